@@ -1,0 +1,346 @@
+//! Parameters (FHIR R4): input and output of operations.
+//!
+//! Reading is kind where FHIR leaves room (members that we do not use are passed over) and strict
+//! where a mistake would change the meaning (two values in one parameter, a value of the wrong JSON
+//! type). The primitive type of a string value is kept, since clients expect `valueCode` where the
+//! operation says `code`.
+
+use std::fmt;
+
+use serde::de::{self, MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use crate::{CodeableConcept, Coding};
+
+/// The value of a parameter.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// `valueBoolean`.
+    Boolean(bool),
+    /// A primitive that JSON writes as a string; the first field is its FHIR type as spelled in
+    /// the member name (`Uri`, `Code`, `String`, `Canonical`, `DateTime`, …).
+    Text(&'static str, String),
+    /// A primitive that JSON writes as a number, as it was written (`Integer`, `Decimal`, …).
+    Number(&'static str, serde_json::Number),
+    /// `valueCoding`.
+    Coding(Coding),
+    /// `valueCodeableConcept`.
+    CodeableConcept(CodeableConcept),
+    /// Any other complex type (`valuePeriod`, …), kept as JSON; the first field is the member name.
+    Other(String, Box<RawValue>),
+    /// `resource`.
+    Resource(Box<RawValue>),
+}
+
+impl PartialEq for Value {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Boolean(a), Self::Boolean(b)) => a == b,
+            (Self::Text(a, b), Self::Text(c, d)) => a == c && b == d,
+            (Self::Number(a, b), Self::Number(c, d)) => a == c && b == d,
+            (Self::Coding(a), Self::Coding(b)) => a == b,
+            (Self::CodeableConcept(a), Self::CodeableConcept(b)) => a == b,
+            (Self::Other(a, b), Self::Other(c, d)) => a == c && b.get() == d.get(),
+            (Self::Resource(a), Self::Resource(b)) => a.get() == b.get(),
+            _ => false,
+        }
+    }
+}
+
+/// FHIR primitives that JSON writes as strings.
+const TEXT_TYPES: &[&str] = &[
+    "Base64Binary",
+    "Canonical",
+    "Code",
+    "Date",
+    "DateTime",
+    "Id",
+    "Instant",
+    "Markdown",
+    "Oid",
+    "String",
+    "Time",
+    "Uri",
+    "Url",
+    "Uuid",
+];
+/// FHIR primitives that JSON writes as numbers.
+const NUMBER_TYPES: &[&str] = &["Decimal", "Integer", "PositiveInt", "UnsignedInt"];
+
+/// One item of `Parameters.parameter`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Parameter {
+    /// Name; never empty.
+    pub name: String,
+    /// The value or resource; `None` where the parameter has only parts.
+    pub value: Option<Value>,
+    /// Nested parameters.
+    pub part: Vec<Parameter>,
+}
+
+impl Parameter {
+    /// A parameter with a value.
+    pub fn new(name: impl Into<String>, value: Value) -> Self {
+        Self { name: name.into(), value: Some(value), part: Vec::new() }
+    }
+}
+
+/// A Parameters resource.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Parameters {
+    /// In the order given.
+    pub parameter: Vec<Parameter>,
+}
+
+impl Parameters {
+    /// No parameters yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a Parameters resource.
+    ///
+    /// # Errors
+    /// Says in one line what was wrong and where.
+    pub fn from_json(body: &[u8]) -> Result<Self, String> {
+        serde_json::from_slice(body).map_err(|error| error.to_string())
+    }
+
+    /// Reads a query string: every pair becomes a parameter of type `String`.
+    pub fn from_query(query: &str) -> Self {
+        let parameter = form_urlencoded::parse(query.as_bytes())
+            .map(|(name, value)| Parameter::new(name, Value::Text("String", value.into_owned())))
+            .collect();
+        Self { parameter }
+    }
+
+    /// All parameters of this name.
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Parameter> {
+        self.parameter.iter().filter(move |p| p.name == name)
+    }
+
+    /// The first parameter of this name.
+    pub fn get(&self, name: &str) -> Option<&Parameter> {
+        self.parameter.iter().find(|p| p.name == name)
+    }
+
+    /// The first value of this name as text, whatever its primitive type.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.get(name)?.value.as_ref()? {
+            Value::Text(_, text) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Appends a parameter.
+    pub fn push(&mut self, name: impl Into<String>, value: Value) {
+        self.parameter.push(Parameter::new(name, value));
+    }
+
+    /// Appends `valueBoolean`.
+    pub fn push_boolean(&mut self, name: &str, value: bool) {
+        self.push(name, Value::Boolean(value));
+    }
+
+    /// Appends `valueString`.
+    pub fn push_string(&mut self, name: &str, value: impl Into<String>) {
+        self.push(name, Value::Text("String", value.into()));
+    }
+
+    /// Appends `valueCode`.
+    pub fn push_code(&mut self, name: &str, value: impl Into<String>) {
+        self.push(name, Value::Text("Code", value.into()));
+    }
+
+    /// Appends `valueUri`.
+    pub fn push_uri(&mut self, name: &str, value: impl Into<String>) {
+        self.push(name, Value::Text("Uri", value.into()));
+    }
+
+    /// Appends `resource`, written as JSON.
+    ///
+    /// # Panics
+    /// Never for types whose `Serialize` cannot fail, which is what Trefoil passes.
+    pub fn push_resource(&mut self, name: &str, resource: &impl Serialize) {
+        let json = serde_json::value::to_raw_value(resource).expect("our own types serialise");
+        self.push(name, Value::Resource(json));
+    }
+}
+
+impl Serialize for Parameters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("resourceType", "Parameters")?;
+        if !self.parameter.is_empty() {
+            map.serialize_entry("parameter", &self.parameter)?;
+        }
+        map.end()
+    }
+}
+
+impl Serialize for Parameter {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("name", &self.name)?;
+        match &self.value {
+            None => {}
+            Some(Value::Boolean(value)) => map.serialize_entry("valueBoolean", value)?,
+            Some(Value::Text(kind, value)) => map.serialize_entry(&format!("value{kind}"), value)?,
+            Some(Value::Number(kind, value)) => map.serialize_entry(&format!("value{kind}"), value)?,
+            Some(Value::Coding(value)) => map.serialize_entry("valueCoding", value)?,
+            Some(Value::CodeableConcept(value)) => map.serialize_entry("valueCodeableConcept", value)?,
+            Some(Value::Other(member, value)) => map.serialize_entry(member, value)?,
+            Some(Value::Resource(value)) => map.serialize_entry("resource", value)?,
+        }
+        if !self.part.is_empty() {
+            map.serialize_entry("part", &self.part)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Parameters {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Parameters;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a Parameters resource")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameters, A::Error> {
+                let mut resource_type: Option<String> = None;
+                let mut parameter: Option<Vec<Parameter>> = None;
+                while let Some(member) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                    match &*member {
+                        "resourceType" if resource_type.is_none() => resource_type = Some(map.next_value()?),
+                        "parameter" if parameter.is_none() => parameter = Some(map.next_value()?),
+                        "resourceType" | "parameter" => {
+                            return Err(de::Error::custom(format!("member '{member}' is there twice")));
+                        }
+                        _ => drop(map.next_value::<de::IgnoredAny>()?),
+                    }
+                }
+                match resource_type.as_deref() {
+                    Some("Parameters") => Ok(Parameters { parameter: parameter.unwrap_or_default() }),
+                    Some(other) => {
+                        Err(de::Error::custom(format!("resourceType is '{other}', not 'Parameters'")))
+                    }
+                    None => Err(de::Error::custom("resourceType 'Parameters' is missing")),
+                }
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+impl<'de> Deserialize<'de> for Parameter {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Parameter;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("an item of Parameters.parameter")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameter, A::Error> {
+                let mut name: Option<String> = None;
+                let mut value: Option<Value> = None;
+                let mut part: Option<Vec<Parameter>> = None;
+                while let Some(member) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                    let kind = member.strip_prefix("value");
+                    if (kind.is_some() || member == "resource") && value.is_some() {
+                        return Err(de::Error::custom(format!(
+                            "'{member}' is a second value in one parameter"
+                        )));
+                    }
+                    match (&*member, kind) {
+                        ("name", _) => name = Some(map.next_value()?),
+                        ("part", _) => part = Some(map.next_value()?),
+                        ("resource", _) => value = Some(Value::Resource(map.next_value()?)),
+                        (_, Some("Boolean")) => value = Some(Value::Boolean(map.next_value()?)),
+                        (_, Some("Coding")) => value = Some(Value::Coding(map.next_value()?)),
+                        (_, Some("CodeableConcept")) => {
+                            value = Some(Value::CodeableConcept(map.next_value()?))
+                        }
+                        (_, Some(kind)) => {
+                            value = Some(if let Some(kind) = known(TEXT_TYPES, kind) {
+                                Value::Text(kind, map.next_value()?)
+                            } else if let Some(kind) = known(NUMBER_TYPES, kind) {
+                                Value::Number(kind, map.next_value()?)
+                            } else {
+                                Value::Other(member.to_string(), map.next_value()?)
+                            });
+                        }
+                        _ => drop(map.next_value::<de::IgnoredAny>()?),
+                    }
+                }
+                let name = name
+                    .filter(|name| !name.is_empty())
+                    .ok_or_else(|| de::Error::custom("a parameter has no name"))?;
+                Ok(Parameter { name, value, part: part.unwrap_or_default() })
+            }
+        }
+        deserializer.deserialize_map(Members)
+    }
+}
+
+fn known(list: &'static [&'static str], kind: &str) -> Option<&'static str> {
+    list.iter().copied().find(|known| *known == kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn round(json: &str) -> String {
+        serde_json::to_string(&Parameters::from_json(json.as_bytes()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        for json in [
+            r#"{"resourceType":"Parameters"}"#,
+            r#"{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}"#,
+            r#"{"resourceType":"Parameters","parameter":[{"name":"coding","valueCoding":{"system":"s","code":"c"}}]}"#,
+            r#"{"resourceType":"Parameters","parameter":[{"name":"n","valueInteger":12},{"name":"o","valuePeriod":{"start":"2026"}}]}"#,
+            r#"{"resourceType":"Parameters","parameter":[{"name":"p","part":[{"name":"q","valueCode":"x"}]},{"name":"r","resource":{"resourceType":"Basic"}}]}"#,
+        ] {
+            assert_eq!(round(json), json);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (json, text) in [
+            ("{}", "resourceType 'Parameters' is missing"),
+            (r#"{"resourceType":"Patient"}"#, "resourceType is 'Patient'"),
+            ("[]", "expected a Parameters resource"),
+            ("", "EOF"),
+            (r#"{"resourceType":"Parameters","parameter":[{"valueCode":"x"}]}"#, "has no name"),
+            (
+                r#"{"resourceType":"Parameters","parameter":[{"name":"a","valueCode":"x","valueUri":"y"}]}"#,
+                "second value",
+            ),
+            (
+                r#"{"resourceType":"Parameters","parameter":[{"name":"a","valueBoolean":"true"}]}"#,
+                "expected a boolean",
+            ),
+        ] {
+            let error = Parameters::from_json(json.as_bytes()).unwrap_err();
+            assert!(error.contains(text), "{json}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_query_string_is_decoded_once() {
+        let read = Parameters::from_query("codeA=a%2525b&codeB=c+d&codeA=x");
+        assert_eq!(read.text("codeA"), Some("a%25b"));
+        assert_eq!(read.text("codeB"), Some("c d"));
+        assert_eq!(read.all("codeA").count(), 2);
+    }
+}

@@ -1,0 +1,189 @@
+//! The resource types of FHIR R4 and the rules for ids (FHIR R4, datatypes `id` and resource list).
+
+/// Every resource type that R4 can store, in alphabetical order.
+pub const RESOURCE_TYPES: &[&str] = &[
+    "Account",
+    "ActivityDefinition",
+    "AdverseEvent",
+    "AllergyIntolerance",
+    "Appointment",
+    "AppointmentResponse",
+    "AuditEvent",
+    "Basic",
+    "Binary",
+    "BiologicallyDerivedProduct",
+    "BodyStructure",
+    "Bundle",
+    "CapabilityStatement",
+    "CarePlan",
+    "CareTeam",
+    "CatalogEntry",
+    "ChargeItem",
+    "ChargeItemDefinition",
+    "Claim",
+    "ClaimResponse",
+    "ClinicalImpression",
+    "CodeSystem",
+    "Communication",
+    "CommunicationRequest",
+    "CompartmentDefinition",
+    "Composition",
+    "ConceptMap",
+    "Condition",
+    "Consent",
+    "Contract",
+    "Coverage",
+    "CoverageEligibilityRequest",
+    "CoverageEligibilityResponse",
+    "DetectedIssue",
+    "Device",
+    "DeviceDefinition",
+    "DeviceMetric",
+    "DeviceRequest",
+    "DeviceUseStatement",
+    "DiagnosticReport",
+    "DocumentManifest",
+    "DocumentReference",
+    "EffectEvidenceSynthesis",
+    "Encounter",
+    "Endpoint",
+    "EnrollmentRequest",
+    "EnrollmentResponse",
+    "EpisodeOfCare",
+    "EventDefinition",
+    "Evidence",
+    "EvidenceVariable",
+    "ExampleScenario",
+    "ExplanationOfBenefit",
+    "FamilyMemberHistory",
+    "Flag",
+    "Goal",
+    "GraphDefinition",
+    "Group",
+    "GuidanceResponse",
+    "HealthcareService",
+    "ImagingStudy",
+    "Immunization",
+    "ImmunizationEvaluation",
+    "ImmunizationRecommendation",
+    "ImplementationGuide",
+    "InsurancePlan",
+    "Invoice",
+    "Library",
+    "Linkage",
+    "List",
+    "Location",
+    "Measure",
+    "MeasureReport",
+    "Media",
+    "Medication",
+    "MedicationAdministration",
+    "MedicationDispense",
+    "MedicationKnowledge",
+    "MedicationRequest",
+    "MedicationStatement",
+    "MedicinalProduct",
+    "MedicinalProductAuthorization",
+    "MedicinalProductContraindication",
+    "MedicinalProductIndication",
+    "MedicinalProductIngredient",
+    "MedicinalProductInteraction",
+    "MedicinalProductManufactured",
+    "MedicinalProductPackaged",
+    "MedicinalProductPharmaceutical",
+    "MedicinalProductUndesirableEffect",
+    "MessageDefinition",
+    "MessageHeader",
+    "MolecularSequence",
+    "NamingSystem",
+    "NutritionOrder",
+    "Observation",
+    "ObservationDefinition",
+    "OperationDefinition",
+    "OperationOutcome",
+    "Organization",
+    "OrganizationAffiliation",
+    "Patient",
+    "PaymentNotice",
+    "PaymentReconciliation",
+    "Person",
+    "PlanDefinition",
+    "Practitioner",
+    "PractitionerRole",
+    "Procedure",
+    "Provenance",
+    "Questionnaire",
+    "QuestionnaireResponse",
+    "RelatedPerson",
+    "RequestGroup",
+    "ResearchDefinition",
+    "ResearchElementDefinition",
+    "ResearchStudy",
+    "ResearchSubject",
+    "RiskAssessment",
+    "RiskEvidenceSynthesis",
+    "Schedule",
+    "SearchParameter",
+    "ServiceRequest",
+    "Slot",
+    "Specimen",
+    "SpecimenDefinition",
+    "StructureDefinition",
+    "StructureMap",
+    "Subscription",
+    "Substance",
+    "SubstanceNucleicAcid",
+    "SubstancePolymer",
+    "SubstanceProtein",
+    "SubstanceReferenceInformation",
+    "SubstanceSourceMaterial",
+    "SubstanceSpecification",
+    "SupplyDelivery",
+    "SupplyRequest",
+    "Task",
+    "TerminologyCapabilities",
+    "TestReport",
+    "TestScript",
+    "ValueSet",
+    "VerificationResult",
+    "VisionPrescription",
+];
+
+/// Gives the `'static` spelling of a resource type, or `None` where R4 has no such type.
+///
+/// ```
+/// assert_eq!(trefoil_fhir::resource_type("Patient"), Some("Patient"));
+/// assert_eq!(trefoil_fhir::resource_type("patient"), None);
+/// ```
+pub fn resource_type(name: &str) -> Option<&'static str> {
+    RESOURCE_TYPES.binary_search(&name).ok().map(|at| RESOURCE_TYPES[at])
+}
+
+/// Is this a FHIR `id`: 1 to 64 letters, digits, `-` and `.`?
+///
+/// ```
+/// assert!(trefoil_fhir::is_id("pat-1.a"));
+/// assert!(!trefoil_fhir::is_id("no spaces"));
+/// ```
+pub fn is_id(id: &str) -> bool {
+    (1..=64).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'.')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_sorted_so_that_it_can_be_searched() {
+        assert!(RESOURCE_TYPES.windows(2).all(|pair| pair[0] < pair[1]));
+        assert_eq!(RESOURCE_TYPES.len(), 145);
+    }
+
+    #[test]
+    fn ids_end_at_64() {
+        assert!(is_id(&"a".repeat(64)));
+        assert!(!is_id(&"a".repeat(65)));
+        assert!(!is_id(""));
+        assert!(!is_id("a_b"));
+    }
+}
