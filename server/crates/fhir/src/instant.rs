@@ -52,7 +52,7 @@ pub fn parse_partial(text: &str) -> Result<Timestamp, String> {
         _ => return parse(text),
     };
     let date = date.map_err(|_| wrong())?;
-    Ok(jiff::tz::TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0)).map_err(|_| wrong())?)
+    jiff::tz::TimeZone::UTC.to_timestamp(date.at(0, 0, 0, 0)).map_err(|_| wrong())
 }
 
 #[cfg(test)]

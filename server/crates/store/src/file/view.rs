@@ -1,0 +1,222 @@
+//! What is committed at one moment, read by key and by page. A view lives as long as one read: engine
+//! snapshots keep old data from being cleared away.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fjall::{Database, Readable, Snapshot};
+use jiff::Timestamp;
+
+use super::keys::{self, Table};
+use super::{Tables, engine};
+use crate::page::{Filling, unknown_start};
+use crate::plan::{Counters, check_key};
+use crate::{Change, Limit, Page, Record, ResourceKey, Scan, Seq, StoreError, Version};
+
+/// An entry of a table.
+type Entry = Result<(Bytes, Bytes), StoreError>;
+
+pub(super) struct View {
+    snapshot: Snapshot,
+    tables: Arc<Tables>,
+}
+
+impl View {
+    pub fn new(db: &Database, tables: &Arc<Tables>) -> Self {
+        Self { snapshot: db.snapshot(), tables: Arc::clone(tables) }
+    }
+
+    fn value(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, StoreError> {
+        let value = self.snapshot.get(self.tables.of(table), key).map_err(engine("read the store"))?;
+        Ok(value.map(Bytes::from))
+    }
+
+    fn range(&self, table: Table, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> impl Iterator<Item = Entry> {
+        self.snapshot.range(self.tables.of(table), (from, to)).map(|entry| {
+            let (key, value) = entry.into_inner().map_err(engine("read a page of the store"))?;
+            Ok((Bytes::from(key), Bytes::from(value)))
+        })
+    }
+
+    /// The entries whose key begins with this prefix, which ends in a zero byte, from `from` on.
+    fn prefixed(&self, table: Table, prefix: Vec<u8>, from: Vec<u8>) -> impl Iterator<Item = Entry> {
+        self.range(table, Bound::Included(from), Bound::Excluded(keys::end_of(prefix)))
+    }
+
+    pub fn counters(&self) -> Result<Counters, StoreError> {
+        let value = self.value(Table::Meta, keys::COUNTERS)?;
+        value.map_or(Ok(Counters::default()), |value| keys::decode_counters(&value))
+    }
+
+    pub fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+        if check_key(key).is_err() {
+            return Ok(None);
+        }
+        let Some(value) = self.value(Table::Records, key)? else { return Ok(None) };
+        let record = keys::decode_record(&value)?;
+        Ok(record.is_live(now).then(|| record.into_record()))
+    }
+
+    pub fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(String, Record)>, StoreError> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after.into()),
+            _ => Bound::Included(prefix.into()),
+        };
+        let mut found = Vec::new();
+        for entry in self.range(Table::Records, from, Bound::Unbounded) {
+            let (key, value) = entry?;
+            if found.len() >= limit || !key.starts_with(prefix.as_bytes()) {
+                break;
+            }
+            let record = keys::decode_record(&value)?;
+            if record.is_live(now) {
+                found.push((keys::text(&key)?.to_owned(), record.into_record()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The newest version of a resource, encoded.
+    fn newest(&self, key: &ResourceKey) -> Result<Option<Bytes>, StoreError> {
+        let Some(home) = self.value(Table::Homes, keys::home(key))? else { return Ok(None) };
+        self.value(Table::Current, keys::current(key, keys::text(&home)?))
+    }
+
+    pub fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
+        if check_key(&key.kind).is_err() || check_key(&key.id).is_err() {
+            return Ok(None);
+        }
+        let Some(value) = self.newest(key)? else { return Ok(None) };
+        self.settle(&key.kind, &key.id, value, at)
+    }
+
+    /// The version at `at`, where `newest` is the encoded newest one.
+    fn settle(&self, kind: &str, id: &str, newest: Bytes, at: Seq) -> Result<Option<Version>, StoreError> {
+        if keys::seq_of(&newest)? <= at {
+            return keys::decode_version(kind, id, newest).map(Some);
+        }
+        let prefix = keys::prefix([kind, id]);
+        let from = keys::newest_first(prefix.clone(), at);
+        let older = self.prefixed(Table::History, prefix, from).next().transpose()?;
+        older.map(|(_, value)| keys::decode_version(kind, id, value)).transpose()
+    }
+
+    pub fn history(&self, key: &ResourceKey, before: Seq, limit: Limit) -> Result<Vec<Version>, StoreError> {
+        let Some(last) = before.0.checked_sub(1).map(Seq) else { return Ok(Vec::new()) };
+        let mut page = Filling::new(limit);
+        let newest = self.newest(key)?;
+        if let Some(value) = newest
+            && keys::seq_of(&value)? <= last
+            && page.push(keys::decode_version(&key.kind, &key.id, value)?)
+        {
+            return Ok(page.last().versions);
+        }
+        let prefix = keys::prefix([&key.kind, &key.id]);
+        let from = keys::newest_first(prefix.clone(), last);
+        for entry in self.prefixed(Table::History, prefix, from) {
+            if page.push(keys::decode_version(&key.kind, &key.id, entry?.1)?) {
+                break;
+            }
+        }
+        Ok(page.last().versions)
+    }
+
+    pub fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
+        let prefix = keys::prefix([kind]);
+        let from = match scan.after {
+            // A zero byte more is the next key there can be.
+            Some(after) => {
+                let key = ResourceKey::new(kind, after);
+                let home = self.value(Table::Homes, keys::home(&key))?;
+                let home = home.ok_or_else(|| unknown_start(&key))?;
+                keys::prefix([kind, keys::text(&home)?, after])
+            }
+            None => prefix.clone(),
+        };
+        let mut page = Filling::new(scan.limit);
+        for entry in self.prefixed(Table::Current, prefix, from) {
+            let (key, value) = entry?;
+            let Some(version) = self.settle(kind, keys::id_of(&key)?, value, scan.at)? else { continue };
+            if (scan.deleted || !version.is_deleted()) && page.push(version) {
+                return Ok(page.full());
+            }
+        }
+        Ok(page.last())
+    }
+
+    pub fn scan_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: Scan<'_>,
+    ) -> Result<Page, StoreError> {
+        let prefix = keys::prefix([compartment, kind]);
+        let skip = prefix.len();
+        let home = keys::prefix([kind, compartment]);
+        let (from, home_from) = match scan.after {
+            Some(after) => (
+                keys::end_of(keys::prefix([compartment, kind, after])),
+                keys::prefix([kind, compartment, after]),
+            ),
+            None => (prefix.clone(), home.clone()),
+        };
+        let mut at_home = self.prefixed(Table::Current, home, home_from).peekable();
+        let mut page = Filling::new(scan.limit);
+        // Of the entries of one id, the first at or before `at` decides.
+        let mut decided = None::<Bytes>;
+        for entry in self.prefixed(Table::Members, prefix, from) {
+            let (key, value) = entry?;
+            let (id, seq) = keys::split_member(&key[skip..])?;
+            if seq > scan.at || decided.as_deref() == Some(id.as_bytes()) {
+                continue;
+            }
+            decided = Some(key.slice(skip..skip + id.len()));
+            if value[..] != [1] {
+                continue;
+            }
+            // Both go by id, so what lies at home is met on the way; the rest is fetched from its own home.
+            let newest = loop {
+                match at_home.peek() {
+                    Some(Ok((key, _))) if keys::id_of(key)? < id => drop(at_home.next()),
+                    Some(Ok((key, value))) if keys::id_of(key)? == id => break Some(value.clone()),
+                    Some(Err(error)) => return Err(error.clone()),
+                    _ => break self.newest(&ResourceKey::new(kind, id))?,
+                }
+            };
+            let Some(newest) = newest else { continue };
+            let Some(version) = self.settle(kind, id, newest, scan.at)? else { continue };
+            if (scan.deleted || !version.is_deleted()) && page.push(version) {
+                return Ok(page.full());
+            }
+        }
+        Ok(page.last())
+    }
+
+    pub fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+        let prefix = keys::prefix([keys::KIND]);
+        let skip = prefix.len();
+        let mut kinds = Vec::new();
+        for entry in self.prefixed(Table::Meta, prefix.clone(), prefix) {
+            let (key, value) = entry?;
+            if keys::decode_seq(&value)? <= at {
+                kinds.push(keys::text(&key[skip..])?.to_owned());
+            }
+        }
+        Ok(kinds)
+    }
+
+    pub fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+        let from = Bound::Excluded(after.0.to_be_bytes().to_vec());
+        self.range(Table::Changes, from, Bound::Unbounded)
+            .take(limit)
+            .map(|entry| entry.and_then(|(key, value)| keys::decode_change(&key, &value)))
+            .collect()
+    }
+}

@@ -1,0 +1,249 @@
+//! The one thread that writes. It drains what waits, decides each request against the store and this
+//! round, commits one batch with one fsync, and answers all.
+//!
+//! Every caller awaits its answer before it sends again, and a round takes a bounded amount of work in the
+//! order of arrival; so an import and the callers of the API take turns.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+use fjall::{Database, OwnedWriteBatch, PersistMode};
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::keys::{self, Table};
+use super::{Tables, engine};
+use crate::plan::{Counters, Present, Round, StoredRecord};
+use crate::{Commit, LedgerWrite, ResourceKey, Seq, Snapshot, StoreError, Version, VersionWrite};
+
+/// A round takes requests until their content reaches this many bytes.
+const ROUND_BYTES: usize = 4 << 20;
+/// And at most this many requests.
+const ROUND_REQUESTS: usize = 512;
+
+pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What callers ask for.
+pub(super) enum Request {
+    Commit(Vec<VersionWrite>, Timestamp, Reply<Commit>),
+    Write(Vec<LedgerWrite>, Timestamp, Reply<Vec<u64>>),
+    Snapshot(Timestamp, Reply<Snapshot>),
+    Sweep(Timestamp, usize, Reply<usize>),
+}
+
+impl Request {
+    /// Roughly how much this adds to a round, in bytes.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Commit(writes, ..) => {
+                writes.iter().map(|write| write.body.as_ref().map_or(64, |draft| draft.bytes.len())).sum()
+            }
+            Self::Write(writes, ..) => writes
+                .iter()
+                .map(|write| match write {
+                    LedgerWrite::Put { value, .. } => value.len(),
+                    LedgerWrite::Delete { .. } => 64,
+                })
+                .sum(),
+            Self::Snapshot(..) => 64,
+            Self::Sweep(_, limit, _) => limit.saturating_mul(64),
+        }
+    }
+}
+
+/// Tells one caller how it went, once it is known whether the round was written.
+type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
+
+fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer {
+    Box::new(move |round| {
+        // A caller that went away needs no answer; what it asked for stands.
+        let _gone = reply.send(round.and(decided));
+    })
+}
+
+/// The writer's state.
+pub(super) struct Writer {
+    pub db: Database,
+    pub tables: Arc<Tables>,
+    /// What the last round ended with.
+    pub counters: Counters,
+    /// The types that have a first sequence number.
+    pub kinds: HashSet<String>,
+    pub last: watch::Sender<Seq>,
+    /// The first failed write, if there was one.
+    pub failure: Arc<OnceLock<String>>,
+}
+
+impl Writer {
+    /// Works until every handle of the store is gone.
+    pub fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+        while let Some(first) = queue.blocking_recv() {
+            let mut requests = vec![first];
+            let mut weight = requests[0].weight();
+            while weight < ROUND_BYTES && requests.len() < ROUND_REQUESTS {
+                let Ok(next) = queue.try_recv() else { break };
+                weight += next.weight();
+                requests.push(next);
+            }
+            self.round(requests);
+        }
+    }
+
+    fn round(&mut self, requests: Vec<Request>) {
+        let tables = Arc::clone(&self.tables);
+        let mut round = Round::new(&*tables, self.counters);
+        let answers: Vec<Answer> = requests
+            .into_iter()
+            .map(|request| match request {
+                Request::Commit(writes, now, reply) => answer(reply, round.commit(writes, now)),
+                Request::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
+                Request::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
+                Request::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
+            })
+            .collect();
+        let outcome = match self.failure.get() {
+            Some(reason) => Err(StoreError::ReadOnly { reason: reason.clone() }),
+            None => self.write(round),
+        };
+        for answer in answers {
+            answer(outcome.clone());
+        }
+    }
+
+    /// Writes a round durably, or turns the engine read-only.
+    fn write(&mut self, round: Round<'_, Tables>) -> Result<(), StoreError> {
+        let Round { versions, records, counters, .. } = round;
+        if counters == self.counters && versions.is_empty() && records.is_empty() {
+            return Ok(());
+        }
+        let mut entries = Entries::default();
+        let mut homes = HashMap::new();
+        let mut new_kinds = HashSet::new();
+        for put in &versions {
+            let (new, key) = (&put.new, &put.new.key);
+            if put.replaced.is_none() {
+                let home = put.home.clone().unwrap_or_default();
+                entries.put(Table::Homes, keys::home(key), home.clone().into_bytes());
+                homes.insert(key, home);
+            }
+            let home = match homes.get(key) {
+                Some(home) => home.clone(),
+                None => self.tables.home(key)?.unwrap_or_default(),
+            };
+            entries.put(Table::Current, keys::current(key, &home), keys::encode_version(new));
+            if let Some(old) = &put.replaced {
+                entries.put(Table::History, keys::history(key, old.seq), keys::encode_version(old));
+            }
+            for compartment in &put.joined {
+                entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![1]);
+            }
+            for compartment in &put.left {
+                entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![0]);
+            }
+            entries.put(Table::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(new));
+            if !self.kinds.contains(&key.kind) && new_kinds.insert(key.kind.clone()) {
+                let first = new.seq.0.to_be_bytes().to_vec();
+                entries.put(Table::Meta, keys::joined([keys::KIND, &key.kind]), first);
+            }
+        }
+        for put in records {
+            if let Some(at) = put.replaced.and_then(|record| record.expires_us) {
+                entries.remove(Table::Expiries, keys::expiry(at, &put.key));
+            }
+            if let Some(at) = put.new.as_ref().and_then(|record| record.expires_us) {
+                entries.put(Table::Expiries, keys::expiry(at, &put.key), Vec::new());
+            }
+            match put.new {
+                Some(record) => {
+                    entries.put(Table::Records, put.key.into_bytes(), keys::encode_record(&record));
+                }
+                None => entries.remove(Table::Records, put.key.into_bytes()),
+            }
+        }
+        entries.put(Table::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
+
+        let batch = entries.into_batch(&self.db, &self.tables);
+        if let Err(error) = batch.durability(Some(PersistMode::SyncAll)).commit() {
+            let reason = error.to_string();
+            tracing::error!(reason, "a write failed: the store is read-only from now on");
+            let reason = self.failure.get_or_init(|| reason).clone();
+            return Err(StoreError::ReadOnly { reason });
+        }
+        self.counters = counters;
+        self.kinds.extend(new_kinds);
+        self.last.send_if_modified(|last| {
+            let is_new = last.0 != counters.seq;
+            *last = Seq(counters.seq);
+            is_new
+        });
+        Ok(())
+    }
+}
+
+/// The entries of one batch. The engine gives all entries of a batch the same number, so that two for one
+/// key would be a matter of luck: the last one counts, and only it is handed on.
+#[derive(Default)]
+struct Entries(Vec<(Table, Vec<u8>, Option<Vec<u8>>)>);
+
+impl Entries {
+    fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
+        self.0.push((table, key, Some(value)));
+    }
+
+    fn remove(&mut self, table: Table, key: Vec<u8>) {
+        self.0.push((table, key, None));
+    }
+
+    fn into_batch(self, db: &Database, tables: &Tables) -> OwnedWriteBatch {
+        let mut entries = self.0;
+        entries.reverse();
+        // Stable, so that of equal keys the one added last stands first, which is the one kept.
+        entries.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
+        entries.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
+        let mut batch = OwnedWriteBatch::with_capacity(db.clone(), entries.len());
+        for (table, key, value) in entries {
+            match value {
+                Some(value) => batch.insert(tables.of(table), key, value),
+                None => batch.remove(tables.of(table), key),
+            }
+        }
+        batch
+    }
+}
+
+impl Tables {
+    /// The home of a resource that was ever written.
+    fn home(&self, key: &ResourceKey) -> Result<Option<String>, StoreError> {
+        let home = self.of(Table::Homes).get(keys::home(key)).map_err(engine("read where a version lies"))?;
+        home.map(|home| keys::text(&home).map(str::to_owned)).transpose()
+    }
+}
+
+/// The writer sees what it wrote last: nobody else writes.
+impl Present for Tables {
+    fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
+        let Some(home) = self.home(key)? else { return Ok(None) };
+        let value =
+            self.of(Table::Current).get(keys::current(key, &home)).map_err(engine("read a version"))?;
+        value.map(|value| keys::decode_version(&key.kind, &key.id, Bytes::from(value))).transpose()
+    }
+
+    fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
+        let value = self.of(Table::Records).get(key).map_err(engine("read a record"))?;
+        value.map(|value| keys::decode_record(&Bytes::from(value))).transpose()
+    }
+
+    fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
+        let mut found = Vec::new();
+        for entry in self.of(Table::Expiries).iter().take(limit) {
+            let key = entry.key().map_err(engine("read an expiry"))?;
+            let (at, key) = keys::split_expiry(&key)?;
+            if at > now_us {
+                break;
+            }
+            found.push(key.to_owned());
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,259 @@
+//! The engine for tests and trials: ordered maps behind one lock. Nothing outlives the process.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use crate::page::{Filling, unknown_start};
+use crate::plan::{Counters, Present, Round, StoredRecord};
+use crate::{
+    Change, Commit, Ledger, LedgerWrite, Limit, Page, Record, ResourceKey, Scan, Seq, Snapshot, StoreError,
+    Version, VersionWrite, Versions,
+};
+
+/// A store in memory. Clones share it.
+#[derive(Clone)]
+pub struct Memory {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    state: RwLock<State>,
+    last: watch::Sender<Seq>,
+}
+
+#[derive(Default)]
+struct State {
+    counters: Counters,
+    /// The versions of each resource, the oldest first.
+    versions: BTreeMap<ResourceKey, Vec<Version>>,
+    /// Compartment, kind, id; from which sequence on the resource was in (`true`) or out.
+    members: BTreeMap<(String, String, String), Vec<(Seq, bool)>>,
+    changes: BTreeMap<Seq, Change>,
+    /// The first write of each kind.
+    kinds: BTreeMap<String, Seq>,
+    records: BTreeMap<String, StoredRecord>,
+    expiries: BTreeSet<(i64, String)>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        let shared = Shared { state: RwLock::default(), last: watch::Sender::new(Seq::ZERO) };
+        Self { shared: Arc::new(shared) }
+    }
+
+    // A panic while the lock was held cannot leave half a round: `apply` only inserts into maps.
+    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+        self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+        self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides one request and carries it out.
+    fn round<T>(
+        &self,
+        decide: impl FnOnce(&mut Round<'_, State>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let mut state = self.write_state();
+        let mut round = Round::new(&*state, state.counters);
+        let answer = decide(&mut round)?;
+        let Round { versions, records, counters, .. } = round;
+        state.counters = counters;
+        for put in versions {
+            let key = &put.new.key;
+            for (compartments, is_in) in [(put.joined, true), (put.left, false)] {
+                for compartment in compartments {
+                    let member = (compartment, key.kind.clone(), key.id.clone());
+                    state.members.entry(member).or_default().push((put.new.seq, is_in));
+                }
+            }
+            let change = Change {
+                seq: put.new.seq,
+                key: key.clone(),
+                version: put.new.version,
+                deleted: put.new.is_deleted(),
+            };
+            state.kinds.entry(key.kind.clone()).or_insert(change.seq);
+            state.changes.insert(change.seq, change);
+            state.versions.entry(key.clone()).or_default().push(put.new);
+        }
+        for put in records {
+            if let Some(at) = put.replaced.and_then(|record| record.expires_us) {
+                state.expiries.remove(&(at, put.key.clone()));
+            }
+            if let Some(at) = put.new.as_ref().and_then(|record| record.expires_us) {
+                state.expiries.insert((at, put.key.clone()));
+            }
+            match put.new {
+                Some(record) => state.records.insert(put.key, record),
+                None => state.records.remove(&put.key),
+            };
+        }
+        // Still under the lock, so that the numbers that watchers see only go up.
+        self.shared.last.send_if_modified(|last| {
+            let is_new = last.0 != counters.seq;
+            *last = Seq(counters.seq);
+            is_new
+        });
+        Ok(answer)
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl State {
+    fn at(&self, key: &ResourceKey, at: Seq) -> Option<&Version> {
+        self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
+    }
+}
+
+impl Present for State {
+    fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
+        Ok(self.at(key, Seq::LATEST).cloned())
+    }
+
+    fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
+        Ok(self.records.get(key).cloned())
+    }
+
+    fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
+        let expired = self.expiries.iter().take_while(|(at, _)| *at <= now_us);
+        Ok(expired.take(limit).map(|(_, key)| key.clone()).collect())
+    }
+}
+
+impl Ledger for Memory {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+        let state = self.read_state();
+        let live = state.records.get(key).filter(|record| record.is_live(now));
+        Ok(live.cloned().map(StoredRecord::into_record))
+    }
+
+    async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        self.round(|round| round.write(writes, now))
+    }
+
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(String, Record)>, StoreError> {
+        let start = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let state = self.read_state();
+        let found = state.records.range::<str, _>((start, Bound::Unbounded));
+        Ok(found
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .filter(|(_, record)| record.is_live(now))
+            .take(limit)
+            .map(|(key, record)| (key.clone(), record.clone().into_record()))
+            .collect())
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.round(|round| round.sweep(now, limit))
+    }
+}
+
+impl Versions for Memory {
+    async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
+        self.round(|round| round.commit(writes, now))
+    }
+
+    async fn snapshot(&self, now: Timestamp) -> Result<Snapshot, StoreError> {
+        self.round(|round| Ok(round.snapshot(now)))
+    }
+
+    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
+        Ok(self.read_state().at(key, at).cloned())
+    }
+
+    async fn history(
+        &self,
+        key: &ResourceKey,
+        before: Seq,
+        limit: Limit,
+    ) -> Result<Vec<Version>, StoreError> {
+        let state = self.read_state();
+        let mut page = Filling::new(limit);
+        for version in state.versions.get(key).into_iter().flatten().rev() {
+            if version.seq < before && page.push(version.clone()) {
+                break;
+            }
+        }
+        Ok(page.last().versions)
+    }
+
+    async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
+        let state = self.read_state();
+        let mut page = Filling::new(scan.limit);
+        let start = ResourceKey::new(kind, scan.after.unwrap_or_default());
+        if scan.after.is_some() && !state.versions.contains_key(&start) {
+            return Err(unknown_start(&start));
+        }
+        let start = Bound::Excluded(start);
+        for (key, _) in
+            state.versions.range((start, Bound::Unbounded)).take_while(|(key, _)| key.kind == kind)
+        {
+            let Some(version) = state.at(key, scan.at) else { continue };
+            if (scan.deleted || !version.is_deleted()) && page.push(version.clone()) {
+                return Ok(page.full());
+            }
+        }
+        Ok(page.last())
+    }
+
+    async fn scan_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: Scan<'_>,
+    ) -> Result<Page, StoreError> {
+        let state = self.read_state();
+        let mut page = Filling::new(scan.limit);
+        let first = (compartment.to_owned(), kind.to_owned(), scan.after.unwrap_or_default().to_owned());
+        let members = state.members.range((Bound::Excluded(first), Bound::Unbounded));
+        for (member, moves) in members.take_while(|(member, _)| member.0 == compartment && member.1 == kind) {
+            let is_in = moves.iter().rev().find(|(seq, _)| *seq <= scan.at).is_some_and(|(_, is_in)| *is_in);
+            let key = ResourceKey::new(kind, member.2.as_str());
+            let Some(version) = state.at(&key, scan.at).filter(|_| is_in) else { continue };
+            if (scan.deleted || !version.is_deleted()) && page.push(version.clone()) {
+                return Ok(page.full());
+            }
+        }
+        Ok(page.last())
+    }
+
+    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+        let state = self.read_state();
+        Ok(state.kinds.iter().filter(|(_, first)| **first <= at).map(|(kind, _)| kind.clone()).collect())
+    }
+
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+        let state = self.read_state();
+        let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));
+        Ok(behind.take(limit).map(|(_, change)| change.clone()).collect())
+    }
+
+    fn last_seq(&self) -> Seq {
+        *self.shared.last.borrow()
+    }
+
+    fn watch(&self) -> watch::Receiver<Seq> {
+        self.shared.last.subscribe()
+    }
+}

@@ -1,0 +1,413 @@
+//! The rule book of every engine: checks the conditions of a request, gives it sequence, version and
+//! revision numbers and times, and says what to write. Does no IO of its own.
+//!
+//! A [`Round`] takes several requests, one after the other; each sees what the ones before it in the round
+//! decided. The engine then writes [`Round::versions`], [`Round::records`] and [`Round::counters`] in one
+//! step and answers. A request that fails leaves no trace in the round.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+use crate::{
+    Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Record, ResourceKey, Seq, Snapshot,
+    StoreError, Version, VersionWrite, Written,
+};
+
+/// Longest key, kind, id or compartment, in bytes.
+const KEY_LIMIT: usize = 1_024;
+
+/// The numbers that an engine keeps beside its data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Counters {
+    /// The last sequence number given.
+    pub seq: u64,
+    /// The last ledger revision given.
+    pub revision: u64,
+    /// The earliest `lastUpdated` that may be given next, in milliseconds: a hybrid clock. A commit moves
+    /// it up to its own time, a snapshot one millisecond beyond.
+    pub floor_ms: i64,
+}
+
+/// A ledger record as an engine keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredRecord {
+    pub value: Bytes,
+    pub revision: u64,
+    /// Microseconds since 1970.
+    pub expires_us: Option<i64>,
+}
+
+impl StoredRecord {
+    pub fn is_live(&self, now: Timestamp) -> bool {
+        self.expires_us.is_none_or(|at| now.as_microsecond() < at)
+    }
+
+    pub fn into_record(self) -> Record {
+        Record { value: self.value, revision: self.revision }
+    }
+}
+
+/// What an engine holds now. Answers may be asked several times in a round and do not change in it.
+pub(crate) trait Present {
+    /// The newest version of a resource, tombstones included.
+    fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError>;
+    /// The record under this key, expired or not.
+    fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError>;
+    /// Up to `limit` keys of records that have expired, the first to expire first.
+    fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError>;
+}
+
+/// A new version to write.
+#[derive(Debug)]
+pub(crate) struct VersionPut {
+    pub new: Version,
+    /// The version that was the newest until now.
+    pub replaced: Option<Version>,
+    /// The first compartment that was given: where an engine may put a resource that is new.
+    pub home: Option<String>,
+    /// Compartments of the new version that the replaced one was not in.
+    pub joined: Vec<String>,
+    /// The other way round.
+    pub left: Vec<String>,
+}
+
+/// A record to write, or to remove.
+#[derive(Debug)]
+pub(crate) struct RecordPut {
+    pub key: String,
+    pub new: Option<StoredRecord>,
+    pub replaced: Option<StoredRecord>,
+}
+
+/// Requests that are decided together.
+pub(crate) struct Round<'a, P> {
+    present: &'a P,
+    newest: HashMap<ResourceKey, Option<Version>>,
+    current: HashMap<String, Option<StoredRecord>>,
+    /// To be written in this order.
+    pub versions: Vec<VersionPut>,
+    /// To be written in this order.
+    pub records: Vec<RecordPut>,
+    /// The numbers after all of it.
+    pub counters: Counters,
+}
+
+impl<'a, P: Present> Round<'a, P> {
+    pub fn new(present: &'a P, counters: Counters) -> Self {
+        Self {
+            present,
+            newest: HashMap::new(),
+            current: HashMap::new(),
+            versions: Vec::new(),
+            records: Vec::new(),
+            counters,
+        }
+    }
+
+    /// Decides a commit. See [`crate::Versions::commit`].
+    pub fn commit(&mut self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
+        let (before, mark) = (self.counters, self.versions.len());
+        let updated = self.updated(now);
+        let text = format!("{updated:.3}");
+        let written: Result<Vec<Written>, StoreError> =
+            writes.into_iter().map(|write| self.version(write, updated, &text)).collect();
+        match written {
+            Ok(mut written) => {
+                let seq = Seq(self.counters.seq);
+                for nowhere in written.iter_mut().filter(|written| written.version == 0) {
+                    nowhere.seq = seq;
+                }
+                if self.versions.len() == mark {
+                    self.counters = before;
+                }
+                Ok(Commit { seq, written })
+            }
+            Err(error) => {
+                self.counters = before;
+                for put in self.versions.drain(mark..).rev() {
+                    self.newest.insert(put.new.key, put.replaced);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Decides a batch of ledger writes. See [`crate::Ledger::write`].
+    pub fn write(&mut self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        let (before, mark) = (self.counters, self.records.len());
+        let revisions: Result<Vec<u64>, StoreError> =
+            writes.into_iter().map(|write| self.record(write, now)).collect();
+        if revisions.is_err() {
+            self.counters = before;
+            for put in self.records.drain(mark..).rev() {
+                self.current.insert(put.key, put.replaced);
+            }
+        }
+        revisions
+    }
+
+    /// Decides a snapshot. See [`Snapshot`].
+    pub fn snapshot(&mut self, now: Timestamp) -> Snapshot {
+        let time = self.updated(now);
+        self.counters.floor_ms += 1;
+        Snapshot { seq: Seq(self.counters.seq), time }
+    }
+
+    /// Decides which expired records go.
+    pub fn sweep(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        let mark = self.records.len();
+        for key in self.present.expired(now.as_microsecond(), limit)? {
+            // A request of this round may have written it anew.
+            let replaced = self.current_record(&key)?;
+            if replaced.as_ref().is_some_and(|record| !record.is_live(now)) {
+                self.current.insert(key.clone(), None);
+                self.records.push(RecordPut { key, new: None, replaced });
+            }
+        }
+        Ok(self.records.len() - mark)
+    }
+
+    /// Moves the hybrid clock to `now` unless it is ahead already, and gives its time.
+    fn updated(&mut self, now: Timestamp) -> Timestamp {
+        self.counters.floor_ms = self.counters.floor_ms.max(now.as_millisecond());
+        Timestamp::from_millisecond(self.counters.floor_ms)
+            .expect("the floor is a time that was given plus a few milliseconds")
+    }
+
+    fn version(
+        &mut self,
+        write: VersionWrite,
+        updated: Timestamp,
+        text: &str,
+    ) -> Result<Written, StoreError> {
+        let VersionWrite { key, expect, body, mut compartments, unless_same } = write;
+        check_key(&key.kind)?;
+        check_key(&key.id)?;
+        let replaced = match self.newest.get(&key) {
+            Some(known) => known.clone(),
+            None => self.present.newest(&key)?,
+        };
+        let live = replaced.as_ref().filter(|version| !version.is_deleted());
+        let holds = match expect {
+            ExpectVersion::Any => true,
+            ExpectVersion::Absent => live.is_none(),
+            ExpectVersion::Version(wanted) => live.is_some_and(|version| version.version == wanted),
+        };
+        if !holds {
+            return Err(StoreError::Conflict { key: key.to_string() });
+        }
+
+        let home = compartments.first().cloned();
+        compartments.sort_unstable();
+        compartments.dedup();
+        compartments.iter().try_for_each(|compartment| check_key(compartment))?;
+        let same = match &body {
+            None => live.is_none(),
+            Some(draft) => {
+                if draft.version_at.max(draft.updated_at) > draft.bytes.len() {
+                    return Err(StoreError::Draft { key: key.to_string(), length: draft.bytes.len() });
+                }
+                unless_same
+                    && live.is_some_and(|version| {
+                        version.compartments == compartments && is_same(draft, version, text)
+                    })
+            }
+        };
+        if same {
+            let (version, updated, seq) = replaced
+                .map_or((0, updated, Seq::ZERO), |version| (version.version, version.updated, version.seq));
+            return Ok(Written { effect: Effect::Nothing, version, updated, seq });
+        }
+
+        let effect = match (&body, live) {
+            (None, _) => Effect::Deleted,
+            (Some(_), None) => Effect::Created,
+            (Some(_), Some(_)) => Effect::Replaced,
+        };
+        let number = replaced.as_ref().map_or(1, |version| version.version + 1);
+        let old = replaced.as_ref().map_or(&[][..], |version| &version.compartments[..]);
+        if body.is_none() {
+            compartments = old.to_vec();
+        }
+        let joined = compartments.iter().filter(|&one| !old.contains(one)).cloned().collect();
+        let left = old.iter().filter(|&one| !compartments.contains(one)).cloned().collect();
+        self.counters.seq += 1;
+        let seq = Seq(self.counters.seq);
+        let body = body.map(|draft| Bytes::from(pieces(&draft, &number.to_string(), text).concat()));
+        let new = Version { key: key.clone(), version: number, seq, updated, compartments, body };
+        self.newest.insert(key, Some(new.clone()));
+        self.versions.push(VersionPut { new, replaced, home, joined, left });
+        Ok(Written { effect, version: number, updated, seq })
+    }
+
+    fn record(&mut self, write: LedgerWrite, now: Timestamp) -> Result<u64, StoreError> {
+        check_key(write.key())?;
+        let replaced = self.current_record(write.key())?;
+        let live = replaced.as_ref().filter(|record| record.is_live(now));
+        let (LedgerWrite::Put { expect, .. } | LedgerWrite::Delete { expect, .. }) = &write;
+        let holds = match *expect {
+            Expect::Any => true,
+            Expect::Absent => live.is_none(),
+            Expect::Revision(wanted) => live.is_some_and(|record| record.revision == wanted),
+        };
+        if !holds {
+            return Err(StoreError::Conflict { key: write.key().to_owned() });
+        }
+        let (key, new) = match write {
+            LedgerWrite::Put { key, value, expires, .. } => {
+                self.counters.revision += 1;
+                let expires_us = expires.map(Timestamp::as_microsecond);
+                (key, Some(StoredRecord { value, revision: self.counters.revision, expires_us }))
+            }
+            LedgerWrite::Delete { key, .. } => (key, None),
+        };
+        let revision = new.as_ref().map_or(0, |record| record.revision);
+        if new.is_some() || replaced.is_some() {
+            self.current.insert(key.clone(), new.clone());
+            self.records.push(RecordPut { key, new, replaced });
+        }
+        Ok(revision)
+    }
+
+    fn current_record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
+        match self.current.get(key) {
+            Some(known) => Ok(known.clone()),
+            None => self.present.record(key),
+        }
+    }
+}
+
+/// Refuses what cannot be a part of an engine's key.
+pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
+    let reason = if key.is_empty() {
+        "it is empty"
+    } else if key.len() > KEY_LIMIT {
+        "it is longer than 1,024 bytes"
+    } else if key.contains('\0') {
+        "it holds a zero byte"
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::Key { key: key.to_owned(), reason })
+}
+
+/// The draft cut at its two offsets, with the two values in between; values are pieces 1 and 3.
+fn pieces<'a>(draft: &'a Draft, version: &'a str, updated: &'a str) -> [&'a [u8]; 5] {
+    let (version, updated) = (version.as_bytes(), updated.as_bytes());
+    let bytes = &draft.bytes;
+    let [(first_at, first), (second_at, second)] = if draft.version_at <= draft.updated_at {
+        [(draft.version_at, version), (draft.updated_at, updated)]
+    } else {
+        [(draft.updated_at, updated), (draft.version_at, version)]
+    };
+    [&bytes[..first_at], first, &bytes[first_at..second_at], second, &bytes[second_at..]]
+}
+
+/// Would this draft, under the number and a time of the stored version, be the stored bytes? `any_time`
+/// only lends its length, which is the same for all.
+fn is_same(draft: &Draft, stored: &Version, any_time: &str) -> bool {
+    let number = stored.version.to_string();
+    let mut rest = stored.body.as_deref().unwrap_or_default();
+    for (at, piece) in pieces(draft, &number, any_time).into_iter().enumerate() {
+        let Some((head, tail)) = rest.split_at_checked(piece.len()) else { return false };
+        let is_value = at % 2 == 1;
+        if !is_value && head != piece {
+            return false;
+        }
+        rest = tail;
+    }
+    rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(draft: &Draft, version: u64) -> Version {
+        let body = pieces(draft, &version.to_string(), "2026-11-21T08:00:00.000Z").concat();
+        Version {
+            key: ResourceKey::new("Patient", "p"),
+            version,
+            seq: Seq(1),
+            updated: Timestamp::UNIX_EPOCH,
+            compartments: Vec::new(),
+            body: Some(body.into()),
+        }
+    }
+
+    #[test]
+    fn values_are_spliced_in_either_order() {
+        #[track_caller]
+        fn check(version_at: usize, updated_at: usize, expected: &str) {
+            let draft = Draft { bytes: b"v=,t=.".to_vec(), version_at, updated_at };
+            assert_eq!(pieces(&draft, "12", "now").concat(), expected.as_bytes());
+        }
+        check(2, 5, "v=12,t=now.");
+        check(5, 2, "v=now,t=12.");
+        check(0, 6, "12v=,t=.now");
+        check(3, 3, "v=,12nowt=.");
+    }
+
+    #[test]
+    fn sameness_looks_past_the_two_values_only() {
+        let draft = |text: &str| Draft { bytes: text.as_bytes().to_vec(), version_at: 2, updated_at: 5 };
+        let stored = stored(&draft("v=,t=.end"), 117);
+        let time = "1999-01-01T00:00:00.000Z";
+        assert!(is_same(&draft("v=,t=.end"), &stored, time));
+        for other in ["v=,t=.eNd", "v=,t=.en", "v=,t=.end ", "w=,t=.end", "v=;t=.end"] {
+            assert!(!is_same(&draft(other), &stored, time), "{other}");
+        }
+    }
+
+    /// A store that holds nothing.
+    struct Nothing;
+
+    impl Present for Nothing {
+        fn newest(&self, _: &ResourceKey) -> Result<Option<Version>, StoreError> {
+            Ok(None)
+        }
+
+        fn record(&self, _: &str) -> Result<Option<StoredRecord>, StoreError> {
+            Ok(None)
+        }
+
+        fn expired(&self, _: i64, _: usize) -> Result<Vec<String>, StoreError> {
+            Ok(Vec::new())
+        }
+    }
+
+    #[test]
+    fn a_request_that_fails_leaves_no_trace_in_its_round() {
+        let now = Timestamp::UNIX_EPOCH;
+        let draft = Draft { bytes: Vec::new(), version_at: 0, updated_at: 0 };
+        let put = |expect| {
+            VersionWrite::put(ResourceKey::new("Basic", "b"), draft.clone(), Vec::new()).expecting(expect)
+        };
+        let mut round = Round::new(&Nothing, Counters::default());
+        let fails = vec![put(ExpectVersion::Absent), put(ExpectVersion::Any), put(ExpectVersion::Version(9))];
+        assert!(round.commit(fails, now).is_err());
+        let commit = round.commit(vec![put(ExpectVersion::Absent)], now).unwrap();
+        assert_eq!((commit.seq, commit.written[0].version), (Seq(1), 1));
+        assert_eq!(round.versions.len(), 1);
+
+        let put = |expect| LedgerWrite::put("k", "v", expect);
+        let fails = vec![put(Expect::Absent), put(Expect::Any), put(Expect::Revision(9))];
+        assert!(round.write(fails, now).is_err());
+        assert_eq!(round.write(vec![put(Expect::Absent)], now), Ok(vec![1]));
+        assert_eq!(round.records.len(), 1);
+        // What succeeded is seen by the next request of the round.
+        assert!(round.write(vec![put(Expect::Absent)], now).is_err());
+        assert_eq!(round.write(vec![put(Expect::Revision(1))], now), Ok(vec![2]));
+    }
+
+    #[test]
+    fn keys_have_rules() {
+        assert!(check_key("Patient/p1").is_ok());
+        assert!(check_key(&"a".repeat(KEY_LIMIT)).is_ok());
+        for bad in ["", "a\0b", &"a".repeat(KEY_LIMIT + 1)] {
+            assert!(matches!(check_key(bad), Err(StoreError::Key { .. })), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! The handle that the domains hold: one of the engines, chosen when the server starts.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+
+use crate::file::File;
+use crate::memory::Memory;
+use crate::{
+    Change, Commit, Ledger, LedgerWrite, Limit, Page, Record, ResourceKey, Scan, Seq, Snapshot, StoreError,
+    Version, VersionWrite, Versions,
+};
+
+/// An engine. Clones share it.
+#[derive(Clone)]
+pub enum Store {
+    /// In memory: for tests and trials.
+    Memory(Memory),
+    /// In a folder: durable, for one process.
+    File(File),
+}
+
+impl Store {
+    /// An empty store in memory.
+    pub fn memory() -> Self {
+        Self::Memory(Memory::new())
+    }
+
+    /// The store in a folder, made where there is none; released when the last clone is dropped.
+    ///
+    /// # Errors
+    /// See [`File::open`].
+    pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        File::open(dir).map(Self::File)
+    }
+}
+
+/// The same call on whichever engine it is.
+macro_rules! each {
+    ($store:expr, $engine:ident => $call:expr) => {
+        match $store {
+            Store::Memory($engine) => $call,
+            Store::File($engine) => $call,
+        }
+    };
+}
+
+impl Ledger for Store {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+        each!(self, engine => engine.get(key, now).await)
+    }
+
+    async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        each!(self, engine => engine.write(writes, now).await)
+    }
+
+    async fn scan(
+        &self,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<Vec<(String, Record)>, StoreError> {
+        each!(self, engine => engine.scan(prefix, after, limit, now).await)
+    }
+
+    async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        each!(self, engine => engine.sweep(now, limit).await)
+    }
+}
+
+impl Versions for Store {
+    async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
+        each!(self, engine => engine.commit(writes, now).await)
+    }
+
+    async fn snapshot(&self, now: Timestamp) -> Result<Snapshot, StoreError> {
+        each!(self, engine => engine.snapshot(now).await)
+    }
+
+    async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
+        each!(self, engine => engine.read(key, at).await)
+    }
+
+    async fn history(
+        &self,
+        key: &ResourceKey,
+        before: Seq,
+        limit: Limit,
+    ) -> Result<Vec<Version>, StoreError> {
+        each!(self, engine => engine.history(key, before, limit).await)
+    }
+
+    async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
+        each!(self, engine => engine.scan_kind(kind, scan).await)
+    }
+
+    async fn scan_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: Scan<'_>,
+    ) -> Result<Page, StoreError> {
+        each!(self, engine => engine.scan_compartment(compartment, kind, scan).await)
+    }
+
+    async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {
+        each!(self, engine => engine.kinds(at).await)
+    }
+
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+        each!(self, engine => engine.changes(after, limit).await)
+    }
+
+    fn last_seq(&self) -> Seq {
+        each!(self, engine => engine.last_seq())
+    }
+
+    fn watch(&self) -> watch::Receiver<Seq> {
+        each!(self, engine => engine.watch())
+    }
+}

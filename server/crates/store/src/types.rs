@@ -1,0 +1,333 @@
+//! What goes in and out of the two ports: plain values, the same for every engine.
+
+use std::fmt;
+
+use bytes::Bytes;
+use jiff::Timestamp;
+
+/// The place of a write in the order of all writes to [`Versions`](crate::Versions).
+///
+/// Each write of a commit has its own number and the numbers of one commit follow each other. A number
+/// is a stored fact, not an engine handle: reading at it gives the same answer at any later time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Seq(pub u64);
+
+impl Seq {
+    /// Before the first write.
+    pub const ZERO: Self = Self(0);
+    /// After every write: reads what is newest when it is asked.
+    pub const LATEST: Self = Self(u64::MAX);
+    /// The same as [`Seq::LATEST`].
+    pub const MAX: Self = Self::LATEST;
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Names a resource: its type and its id. Neither is empty or holds a zero byte.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceKey {
+    /// The resource type, such as `Patient`.
+    pub kind: String,
+    /// The id within the type.
+    pub id: String,
+}
+
+impl ResourceKey {
+    /// A key of these two.
+    pub fn new(kind: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { kind: kind.into(), id: id.into() }
+    }
+}
+
+impl fmt::Display for ResourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.kind, self.id)
+    }
+}
+
+/// A record of the ledger as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The bytes that were put.
+    pub value: Bytes,
+    /// Changes with every put and never comes back, also not after a delete.
+    pub revision: u64,
+}
+
+/// The condition of a ledger write. Expired records count as absent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// No condition.
+    Any,
+    /// There is no record.
+    Absent,
+    /// The record is the one that was read with this revision.
+    Revision(u64),
+}
+
+/// One write to the ledger.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LedgerWrite {
+    /// Adds or replaces a record.
+    Put {
+        /// Up to 1,024 bytes of UTF-8 without a zero byte, such as `token/…`.
+        key: String,
+        /// Any bytes.
+        value: Bytes,
+        /// From this moment on (inclusive) the record counts as absent.
+        expires: Option<Timestamp>,
+        /// What must hold.
+        expect: Expect,
+    },
+    /// Removes a record; removing an absent one succeeds with [`Expect::Any`] and [`Expect::Absent`].
+    Delete {
+        /// The key.
+        key: String,
+        /// What must hold.
+        expect: Expect,
+    },
+}
+
+impl LedgerWrite {
+    /// A put without expiry.
+    pub fn put(key: impl Into<String>, value: impl Into<Bytes>, expect: Expect) -> Self {
+        Self::Put { key: key.into(), value: value.into(), expires: None, expect }
+    }
+
+    /// A delete.
+    pub fn delete(key: impl Into<String>, expect: Expect) -> Self {
+        Self::Delete { key: key.into(), expect }
+    }
+
+    /// Sets when the record expires; a delete stays what it is.
+    #[must_use]
+    pub fn expiring(mut self, at: Timestamp) -> Self {
+        if let Self::Put { expires, .. } = &mut self {
+            *expires = Some(at);
+        }
+        self
+    }
+
+    /// The key that is written.
+    pub fn key(&self) -> &str {
+        let (Self::Put { key, .. } | Self::Delete { key, .. }) = self;
+        key
+    }
+}
+
+/// The condition of a write to a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectVersion {
+    /// No condition.
+    Any,
+    /// The resource never existed or is deleted.
+    Absent,
+    /// The resource exists and this is its newest version.
+    Version(u64),
+}
+
+/// Resource bytes that lack only what the store gives at commit.
+///
+/// At commit the version number (decimal digits) is spliced in before the byte at `version_at`, and
+/// `lastUpdated` (24 bytes, `2026-11-21T08:00:00.000Z`) before the byte at `updated_at`; both offsets
+/// count in `bytes` as they are here. The result is stored, and read back, as it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// The bytes around the two values.
+    pub bytes: Vec<u8>,
+    /// Where the version number goes.
+    pub version_at: usize,
+    /// Where `lastUpdated` goes; not equal to `version_at` in any sensible text, but if it is, the
+    /// version number comes first.
+    pub updated_at: usize,
+}
+
+/// One write to a resource: a new version, or a tombstone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionWrite {
+    /// The resource.
+    pub key: ResourceKey,
+    /// What must hold.
+    pub expect: ExpectVersion,
+    /// The new content; `None` deletes. Deleting what is absent writes nothing ([`Effect::Nothing`]).
+    pub body: Option<Draft>,
+    /// The compartments that the version belongs to, such as `Patient/p1`; opaque to the store. Ignored
+    /// for a tombstone, which keeps those of the version that it replaces. The first one given when the
+    /// resource is created is the one whose scan an engine may make the fastest.
+    pub compartments: Vec<String>,
+    /// Write nothing ([`Effect::Nothing`]) where the newest version has the same bytes but for the two
+    /// spliced values, and the same compartments. Makes an import that is run again cheap.
+    pub unless_same: bool,
+}
+
+impl VersionWrite {
+    /// A new version without condition.
+    pub fn put(key: ResourceKey, draft: Draft, compartments: Vec<String>) -> Self {
+        Self { key, expect: ExpectVersion::Any, body: Some(draft), compartments, unless_same: false }
+    }
+
+    /// A tombstone without condition.
+    pub fn delete(key: ResourceKey) -> Self {
+        Self { key, expect: ExpectVersion::Any, body: None, compartments: Vec::new(), unless_same: false }
+    }
+
+    /// Sets the condition.
+    #[must_use]
+    pub fn expecting(mut self, expect: ExpectVersion) -> Self {
+        self.expect = expect;
+        self
+    }
+}
+
+/// What a commit did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Reading at this number sees the whole commit.
+    pub seq: Seq,
+    /// One answer for each write, in their order.
+    pub written: Vec<Written>,
+}
+
+/// What one write of a commit did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// What changed.
+    pub effect: Effect,
+    /// The newest version of the resource after the write; 0 where there never was one.
+    pub version: u64,
+    /// `lastUpdated` of that version; the time of the commit where there never was one.
+    pub updated: Timestamp,
+    /// The sequence number of that version; that of the commit where there never was one.
+    pub seq: Seq,
+}
+
+/// What one write changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// The resource did not exist before, or was deleted.
+    Created,
+    /// The resource has a newer version.
+    Replaced,
+    /// The resource is deleted.
+    Deleted,
+    /// Nothing was written: a delete of what is absent, or a put `unless_same` of the same content.
+    Nothing,
+}
+
+/// One version of a resource as it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// The resource.
+    pub key: ResourceKey,
+    /// 1, 2, 3 … for each resource; goes on after a delete, which has a number too.
+    pub version: u64,
+    /// When it was written, in the order of all writes.
+    pub seq: Seq,
+    /// When it was written, as FHIR says it (`meta.lastUpdated`), in whole milliseconds.
+    pub updated: Timestamp,
+    /// The compartments that it belongs to, sorted.
+    pub compartments: Vec<String>,
+    /// The stored bytes; `None` says that this version is a tombstone.
+    pub body: Option<Bytes>,
+}
+
+impl Version {
+    /// Is this a tombstone?
+    pub fn is_deleted(&self) -> bool {
+        self.body.is_none()
+    }
+}
+
+/// A moment that can be read at any later time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Snapshot {
+    /// Everything that was committed before is at or below this number.
+    pub seq: Seq,
+    /// Every later commit has a `lastUpdated` that is at least one millisecond later, also after a
+    /// restart and with a clock that went back; no earlier commit has a later one.
+    pub time: Timestamp,
+}
+
+/// How much one page may hold. A page always holds at least one version where there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// Number of versions, at least 1.
+    pub count: usize,
+    /// Bytes of their bodies together; the last one may go beyond.
+    pub bytes: usize,
+}
+
+impl Default for Limit {
+    /// 1,000 versions or 1 MiB.
+    fn default() -> Self {
+        Self { count: 1_000, bytes: 1 << 20 }
+    }
+}
+
+/// Which versions a scan gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scan<'a> {
+    /// Start behind this id, which an earlier page gave ([`Page::next`]); `None` starts at the first.
+    pub after: Option<&'a str>,
+    /// The newest version at or before this number, of each id.
+    pub at: Seq,
+    /// The size of the page.
+    pub limit: Limit,
+    /// Also give resources whose version is a tombstone.
+    pub deleted: bool,
+}
+
+impl<'a> Scan<'a> {
+    /// The first page at `at`, of default size and without tombstones.
+    pub fn at(at: Seq) -> Self {
+        Self { after: None, at, limit: Limit::default(), deleted: false }
+    }
+
+    /// Starts behind this id.
+    #[must_use]
+    pub fn after(mut self, id: Option<&'a str>) -> Self {
+        self.after = id;
+        self
+    }
+
+    /// Sets the size of the page.
+    #[must_use]
+    pub fn limit(mut self, limit: Limit) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Gives tombstones too.
+    #[must_use]
+    pub fn with_deleted(mut self) -> Self {
+        self.deleted = true;
+        self
+    }
+}
+
+/// A part of a scan. The order is the engine's own: whole scans at one sequence give the same resources in
+/// the same order at any later time.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// The versions.
+    pub versions: Vec<Version>,
+    /// Where to go on ([`Scan::after`]); `None` says that nothing is left.
+    pub next: Option<String>,
+}
+
+/// One entry of the change feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Its place.
+    pub seq: Seq,
+    /// The resource that changed.
+    pub key: ResourceKey,
+    /// The version that was written.
+    pub version: u64,
+    /// Is that version a tombstone?
+    pub deleted: bool,
+}

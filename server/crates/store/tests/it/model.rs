@@ -1,0 +1,380 @@
+//! Law: whatever is asked, in whatever order, with restarts in between, each engine answers as a plain list
+//! of all that was ever written does.
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use proptest::prelude::*;
+use trefoil_store::{
+    Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Snapshot, Version,
+    VersionWrite, Versions,
+};
+
+use crate::{Engine, at, draft, ready};
+
+const KINDS: [&str; 2] = ["Observation", "Patient"];
+const IDS: [&str; 3] = ["a", "a-1", "b"];
+const COMPARTMENTS: [&str; 2] = ["Patient/a", "Patient/a-1"];
+
+#[derive(Debug, Clone)]
+enum Step {
+    Commit(Vec<Write>),
+    Snapshot,
+    Ledger(Vec<LedgerStep>),
+    Sweep,
+    /// The clock moves, perhaps back.
+    Tick(i64),
+    Reopen,
+}
+
+#[derive(Debug, Clone)]
+struct Write {
+    kind: usize,
+    id: usize,
+    text: Option<u8>,
+    member_of: u8,
+    expect: ExpectVersion,
+    unless_same: bool,
+}
+
+#[derive(Debug, Clone)]
+struct LedgerStep {
+    key: usize,
+    value: Option<u8>,
+    expires_in: Option<i64>,
+    /// Expect absent, any, or the revision that is there (`true`) or another one.
+    expect: Option<Option<bool>>,
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    let expect = prop_oneof![
+        6 => Just(ExpectVersion::Any),
+        1 => Just(ExpectVersion::Absent),
+        2 => (1u64..4).prop_map(ExpectVersion::Version),
+    ];
+    (0..KINDS.len(), 0..IDS.len(), proptest::option::weighted(0.75, 0..2u8), 0..4u8, expect, any::<bool>())
+        .prop_map(|(kind, id, text, member_of, expect, unless_same)| Write {
+            kind,
+            id,
+            text,
+            member_of,
+            expect,
+            unless_same,
+        })
+}
+
+fn ledger_step() -> impl Strategy<Value = LedgerStep> {
+    let expect =
+        prop_oneof![3 => Just(None), 1 => Just(Some(None)), 2 => any::<bool>().prop_map(|is| Some(Some(is)))];
+    (0..3usize, proptest::option::weighted(0.8, 0..9u8), proptest::option::of(-2..6i64), expect)
+        .prop_map(|(key, value, expires_in, expect)| LedgerStep { key, value, expires_in, expect })
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => proptest::collection::vec(write(), 1..4).prop_map(Step::Commit),
+        2 => Just(Step::Snapshot),
+        4 => proptest::collection::vec(ledger_step(), 1..4).prop_map(Step::Ledger),
+        1 => Just(Step::Sweep),
+        2 => (-3..6i64).prop_map(Step::Tick),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+/// Everything that was ever written, in its order, and the ledger as it is.
+#[derive(Default)]
+struct Model {
+    log: Vec<Version>,
+    snapshots: Vec<Snapshot>,
+    ledger: Vec<(String, Bytes, u64, Option<i64>)>,
+    clock: i64,
+}
+
+impl Model {
+    fn at(&self, key: &ResourceKey, seq: Seq) -> Option<&Version> {
+        self.log.iter().rev().find(|version| version.key == *key && version.seq <= seq)
+    }
+
+    /// Applies a commit if its conditions hold; gives the versions before `lastUpdated` is known.
+    fn commit(&mut self, writes: &[Write]) -> Option<Vec<Effect>> {
+        let before = self.log.len();
+        let mut effects = Vec::new();
+        for write in writes {
+            let key = ResourceKey::new(KINDS[write.kind], IDS[write.id]);
+            let newest = self.at(&key, Seq::LATEST).cloned();
+            let live = newest.as_ref().filter(|version| !version.is_deleted());
+            let holds = match write.expect {
+                ExpectVersion::Any => true,
+                ExpectVersion::Absent => live.is_none(),
+                ExpectVersion::Version(number) => live.is_some_and(|version| version.version == number),
+            };
+            if !holds {
+                self.log.truncate(before);
+                return None;
+            }
+            // While the time is unknown the body is only the text.
+            let text = write.text.map(|text| Bytes::from(vec![b'0' + text]));
+            let compartments = match (&text, &newest) {
+                (None, Some(newest)) => newest.compartments.clone(),
+                _ => membership(write.member_of),
+            };
+            let same = live.is_some_and(|version| {
+                version.compartments == compartments && version.body.as_ref().map(last_byte) == text
+            });
+            effects.push(match (&text, live) {
+                (None, None) => Effect::Nothing,
+                (Some(_), Some(_)) if write.unless_same && same => Effect::Nothing,
+                (None, Some(_)) => Effect::Deleted,
+                (Some(_), None) => Effect::Created,
+                (Some(_), Some(_)) => Effect::Replaced,
+            });
+            if effects.last() != Some(&Effect::Nothing) {
+                self.log.push(Version {
+                    version: newest.map_or(1, |version| version.version + 1),
+                    key,
+                    seq: Seq(self.log.len() as u64 + 1),
+                    updated: Timestamp::UNIX_EPOCH,
+                    compartments,
+                    body: text,
+                });
+            }
+        }
+        Some(effects)
+    }
+
+    /// The time is the store's to choose within its law; from then on it is a fact.
+    fn settle(&mut self, from: usize, updated: Timestamp) {
+        for version in &mut self.log[from..] {
+            version.updated = updated;
+            version.body = version.body.take().map(|text| {
+                let text = std::str::from_utf8(&text).unwrap();
+                Bytes::from(ready(version.version, updated, text))
+            });
+        }
+    }
+
+    fn live(&self, key: &str) -> Option<&(String, Bytes, u64, Option<i64>)> {
+        self.ledger
+            .iter()
+            .find(|record| record.0 == key && record.3.is_none_or(|expires| self.clock < expires))
+    }
+}
+
+fn last_byte(body: &Bytes) -> Bytes {
+    body.slice(body.len() - 1..)
+}
+
+fn membership(bits: u8) -> Vec<String> {
+    (0..2).filter(|bit| bits & (1 << bit) != 0).map(|bit| COMPARTMENTS[bit].to_owned()).collect()
+}
+
+async fn run(mut engine: Engine, steps: Vec<Step>) {
+    let mut model = Model::default();
+    for step in steps {
+        let store = engine.store.clone();
+        match step {
+            Step::Tick(ms) => model.clock += ms,
+            Step::Reopen => {
+                drop(store);
+                engine.reopen();
+            }
+            Step::Snapshot => {
+                let snapshot = store.snapshot(at(model.clock)).await.unwrap();
+                assert_eq!(snapshot.seq, Seq(model.log.len() as u64));
+                assert!(snapshot.time >= at(model.clock));
+                assert!(model.log.iter().all(|version| version.updated <= snapshot.time));
+                model.snapshots.push(snapshot);
+            }
+            Step::Commit(writes) => {
+                let from = model.log.len();
+                let expected = model.commit(&writes);
+                let writes = writes.into_iter().map(|write| VersionWrite {
+                    key: ResourceKey::new(KINDS[write.kind], IDS[write.id]),
+                    expect: write.expect,
+                    body: write.text.map(|text| draft(&text.to_string())),
+                    compartments: membership(write.member_of),
+                    unless_same: write.unless_same,
+                });
+                let answer = store.commit(writes.collect(), at(model.clock)).await;
+                assert_eq!(answer.is_ok(), expected.is_some(), "{answer:?}");
+                if let (Ok(commit), Some(effects)) = (answer, expected) {
+                    let told: Vec<_> = commit.written.iter().map(|written| written.effect).collect();
+                    assert_eq!(told, effects);
+                    let new = commit.written.iter().find(|written| written.effect != Effect::Nothing);
+                    if let Some(new) = new {
+                        assert!(model.snapshots.iter().all(|snapshot| snapshot.time < new.updated));
+                        assert!(model.log[..from].iter().all(|version| version.updated <= new.updated));
+                        model.settle(from, new.updated);
+                    }
+                }
+            }
+            Step::Ledger(steps) => ledger(&mut model, &engine, steps).await,
+            Step::Sweep => {
+                let expired =
+                    model.ledger.iter().filter(|record| record.3.is_some_and(|at| at <= model.clock));
+                let count = expired.count();
+                assert_eq!(store.sweep(at(model.clock), 100).await.unwrap(), count);
+                let clock = model.clock;
+                model.ledger.retain(|record| record.3.is_none_or(|at| at > clock));
+            }
+        }
+    }
+    check(&model, &engine).await;
+    engine.reopen();
+    check(&model, &engine).await;
+}
+
+async fn ledger(model: &mut Model, engine: &Engine, steps: Vec<LedgerStep>) {
+    let before = model.ledger.clone();
+    let mut holds = true;
+    let mut writes = Vec::new();
+    for LedgerStep { key, value, expires_in, expect } in steps {
+        let key = format!("k{key}");
+        // What stands before the batch, so that a revision can be asked for that the batch then changes.
+        let known = before.iter().find(|record| record.0 == key).map_or(0, |record| record.2);
+        let expect = match expect {
+            None => Expect::Any,
+            Some(None) => Expect::Absent,
+            Some(Some(right)) => Expect::Revision(known + u64::from(!right) * 1_000),
+        };
+        let live = model.live(&key).map(|record| record.2);
+        holds &= match expect {
+            Expect::Any => true,
+            Expect::Absent => live.is_none(),
+            Expect::Revision(wanted) => live == Some(wanted),
+        };
+        model.ledger.retain(|record| record.0 != key);
+        let expires = expires_in.map(|ms| model.clock + ms);
+        match value {
+            Some(value) => {
+                let value = Bytes::from(vec![value]);
+                model.ledger.push((key.clone(), value.clone(), u64::MAX, expires));
+                writes.push(LedgerWrite::Put { key, value, expires: expires.map(at), expect });
+            }
+            None => writes.push(LedgerWrite::Delete { key, expect }),
+        }
+    }
+    let answer = engine.store.write(writes.clone(), at(model.clock)).await;
+    assert_eq!(answer.is_ok(), holds, "{answer:?}");
+    let Ok(revisions) = answer else {
+        model.ledger = before;
+        return;
+    };
+    for (write, revision) in writes.iter().zip(revisions) {
+        assert_eq!(revision == 0, matches!(write, LedgerWrite::Delete { .. }));
+        assert!(revision == 0 || before.iter().all(|record| record.2 < revision));
+        if let Some(record) = model.ledger.iter_mut().find(|record| record.0 == write.key()) {
+            record.2 = revision;
+        }
+    }
+}
+
+/// Compares every answer at every snapshot, and now.
+async fn check(model: &Model, engine: &Engine) {
+    let store = &engine.store;
+    let last = Seq(model.log.len() as u64);
+    assert_eq!(store.last_seq(), last);
+    for seq in model.snapshots.iter().map(|snapshot| snapshot.seq).chain([last, Seq::LATEST]) {
+        let mut kinds = Vec::new();
+        for kind in KINDS {
+            let mut all = Vec::new();
+            for id in IDS {
+                let key = ResourceKey::new(kind, id);
+                let expected = model.at(&key, seq);
+                assert_eq!(store.read(&key, seq).await.unwrap().as_ref(), expected);
+                all.extend(expected.cloned());
+            }
+            if !all.is_empty() {
+                kinds.push(kind);
+            }
+            for deleted in [false, true] {
+                let wanted = |version: &&Version| deleted || !version.is_deleted();
+                let expected: Vec<_> = all.iter().filter(wanted).cloned().collect();
+                assert_eq!(scan_all(engine, None, kind, seq, deleted).await, expected);
+                for compartment in COMPARTMENTS {
+                    let inside =
+                        |version: &Version| version.compartments.iter().any(|one| one == compartment);
+                    let expected: Vec<_> = expected.iter().filter(|one| inside(one)).cloned().collect();
+                    assert_eq!(scan_all(engine, Some(compartment), kind, seq, deleted).await, expected);
+                }
+            }
+        }
+        assert_eq!(store.kinds(seq).await.unwrap(), kinds);
+    }
+    for kind in KINDS {
+        for id in IDS {
+            let key = ResourceKey::new(kind, id);
+            let expected: Vec<_> =
+                model.log.iter().rev().filter(|version| version.key == key).cloned().collect();
+            assert_eq!(store.history(&key, Seq::LATEST, Limit::default()).await.unwrap(), expected);
+        }
+    }
+    let changes = store.changes(Seq::ZERO, usize::MAX).await.unwrap();
+    let changes: Vec<_> =
+        changes.into_iter().map(|change| (change.seq, change.key, change.version, change.deleted)).collect();
+    let expected: Vec<_> = model
+        .log
+        .iter()
+        .map(|version| (version.seq, version.key.clone(), version.version, version.is_deleted()))
+        .collect();
+    assert_eq!(changes, expected);
+
+    let found = store.scan("k", None, 100, at(model.clock)).await.unwrap();
+    let found: Vec<_> = found.into_iter().map(|(key, record)| (key, record.value, record.revision)).collect();
+    let mut expected: Vec<_> = model
+        .ledger
+        .iter()
+        .filter(|record| model.live(&record.0).is_some())
+        .map(|record| (record.0.clone(), record.1.clone(), record.2))
+        .collect();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+/// A whole scan, two at a time, sorted, since engines have their own order.
+async fn scan_all(
+    engine: &Engine,
+    compartment: Option<&str>,
+    kind: &str,
+    at: Seq,
+    deleted: bool,
+) -> Vec<Version> {
+    let mut found = Vec::new();
+    let mut after = None::<String>;
+    loop {
+        let limit = Limit { count: 2, bytes: 1 << 20 };
+        let scan = Scan { after: after.as_deref(), at, limit, deleted };
+        let page = match compartment {
+            Some(compartment) => engine.store.scan_compartment(compartment, kind, scan).await.unwrap(),
+            None => engine.store.scan_kind(kind, scan).await.unwrap(),
+        };
+        found.extend(page.versions);
+        match page.next {
+            Some(next) => after = Some(next),
+            None => break,
+        }
+    }
+    found.sort_by(|a, b| a.key.cmp(&b.key));
+    found
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().build().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
+
+    #[test]
+    fn memory_answers_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
+        runtime().block_on(run(Engine::memory(), steps));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
+
+    #[test]
+    fn file_answers_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
+        runtime().block_on(run(Engine::file(), steps));
+    }
+}

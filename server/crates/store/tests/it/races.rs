@@ -1,0 +1,120 @@
+//! Laws under concurrency: what must happen once happens once, and a snapshot parts all writes in two.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use tokio::task::JoinSet;
+use trefoil_store::{
+    Expect, ExpectVersion, Ledger, LedgerWrite, Limit, Scan, Seq, Snapshot, Store, StoreError, Version,
+    Versions,
+};
+
+use crate::{Engine, at, put};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_code_is_spent_once() {
+    for Engine { name, store, .. } in Engine::each() {
+        for round in 0..10 {
+            let key = format!("code/{round}");
+            let live =
+                store.write(vec![LedgerWrite::put(&*key, "live", Expect::Absent)], at(0)).await.unwrap()[0];
+            let mut tasks = JoinSet::new();
+            for _ in 0..16 {
+                let (store, spend) =
+                    (store.clone(), LedgerWrite::put(&*key, "spent", Expect::Revision(live)));
+                tasks.spawn(async move { store.write(vec![spend], at(0)).await });
+            }
+            let answers = tasks.join_all().await;
+            assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{name}");
+            assert!(
+                answers.iter().all(|answer| matches!(answer, Ok(_) | Err(StoreError::Conflict { .. }))),
+                "{name}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_update_is_lost() {
+    for Engine { name, store, .. } in Engine::each() {
+        let mut tasks = JoinSet::new();
+        for _ in 0..8 {
+            tasks.spawn(count_up(store.clone(), 10));
+        }
+        tasks.join_all().await;
+        let key = trefoil_store::ResourceKey::new("Basic", "counter");
+        let last = store.read(&key, Seq::LATEST).await.unwrap().unwrap();
+        assert_eq!(last.version, 80, "{name}");
+        assert!(last.body.unwrap().ends_with(b" 80"), "{name}");
+    }
+}
+
+/// Adds one, `times` times, to a counter that others add to as well.
+async fn count_up(store: Store, times: usize) {
+    let key = trefoil_store::ResourceKey::new("Basic", "counter");
+    let mut done = 0;
+    while done < times {
+        let newest = store.read(&key, Seq::LATEST).await.unwrap();
+        let (expect, next) = match newest {
+            None => (ExpectVersion::Absent, 1),
+            Some(version) => (ExpectVersion::Version(version.version), version.version + 1),
+        };
+        match store
+            .commit(vec![put("Basic", "counter", &next.to_string(), &[]).expecting(expect)], at(0))
+            .await
+        {
+            Ok(_) => done += 1,
+            Err(error) => assert_eq!(error, StoreError::Conflict { key: key.to_string() }),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_snapshot_parts_all_writes_in_two() {
+    for Engine { name, store, .. } in Engine::each() {
+        // A clock that all share and that often stands still and sometimes goes back.
+        let clock = Arc::new(AtomicI64::new(0));
+        let mut writers = JoinSet::new();
+        for writer in 0..6 {
+            let (store, clock) = (store.clone(), Arc::clone(&clock));
+            writers.spawn(async move {
+                for number in 0..25 {
+                    let ms = clock.fetch_add([1, 0, -2, 0, 3][(writer + number) % 5], Ordering::Relaxed);
+                    let (id, text) = (format!("w{writer}-{}", number % 7), number.to_string());
+                    let writes =
+                        vec![put("Patient", &id, &text, &["c"]), put("Observation", &id, &text, &["c"])];
+                    store.commit(writes, at(ms)).await.unwrap();
+                }
+            });
+        }
+        let mut snapshots: Vec<(Snapshot, Vec<Version>)> = Vec::new();
+        while snapshots.len() < 30 {
+            let seen = store.last_seq();
+            let snapshot = store.snapshot(at(clock.load(Ordering::Relaxed))).await.unwrap();
+            assert!(snapshot.seq >= seen, "{name}: it holds what was committed before");
+            let page = store.scan_compartment("c", "Patient", all(snapshot.seq)).await.unwrap();
+            snapshots.push((snapshot, page.versions));
+        }
+        writers.join_all().await;
+
+        let mut versions = Vec::new();
+        for change in store.changes(Seq::ZERO, usize::MAX).await.unwrap() {
+            versions.push(store.read(&change.key, change.seq).await.unwrap().unwrap());
+        }
+        assert_eq!(versions.len(), 300, "{name}");
+        for (snapshot, before) in snapshots {
+            assert_eq!(snapshot.seq.0 % 2, 0, "{name}: a commit is visible whole or not at all");
+            for version in &versions {
+                assert_eq!(version.seq <= snapshot.seq, version.updated <= snapshot.time, "{name}");
+            }
+            let page = store.scan_compartment("c", "Patient", all(snapshot.seq)).await.unwrap();
+            assert_eq!(page.versions, before, "{name}: the same at any later time");
+            let page = store.scan_kind("Patient", all(snapshot.seq)).await.unwrap();
+            assert_eq!(page.versions, before, "{name}");
+        }
+    }
+}
+
+fn all(at: Seq) -> Scan<'static> {
+    Scan::at(at).limit(Limit { count: 10_000, bytes: usize::MAX })
+}

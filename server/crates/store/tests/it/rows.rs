@@ -1,0 +1,333 @@
+//! One promise of the ports after the other, on each engine.
+
+use bytes::Bytes;
+use trefoil_store::{
+    Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Store, StoreError,
+    VersionWrite, Versions,
+};
+
+use crate::{Engine, at, draft, put, ready};
+
+async fn keys(store: &Store, prefix: &str, after: Option<&str>, limit: usize, ms: i64) -> Vec<String> {
+    let found = store.scan(prefix, after, limit, at(ms)).await.unwrap();
+    found.into_iter().map(|(key, _)| key).collect()
+}
+
+async fn ids(store: &Store, compartment: Option<&str>, kind: &str, scan: Scan<'_>) -> Vec<String> {
+    let page = match compartment {
+        Some(compartment) => store.scan_compartment(compartment, kind, scan).await.unwrap(),
+        None => store.scan_kind(kind, scan).await.unwrap(),
+    };
+    page.versions.into_iter().map(|version| version.key.id).collect()
+}
+
+#[tokio::test]
+async fn a_record_reads_back_until_it_is_replaced_or_deleted() {
+    for Engine { name, store, .. } in Engine::each() {
+        assert_eq!(store.get("a", at(0)).await.unwrap(), None, "{name}");
+        let first = store.write(vec![LedgerWrite::put("a", "1", Expect::Absent)], at(0)).await.unwrap()[0];
+        let record = store.get("a", at(0)).await.unwrap().unwrap();
+        assert_eq!((record.value, record.revision), (Bytes::from("1"), first), "{name}");
+
+        let second = store.write(vec![LedgerWrite::put("a", "2", Expect::Any)], at(0)).await.unwrap()[0];
+        assert_ne!(first, second, "{name}");
+        let stale = store.write(vec![LedgerWrite::put("a", "3", Expect::Revision(first))], at(0)).await;
+        assert_eq!(stale, Err(StoreError::Conflict { key: "a".into() }), "{name}");
+
+        store.write(vec![LedgerWrite::delete("a", Expect::Revision(second))], at(0)).await.unwrap();
+        assert_eq!(store.get("a", at(0)).await.unwrap(), None, "{name}");
+        let third = store.write(vec![LedgerWrite::put("a", "2", Expect::Absent)], at(0)).await.unwrap()[0];
+        assert!(third > second, "{name}: a revision never comes back");
+    }
+}
+
+#[tokio::test]
+async fn a_batch_is_carried_out_whole_or_not_at_all() {
+    for Engine { name, store, .. } in Engine::each() {
+        let batch = vec![
+            LedgerWrite::put("a", "1", Expect::Absent),
+            // Sees the write before it.
+            LedgerWrite::put("a", "2", Expect::Any),
+            LedgerWrite::put("b", "1", Expect::Revision(99)),
+        ];
+        let answer = store.write(batch, at(0)).await;
+        assert_eq!(answer, Err(StoreError::Conflict { key: "b".into() }), "{name}");
+        assert!(keys(&store, "", None, 9, 0).await.is_empty(), "{name}");
+
+        let batch =
+            vec![LedgerWrite::put("a", "1", Expect::Absent), LedgerWrite::delete("a", Expect::Revision(1))];
+        assert_eq!(store.write(batch, at(0)).await.unwrap(), [1, 0], "{name}");
+        assert!(keys(&store, "", None, 9, 0).await.is_empty(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn an_expired_record_counts_as_absent_and_is_swept() {
+    for Engine { name, store, .. } in Engine::each() {
+        let code = |key: &str, ms| LedgerWrite::put(key, "x", Expect::Absent).expiring(at(ms));
+        store.write(vec![code("c/1", 10), code("c/2", 20), code("c/3", 30)], at(0)).await.unwrap();
+        assert!(store.get("c/1", at(9)).await.unwrap().is_some(), "{name}");
+        assert_eq!(store.get("c/1", at(10)).await.unwrap(), None, "{name}: it expires at that moment");
+        assert_eq!(keys(&store, "c/", None, 9, 10).await, ["c/2", "c/3"], "{name}");
+
+        // Written again, so the old expiry must not take it away.
+        store.write(vec![code("c/1", 100)], at(10)).await.unwrap();
+        assert_eq!(store.sweep(at(25), 9).await.unwrap(), 1, "{name}");
+        assert_eq!(keys(&store, "c/", None, 9, 0).await, ["c/1", "c/3"], "{name}");
+        assert_eq!(store.sweep(at(200), 1).await.unwrap(), 1, "{name}: bounded by its limit");
+        assert_eq!(store.sweep(at(200), 9).await.unwrap(), 1, "{name}");
+        assert_eq!(store.sweep(at(200), 9).await.unwrap(), 0, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_of_the_ledger_pages_through_a_prefix() {
+    for Engine { name, store, .. } in Engine::each() {
+        let all = ["t", "t/", "t/1", "t/10", "t/2", "u"];
+        let writes = all.map(|key| LedgerWrite::put(key, "", Expect::Any)).to_vec();
+        store.write(writes, at(0)).await.unwrap();
+        assert_eq!(keys(&store, "t/", None, 9, 0).await, ["t/", "t/1", "t/10", "t/2"], "{name}");
+        assert_eq!(keys(&store, "t/", Some("t/1"), 1, 0).await, ["t/10"], "{name}");
+        assert_eq!(keys(&store, "t/", Some("a"), 1, 0).await, ["t/"], "{name}");
+        assert_eq!(keys(&store, "t/", Some("u"), 9, 0).await, [""; 0], "{name}");
+        assert_eq!(keys(&store, "", None, 9, 0).await, all, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn versions_count_up_and_go_on_after_a_delete() {
+    for Engine { name, store, .. } in Engine::each() {
+        let key = ResourceKey::new("Patient", "p");
+        for (ms, text, effect, version) in [
+            (0, Some("one"), Effect::Created, 1),
+            (5, Some("two"), Effect::Replaced, 2),
+            (9, None, Effect::Deleted, 3),
+            (9, None, Effect::Nothing, 3),
+            (9, Some("four"), Effect::Created, 4),
+        ] {
+            let write = match text {
+                Some(text) => put("Patient", "p", text, &[]),
+                None => VersionWrite::delete(key.clone()),
+            };
+            let commit = store.commit(vec![write], at(ms)).await.unwrap();
+            let written = commit.written[0];
+            assert_eq!(
+                (written.effect, written.version, written.updated),
+                (effect, version, at(ms)),
+                "{name}"
+            );
+            let stored = store.read(&key, commit.seq).await.unwrap().unwrap();
+            assert_eq!(
+                (stored.version, stored.seq, stored.updated),
+                (version, written.seq, at(ms)),
+                "{name}"
+            );
+            let expected = text.map(|text| Bytes::from(ready(version, at(ms), text)));
+            assert_eq!(stored.body, expected, "{name}");
+        }
+        let history = store.history(&key, Seq::LATEST, Limit::default()).await.unwrap();
+        let versions: Vec<_> =
+            history.iter().map(|version| (version.version, version.is_deleted())).collect();
+        assert_eq!(versions, [(4, false), (3, true), (2, false), (1, false)], "{name}");
+        let rest = store.history(&key, history[1].seq, Limit { count: 1, bytes: 1 }).await.unwrap();
+        assert_eq!(rest, history[2..3], "{name}");
+        assert_eq!(store.history(&key, Seq(1), Limit::default()).await.unwrap(), [], "{name}");
+        assert_eq!(store.history(&key, Seq::ZERO, Limit::default()).await.unwrap(), [], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn conditions_on_versions() {
+    for Engine { name, store, .. } in Engine::each() {
+        let write = |expect| vec![put("Patient", "p", "x", &[]).expecting(expect)];
+        let delete = |expect| vec![VersionWrite::delete(ResourceKey::new("Patient", "p")).expecting(expect)];
+        let refused = Err(StoreError::Conflict { key: "Patient/p".into() });
+
+        assert_eq!(store.commit(write(ExpectVersion::Version(1)), at(0)).await, refused, "{name}");
+        store.commit(write(ExpectVersion::Absent), at(0)).await.unwrap();
+        assert_eq!(store.commit(write(ExpectVersion::Absent), at(0)).await, refused, "{name}");
+        assert_eq!(store.commit(delete(ExpectVersion::Version(2)), at(0)).await, refused, "{name}");
+        store.commit(delete(ExpectVersion::Version(1)), at(0)).await.unwrap();
+        assert_eq!(store.commit(write(ExpectVersion::Version(2)), at(0)).await, refused, "{name}: deleted");
+        store.commit(write(ExpectVersion::Absent), at(0)).await.unwrap();
+        assert_eq!(store.last_seq(), Seq(3), "{name}: what was refused left nothing");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_is_whole_or_nothing_and_sees_itself() {
+    for Engine { name, store, .. } in Engine::each() {
+        let twice = vec![
+            put("Patient", "p", "one", &["a"]).expecting(ExpectVersion::Absent),
+            put("Patient", "p", "two", &["b"]).expecting(ExpectVersion::Version(1)),
+            put("Patient", "q", "one", &[]).expecting(ExpectVersion::Version(7)),
+        ];
+        assert!(store.commit(twice.clone(), at(0)).await.is_err(), "{name}");
+        assert_eq!(
+            (store.last_seq(), store.changes(Seq::ZERO, 9).await.unwrap()),
+            (Seq::ZERO, vec![]),
+            "{name}"
+        );
+
+        let commit = store.commit(twice[..2].to_vec(), at(0)).await.unwrap();
+        assert_eq!((commit.seq, commit.written[0].seq), (Seq(2), Seq(1)), "{name}");
+        let changes = store.changes(Seq::ZERO, 9).await.unwrap();
+        assert_eq!(changes.iter().map(|change| change.version).collect::<Vec<_>>(), [1, 2], "{name}");
+        assert_eq!(store.changes(Seq(1), 1).await.unwrap(), changes[1..], "{name}");
+        assert_eq!(ids(&store, Some("a"), "Patient", Scan::at(Seq::LATEST)).await, [""; 0], "{name}");
+        assert_eq!(ids(&store, Some("b"), "Patient", Scan::at(Seq::LATEST)).await, ["p"], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn the_same_content_is_not_written_again() {
+    for Engine { name, store, .. } in Engine::each() {
+        let again = |text, compartments: &[&str]| {
+            vec![VersionWrite { unless_same: true, ..put("Patient", "p", text, compartments) }]
+        };
+        for (text, compartments, effect) in [
+            ("x", &["a"][..], Effect::Created),
+            ("x", &["a"], Effect::Nothing),
+            ("y", &["a"], Effect::Replaced),
+            ("y", &["a", "b"], Effect::Replaced),
+            ("y", &["b", "a", "a"], Effect::Nothing),
+        ] {
+            let commit = store.commit(again(text, compartments), at(3)).await.unwrap();
+            assert_eq!(commit.written[0].effect, effect, "{name} {text} {compartments:?}");
+        }
+        store.commit(vec![VersionWrite::delete(ResourceKey::new("Patient", "p"))], at(3)).await.unwrap();
+        let commit = store.commit(again("y", &["a", "b"]), at(3)).await.unwrap();
+        assert_eq!(commit.written[0].effect, Effect::Created, "{name}: a tombstone has no content");
+    }
+}
+
+#[tokio::test]
+async fn a_compartment_is_left_later_but_not_earlier() {
+    for Engine { name, store, .. } in Engine::each() {
+        let moves = [&["Patient/a"][..], &["Patient/a", "Patient/b"], &["Patient/b"], &[], &["Patient/a"]];
+        for compartments in moves {
+            store.commit(vec![put("Observation", "o", "x", compartments)], at(0)).await.unwrap();
+        }
+        store.commit(vec![VersionWrite::delete(ResourceKey::new("Observation", "o"))], at(0)).await.unwrap();
+        for (number, compartments) in moves.iter().enumerate() {
+            for compartment in ["Patient/a", "Patient/b"] {
+                let found =
+                    ids(&store, Some(compartment), "Observation", Scan::at(Seq(number as u64 + 1))).await;
+                assert_eq!(!found.is_empty(), compartments.contains(&compartment), "{name} {number}");
+            }
+        }
+        let scan = Scan::at(Seq::LATEST);
+        assert_eq!(ids(&store, Some("Patient/a"), "Observation", scan).await, [""; 0], "{name}");
+        let scan = scan.with_deleted();
+        assert_eq!(ids(&store, Some("Patient/a"), "Observation", scan).await, ["o"], "{name}");
+        assert_eq!(ids(&store, Some("Patient/b"), "Observation", scan).await, [""; 0], "{name}");
+        assert_eq!(ids(&store, Some("Patient/a"), "Patient", scan).await, [""; 0], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_scan_pages_by_count_and_by_bytes() {
+    for Engine { name, store, .. } in Engine::each() {
+        // Ids of which one begins another, and neighbours on both sides of the kind.
+        let wanted = ["1", "1-", "1.a", "10", "A", "a"];
+        let mut writes: Vec<_> =
+            wanted.iter().map(|id| put("Patient", id, &"x".repeat(100), &["c"])).collect();
+        writes.extend([put("Patien", "z", "", &["c"]), put("Patient2", "z", "", &["c", "c2"])]);
+        store.commit(writes, at(0)).await.unwrap();
+        for compartment in [None, Some("c")] {
+            for (limit, size) in [
+                (Limit { count: 2, bytes: 1 << 20 }, 2),
+                (Limit { count: 100, bytes: 1 }, 1),
+                (Limit { count: 100, bytes: 200 }, 2),
+                (Limit::default(), 6),
+            ] {
+                let mut found = Vec::new();
+                let mut after = None::<String>;
+                loop {
+                    let scan = Scan::at(Seq::LATEST).limit(limit).after(after.as_deref());
+                    let page = match compartment {
+                        Some(compartment) => store.scan_compartment(compartment, "Patient", scan).await,
+                        None => store.scan_kind("Patient", scan).await,
+                    };
+                    let page = page.unwrap();
+                    assert!(page.versions.len() <= size, "{name} {limit:?}");
+                    found.extend(page.versions.into_iter().map(|version| version.key.id));
+                    let Some(next) = page.next else { break };
+                    after = Some(next);
+                }
+                assert_eq!(found, wanted, "{name} {compartment:?} {limit:?}");
+            }
+        }
+        let lost = store.scan_kind("Patient", Scan::at(Seq::LATEST).after(Some("never"))).await;
+        assert!(matches!(lost, Err(StoreError::Key { .. })), "{name}");
+        assert_eq!(store.kinds(Seq::LATEST).await.unwrap(), ["Patien", "Patient", "Patient2"], "{name}");
+        assert_eq!(store.kinds(Seq(1)).await.unwrap(), ["Patient"], "{name}");
+        assert_eq!(store.kinds(Seq::ZERO).await.unwrap(), [""; 0], "{name}");
+    }
+}
+
+#[tokio::test]
+async fn times_go_on_after_a_restart_with_a_clock_that_went_back() {
+    for mut engine in Engine::each() {
+        engine.store.commit(vec![put("Patient", "p", "x", &[])], at(1_000)).await.unwrap();
+        let snapshot = engine.store.snapshot(at(500)).await.unwrap();
+        assert_eq!((snapshot.seq, snapshot.time), (Seq(1), at(1_000)), "{}", engine.name);
+        engine.reopen();
+        let commit = engine.store.commit(vec![put("Patient", "p", "y", &[])], at(0)).await.unwrap();
+        assert_eq!(commit.written[0].updated, at(1_001), "{}", engine.name);
+        assert_eq!(commit.seq, Seq(2), "{}", engine.name);
+        let before = engine.store.scan_kind("Patient", Scan::at(snapshot.seq)).await.unwrap();
+        assert_eq!(before.versions[0].version, 1, "{}", engine.name);
+    }
+}
+
+#[tokio::test]
+async fn watchers_learn_of_commits() {
+    for Engine { name, store, .. } in Engine::each() {
+        let mut watch = store.watch();
+        assert_eq!(*watch.borrow_and_update(), Seq::ZERO, "{name}");
+        store
+            .commit(vec![put("Patient", "p", "x", &[]), put("Patient", "q", "x", &[])], at(0))
+            .await
+            .unwrap();
+        watch.changed().await.unwrap();
+        assert_eq!((*watch.borrow_and_update(), store.last_seq()), (Seq(2), Seq(2)), "{name}");
+        store.write(vec![LedgerWrite::put("k", "v", Expect::Any)], at(0)).await.unwrap();
+        store.commit(vec![VersionWrite::delete(ResourceKey::new("Patient", "z"))], at(0)).await.unwrap();
+        assert!(!watch.has_changed().unwrap(), "{name}: neither changed a resource");
+    }
+}
+
+#[tokio::test]
+async fn what_no_engine_can_hold_is_refused() {
+    for Engine { name, store, .. } in Engine::each() {
+        for key in ["", "a\0b", &"k".repeat(2_000)] {
+            let answer = store.write(vec![LedgerWrite::put(key, "", Expect::Any)], at(0)).await;
+            assert!(matches!(answer, Err(StoreError::Key { .. })), "{name} {answer:?}");
+            assert_eq!(store.get(key, at(0)).await.unwrap(), None, "{name}");
+            let answer = store.commit(vec![put("Patient", key, "", &[])], at(0)).await;
+            assert!(matches!(answer, Err(StoreError::Key { .. })), "{name} {answer:?}");
+            assert_eq!(
+                store.read(&ResourceKey::new("Patient", key), Seq::LATEST).await.unwrap(),
+                None,
+                "{name}"
+            );
+        }
+        let mut outside = draft("x");
+        outside.updated_at = 99;
+        let write = VersionWrite::put(ResourceKey::new("Patient", "p"), outside, Vec::new());
+        assert!(matches!(store.commit(vec![write], at(0)).await, Err(StoreError::Draft { .. })), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_serves_one_store_at_a_time() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let first = Store::open(dir.path()).unwrap();
+    let clone = first.clone();
+    drop(first);
+    let Err(StoreError::Locked { holder, .. }) = Store::open(dir.path()) else { panic!("opened twice") };
+    assert_eq!(holder, format!("process {}", std::process::id()));
+    drop(clone);
+    assert!(Store::open(dir.path()).is_ok());
+}
