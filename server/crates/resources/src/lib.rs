@@ -1,1 +1,27 @@
-//! Placeholder until the first commit of this crate.
+//! FHIR resources on the store: what may be stored, ids, versions, compartments, ingest. No HTTP.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`service`] | [`Resources`]: create, update, delete, read, history |
+//! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
+//! | [`compartment`] | the Patient compartment of FHIR R4 |
+//! | [`transaction`] | Bundles of requests: plan, then carry out |
+//! | [`import`] | files and folders into the store |
+//! | [`error`] | [`ResourceError`] and [`BodyError`] |
+//! | `scan` | the JSON pass under `prepare` |
+//! | `bundle` | Bundles, taken apart |
+
+mod bundle;
+pub mod compartment;
+pub mod error;
+pub mod import;
+pub mod prepare;
+mod scan;
+pub mod service;
+pub mod transaction;
+
+pub use error::{BodyError, ResourceError};
+pub use import::{Bad, Count, ImportOptions, Progress, Report};
+pub use prepare::{Id, Limits, Prepared};
+pub use service::{Deletion, Resources, Stored, Written};
+pub use transaction::{Action, Done, Plan, Planned};

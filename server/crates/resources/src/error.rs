@@ -1,0 +1,153 @@
+//! Why a resource could not be read or written.
+
+use store::StoreError;
+
+/// What is wrong with a text that should be a resource, with its place where there is one.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// Not JSON (RFC 8259).
+    #[error("not JSON at line {line}, column {column}: {what}")]
+    Json {
+        /// Counted from 1.
+        line: usize,
+        /// In bytes, counted from 1.
+        column: usize,
+        /// What was found or is missing.
+        what: &'static str,
+    },
+    /// JSON, but not an object.
+    #[error("a resource is a JSON object, this is {found}")]
+    NotObject {
+        /// What it is instead, such as `an array`.
+        found: &'static str,
+    },
+    /// A member that Trefoil itself reads stands twice.
+    #[error("'{name}' stands twice")]
+    Twice {
+        /// `resourceType`, `id`, `meta`, or a member of `meta`.
+        name: &'static str,
+    },
+    /// No `resourceType`, or one that is no string.
+    #[error("'resourceType' is missing or is no string")]
+    NoType,
+    /// A type that FHIR R4 does not have.
+    #[error("'{0}' is not a resource type of FHIR R4")]
+    UnknownType(String),
+    /// Another type than the address says.
+    #[error("'resourceType' is '{found}', but '{expected}' belongs here")]
+    WrongType {
+        /// What the address says.
+        expected: String,
+        /// What the body says.
+        found: String,
+    },
+    /// No `id` where one is needed.
+    #[error("'id' is missing")]
+    NoId,
+    /// An `id` against the rules.
+    #[error("'{0}' is not an id: 1 to 64 letters, digits, '-' and '.'")]
+    BadId(String),
+    /// Another id than the address says.
+    #[error("'id' is '{found}', but the address says '{expected}'")]
+    WrongId {
+        /// What the address says.
+        expected: String,
+        /// What the body says.
+        found: String,
+    },
+    /// `meta` is no object.
+    #[error("'meta' is not an object")]
+    BadMeta,
+    /// More bytes than the limit.
+    #[error("the resource has more than {limit} bytes")]
+    TooBig {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// Objects and arrays within each other beyond the limit.
+    #[error("objects and arrays stand more than {limit} levels deep at line {line}")]
+    TooDeep {
+        /// The limit in levels.
+        limit: usize,
+        /// Counted from 1.
+        line: usize,
+    },
+    /// A Bundle that cannot be taken apart.
+    #[error("not a Bundle: {0}")]
+    BadBundle(String),
+    /// A request of a Bundle that cannot be carried out.
+    #[error("{0}")]
+    Entry(&'static str),
+    /// An entry of a Bundle that is wrong.
+    #[error("Bundle.entry[{entry}]: {reason}")]
+    BadEntry {
+        /// Counted from 0, as in `Bundle.entry[0]`.
+        entry: usize,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A Bundle of a type that cannot be carried out or imported.
+    #[error("a Bundle of type '{0}' cannot be used here")]
+    BundleType(String),
+}
+
+impl BodyError {
+    /// Says that the text was a line of a file.
+    #[must_use]
+    pub fn at_line(self, number: u64) -> Self {
+        let number = usize::try_from(number).unwrap_or(usize::MAX);
+        match self {
+            Self::Json { column, what, .. } => Self::Json { line: number, column, what },
+            Self::TooDeep { limit, .. } => Self::TooDeep { limit, line: number },
+            other => other,
+        }
+    }
+
+    /// Says that the text was an entry of a Bundle, counted from 0.
+    #[must_use]
+    pub fn in_entry(self, entry: usize) -> Self {
+        Self::BadEntry { entry, reason: self.to_string() }
+    }
+}
+
+/// A request on resources that could not be carried out. Nothing was written.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ResourceError {
+    /// The body is no resource that can be stored.
+    #[error(transparent)]
+    Body(#[from] BodyError),
+    /// There never was such a resource, or not this version of it.
+    #[error("{kind}/{id} is not known")]
+    NotFound {
+        /// The type.
+        kind: String,
+        /// The id, with `/_history/n` where a version was asked for.
+        id: String,
+    },
+    /// The resource, or this version of it, is deleted.
+    #[error("{kind}/{id} was deleted")]
+    Gone {
+        /// The type.
+        kind: String,
+        /// The id.
+        id: String,
+    },
+    /// The version in `If-Match` is not the newest one, or someone else was faster.
+    #[error("{key} has changed: read it again and repeat the change")]
+    VersionConflict {
+        /// `Type/id`.
+        key: String,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for ResourceError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict { key } => Self::VersionConflict { key },
+            other => Self::Store(other),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Finds the files to import and tells by their content what they are.
+
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+
+/// What [`open`] looked at before it said what a file is.
+const TAR_HEADER: usize = 512;
+/// Size of the buffers, in bytes.
+const BUFFER: usize = 256 << 10;
+
+/// A file, opened, unpacked if it was packed.
+pub(super) enum Content {
+    /// An archive.
+    Tar(Box<dyn Read>),
+    /// JSON or NDJSON: the first character that counts is a brace.
+    Text(Box<dyn BufRead>),
+    /// Neither.
+    Other,
+}
+
+/// The files below a path, sorted, hidden ones left out; the path itself where it is a file.
+pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
+    if !fs::metadata(path)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut found = Vec::new();
+    let mut folders = vec![path.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            // Links to folders are not followed: they may lead in a circle.
+            let is_folder = entry.file_type()?.is_dir();
+            if is_folder {
+                folders.push(entry.path());
+            } else if entry.path().is_file() {
+                found.push(entry.path());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Opens a file and looks at its first bytes.
+pub(super) fn open(path: &Path) -> io::Result<Content> {
+    let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+    if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+        content(MultiGzDecoder::new(file))
+    } else {
+        content(file)
+    }
+}
+
+fn content(mut source: impl Read + 'static) -> io::Result<Content> {
+    let mut head = Vec::new();
+    source.by_ref().take(TAR_HEADER as u64).read_to_end(&mut head)?;
+    let is_tar = head.get(257..262) == Some(b"ustar");
+    let text = head.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&head);
+    let first = text.iter().find(|byte| !byte.is_ascii_whitespace()).copied();
+    let source = Cursor::new(head).chain(source);
+    Ok(match first {
+        _ if is_tar => Content::Tar(Box::new(source)),
+        Some(b'{') => Content::Text(Box::new(BufReader::with_capacity(BUFFER, source))),
+        _ => Content::Other,
+    })
+}
+
+/// One line of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    /// The buffer holds it, without its end.
+    Text,
+    /// It was longer than the limit and was passed over.
+    TooLong,
+    /// There is none.
+    End,
+}
+
+/// Reads the next line into `buffer`, at most `limit` bytes of it.
+pub(super) fn next_line(source: &mut dyn BufRead, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Line> {
+    buffer.clear();
+    let mut passed = false;
+    loop {
+        let chunk = source.fill_buf()?;
+        if chunk.is_empty() {
+            return Ok(match (passed, buffer.is_empty()) {
+                (true, _) => Line::TooLong,
+                (false, true) => Line::End,
+                (false, false) => Line::Text,
+            });
+        }
+        let end = chunk.iter().position(|&byte| byte == b'\n');
+        let part = &chunk[..end.unwrap_or(chunk.len())];
+        passed |= buffer.len() + part.len() > limit;
+        if passed {
+            buffer.clear();
+        } else {
+            buffer.extend_from_slice(part);
+        }
+        let used = end.map_or(chunk.len(), |end| end + 1);
+        source.consume(used);
+        if end.is_some() {
+            return Ok(if passed { Line::TooLong } else { Line::Text });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_bounded_length() {
+        #[track_caller]
+        fn check(text: &str, expected: &[&str]) {
+            // A small buffer, so that lines lie across its borders.
+            let mut source = BufReader::with_capacity(3, text.as_bytes());
+            let (mut buffer, mut found) = (Vec::new(), Vec::new());
+            loop {
+                match next_line(&mut source, &mut buffer, 5).unwrap() {
+                    Line::Text => found.push(String::from_utf8(buffer.clone()).unwrap()),
+                    Line::TooLong => found.push("too long".to_owned()),
+                    Line::End => break,
+                }
+            }
+            assert_eq!(found, expected, "{text:?}");
+        }
+        check("", &[]);
+        check("a", &["a"]);
+        check("a\n\nb\r\n", &["a", "", "b\r"]);
+        check("12345\n123456\n1234567\n1", &["12345", "too long", "too long", "1"]);
+        check("1234567", &["too long"]);
+    }
+}

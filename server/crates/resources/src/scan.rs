@@ -1,0 +1,471 @@
+//! Reads a resource as JSON in one pass over its bytes, without building a tree: checks it strictly
+//! (RFC 8259, UTF-8, depth), copies it without whitespace between tokens, and notes on the way what
+//! [`prepare`](crate::prepare) needs. Strings, numbers and the order of members stay as they are.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::ops::Range;
+
+use crate::{BodyError, compartment};
+
+/// What one pass found, and the copy that it made.
+#[derive(Debug, Default)]
+pub(crate) struct Scan {
+    /// The resource without whitespace between tokens; `meta`, where there is one, begins with empty
+    /// strings for `versionId` and `lastUpdated`.
+    pub out: Vec<u8>,
+    pub kind: Option<String>,
+    /// Behind the member `resourceType` in `out`.
+    pub after_type: usize,
+    /// The value of the member `id`.
+    pub id: Option<String>,
+    /// Where it stands in `out`, without quotes.
+    pub id_range: Range<usize>,
+    pub meta: Option<Meta>,
+    /// The References at the ends of the paths that were asked for.
+    pub references: Vec<String>,
+    /// Did another member stand before `resourceType`?
+    pub late_type: bool,
+}
+
+/// Where the two values of `meta` go in `out`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Meta {
+    pub version_at: usize,
+    pub updated_at: usize,
+}
+
+/// Replacements of whole strings: what a Bundle calls its entries, by what they are called here.
+pub(crate) type Names = HashMap<String, String>;
+
+/// Reads `body`, which is UTF-8 without byte order mark. `kind` is the type where it is known already; else
+/// it is taken from `resourceType` as soon as that is read.
+pub(crate) fn scan(
+    body: &[u8],
+    kind: Option<&str>,
+    depth_limit: usize,
+    names: Option<&Names>,
+) -> Result<Scan, BodyError> {
+    let mut scanner = Scanner {
+        bytes: body,
+        at: 0,
+        copied: 0,
+        depth: 0,
+        depth_limit,
+        paths: kind.map_or(&[], compartment::paths),
+        names: names.filter(|names| !names.is_empty()),
+        found: Scan { out: Vec::with_capacity(body.len() + 96), ..Scan::default() },
+    };
+    scanner.resource()?;
+    Ok(scanner.found)
+}
+
+struct Scanner<'a> {
+    bytes: &'a [u8],
+    /// The next byte to read.
+    at: usize,
+    /// Everything before is in `out` or dropped.
+    copied: usize,
+    depth: usize,
+    depth_limit: usize,
+    paths: &'static [&'static str],
+    names: Option<&'a Names>,
+    found: Scan,
+}
+
+/// The paths that the scanner is on: one bit for each, and how many steps of them are behind it.
+#[derive(Clone, Copy)]
+struct Trail {
+    mask: u16,
+    steps: usize,
+}
+
+impl Trail {
+    const OFF: Self = Self { mask: 0, steps: 0 };
+}
+
+impl<'a> Scanner<'a> {
+    fn resource(&mut self) -> Result<(), BodyError> {
+        self.space();
+        if self.peek() != Some(b'{') {
+            // Text that is no JSON at all says so rather than 'not an object'.
+            let found = match self.peek() {
+                Some(b'[') => "an array",
+                Some(b'"') => "a string",
+                Some(b'-' | b'0'..=b'9') => "a number",
+                Some(b't' | b'f') => "a boolean",
+                Some(b'n') => "null",
+                Some(_) => return Err(self.wrong("expected '{'")),
+                None => return Err(self.wrong("the text is empty")),
+            };
+            self.value(Trail::OFF)?;
+            return Err(BodyError::NotObject { found });
+        }
+        self.members(|scanner, key| scanner.top_member(&key))?;
+        self.space();
+        if self.at < self.bytes.len() {
+            return Err(self.wrong("text behind the end of the resource"));
+        }
+        self.flush();
+        Ok(())
+    }
+
+    fn top_member(&mut self, key: &Key<'a>) -> Result<(), BodyError> {
+        let name = key.text();
+        match &*name {
+            "resourceType" => {
+                if self.found.kind.is_some() {
+                    return Err(BodyError::Twice { name: "resourceType" });
+                }
+                let kind = self.text_value()?.ok_or(BodyError::NoType)?;
+                if self.paths.is_empty() {
+                    self.paths = compartment::paths(&kind);
+                }
+                self.found.kind = Some(kind.into_owned());
+                self.flush();
+                self.found.after_type = self.found.out.len();
+            }
+            "id" => {
+                if self.found.id.is_some() {
+                    return Err(BodyError::Twice { name: "id" });
+                }
+                self.flush();
+                let start = self.found.out.len() + 1;
+                let id = self.text_value()?.ok_or_else(|| BodyError::BadId("not a string".to_owned()))?;
+                self.found.id = Some(id.into_owned());
+                self.flush();
+                self.found.id_range = start..self.found.out.len() - 1;
+            }
+            "meta" => {
+                if self.found.meta.is_some() {
+                    return Err(BodyError::Twice { name: "meta" });
+                }
+                self.meta()?;
+            }
+            name => {
+                self.found.late_type |= self.found.kind.is_none();
+                let all = Trail { mask: bits(self.paths.len()), steps: 0 };
+                let trail = self.step(all, name);
+                self.value(trail)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies `meta` with `versionId` and `lastUpdated` empty and in front, whatever they were.
+    fn meta(&mut self) -> Result<(), BodyError> {
+        if self.peek() != Some(b'{') {
+            return Err(BodyError::BadMeta);
+        }
+        self.flush();
+        let out = &mut self.found.out;
+        out.extend_from_slice(br#"{"versionId":""#);
+        let version_at = out.len();
+        out.extend_from_slice(br#"","lastUpdated":""#);
+        let updated_at = out.len();
+        out.push(b'"');
+        self.found.meta = Some(Meta { version_at, updated_at });
+        // What ends up behind `end` by itself (braces, commas, the two dropped members) is cut off again.
+        let mut end = out.len();
+        self.members(|scanner, key| {
+            scanner.found.out.truncate(end);
+            scanner.copied = scanner.at;
+            if matches!(&*key.text(), "versionId" | "lastUpdated") {
+                return scanner.value(Trail::OFF);
+            }
+            scanner.found.out.push(b',');
+            scanner.found.out.extend_from_slice(key.quoted);
+            scanner.found.out.push(b':');
+            scanner.value(Trail::OFF)?;
+            scanner.flush();
+            end = scanner.found.out.len();
+            Ok(())
+        })?;
+        self.found.out.truncate(end);
+        self.found.out.push(b'}');
+        self.copied = self.at;
+        Ok(())
+    }
+
+    /// Reads an object; `member` is called behind each colon and reads the value.
+    fn members(
+        &mut self,
+        mut member: impl FnMut(&mut Self, Key<'a>) -> Result<(), BodyError>,
+    ) -> Result<(), BodyError> {
+        self.enter()?;
+        self.space();
+        if self.peek() == Some(b'}') {
+            self.leave();
+            return Ok(());
+        }
+        loop {
+            if self.peek() != Some(b'"') {
+                return Err(self.wrong("expected a member name in quotes"));
+            }
+            let start = self.at;
+            let escaped = self.string()?;
+            let key = Key { quoted: &self.bytes[start..self.at], escaped };
+            self.space();
+            if self.peek() != Some(b':') {
+                return Err(self.wrong("expected ':'"));
+            }
+            self.at += 1;
+            self.space();
+            member(self, key)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b'}') => {
+                    self.leave();
+                    return Ok(());
+                }
+                _ => return Err(self.wrong("expected ',' or '}'")),
+            }
+            self.space();
+        }
+    }
+
+    fn array(&mut self, trail: Trail) -> Result<(), BodyError> {
+        self.enter()?;
+        self.space();
+        if self.peek() == Some(b']') {
+            self.leave();
+            return Ok(());
+        }
+        loop {
+            self.value(trail)?;
+            self.space();
+            match self.peek() {
+                Some(b',') => self.at += 1,
+                Some(b']') => {
+                    self.leave();
+                    return Ok(());
+                }
+                _ => return Err(self.wrong("expected ',' or ']'")),
+            }
+            self.space();
+        }
+    }
+
+    fn value(&mut self, trail: Trail) -> Result<(), BodyError> {
+        match self.peek() {
+            Some(b'{') if trail.mask == 0 => self.members(|scanner, _| scanner.value(Trail::OFF)),
+            Some(b'{') => {
+                let is_end = self.is_end(trail);
+                self.members(|scanner, key| {
+                    let name = key.text();
+                    if is_end && name == "reference" && scanner.peek() == Some(b'"') {
+                        let reference = scanner.text_value()?.expect("a quote begins a string").into_owned();
+                        scanner.found.references.push(reference);
+                        return Ok(());
+                    }
+                    let trail = scanner.step(trail, &name);
+                    scanner.value(trail)
+                })
+            }
+            Some(b'[') => self.array(trail),
+            Some(b'"') if self.names.is_some() => self.text_value().map(drop),
+            Some(b'"') => self.string().map(drop),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.literal(b"true"),
+            Some(b'f') => self.literal(b"false"),
+            Some(b'n') => self.literal(b"null"),
+            Some(_) => Err(self.wrong("expected a value")),
+            None => Err(self.wrong("the text ends early")),
+        }
+    }
+
+    /// The trail behind a member of this name.
+    fn step(&self, trail: Trail, name: &str) -> Trail {
+        let mut mask = 0;
+        for (at, path) in self.paths.iter().enumerate() {
+            if trail.mask & (1 << at) != 0 && path.split('.').nth(trail.steps) == Some(name) {
+                mask |= 1 << at;
+            }
+        }
+        Trail { mask, steps: trail.steps + 1 }
+    }
+
+    /// Does one of the paths end here?
+    fn is_end(&self, trail: Trail) -> bool {
+        let on = |at: usize| trail.mask & (1 << at) != 0;
+        self.paths.iter().enumerate().any(|(at, path)| on(at) && path.split('.').count() == trail.steps)
+    }
+
+    /// Reads a string and gives its text, replaced where it is one of the names; `None` where the value is
+    /// none.
+    fn text_value(&mut self) -> Result<Option<Cow<'a, str>>, BodyError> {
+        if self.peek() != Some(b'"') {
+            self.value(Trail::OFF)?;
+            return Ok(None);
+        }
+        let start = self.at;
+        let escaped = self.string()?;
+        let text = Key { quoted: &self.bytes[start..self.at], escaped }.text();
+        let Some(name) = self.names.and_then(|names| names.get(&*text)) else { return Ok(Some(text)) };
+        self.found.out.extend_from_slice(&self.bytes[self.copied..start]);
+        self.found.out.push(b'"');
+        self.found.out.extend_from_slice(name.as_bytes());
+        self.found.out.push(b'"');
+        self.copied = self.at;
+        Ok(Some(Cow::Borrowed(name)))
+    }
+
+    /// Reads a string; says whether it holds an escape.
+    fn string(&mut self) -> Result<bool, BodyError> {
+        self.at += 1;
+        let mut escaped = false;
+        loop {
+            let rest = &self.bytes[self.at..];
+            let plain = rest.iter().position(|&byte| byte == b'"' || byte == b'\\' || byte < 0x20);
+            self.at += plain.unwrap_or(rest.len());
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(escaped);
+                }
+                Some(b'\\') => {
+                    escaped = true;
+                    self.escape()?;
+                }
+                Some(_) => return Err(self.wrong("a control character within a string")),
+                None => return Err(self.wrong("the text ends within a string")),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), BodyError> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') => match self.unit(self.at)? {
+                0xD800..0xDC00 => match self.unit(self.at + 6)? {
+                    0xDC00..0xE000 => self.at += 12,
+                    _ => return Err(self.wrong("half of a surrogate pair")),
+                },
+                0xDC00..0xE000 => return Err(self.wrong("half of a surrogate pair")),
+                _ => self.at += 6,
+            },
+            _ => return Err(self.wrong("an escape that JSON does not have")),
+        }
+        Ok(())
+    }
+
+    /// The value of `\uXXXX` at this place.
+    fn unit(&self, at: usize) -> Result<u16, BodyError> {
+        let digits = self.bytes.get(at..at + 6).and_then(|text| text.strip_prefix(b"\\u"));
+        digits
+            .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u16::from_str_radix(digits, 16).ok())
+            .ok_or_else(|| self.wrong("half of a surrogate pair, or an escape without four hex digits"))
+    }
+
+    fn number(&mut self) -> Result<(), BodyError> {
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        if self.peek() == Some(b'0') {
+            self.at += 1;
+        } else {
+            self.digits()?;
+        }
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            self.digits()?;
+        }
+        if matches!(self.peek(), Some(b'e' | b'E')) {
+            self.at += 1;
+            if matches!(self.peek(), Some(b'+' | b'-')) {
+                self.at += 1;
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), BodyError> {
+        let start = self.at;
+        while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            self.at += 1;
+        }
+        if self.at == start { Err(self.wrong("expected a digit")) } else { Ok(()) }
+    }
+
+    fn literal(&mut self, word: &'static [u8]) -> Result<(), BodyError> {
+        if !self.bytes[self.at..].starts_with(word) {
+            return Err(self.wrong("expected a value"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), BodyError> {
+        if self.depth == self.depth_limit {
+            return Err(BodyError::TooDeep { limit: self.depth_limit, line: self.place().0 });
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        self.depth -= 1;
+        self.at += 1;
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    /// Passes over whitespace, which is not copied.
+    fn space(&mut self) {
+        if !matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            return;
+        }
+        self.flush();
+        while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
+            self.at += 1;
+        }
+        self.copied = self.at;
+    }
+
+    fn flush(&mut self) {
+        self.found.out.extend_from_slice(&self.bytes[self.copied..self.at]);
+        self.copied = self.at;
+    }
+
+    /// Line and column, both from 1.
+    fn place(&self) -> (usize, usize) {
+        let before = &self.bytes[..self.at.min(self.bytes.len())];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+        (line, column)
+    }
+
+    fn wrong(&self, what: &'static str) -> BodyError {
+        let (line, column) = self.place();
+        BodyError::Json { line, column, what }
+    }
+}
+
+/// A string as it stands, with its quotes; it was checked.
+struct Key<'a> {
+    quoted: &'a [u8],
+    escaped: bool,
+}
+
+impl<'a> Key<'a> {
+    fn text(&self) -> Cow<'a, str> {
+        if self.escaped {
+            let text = serde_json::from_slice(self.quoted).expect("the scanner has checked this string");
+            return Cow::Owned(text);
+        }
+        let inner = &self.quoted[1..self.quoted.len() - 1];
+        Cow::Borrowed(std::str::from_utf8(inner).expect("the body was checked to be UTF-8"))
+    }
+}
+
+/// So many low bits.
+fn bits(count: usize) -> u16 {
+    (0..count).fold(0, |mask, at| mask | 1 << at)
+}

@@ -1,0 +1,207 @@
+//! One resource at a time: create, update, delete, read, history (FHIR R4, RESTful API).
+
+use bytes::Bytes;
+use jiff::Timestamp;
+use store::{Effect, ExpectVersion, Limit, ResourceKey, Seq, Store, Version, VersionWrite, Versions};
+
+use crate::prepare::{Id, Limits, Prepared, prepare};
+use crate::{BodyError, ResourceError};
+
+/// The resources in a store. Cheap to clone.
+#[derive(Clone)]
+pub struct Resources {
+    store: Store,
+    limits: Limits,
+}
+
+/// A version of a resource as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    /// The resource type.
+    pub kind: &'static str,
+    /// The id.
+    pub id: String,
+    /// `meta.versionId`.
+    pub version: u64,
+    /// `meta.lastUpdated`.
+    pub updated: Timestamp,
+    /// The resource as JSON, ready to be sent.
+    pub bytes: Bytes,
+}
+
+/// What an update did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The resource as it is now.
+    pub stored: Stored,
+    /// Did it not exist before?
+    pub created: bool,
+}
+
+/// What a delete did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deletion {
+    /// The resource is deleted now.
+    Deleted {
+        /// The version number of the tombstone.
+        version: u64,
+    },
+    /// There was nothing to delete.
+    WasAbsent,
+}
+
+impl Resources {
+    /// Resources in this store, with the usual limits.
+    pub fn new(store: Store) -> Self {
+        Self { store, limits: Limits::default() }
+    }
+
+    /// Sets what a resource may measure.
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// What a resource may measure.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// The store, for those who scan: its keys are type and id.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Adds a resource under an id that the caller chose; an id in the body is replaced.
+    ///
+    /// # Errors
+    /// [`ResourceError::Body`]; [`ResourceError::VersionConflict`] where the id is taken.
+    pub async fn create(
+        &self,
+        kind: &'static str,
+        id: String,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Stored, ResourceError> {
+        let prepared = prepare(body, Some(kind), Id::Given(&id), &self.limits)?;
+        Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
+    }
+
+    /// Writes a new version of a resource, or the first one. The body must have the same id.
+    ///
+    /// # Errors
+    /// [`ResourceError::Body`]; [`ResourceError::VersionConflict`] where `if_match` is not the newest
+    /// version, or the resource does not exist.
+    pub async fn update(
+        &self,
+        kind: &'static str,
+        id: &str,
+        body: &[u8],
+        if_match: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Written, ResourceError> {
+        if !fhir::is_id(id) {
+            return Err(BodyError::BadId(id.to_owned()).into());
+        }
+        let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits)?;
+        self.put(prepared, if_match.map_or(ExpectVersion::Any, ExpectVersion::Version), now).await
+    }
+
+    async fn put(
+        &self,
+        prepared: Prepared,
+        expect: ExpectVersion,
+        now: Timestamp,
+    ) -> Result<Written, ResourceError> {
+        let Prepared { kind, id, draft, compartments } = prepared;
+        let key = ResourceKey::new(kind, &*id);
+        let write = VersionWrite::put(key.clone(), draft, compartments).expecting(expect);
+        let commit = self.store.commit(vec![write], now).await?;
+        let created = commit.written.iter().any(|written| written.effect == Effect::Created);
+        let version = self.store.read(&key, commit.seq).await?;
+        Ok(Written { stored: stored(kind, &id, version)?, created })
+    }
+
+    /// Deletes a resource; its versions stay readable.
+    ///
+    /// # Errors
+    /// [`ResourceError::VersionConflict`] where `if_match` is not the newest version.
+    pub async fn delete(
+        &self,
+        kind: &'static str,
+        id: &str,
+        if_match: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Deletion, ResourceError> {
+        let expect = if_match.map_or(ExpectVersion::Any, ExpectVersion::Version);
+        let write = VersionWrite::delete(ResourceKey::new(kind, id)).expecting(expect);
+        let commit = self.store.commit(vec![write], now).await?;
+        Ok(match commit.written[..] {
+            [store::Written { effect: Effect::Deleted, version, .. }] => Deletion::Deleted { version },
+            _ => Deletion::WasAbsent,
+        })
+    }
+
+    /// The newest version of a resource.
+    ///
+    /// # Errors
+    /// [`ResourceError::NotFound`], [`ResourceError::Gone`].
+    pub async fn read(&self, kind: &'static str, id: &str) -> Result<Stored, ResourceError> {
+        stored(kind, id, self.store.read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
+    }
+
+    /// One version of a resource.
+    ///
+    /// # Errors
+    /// [`ResourceError::NotFound`], [`ResourceError::Gone`] where this version is a delete.
+    pub async fn read_version(
+        &self,
+        kind: &'static str,
+        id: &str,
+        version: u64,
+    ) -> Result<Stored, ResourceError> {
+        let mut before = Seq::LATEST;
+        loop {
+            let page = self.history(kind, id, before, Limit::default()).await?;
+            let Some(last) = page.last() else {
+                let id = format!("{id}/_history/{version}");
+                return Err(ResourceError::NotFound { kind: kind.to_owned(), id });
+            };
+            before = last.seq;
+            if let Some(found) = page.into_iter().find(|found| found.version == version) {
+                return stored(kind, id, Some(found));
+            }
+        }
+    }
+
+    /// The versions of a resource, tombstones included, the newest first, beginning before the sequence
+    /// number `before` ([`Seq::LATEST`] for the first page). Empty where nothing is left.
+    ///
+    /// # Errors
+    /// [`ResourceError::Store`].
+    pub async fn history(
+        &self,
+        kind: &'static str,
+        id: &str,
+        before: Seq,
+        limit: Limit,
+    ) -> Result<Vec<Version>, ResourceError> {
+        Ok(self.store.history(&ResourceKey::new(kind, id), before, limit).await?)
+    }
+}
+
+/// A version that was read, or why there is none to show.
+pub(crate) fn stored(
+    kind: &'static str,
+    id: &str,
+    version: Option<Version>,
+) -> Result<Stored, ResourceError> {
+    let Some(Version { version, updated, body, .. }) = version else {
+        return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
+    };
+    let Some(bytes) = body else {
+        return Err(ResourceError::Gone { kind: kind.to_owned(), id: id.to_owned() });
+    };
+    Ok(Stored { kind, id: id.to_owned(), version, updated, bytes })
+}

@@ -1,0 +1,296 @@
+//! Files of every kind, good and broken.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use store::{Scan, Seq, Store, Versions};
+use tempfile::TempDir;
+use trefoil_resources::{Count, ImportOptions, Limits, Progress, Resources};
+
+use crate::import;
+
+fn basic(id: &str) -> String {
+    format!(r#"{{"resourceType":"Basic","id":"{id}"}}"#)
+}
+
+fn gz(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn tar(entries: &[(&str, &str)]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (path, text) in entries {
+        let mut header = tar::Header::new_ustar();
+        header.set_size(text.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        builder.append_data(&mut header, path, text.as_bytes()).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+/// All resources as `Type/id`, sorted.
+async fn stored(resources: &Resources) -> Vec<String> {
+    let mut found = Vec::new();
+    for kind in resources.store().kinds(Seq::LATEST).await.unwrap() {
+        let page = resources.store().scan_kind(&kind, Scan::at(Seq::LATEST)).await.unwrap();
+        found.extend(page.versions.into_iter().map(|version| version.key.to_string()));
+    }
+    found
+}
+
+/// Imports one file of this name and content, named by the caller.
+#[track_caller]
+fn check(name: &str, content: impl AsRef<[u8]>, expected: &[&str], bad: &[&str]) {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join(name);
+    fs::write(&path, content).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let (found, report) = runtime.block_on(async {
+        let resources = Resources::new(Store::memory());
+        let (report, _) = import(&resources, vec![path], ImportOptions::default()).await;
+        (stored(&resources).await, report)
+    });
+    let told: Vec<_> = report.bad.iter().map(|bad| told(bad, dir.path())).collect();
+    assert_eq!((found.as_slice(), told.as_slice()), (&own(expected)[..], &own(bad)[..]), "{name}");
+    assert_eq!(report.bad_total, bad.len() as u64, "{name}");
+}
+
+fn own(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(|&text| text.to_owned()).collect()
+}
+
+fn told(bad: &trefoil_resources::Bad, dir: &Path) -> String {
+    let file = bad.file.strip_prefix(&format!("{}/", dir.display())).unwrap_or(&bad.file).to_owned();
+    let line = bad.line.map(|line| format!(" line {line}")).unwrap_or_default();
+    format!("{file}{line}: {}", bad.reason)
+}
+
+#[test]
+fn ndjson_goes_in_line_by_line() {
+    let text = format!(
+        "\u{feff}{}\r\n\r\n{}\n{{\"resourceType\":\n{}\n[]\n{}",
+        basic("a"),
+        basic("b"),
+        basic("c c"),
+        basic("d")
+    );
+    let bad = [
+        " line 4: not JSON at line 4, column 17: the text ends early",
+        " line 5: 'c c' is not an id: 1 to 64 letters, digits, '-' and '.'",
+        " line 6: a resource is a JSON object, this is an array",
+    ];
+    for (name, content) in [
+        ("x.ndjson", text.clone().into_bytes()),
+        ("x.ndjson.gz", gz(text.as_bytes())),
+        // The content tells, whatever the name says.
+        ("x.ndjson", gz(text.as_bytes())),
+        ("x.json", text.clone().into_bytes()),
+        ("x", gz(text.as_bytes())),
+    ] {
+        let bad: Vec<_> = bad.iter().map(|bad| format!("{name}{bad}")).collect();
+        let bad: Vec<_> = bad.iter().map(String::as_str).collect();
+        check(name, content, &["Basic/a", "Basic/b", "Basic/d"], &bad);
+    }
+}
+
+#[test]
+fn one_resource_in_one_file() {
+    check("x.json", basic("a"), &["Basic/a"], &[]);
+    check("x.json", gz(basic("a").as_bytes()), &["Basic/a"], &[]);
+    check(
+        "x.json",
+        "\u{feff}\n\n{\n \"resourceType\" : \"Basic\",\n \"id\": \"a\"\n}\n\n",
+        &["Basic/a"],
+        &[],
+    );
+    check("x.json", r#"{"resourceType":"Basic"}"#, &["Basic/new-1"], &[]);
+    let bad = "x.json: not JSON at line 4, column 1: expected a member name in quotes";
+    check("x.json", "\n{\n \"resourceType\":\"Basic\",\n}", &[], &[bad]);
+    check("x.json", r#"{"name":"x"}"#, &[], &["x.json: 'resourceType' is missing or is no string"]);
+    check("x.json", "", &[], &["x.json: neither JSON nor a package"]);
+    check("x.txt", "hello", &[], &["x.txt: neither JSON nor a package"]);
+}
+
+#[test]
+fn a_bundle_goes_in_whole_or_not_at_all() {
+    let bundle = |kind: &str, entries: &str| {
+        format!("{{\"resourceType\":\"Bundle\",\n\"type\":\"{kind}\",\n\"entry\":[{entries}]}}")
+    };
+    let entry = |id: &str| format!("{{\"resource\":{}}}", basic(id));
+    for kind in ["batch", "collection", "searchset", "transaction"] {
+        let entries = format!(
+            "{},{{\"request\":{{\"method\":\"DELETE\",\"url\":\"Basic/x\"}}}},{}",
+            entry("a"),
+            entry("b")
+        );
+        check("x.json", bundle(kind, &entries), &["Basic/a", "Basic/b"], &[]);
+    }
+    check(
+        "x.json",
+        bundle("collection", &format!("{},{}", entry("a"), entry("b b"))),
+        &[],
+        &["x.json: Bundle.entry[1]: 'b b' is not an id: 1 to 64 letters, digits, '-' and '.'"],
+    );
+    check(
+        "x.json",
+        bundle("collection", "{\"resource\":{}}"),
+        &[],
+        &["x.json: Bundle.entry[0]: 'resourceType' is missing or is no string"],
+    );
+    // Ids come from the resource, the address, or the generator.
+    let entries = r#"{"fullUrl":"https://a.example/Basic/of-url","resource":{"resourceType":"Basic"}},{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Basic"}}"#;
+    check("x.json", bundle("collection", entries), &["Basic/new-1", "Basic/of-url"], &[]);
+    // A document is a resource of its own.
+    let document = bundle("document", &entry("a")).replacen('{', "{\"id\":\"d\",", 1);
+    check("x.json", document, &["Bundle/d"], &[]);
+}
+
+#[tokio::test]
+async fn entries_of_a_bundle_find_each_other() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("bundle.json");
+    let text = r##"{"resourceType":"Bundle","type":"transaction","entry":[
+        {"fullUrl":"urn:uuid:2","resource":{"resourceType":"Observation","subject":{"reference":"urn:uuid:1"},"focus":[{"reference":"#c"}],"note":[{"text":"see urn:uuid:1"}]}},
+        {"fullUrl":"urn:uuid:1","resource":{"resourceType":"Patient","id":"p"}}]}"##;
+    fs::write(&path, text).unwrap();
+    let resources = Resources::new(Store::memory());
+    import(&resources, vec![path], ImportOptions::default()).await;
+    let scan = Scan::at(Seq::LATEST);
+    let page = resources.store().scan_compartment("Patient/p", "Observation", scan).await.unwrap();
+    let text = std::str::from_utf8(page.versions[0].body.as_ref().unwrap()).unwrap();
+    assert!(
+        text.ends_with(
+            r##""subject":{"reference":"Patient/p"},"focus":[{"reference":"#c"}],"note":[{"text":"see urn:uuid:1"}]}"##
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_package_gives_its_resources() {
+    let entries = [
+        ("package/package.json", r#"{"name":"x","version":"1"}"#),
+        ("package/.index.json", "{}"),
+        ("package/Basic-a.json", &*basic("a")),
+        ("package/Basic-broken.json", "{"),
+        ("package/other/Basic-b.json", &*basic("b")),
+        ("package/Basic-c.json", &*basic("c")),
+    ];
+    let bad = |name: &str| {
+        format!(
+            "{name}:package/Basic-broken.json: not JSON at line 1, column 2: expected a member name in quotes"
+        )
+    };
+    check("x.tgz", gz(&tar(&entries)), &["Basic/a", "Basic/c"], &[&bad("x.tgz")]);
+    check("x.tar.gz", gz(&tar(&entries)), &["Basic/a", "Basic/c"], &[&bad("x.tar.gz")]);
+    check("x.tar", tar(&entries), &["Basic/a", "Basic/c"], &[&bad("x.tar")]);
+}
+
+#[test]
+fn what_stands_before_the_break_of_a_file_goes_in() {
+    let lines: String = (0..5_000).map(|number| basic(&format!("{number:04}")) + "\n").collect();
+    let mut cut = gz(lines.as_bytes());
+    cut.truncate(cut.len() / 2);
+    let dir = TempDir::new().unwrap();
+    fs::write(dir.path().join("x.ndjson.gz"), cut).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let resources = Resources::new(Store::memory());
+        let (report, _) = import(&resources, vec![dir.path().into()], ImportOptions::default()).await;
+        assert!((1..5_000).contains(&report.total()), "{}", report.total());
+        assert_eq!((report.bad_total, report.bad[0].line), (1, None));
+    });
+}
+
+#[tokio::test]
+async fn progress_is_told_by_lines_once_they_are_written() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.ndjson");
+    let lines: String = (0..25).map(|number| basic(&number.to_string()) + "\n").collect();
+    fs::write(&path, lines).unwrap();
+    let resources = Resources::new(Store::open(&dir.path().join("store")).unwrap());
+    let options = ImportOptions { lines: 10, ..ImportOptions::default() };
+    let mut seen = Vec::new();
+    let progress = |progress| {
+        if let Progress::Lines { lines, .. } = progress {
+            seen.push((lines, resources.store().last_seq().0));
+        }
+    };
+    resources.import(vec![path], options, crate::new_ids(), progress, crate::now).await.unwrap();
+    let lines: Vec<_> = seen.iter().map(|(lines, _)| *lines).collect();
+    assert_eq!(lines, [10, 20, 25]);
+    assert!(seen.iter().all(|(lines, written)| written >= lines), "{seen:?}");
+}
+
+#[tokio::test]
+async fn running_an_import_again_writes_what_changed() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.ndjson");
+    let resources = Resources::new(Store::memory());
+    let with_meta = |id: &str, version: u8| {
+        format!(r#"{{"resourceType":"Basic","id":"{id}","meta":{{"versionId":"{version}","source":"s"}}}}"#)
+    };
+    let count = |created, replaced, same| Count { created, replaced, same };
+    for (lines, expected) in [
+        ([with_meta("a", 1), basic("b")], count(2, 0, 0)),
+        ([with_meta("a", 1), basic("b")], count(0, 0, 2)),
+        ([with_meta("a", 9), basic("c")], count(1, 0, 1)),
+        ([with_meta("b", 1), basic("c")], count(0, 1, 1)),
+    ] {
+        fs::write(&path, lines.join("\n")).unwrap();
+        let (report, _) = import(&resources, vec![path.clone()], ImportOptions::default()).await;
+        assert_eq!(report.resources["Basic"], expected, "{lines:?}");
+    }
+    // What the server gave out can be imported again.
+    let page = resources.store().scan_kind("Basic", Scan::at(Seq::LATEST)).await.unwrap();
+    let bodies: Vec<_> = page.versions.iter().map(|version| version.body.clone().unwrap()).collect();
+    fs::write(&path, bodies.join(&b'\n')).unwrap();
+    let (report, _) = import(&resources, vec![path], ImportOptions::default()).await;
+    assert_eq!(report.resources["Basic"], count(0, 0, 3));
+}
+
+#[tokio::test]
+async fn a_folder_is_read_in_order_and_what_is_no_resource_is_skipped() {
+    let dir = TempDir::new().unwrap();
+    let within = |name: &str| dir.path().join(name);
+    fs::create_dir(within("b")).unwrap();
+    fs::write(within("b/1.json"), basic("a")).unwrap();
+    fs::write(within("c.json"), basic("a").replace('}', r#","x":2}"#)).unwrap();
+    fs::write(within("a.ndjson"), basic("z")).unwrap();
+    fs::write(within("README.md"), "# About").unwrap();
+    fs::write(within("settings.json"), "{}").unwrap();
+    fs::write(within(".hidden.json"), basic("hidden")).unwrap();
+    let resources = Resources::new(Store::memory());
+    let missing = within("missing");
+    let (report, told) =
+        import(&resources, vec![dir.path().into(), missing.clone()], ImportOptions::default()).await;
+    assert_eq!(stored(&resources).await, ["Basic/a", "Basic/z"]);
+    assert_eq!(report.resources["Basic"], Count { created: 2, replaced: 1, same: 0 }, "c.json comes last");
+    assert_eq!((report.files, report.skipped_total, report.bad_total), (5, 2, 1));
+    assert_eq!(PathBuf::from(&report.bad[0].file), missing);
+    let files = told.iter().filter(|progress| matches!(progress, Progress::Done { .. }));
+    assert_eq!(files.count(), 5);
+}
+
+#[tokio::test]
+async fn sizes_are_bounded() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("x.ndjson");
+    let long = basic("long").replace('}', &format!(r#","x":"{}"}}"#, "x".repeat(200)));
+    fs::write(&path, [basic("a"), long, basic("b")].join("\n")).unwrap();
+    let resources = Resources::new(Store::memory());
+    let limits = Limits { bytes: 100, ..Limits::default() };
+    let (report, _) =
+        import(&resources, vec![path], ImportOptions { limits, ..ImportOptions::default() }).await;
+    assert_eq!(stored(&resources).await, ["Basic/a", "Basic/b"]);
+    assert_eq!(
+        (report.bad[0].line, &*report.bad[0].reason),
+        (Some(2), "the resource has more than 100 bytes")
+    );
+}

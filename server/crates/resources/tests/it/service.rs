@@ -1,0 +1,66 @@
+//! Create, update, delete, read, history.
+
+use store::{Limit, Seq, Store};
+use trefoil_resources::{Deletion, ResourceError, Resources};
+
+use crate::now;
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[tokio::test]
+async fn a_resource_from_create_to_history() {
+    let resources = Resources::new(Store::memory());
+    let created = resources
+        .create("Basic", "b".into(), br#"{"resourceType":"Basic","id":"mine","x":1.50}"#, now())
+        .await
+        .unwrap();
+    assert_eq!(
+        text(&created.bytes),
+        r#"{"resourceType":"Basic","id":"b","meta":{"versionId":"1","lastUpdated":"2023-11-14T22:13:20.000Z"},"x":1.50}"#
+    );
+    assert_eq!((created.version, created.updated), (1, now()));
+    assert_eq!(resources.read("Basic", "b").await.unwrap(), created);
+
+    // What was read can be sent back as it is.
+    let updated = resources.update("Basic", "b", &created.bytes, Some(1), now()).await.unwrap();
+    assert!(!updated.created);
+    assert_eq!(
+        text(&updated.stored.bytes),
+        r#"{"resourceType":"Basic","id":"b","meta":{"versionId":"2","lastUpdated":"2023-11-14T22:13:20.000Z"},"x":1.50}"#
+    );
+    let stale = resources.update("Basic", "b", &created.bytes, Some(1), now()).await;
+    assert_eq!(stale, Err(ResourceError::VersionConflict { key: "Basic/b".into() }));
+
+    assert!(resources.delete("Basic", "b", Some(1), now()).await.is_err());
+    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::Deleted { version: 3 });
+    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::WasAbsent);
+    let gone = ResourceError::Gone { kind: "Basic".into(), id: "b".into() };
+    assert_eq!(resources.read("Basic", "b").await, Err(gone.clone()));
+    assert_eq!(resources.read_version("Basic", "b", 3).await, Err(gone));
+    assert_eq!(resources.read_version("Basic", "b", 1).await.unwrap(), created);
+    let answer = resources.read_version("Basic", "b", 4).await.unwrap_err();
+    assert_eq!(answer.to_string(), "Basic/b/_history/4 is not known");
+
+    let history = resources.history("Basic", "b", Seq::LATEST, Limit::default()).await.unwrap();
+    assert_eq!(history.iter().map(|version| version.version).collect::<Vec<_>>(), [3, 2, 1]);
+}
+
+#[tokio::test]
+async fn an_update_may_create() {
+    let resources = Resources::new(Store::memory());
+    let body = br#"{"resourceType":"Basic","id":"b"}"#;
+    let refused = resources.update("Basic", "b", body, Some(1), now()).await;
+    assert!(matches!(refused, Err(ResourceError::VersionConflict { .. })));
+    assert!(resources.update("Basic", "b", body, None, now()).await.unwrap().created);
+    assert!(!resources.update("Basic", "b", body, None, now()).await.unwrap().created);
+    let taken = resources.create("Basic", "b".into(), body, now()).await;
+    assert!(matches!(taken, Err(ResourceError::VersionConflict { .. })));
+    for (kind, id) in [("Basic", "c"), ("Patient", "b"), ("Basic", "no id")] {
+        let refused = resources.update(kind, id, body, None, now()).await;
+        assert!(matches!(refused, Err(ResourceError::Body(_))), "{kind}/{id}");
+    }
+    let unknown = resources.read("Basic", "c").await;
+    assert_eq!(unknown, Err(ResourceError::NotFound { kind: "Basic".into(), id: "c".into() }));
+}
