@@ -1,1 +1,51 @@
-//! Placeholder until the first commit of this crate.
+//! FHIR R4 terminology: `ValueSet/$validate-code` and `CodeSystem/$subsumes` over immutable,
+//! in-memory indexes. No HTTP, no async, no IO: the edge feeds resources in and asks questions.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`input`] | the parameters of a request, typed (body) or untyped (query) |
+//! | [`error`] | why a question could not be judged |
+//! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes` |
+//! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
+//! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
+//! | `value_set` | one value set, compiled: includes, filters, the search for a code |
+//! | `validate` | the rules of `$validate-code` |
+//! | [`subsumes`] | the rules of `$subsumes` |
+//! | `display`, `version` | languages and displays; versions and canonical URLs |
+//! | `messages` | every text a caller reads in `issues`, in one table |
+//! | `wire` | CodeSystem and ValueSet as JSON writes them |
+//!
+//! Nothing is expanded to test a code, nothing is compiled before it is used, and a question works
+//! on one catalog from beginning to end, whatever changes meanwhile.
+//!
+//! ```
+//! use fhir::Parameters;
+//! use trefoil_terminology::{Change, Input, Level, Terminology};
+//!
+//! let colours = r#"{"resourceType":"CodeSystem","id":"colours","url":"urn:colours","status":"active",
+//!     "content":"complete","concept":[{"code":"red","concept":[{"code":"crimson"}]}]}"#;
+//! let terminology = Terminology::default();
+//! terminology.apply([Change::Put { kind: "CodeSystem", id: "colours".into(), bytes: colours.into() }]);
+//!
+//! let query = Parameters::from_query("codeA=red&codeB=crimson");
+//! let answer = terminology.subsumes(Level::Instance("colours"), Input::from_query(&query)).unwrap();
+//! assert_eq!(answer.text("outcome"), Some("subsumes"));
+//! ```
+
+mod catalog;
+mod code_system;
+mod display;
+pub mod error;
+pub mod input;
+mod messages;
+pub mod subsumes;
+pub mod terminology;
+mod validate;
+mod value_set;
+mod version;
+mod wire;
+
+pub use error::{FilterFault, TxError, Unprocessable};
+pub use input::{Input, Level};
+pub use subsumes::Subsumption;
+pub use terminology::{Change, Problem, Terminology};

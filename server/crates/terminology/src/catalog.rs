@@ -1,0 +1,290 @@
+//! Everything that is stored, found by id or by canonical URL. A catalog does not change; a new one
+//! is made from it for each batch of changes, sharing what stayed the same.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use bytes::Bytes;
+
+use crate::code_system::CodeSystem;
+use crate::terminology::{Change, Problem};
+use crate::value_set::ValueSet;
+use crate::version;
+use crate::wire::{Content, Header};
+use crate::{TxError, Unprocessable};
+
+/// What a resource is compiled to.
+pub(crate) trait Compiled: Sized {
+    /// Resource type.
+    const KIND: &'static str;
+
+    /// Compiles the resource; the error says in one line what was wrong.
+    fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String>;
+}
+
+impl Compiled for CodeSystem {
+    const KIND: &'static str = "CodeSystem";
+
+    fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String> {
+        Self::compile(header, bytes)
+    }
+}
+
+impl Compiled for ValueSet {
+    const KIND: &'static str = "ValueSet";
+
+    fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String> {
+        Self::compile(header, bytes)
+    }
+}
+
+/// A stored resource: its header is read when it comes in, the rest when it is first used.
+#[derive(Debug)]
+pub(crate) struct Resource<T> {
+    id: String,
+    header: Result<Header, String>,
+    /// Given back once compiled: large systems would stand in memory twice.
+    source: Mutex<Bytes>,
+    compiled: OnceLock<Result<T, String>>,
+}
+
+impl<T: Compiled> Resource<T> {
+    fn new(id: String, bytes: Bytes) -> Self {
+        let header =
+            serde_json::from_slice::<Header>(&bytes).map_err(|e| e.to_string()).and_then(
+                |header| match header.resource_type == T::KIND {
+                    true => Ok(header),
+                    false => Err(format!("resourceType is '{}', not '{}'", header.resource_type, T::KIND)),
+                },
+            );
+        Self { id, header, source: Mutex::new(bytes), compiled: OnceLock::new() }
+    }
+
+    /// Its header, where it could be read.
+    pub(crate) fn header(&self) -> Option<&Header> {
+        self.header.as_ref().ok()
+    }
+
+    /// What it compiles to.
+    ///
+    /// # Errors
+    /// When it is broken, with the reason.
+    pub(crate) fn get(&self) -> Result<&T, Unprocessable> {
+        let compiled = self.compiled.get_or_init(|| {
+            let bytes = std::mem::take(&mut *self.source.lock().unwrap_or_else(PoisonError::into_inner));
+            let header = self.header.as_ref().map_err(String::clone)?;
+            T::compile(header, &bytes)
+        });
+        compiled.as_ref().map_err(|why| {
+            let url = self.header().and_then(|header| header.url.clone());
+            let resource = url.unwrap_or_else(|| format!("{}/{}", T::KIND, self.id));
+            Unprocessable::Broken { resource, why: why.clone() }
+        })
+    }
+
+    fn problem(&self) -> Option<Problem> {
+        let why = self.header.as_ref().err().or_else(|| self.compiled.get()?.as_ref().err())?;
+        Some(Problem { kind: T::KIND, id: self.id.clone(), why: why.clone() })
+    }
+}
+
+/// All resources of one type.
+#[derive(Debug)]
+struct Shelf<T> {
+    by_id: HashMap<String, Arc<Resource<T>>>,
+    /// Best first.
+    by_url: HashMap<String, Vec<Arc<Resource<T>>>>,
+}
+
+impl<T> Default for Shelf<T> {
+    fn default() -> Self {
+        Self { by_id: HashMap::new(), by_url: HashMap::new() }
+    }
+}
+
+impl<T> Clone for Shelf<T> {
+    fn clone(&self) -> Self {
+        Self { by_id: self.by_id.clone(), by_url: self.by_url.clone() }
+    }
+}
+
+impl<T: Compiled> Shelf<T> {
+    fn put(&mut self, id: String, bytes: Bytes) {
+        self.remove(&id);
+        let resource = Arc::new(Resource::new(id.clone(), bytes));
+        if let Some((url, header)) = resource.header().and_then(|h| Some((h.url.clone()?, h))) {
+            let versions = self.by_url.entry(url).or_default();
+            // Before its equals: what came last is preferred.
+            let better = |other: &Arc<Resource<T>>| {
+                other.header().is_some_and(|other| by_preference(other, header).is_lt())
+            };
+            let at = versions.partition_point(better);
+            versions.insert(at, resource.clone());
+        }
+        self.by_id.insert(id, resource);
+    }
+
+    fn remove(&mut self, id: &str) {
+        let Some(old) = self.by_id.remove(id) else { return };
+        if let Some(url) = old.header().and_then(|header| header.url.as_ref())
+            && let Some(versions) = self.by_url.get_mut(url)
+        {
+            versions.retain(|resource| resource.id != id);
+            if versions.is_empty() {
+                self.by_url.remove(url);
+            }
+        }
+    }
+
+    /// All versions of a URL, the preferred one first.
+    fn versions(&self, url: &str) -> &[Arc<Resource<T>>] {
+        self.by_url.get(url).map_or(&[], Vec::as_slice)
+    }
+
+    /// The preferred resource of this URL among those that a version or pattern names.
+    fn find(&self, url: &str, wanted: Option<&str>) -> Option<&Resource<T>> {
+        self.versions(url).iter().map(|resource| &**resource).find(|resource| {
+            let have = resource.header().and_then(|header| header.version.as_deref());
+            wanted.is_none_or(|wanted| have.is_some_and(|have| version::matches(wanted, have)))
+        })
+    }
+}
+
+/// Orders two versions of one canonical URL, the one to prefer first: complete before fragment
+/// before anything else, then the newest version, then the latest date.
+fn by_preference(a: &Header, b: &Header) -> Ordering {
+    let newest = |a: &Option<String>, b: &Option<String>| {
+        version::compare(b.as_deref().unwrap_or_default(), a.as_deref().unwrap_or_default())
+    };
+    let content = |header: &Header| header.content.unwrap_or(Content::Complete);
+    content(a)
+        .cmp(&content(b))
+        .then_with(|| newest(&a.version, &b.version))
+        .then_with(|| newest(&a.date, &b.date))
+}
+
+/// Code systems and value sets at one moment.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Catalog {
+    code_systems: Shelf<CodeSystem>,
+    value_sets: Shelf<ValueSet>,
+}
+
+impl Catalog {
+    /// This catalog with a batch of changes.
+    pub(crate) fn with(&self, changes: impl IntoIterator<Item = Change>) -> Self {
+        let mut next = self.clone();
+        for change in changes {
+            match change {
+                Change::Put { kind: CodeSystem::KIND, id, bytes } => next.code_systems.put(id, bytes),
+                Change::Put { kind: ValueSet::KIND, id, bytes } => next.value_sets.put(id, bytes),
+                Change::Delete { kind: CodeSystem::KIND, id } => next.code_systems.remove(&id),
+                Change::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
+                Change::Put { .. } | Change::Delete { .. } => {}
+            }
+        }
+        next
+    }
+
+    /// The code system of an id.
+    ///
+    /// # Errors
+    /// When there is none, or it is broken.
+    pub(crate) fn code_system_by_id(&self, id: &str) -> Result<&CodeSystem, TxError> {
+        by_id(&self.code_systems, id)
+    }
+
+    /// The value set of an id.
+    ///
+    /// # Errors
+    /// When there is none, or it is broken.
+    pub(crate) fn value_set_by_id(&self, id: &str) -> Result<&ValueSet, TxError> {
+        by_id(&self.value_sets, id)
+    }
+
+    /// The preferred code system among those that the version or pattern names; supplements are no
+    /// code systems of their own.
+    pub(crate) fn code_system(&self, url: &str, version: Option<&str>) -> Option<&Resource<CodeSystem>> {
+        self.code_systems.find(url, version).filter(|r| r.header().is_some_and(|h| !is_supplement(h)))
+    }
+
+    /// The supplement with this canonical URL.
+    pub(crate) fn supplement(&self, canonical: &str) -> Option<&Resource<CodeSystem>> {
+        let (url, version) = version::split(canonical);
+        self.code_systems.find(url, version).filter(|r| r.header().is_some_and(is_supplement))
+    }
+
+    /// The versions of a code system that are there, oldest first.
+    pub(crate) fn code_system_versions(&self, url: &str) -> Vec<String> {
+        let headers = self.code_systems.versions(url).iter().filter_map(|r| r.header());
+        let mut versions: Vec<_> =
+            headers.filter(|h| !is_supplement(h)).filter_map(|h| h.version.clone()).collect();
+        versions.sort_by(|a, b| version::compare(a, b));
+        versions.dedup();
+        versions
+    }
+
+    /// The value set with this canonical URL: a stored one, or the one of all codes that a code
+    /// system names in `CodeSystem.valueSet`. `None` where there is neither.
+    ///
+    /// # Errors
+    /// When it is there but broken.
+    pub(crate) fn value_set(&self, url: &str, version: Option<&str>) -> Result<Option<&ValueSet>, TxError> {
+        if let Some(resource) = self.value_sets.find(url, version) {
+            return Ok(Some(resource.get()?));
+        }
+        // Rarely asked for, so no index of its own.
+        let of_all = self
+            .code_systems
+            .by_id
+            .values()
+            .filter_map(|resource| Some((resource, resource.header()?)))
+            .filter(|(_, header)| header.value_set.as_deref() == Some(url) && !is_supplement(header))
+            .filter(|(_, header)| {
+                let have = header.version.as_deref();
+                version.is_none_or(|wanted| have.is_some_and(|have| version::matches(wanted, have)))
+            })
+            .min_by(|a, b| by_preference(a.1, b.1).then_with(|| a.0.id.cmp(&b.0.id)));
+        Ok(of_all.map(|(resource, _)| resource.get()).transpose()?.and_then(|system| system.of_all.as_ref()))
+    }
+
+    /// How many CodeSystem resources there are.
+    pub(crate) fn code_system_count(&self) -> usize {
+        self.code_systems.by_id.len()
+    }
+
+    /// How many ValueSet resources there are.
+    pub(crate) fn value_set_count(&self) -> usize {
+        self.value_sets.by_id.len()
+    }
+
+    /// URL and version of each readable code system, sorted.
+    pub(crate) fn code_systems(&self) -> Vec<(String, Option<String>)> {
+        let headers = self.code_systems.by_id.values().filter_map(|r| r.header());
+        let mut list: Vec<_> = headers
+            .filter(|h| !is_supplement(h))
+            .filter_map(|h| Some((h.url.clone()?, h.version.clone())))
+            .collect();
+        list.sort();
+        list
+    }
+
+    /// Every resource that is known to be broken, sorted by type and id.
+    pub(crate) fn problems(&self) -> Vec<Problem> {
+        let code_systems = self.code_systems.by_id.values().filter_map(|r| r.problem());
+        let value_sets = self.value_sets.by_id.values().filter_map(|r| r.problem());
+        let mut list: Vec<_> = code_systems.chain(value_sets).collect();
+        list.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
+        list
+    }
+}
+
+fn by_id<'a, T: Compiled>(shelf: &'a Shelf<T>, id: &str) -> Result<&'a T, TxError> {
+    let unknown = || TxError::UnknownInstance { kind: T::KIND, id: id.to_owned() };
+    Ok(shelf.by_id.get(id).ok_or_else(unknown)?.get()?)
+}
+
+fn is_supplement(header: &Header) -> bool {
+    header.content == Some(Content::Supplement)
+}

@@ -1,0 +1,326 @@
+//! Every text a caller reads in `issues` or in an OperationOutcome, in one table.
+//!
+//! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference
+//! server; the comments name the ids of its message table.
+
+use fhir::{Issue, IssueCode, Severity};
+
+use crate::code_system::Display;
+use crate::error::FilterFault;
+
+/// Unable_to_resolve_value_Set_
+pub(crate) fn unknown_value_set(url: &str) -> String {
+    format!("A definition for the value Set '{url}' could not be found")
+}
+
+/// UNKNOWN_CODESYSTEM, UNKNOWN_CODESYSTEM_VERSION, UNKNOWN_CODESYSTEM_VERSION_NONE
+pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[String]) -> String {
+    let rest = "could not be found, so the code cannot be validated";
+    match (version, known) {
+        (None, _) => format!("A definition for CodeSystem '{system}' {rest}"),
+        (Some(version), []) => format!(
+            "A definition for CodeSystem '{system}' version '{version}' {rest}. No versions of this code system are known"
+        ),
+        (Some(version), known) => format!(
+            "A definition for CodeSystem '{system}' version '{version}' {rest}. Valid versions: {}",
+            known.join(" or ")
+        ),
+    }
+}
+
+/// Unknown_Code_in_Version
+pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> String {
+    match version {
+        Some(version) => format!("Unknown code '{code}' in the CodeSystem '{system}' version '{version}'"),
+        None => format!("Unknown code '{code}' in the CodeSystem '{system}'"),
+    }
+}
+
+/// UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE, and our own text for other faults of filters.
+pub(crate) fn filter_fault(fault: &FilterFault) -> String {
+    let FilterFault { system, property, op, value, why, .. } = fault;
+    match value.as_str() {
+        "" => format!("The system {system} filter with property = {property}, op = {op} has no value"),
+        _ => format!("The filter {property} {op} '{value}' on the system {system} cannot be used: {why}"),
+    }
+}
+
+/// An issue of a validate-code answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Note {
+    pub(crate) issue: Issue,
+    /// When the text is also told in `message`, where those of errors always are.
+    pub(crate) told: Told,
+}
+
+/// When a text that is no error is told in `message`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Told {
+    Never,
+    /// Where the code is valid and the message is not taken by errors.
+    WhenValid,
+    Always,
+}
+
+impl Note {
+    fn new(severity: Severity, code: IssueCode, kind: &str, text: String) -> Self {
+        Self { issue: Issue::new(severity, code, text).tx(kind), told: Told::Never }
+    }
+
+    fn error(code: IssueCode, kind: &str, text: String) -> Self {
+        Self::new(Severity::Error, code, kind, text)
+    }
+
+    fn told(mut self) -> Self {
+        self.told = Told::WhenValid;
+        self
+    }
+
+    /// Names the element at fault.
+    pub(crate) fn at(mut self, path: String) -> Self {
+        self.issue = self.issue.at(path);
+        self
+    }
+
+    /// None_of_the_provided_codes_are_in_the_value_set_one, for the whole answer (an error) or for
+    /// one coding of several (information). `coding` is `system|version#code ('display')`.
+    pub(crate) fn not_in_value_set(coding: &str, value_set: &str, one_of_several: bool) -> Self {
+        let text = format!("The provided code '{coding}' was not found in the value set '{value_set}'");
+        match one_of_several {
+            true => Self::new(Severity::Information, IssueCode::CodeInvalid, "this-code-not-in-vs", text),
+            false => Self::error(IssueCode::CodeInvalid, "not-in-vs", text),
+        }
+    }
+
+    /// TX_GENERAL_CC_ERROR_MESSAGE
+    pub(crate) fn no_valid_coding(value_set: &str) -> Self {
+        let text = format!("No valid coding was found for the value set '{value_set}'");
+        Self::error(IssueCode::CodeInvalid, "not-in-vs", text)
+    }
+
+    /// Unknown_Code_in_Version
+    pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> Self {
+        Self::error(IssueCode::CodeInvalid, "invalid-code", unknown_code(code, system, version))
+    }
+
+    /// UNKNOWN_CODE_IN_FRAGMENT
+    pub(crate) fn unknown_code_in_fragment(code: &str, system: &str, version: Option<&str>) -> Self {
+        let text = format!(
+            "Unknown Code '{code}' in the CodeSystem '{system}' version '{}' - note that the code system is labeled as a fragment, so the code may be valid in some other fragment",
+            version.unwrap_or_default()
+        );
+        Self::new(Severity::Warning, IssueCode::CodeInvalid, "invalid-code", text)
+    }
+
+    /// UNKNOWN_CODESYSTEM and its two forms with a version
+    pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[String]) -> Self {
+        Self::error(IssueCode::NotFound, "not-found", unknown_code_system(system, version, known))
+    }
+
+    /// UNKNOWN_CODESYSTEM where the value set does not name the system either; the reference server
+    /// writes it without quotes there.
+    pub(crate) fn foreign_code_system(system: &str) -> Self {
+        let text = format!(
+            "A definition for CodeSystem {system} could not be found, so the code cannot be validated"
+        );
+        Self::error(IssueCode::NotFound, "not-found", text)
+    }
+
+    /// A code that the value set lists is taken on its word, since nobody here knows its system.
+    pub(crate) fn taken_on_trust(system: &str) -> Self {
+        let text = format!(
+            "A definition for CodeSystem '{system}' could not be found, so only the list in the value set was checked"
+        );
+        Self::new(Severity::Warning, IssueCode::NotFound, "not-found", text).told()
+    }
+
+    /// Coding_has_no_system__cannot_validate
+    pub(crate) fn no_system() -> Self {
+        let text = "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided";
+        let note = Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned());
+        // A warning by its kind, but here it is the reason for the negative answer.
+        Self { told: Told::Always, ..note }
+    }
+
+    /// Terminology_TX_System_Relative
+    pub(crate) fn relative_system() -> Self {
+        let text = "Coding.system must be an absolute reference, not a local reference";
+        Self::error(IssueCode::Invalid, "invalid-data", text.to_owned())
+    }
+
+    /// Terminology_TX_System_ValueSet2
+    pub(crate) fn system_is_value_set(system: &str) -> Self {
+        let text = format!("The Coding references a value set, not a code system ('{system}')");
+        Self::error(IssueCode::Invalid, "invalid-data", text)
+    }
+
+    /// CODESYSTEM_CS_NO_SUPPLEMENT
+    pub(crate) fn system_is_supplement(canonical: &str) -> Self {
+        let text =
+            format!("CodeSystem {canonical} is a supplement, so can't be used as a value in Coding.system");
+        Self::error(IssueCode::Invalid, "invalid-data", text)
+    }
+
+    /// ABSTRACT_CODE_NOT_ALLOWED
+    pub(crate) fn abstract_code(system: &str, code: &str) -> Self {
+        let text = format!("Code '{system}#{code}' is abstract, and not allowed in this context");
+        Self::error(IssueCode::BusinessRule, "code-rule", text)
+    }
+
+    /// STATUS_CODE_WARNING_CODE
+    pub(crate) fn not_active(code: &str) -> Self {
+        Self::error(
+            IssueCode::BusinessRule,
+            "code-rule",
+            format!("The concept '{code}' is valid but is not active"),
+        )
+    }
+
+    /// INACTIVE_CONCEPT_FOUND
+    pub(crate) fn inactive(code: &str, status: Option<&str>) -> Self {
+        let status = match status {
+            Some(status) if status != "inactive" => format!("{status} and inactive"),
+            _ => "inactive".to_owned(),
+        };
+        let text = format!("The concept '{code}' has a status of {status} and its use should be reviewed");
+        Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text).told()
+    }
+
+    /// DEPRECATED_CONCEPT_FOUND
+    pub(crate) fn deprecated(code: &str) -> Self {
+        let text = format!("The concept '{code}' is deprecated and its use should be reviewed");
+        Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text)
+    }
+
+    /// CONCEPT_DEPRECATED_IN_VALUESET
+    pub(crate) fn deprecated_in_value_set(code: &str, system: &str, value_set: &str) -> Self {
+        let text = format!(
+            "The presence of the concept '{code}' in the system '{system}' in the value set {value_set} is marked with a status of deprecated and its use should be reviewed"
+        );
+        Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text)
+    }
+
+    /// CODE_CASE_DIFFERENCE
+    pub(crate) fn case_difference(given: &str, right: &str, canonical: &str) -> Self {
+        let text = format!(
+            "The code '{given}' differs from the correct code '{right}' by case. Although the code system '{canonical}' is case insensitive, implementers are strongly encouraged to use the correct case anyway"
+        );
+        Self::new(Severity::Information, IssueCode::BusinessRule, "code-rule", text)
+    }
+
+    /// MSG_DRAFT, MSG_EXPERIMENTAL, MSG_DEPRECATED, MSG_WITHDRAWN
+    pub(crate) fn status(status: &str, kind: &str, canonical: &str) -> Self {
+        let text = format!("Reference to {status} {kind} {canonical}");
+        Self::new(Severity::Information, IssueCode::BusinessRule, "status-check", text)
+    }
+
+    /// VALUESET_VALUE_MISMATCH, VALUESET_VALUE_MISMATCH_CHANGED
+    pub(crate) fn version_mismatch(system: &str, means: &str, written: Option<&str>, given: &str) -> Self {
+        let resulting = match written {
+            Some(written) => {
+                format!("version '{means}' resulting from the version '{written}' in the ValueSet include")
+            }
+            None => format!("version '{means}' in the ValueSet include"),
+        };
+        let text = format!(
+            "The code system '{system}' {resulting} is different to the one in the value ('{given}')"
+        );
+        Self::error(IssueCode::Invalid, "vs-invalid", text)
+    }
+
+    /// VALUESET_VALUE_MISMATCH_DEFAULT
+    pub(crate) fn default_version_mismatch(system: &str, means: &str, given: &str) -> Self {
+        let text = format!(
+            "The code system '{system}' version '{means}' for the versionless include in the ValueSet include is different to the one in the value ('{given}')"
+        );
+        Self::new(Severity::Warning, IssueCode::Invalid, "vs-invalid", text)
+    }
+
+    /// VALUESET_VERSION_CHECK
+    pub(crate) fn version_check(system: &str, version: &str, required: &str) -> Self {
+        let text = format!(
+            "The version '{version}' is not allowed for system '{system}': required to be '{required}' by a version-check parameter"
+        );
+        Self::error(IssueCode::Exception, "version-error", text)
+    }
+
+    /// Display_Name_for__should_be_one_of__instead_of, Display_Name_WS_for__…
+    pub(crate) fn wrong_display(
+        given: &str,
+        coding: &str,
+        whitespace: bool,
+        right: &[Display<'_>],
+        languages: &str,
+    ) -> Self {
+        let wrong = if whitespace { "Wrong whitespace in Display Name" } else { "Wrong Display Name" };
+        let choice = |display: &Display<'_>| match display.language {
+            Some(language) => format!("'{}' ({language})", display.text),
+            None => format!("'{}'", display.text),
+        };
+        let choices: Vec<_> = right.iter().map(choice).collect();
+        let valid = match choices.as_slice() {
+            [one] => format!("Valid display is {one}"),
+            [first @ .., last] => {
+                format!("Valid display is one of {} choices: {} or {last}", choices.len(), first.join(", "))
+            }
+            [] => "There is no valid display".to_owned(),
+        };
+        let text = format!("{wrong} '{given}' for {coding}. {valid} (for the language(s) '{languages}')");
+        Self::error(IssueCode::Invalid, "invalid-display", text)
+    }
+
+    /// NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR
+    pub(crate) fn wrong_display_by_default(
+        given: &str,
+        coding: &str,
+        languages: &str,
+        default: Option<&str>,
+    ) -> Self {
+        let text = format!(
+            "Wrong Display Name '{given}' for {coding}. There are no valid display names found for language(s) '{languages}'. Default display is '{}'",
+            default.unwrap_or_default()
+        );
+        Self::error(IssueCode::Invalid, "invalid-display", text)
+    }
+
+    /// NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_OK
+    pub(crate) fn display_by_default(given: &str, coding: &str, languages: &str) -> Self {
+        let text = format!(
+            "There are no valid display names found for the code {coding} for language(s) '{languages}'. The display is '{given}' which is a valid display for the default language"
+        );
+        Self::new(Severity::Information, IssueCode::Invalid, "invalid-display", text).told()
+    }
+
+    /// INACTIVE_DISPLAY_FOUND
+    pub(crate) fn retired_display(given: &str, code: &str, status: &str, right: &[&str]) -> Self {
+        let right: Vec<_> = right.iter().map(|text| format!("\"{text}\"")).collect();
+        let text = format!(
+            "'{given}' is no longer considered a correct display for code '{code}' (status = {status}). The correct display is one of {}.",
+            right.join(", ")
+        );
+        Self::new(Severity::Warning, IssueCode::Invalid, "display-comment", text)
+    }
+
+    /// UNABLE_TO_INFER_CODESYSTEM
+    pub(crate) fn cannot_infer(code: &str, value_set: &str) -> Self {
+        let text = format!(
+            "The System URI could not be determined for the code '{code}' in the ValueSet '{value_set}'"
+        );
+        Self::error(IssueCode::NotFound, "cannot-infer", text)
+    }
+
+    /// Unable_to_resolve_system__value_set_has_multiple_matches
+    pub(crate) fn cannot_choose(code: &str, value_set: &str, systems: &[&str]) -> Self {
+        let text = format!(
+            "The System URI could not be determined for the code '{code}' in the ValueSet '{value_set}': value set expansion has multiple matches: [{}]",
+            systems.join(", ")
+        );
+        Self::error(IssueCode::NotFound, "cannot-infer", text)
+    }
+
+    /// Lenient display validation: the error becomes a warning.
+    pub(crate) fn softened(mut self) -> Self {
+        self.issue.severity = Severity::Warning;
+        self.told()
+    }
+}

@@ -1,0 +1,104 @@
+//! The service: holds the current catalog and answers the two operations from it.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use fhir::Parameters;
+
+use crate::catalog::Catalog;
+use crate::{Input, Level, TxError, subsumes, validate};
+
+/// One change of the stored terminology, as the edge's change feed tells it.
+#[derive(Debug, Clone)]
+pub enum Change {
+    /// A resource was created or replaced.
+    Put {
+        /// Resource type; anything but `CodeSystem` and `ValueSet` is passed over.
+        kind: &'static str,
+        /// Resource id.
+        id: String,
+        /// The resource as JSON.
+        bytes: Bytes,
+    },
+    /// A resource was deleted.
+    Delete {
+        /// Resource type.
+        kind: &'static str,
+        /// Resource id.
+        id: String,
+    },
+}
+
+/// A stored resource that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Resource type.
+    pub kind: &'static str,
+    /// Resource id.
+    pub id: String,
+    /// What is wrong with it.
+    pub why: String,
+}
+
+/// Code systems and value sets and the questions about them.
+///
+/// Clones share their content. Reading takes no lock; [`apply`](Self::apply) swaps a new catalog in
+/// whole, so that a question sees all of a batch of changes or nothing of it.
+#[derive(Debug, Clone, Default)]
+pub struct Terminology {
+    catalog: Arc<ArcSwap<Catalog>>,
+}
+
+impl Terminology {
+    /// Takes in a batch of changes, all at once.
+    ///
+    /// A resource that cannot be read is kept with its reason: it is reported by
+    /// [`problems`](Self::problems) and when it is used, and it never stops the batch. Only the
+    /// head of a resource is read here; the rest is compiled when it is first used. Each call copies
+    /// the index of ids and URLs, so give many changes as one batch.
+    pub fn apply(&self, changes: impl IntoIterator<Item = Change>) {
+        let changes: Vec<_> = changes.into_iter().collect();
+        // Run again if another batch came between: `rcu` loses none.
+        self.catalog.rcu(|catalog| catalog.with(changes.iter().cloned()));
+    }
+
+    /// `ValueSet/$validate-code`.
+    ///
+    /// # Errors
+    /// When the question cannot be judged; a code that is not valid is an answer with
+    /// `result=false`, not an error.
+    pub fn validate_code(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
+        validate::answer(&self.catalog.load(), level, input)
+    }
+
+    /// `CodeSystem/$subsumes`: a Parameters resource with the one parameter `outcome`.
+    ///
+    /// # Errors
+    /// When the relationship cannot be determined.
+    pub fn subsumes(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
+        subsumes::answer(&self.catalog.load(), level, input)
+    }
+
+    /// How many CodeSystem resources are held, broken ones included.
+    pub fn code_system_count(&self) -> usize {
+        self.catalog.load().code_system_count()
+    }
+
+    /// How many ValueSet resources are held, broken ones included.
+    pub fn value_set_count(&self) -> usize {
+        self.catalog.load().value_set_count()
+    }
+
+    /// Canonical URL and version of each readable code system, sorted: what
+    /// `TerminologyCapabilities.codeSystem` lists.
+    pub fn code_systems(&self) -> Vec<(String, Option<String>)> {
+        self.catalog.load().code_systems()
+    }
+
+    /// The stored resources that are known to be unusable, by type and id. What a resource holds
+    /// beyond its head is judged when it is first used.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.catalog.load().problems()
+    }
+}

@@ -1,0 +1,436 @@
+//! One coding against one value set.
+
+use fhir::{Coding, Severity};
+
+use super::request::{Place, Request};
+use crate::catalog::Catalog;
+use crate::code_system::{CodeSystem, Display};
+use crate::display::{self, Languages, Verdict};
+use crate::messages::Note;
+use crate::value_set::ValueSet;
+use crate::value_set::search::{Asked, Found, Member, Search, pinned};
+use crate::wire::{Content, Header};
+use crate::{TxError, version};
+
+/// What all codings of one request are held against.
+pub(super) struct Judge<'a, 'r> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) request: &'r Request<'r>,
+    pub(super) set: &'a ValueSet,
+    pub(super) supplements: Vec<(&'a Header, &'a CodeSystem)>,
+    pub(super) languages: Languages,
+}
+
+/// The verdict on one coding.
+#[derive(Debug)]
+pub(super) struct Judged<'q> {
+    pub(super) coding: &'q Coding,
+    /// Is the code in the value set, as far as it is allowed there?
+    pub(super) in_set: bool,
+    pub(super) display: Option<String>,
+    /// Version of the code system that decided.
+    pub(super) version: Option<String>,
+    pub(super) normalized_code: Option<String>,
+    pub(super) inactive: bool,
+    pub(super) status: Option<String>,
+    /// Systems without which the code could not be judged, as canonicals.
+    pub(super) caused_by: Vec<String>,
+    /// A system that neither the server nor the value set knows.
+    pub(super) unknown: Option<String>,
+    pub(super) notes: Vec<Note>,
+}
+
+impl Judged<'_> {
+    pub(super) fn has_no_error(&self) -> bool {
+        self.notes.iter().all(|note| note.issue.severity != Severity::Error)
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        self.in_set && self.has_no_error()
+    }
+
+    /// Errors become warnings: another coding has decided.
+    pub(super) fn only_warn(&mut self) {
+        let errors = self.notes.iter_mut().filter(|note| note.issue.severity == Severity::Error);
+        errors.for_each(|note| note.issue.severity = Severity::Warning);
+    }
+}
+
+impl<'a> Judge<'a, '_> {
+    /// Looks for a code of a system in the value set.
+    pub(super) fn search(&self, system: &str, coding: &Coding) -> Result<Found<'a>, TxError> {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let asked = Asked { system, version: coding.version.as_deref(), code };
+        let trust_lists = !self.request.ecosystem;
+        Search::new(self.catalog, asked, &self.request.pins, trust_lists).run(self.set)
+    }
+
+    /// Judges a coding.
+    ///
+    /// # Errors
+    /// When the question cannot be judged at all.
+    pub(super) fn coding<'q>(&self, coding: &'q Coding, place: Place) -> Result<Judged<'q>, TxError> {
+        let mut out = Judged {
+            coding,
+            in_set: false,
+            display: None,
+            version: None,
+            normalized_code: None,
+            inactive: false,
+            status: None,
+            caused_by: Vec::new(),
+            unknown: None,
+            notes: Vec::new(),
+        };
+        let Some(system) = coding.system.as_deref().filter(|system| !system.is_empty()) else {
+            out.notes.push(self.not_in_set(coding, place));
+            out.notes.push(Note::no_system().at(place.whole()));
+            return Ok(out);
+        };
+        let mut found = self.search(system, coding)?;
+        if self.request.active_only {
+            let is_inactive =
+                |m: &Member<'_>| m.system.zip(m.concept).is_some_and(|(s, at)| s.is_inactive(at));
+            let (inactive, active): (Vec<_>, Vec<_>) = found.members.into_iter().partition(is_inactive);
+            found.members = active;
+            found.inactive.extend(inactive);
+        }
+        if let Some(member) = self.best(&found.members, coding) {
+            out.in_set = true;
+            self.member(member, coding, place, &mut out);
+        } else if let Some((system, wanted)) = found.unknown.into_iter().next() {
+            self.cannot_tell(&system, wanted.as_deref(), place, &mut out)?;
+        } else if let Some(member) = found.inactive.first() {
+            out.notes
+                .push(Note::not_active(coding.code.as_deref().unwrap_or_default()).at(place.member("code")));
+            out.notes.push(self.not_in_set(coding, place));
+            self.member(member, coding, place, &mut out);
+        } else {
+            out.notes.push(self.not_in_set(coding, place));
+            self.outside(system, place, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    fn not_in_set(&self, coding: &Coding, place: Place) -> Note {
+        let system = version::join(coding.system.as_deref().unwrap_or_default(), coding.version.as_deref());
+        let mut named = format!("{system}#{}", coding.code.as_deref().unwrap_or_default());
+        if let Some(display) = &coding.display {
+            named.push_str(&format!(" ('{display}')"));
+        }
+        let set = version::join(&self.set.url, self.set.version.as_deref());
+        Note::not_in_value_set(&named, &set, matches!(place, Place::Concept(_))).at(place.member("code"))
+    }
+
+    /// The member that fits the coding best: of the version it names, then one that knows the
+    /// code, then with the display it gives, then the newest.
+    fn best<'m>(&self, members: &'m [Member<'a>], coding: &Coding) -> Option<&'m Member<'a>> {
+        let fit = |member: &Member<'a>| {
+            let named = coding.version.is_some() && member.version() == coding.version.as_deref();
+            let shown = coding.display.as_deref().is_some_and(|given| {
+                let exact = member.system.is_some_and(|s| s.case_sensitive == Some(true));
+                display::judge(given, &self.displays(member), &self.languages, exact) == Verdict::Right
+            });
+            (named, member.concept.is_some(), shown)
+        };
+        if let [only] = members {
+            return Some(only);
+        }
+        members.iter().max_by(|a, b| {
+            let newer = || version::compare(a.version().unwrap_or_default(), b.version().unwrap_or_default());
+            fit(a).cmp(&fit(b)).then_with(newer)
+        })
+    }
+
+    /// All displays of a member: what the set says of it, then the system, then the supplements.
+    fn displays(&self, member: &Member<'a>) -> Vec<Display<'a>> {
+        let mut out: Vec<Display<'a>> = Vec::new();
+        let listed = member.listed.into_iter().flat_map(|listed| {
+            let language = member.set.language.as_deref();
+            let first = listed.display.as_deref().map(|text| Display { text, language, retired: None });
+            let more = listed.designations.iter().map(|(language, text)| Display {
+                text,
+                language: language.as_deref(),
+                retired: None,
+            });
+            first.into_iter().chain(more)
+        });
+        let of_system = member.system.zip(member.concept).into_iter().flat_map(|(s, at)| s.displays(at));
+        let code = member.system.zip(member.concept).map(|(s, at)| s.code(at));
+        let url = member.system.map(|system| system.url.as_str());
+        let of_supplements = self
+            .supplements
+            .iter()
+            .filter(|(header, _)| header.supplements.as_deref().map(|c| version::split(c).0) == url)
+            .flat_map(|(_, supplement)| {
+                code.and_then(|code| supplement.find(code)).map(|at| supplement.displays(at))
+            })
+            .flatten();
+        for display in listed.chain(of_system).chain(of_supplements) {
+            match out.iter_mut().find(|other| other.text == display.text) {
+                // The set often repeats the system's display without a language.
+                Some(other) => other.language = other.language.or(display.language),
+                None => out.push(display),
+            }
+        }
+        out
+    }
+
+    /// Everything there is to say of a code that is in the set.
+    fn member(&self, member: &Member<'a>, coding: &Coding, place: Place, out: &mut Judged<'_>) {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let url = coding.system.as_deref().unwrap_or_default();
+        out.version = member.version().map(String::from);
+        let Some(system) = member.system else {
+            out.notes.push(Note::taken_on_trust(url).at(place.member("system")));
+            self.check_display(member, coding, place, out);
+            return;
+        };
+        self.check_version(system, member, coding, place, out);
+        match member.concept {
+            Some(at) => self.concept(system, at, member, coding, place, out),
+            None => {
+                let note = Note::unknown_code_in_fragment(code, url, system.version.as_deref());
+                out.notes.push(note.at(place.member("code")));
+            }
+        }
+        self.check_display(member, coding, place, out);
+        self.resource_status(system, member, out);
+    }
+
+    fn concept(
+        &self,
+        system: &CodeSystem,
+        at: u32,
+        member: &Member<'a>,
+        coding: &Coding,
+        place: Place,
+        out: &mut Judged<'_>,
+    ) {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let right = system.code(at);
+        let canonical = version::join(&system.url, system.version.as_deref());
+        if right != code {
+            out.normalized_code = Some(right.to_owned());
+            out.notes.push(Note::case_difference(code, right, &canonical).at(place.member("code")));
+        }
+        if system.is_abstract(at) && !self.request.abstract_allowed {
+            out.in_set = false;
+            out.notes.push(Note::abstract_code(&system.url, code).at(place.member("code")));
+            out.notes.push(self.not_in_set(coding, place));
+        }
+        if system.is_inactive(at) {
+            out.inactive = true;
+            out.status = system.concept_status(at).map(String::from);
+            out.notes.push(Note::inactive(code, out.status.as_deref()).at(place.whole()));
+        } else if system.is_deprecated(at) {
+            out.notes.push(Note::deprecated(code).at(place.whole()));
+        }
+        if member.listed.is_some_and(|listed| listed.deprecated) {
+            let set = version::join(&member.set.url, member.set.version.as_deref());
+            let note = Note::deprecated_in_value_set(code, &system.url, &set);
+            out.notes.push(note.at(place.member("code")));
+        }
+    }
+
+    fn check_version(
+        &self,
+        system: &CodeSystem,
+        member: &Member<'a>,
+        coding: &Coding,
+        place: Place,
+        out: &mut Judged<'_>,
+    ) {
+        let means = system.version.as_deref().unwrap_or_default();
+        if let Some(required) = pinned(&self.request.pins.check, &system.url)
+            && !version::matches(required, means)
+        {
+            let note = Note::version_check(&system.url, means, required);
+            out.notes.push(note.at(place.member("version")));
+        }
+        let Some(given) = coding.version.as_deref().filter(|given| !version::matches(given, means)) else {
+            return;
+        };
+        let is_known = self.catalog.code_system(&system.url, Some(given)).is_some();
+        let written = member.written_version;
+        let note = match (self.request.pins.replacing(&system.url, written), written) {
+            (Some(pin), _) => {
+                Note::version_mismatch(&system.url, pin, Some(written.unwrap_or_default()), given)
+            }
+            (None, None) if is_known => Note::version_mismatch(&system.url, means, None, given),
+            (None, None) => Note::default_version_mismatch(&system.url, means, given),
+            (None, Some(written)) => {
+                let resulting = Some(written).filter(|written| *written != means);
+                Note::version_mismatch(&system.url, means, resulting, given)
+            }
+        };
+        out.notes.push(note.at(place.member("version")));
+        if !is_known {
+            self.unknown_version(&system.url, given, place, out);
+        }
+    }
+
+    fn unknown_version(&self, system: &str, wanted: &str, place: Place, out: &mut Judged<'_>) {
+        let known = self.catalog.code_system_versions(system);
+        let note = Note::unknown_code_system(system, Some(wanted), &known);
+        out.notes.push(note.at(place.member("system")));
+        out.caused_by.push(version::join(system, Some(wanted)));
+    }
+
+    fn check_display(&self, member: &Member<'a>, coding: &Coding, place: Place, out: &mut Judged<'_>) {
+        let displays = self.displays(member);
+        out.display = self.languages.choose(&displays).map(String::from);
+        let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else { return };
+        let code = coding.code.as_deref().unwrap_or_default();
+        let named = format!("{}#{code}", coding.system.as_deref().unwrap_or_default());
+        let exact = member.system.is_some_and(|system| system.case_sensitive == Some(true));
+        let note = match display::judge(given, &displays, &self.languages, exact) {
+            Verdict::Right => return,
+            Verdict::RightByDefault { languages } => Note::display_by_default(given, &named, &languages),
+            Verdict::Retired { status, right } => Note::retired_display(given, code, status, &right),
+            Verdict::WrongByDefault { languages, default } => {
+                Note::wrong_display_by_default(given, &named, &languages, default)
+            }
+            Verdict::Wrong { whitespace, languages, right } => {
+                Note::wrong_display(given, &named, whitespace, &right, &languages)
+            }
+        };
+        let soften = self.request.lenient_display && note.issue.severity == Severity::Error;
+        let note = if soften { note.softened() } else { note };
+        out.notes.push(note.at(place.member("display")));
+    }
+
+    /// Remarks on resources that are not, or no longer, meant for use.
+    fn resource_status(&self, system: &CodeSystem, member: &Member<'a>, out: &mut Judged<'_>) {
+        let of_system =
+            state(system.standards_status.as_deref(), system.status.as_deref(), system.experimental);
+        let own =
+            state(self.set.standards_status.as_deref(), self.set.status.as_deref(), self.set.experimental);
+        // A draft set may well draw on draft systems: only what is worse than the set is told.
+        if let Some(status) = of_system.filter(|status| Some(*status) != own) {
+            let canonical = version::join(&system.url, system.version.as_deref());
+            out.notes.push(Note::status(status, "CodeSystem", &canonical));
+        }
+        for set in &member.via {
+            let of_set = state(set.standards_status.as_deref(), set.status.as_deref(), set.experimental);
+            if let Some(status) = of_set.filter(|status| Some(*status) != own) {
+                let canonical = version::join(&set.url, set.version.as_deref());
+                out.notes.push(Note::status(status, "ValueSet", &canonical));
+            }
+        }
+    }
+
+    /// The set needs a system, or a version of it, that is not here.
+    fn cannot_tell(
+        &self,
+        system: &str,
+        wanted: Option<&str>,
+        place: Place,
+        out: &mut Judged<'_>,
+    ) -> Result<(), TxError> {
+        let given = out.coding.version.as_deref();
+        if let (Some(wanted), Some(given)) = (wanted, given)
+            && wanted != given
+        {
+            let note = Note::version_mismatch(system, wanted, None, given);
+            out.notes.push(note.at(place.member("version")));
+        }
+        let known = self.catalog.code_system_versions(system);
+        let note = Note::unknown_code_system(system, wanted, &known);
+        out.notes.push(note.at(place.member("system")));
+        out.caused_by.push(version::join(system, wanted));
+        if let Some(resource) = self.catalog.code_system(system, self.wanted_version(system, given)) {
+            let system = resource.get()?;
+            out.version = system.version.clone();
+            let concept = out.coding.code.as_deref().and_then(|code| system.find(code));
+            out.display = concept.and_then(|at| system.display(at)).map(String::from);
+        }
+        Ok(())
+    }
+
+    /// The code is not in the set: what does its own system say of it?
+    fn outside(&self, system: &str, place: Place, out: &mut Judged<'_>) -> Result<(), TxError> {
+        if self.request.membership_only {
+            return Ok(());
+        }
+        let coding = out.coding;
+        let wanted = self.wanted_version(system, coding.version.as_deref());
+        let Some(resource) = self.catalog.code_system(system, wanted) else {
+            return self.outside_unknown(system, wanted, place, out);
+        };
+        let found = resource.get()?;
+        let code = coding.code.as_deref().unwrap_or_default();
+        out.version = found.version.clone();
+        match found.find(code) {
+            Some(at) => {
+                let member = Member {
+                    system: Some(found),
+                    concept: Some(at),
+                    listed: None,
+                    set: self.set,
+                    written_version: None,
+                    via: Vec::new(),
+                };
+                self.check_display(&member, coding, place, out);
+            }
+            None if found.content == Content::Complete => {
+                let note = Note::unknown_code(code, system, found.version.as_deref());
+                out.notes.push(note.at(place.member("code")));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The version of a coding's own system to look at.
+    fn wanted_version<'v>(&'v self, system: &str, given: Option<&'v str>) -> Option<&'v str> {
+        let pins = &self.request.pins;
+        pinned(&pins.force, system).or(given).or_else(|| pins.replacing(system, None))
+    }
+
+    fn outside_unknown(
+        &self,
+        system: &str,
+        wanted: Option<&str>,
+        place: Place,
+        out: &mut Judged<'_>,
+    ) -> Result<(), TxError> {
+        let at = place.member("system");
+        if let Some(version) = wanted.filter(|_| self.catalog.code_system(system, None).is_some()) {
+            self.unknown_version(system, version, place, out);
+        } else if let Some(supplement) = self.catalog.supplement(system) {
+            let version = supplement.header().and_then(|header| header.version.as_deref());
+            out.notes.push(Note::system_is_supplement(&version::join(system, version)).at(at));
+        } else if self.catalog.value_set(system, None)?.is_some() {
+            out.notes.push(Note::system_is_value_set(system).at(at));
+        } else if !system.contains(':') {
+            out.notes.push(Note::relative_system().at(at));
+        } else {
+            let note = match wanted {
+                Some(version) => Note::unknown_code_system(system, Some(version), &[]),
+                None => Note::foreign_code_system(system),
+            };
+            out.notes.push(note.at(at));
+            // The ecosystem tells a foreign system from one that the value set needs; the plain
+            // interface has one parameter for both.
+            let canonical = version::join(system, wanted);
+            if self.request.ecosystem {
+                out.unknown = Some(canonical);
+            } else {
+                out.caused_by.push(canonical);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What deserves a remark about a resource: its standards status, else that it is a draft or an
+/// experiment.
+fn state<'s>(standards_status: Option<&'s str>, status: Option<&str>, experimental: bool) -> Option<&'s str> {
+    match (standards_status, status) {
+        (Some(status @ ("deprecated" | "withdrawn")), _) => Some(status),
+        (_, Some("draft")) => Some("draft"),
+        _ if experimental => Some("experimental"),
+        _ => None,
+    }
+}

@@ -1,0 +1,280 @@
+//! `compose.include.filter`: one test of one concept, without building the set.
+
+use regex::{Regex, RegexBuilder};
+
+use crate::Unprocessable;
+use crate::code_system::CodeSystem;
+use crate::code_system::hierarchy::Hierarchy;
+use crate::error::FilterFault;
+use crate::wire::{self, Content, Meaning};
+
+/// Largest compiled form of a regular expression, in bytes. Matching is linear in any case.
+const REGEX_LIMIT_BYTES: usize = 1 << 20;
+
+/// The operators of R4 and the two that R5 added, with their values made ready.
+#[derive(Debug)]
+enum Op {
+    Equal,
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    Regex(Box<Regex>),
+    Exists(bool),
+    IsA,
+    DescendentOf,
+    IsNotA,
+    Generalizes,
+    ChildOf,
+    DescendentLeaf,
+}
+
+/// What of a concept a filter looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    Code,
+    Display,
+    Parent,
+    Child,
+    Property,
+}
+
+/// A filter, checked as far as it can be without its code system.
+#[derive(Debug)]
+pub(crate) struct Filter {
+    written: wire::Filter,
+    subject: Subject,
+    op: Op,
+    /// Where it stands in the value set.
+    at: String,
+}
+
+impl Filter {
+    /// Checks a filter of a value set.
+    ///
+    /// # Errors
+    /// When it has no value, an operator that FHIR does not know, or a value that does not fit.
+    pub(crate) fn compile(written: &wire::Filter, system: &str, at: String) -> Result<Self, Unprocessable> {
+        let fault = |why: String| fault(written, system, &at, why);
+        if written.value.is_empty() {
+            return Err(fault("it has no value".to_owned()));
+        }
+        let subject = match written.property.as_str() {
+            "" => return Err(fault("it names no property".to_owned())),
+            "concept" | "code" => Subject::Code,
+            "display" => Subject::Display,
+            "parent" => Subject::Parent,
+            "child" => Subject::Child,
+            _ => Subject::Property,
+        };
+        let list = || written.value.split(',').map(|code| code.trim().to_owned()).collect();
+        let op = match written.op.as_str() {
+            "=" => Op::Equal,
+            "in" => Op::In(list()),
+            "not-in" => Op::NotIn(list()),
+            "regex" => Op::Regex(Box::new(
+                RegexBuilder::new(&format!("^(?:{})$", written.value))
+                    .size_limit(REGEX_LIMIT_BYTES)
+                    .build()
+                    .map_err(|error| fault(error.to_string()))?,
+            )),
+            "exists" => Op::Exists(match written.value.as_str() {
+                "true" => true,
+                "false" => false,
+                _ => return Err(fault("exists needs the value true or false".to_owned())),
+            }),
+            "is-a" => Op::IsA,
+            "descendent-of" => Op::DescendentOf,
+            "is-not-a" => Op::IsNotA,
+            "generalizes" => Op::Generalizes,
+            "child-of" => Op::ChildOf,
+            "descendent-leaf" => Op::DescendentLeaf,
+            _ => return Err(fault(format!("'{}' is no filter operator", written.op))),
+        };
+        let filter = Self { written: written.clone(), subject, op, at };
+        if filter.walks() && subject != Subject::Code {
+            return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
+        }
+        Ok(filter)
+    }
+
+    /// Does the filter let this concept through?
+    ///
+    /// # Errors
+    /// When the system lacks the property or the concept that the filter names, or has no
+    /// hierarchy to walk.
+    pub(crate) fn admits(&self, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+        if self.walks() {
+            return self.admits_by_place(system, at);
+        }
+        if self.subject == Subject::Property && !system.has_property(&self.written.property) {
+            return Err(self.fault(&system.url, format!("there is no property '{}'", self.written.property)));
+        }
+        Ok(match &self.op {
+            Op::Equal => self.any(system, at, |value| self.same(system, value, &self.written.value)),
+            Op::In(list) => self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x))),
+            Op::NotIn(list) => {
+                !self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x)))
+            }
+            Op::Regex(regex) => self.any(system, at, |value| regex.is_match(value)),
+            Op::Exists(wanted) => self.any(system, at, |_| true) == *wanted,
+            _ => unreachable!("operators that walk the hierarchy were answered above"),
+        })
+    }
+
+    /// Is this one of the operators that walk the hierarchy?
+    fn walks(&self) -> bool {
+        matches!(
+            self.op,
+            Op::IsA | Op::DescendentOf | Op::IsNotA | Op::Generalizes | Op::ChildOf | Op::DescendentLeaf
+        )
+    }
+
+    fn admits_by_place(&self, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+        let hierarchy = is_a_hierarchy(system)?;
+        let Some(named) = system.find(&self.written.value) else {
+            // A fragment may lack the concept; a whole system that lacks it makes the filter wrong.
+            return match system.content {
+                Content::Fragment => Ok(matches!(self.op, Op::IsNotA)),
+                _ => Err(self.fault(&system.url, format!("there is no code '{}'", self.written.value))),
+            };
+        };
+        let below = hierarchy.is_a(at, named);
+        Ok(match self.op {
+            Op::IsA => below,
+            Op::DescendentOf => below && at != named,
+            Op::IsNotA => !below,
+            Op::Generalizes => hierarchy.is_a(named, at),
+            Op::ChildOf => hierarchy.parents(at).contains(&named),
+            _ => below && at != named && hierarchy.children(at).is_empty(),
+        })
+    }
+
+    /// Does any value that the filter looks at pass the test?
+    fn any(&self, system: &CodeSystem, at: u32, test: impl Fn(&str) -> bool) -> bool {
+        let codes = |list: &[u32]| list.iter().any(|other| test(system.code(*other)));
+        match self.subject {
+            Subject::Code => test(system.code(at)),
+            Subject::Display => system.display(at).is_some_and(test),
+            Subject::Parent => codes(system.hierarchy().parents(at)),
+            Subject::Child => codes(system.hierarchy().children(at)),
+            Subject::Property => system.property(at, &self.written.property).any(test),
+        }
+    }
+
+    fn same(&self, system: &CodeSystem, a: &str, b: &str) -> bool {
+        match self.subject {
+            Subject::Code | Subject::Parent | Subject::Child => system.same_code(a, b),
+            Subject::Display | Subject::Property => a == b,
+        }
+    }
+
+    fn fault(&self, system: &str, why: String) -> Unprocessable {
+        fault(&self.written, system, &self.at, why)
+    }
+}
+
+/// The hierarchy of a system, where it says what is a kind of what.
+///
+/// # Errors
+/// When it means something else, or has a circle.
+pub(crate) fn is_a_hierarchy(system: &CodeSystem) -> Result<&Hierarchy, Unprocessable> {
+    match system.meaning {
+        // A hierarchy without a stated meaning counts as is-a, as everywhere in practice.
+        None | Some(Meaning::IsA) => {}
+        Some(meaning) => {
+            return Err(Unprocessable::HierarchyMeaning {
+                system: system.url.clone(),
+                meaning: meaning.name(),
+            });
+        }
+    }
+    match system.circle() {
+        Some(codes) => Err(Unprocessable::CyclicHierarchy { system: system.url.clone(), codes }),
+        None => Ok(system.hierarchy()),
+    }
+}
+
+fn fault(written: &wire::Filter, system: &str, at: &str, why: String) -> Unprocessable {
+    Unprocessable::from(Box::new(FilterFault {
+        system: system.to_owned(),
+        property: written.property.clone(),
+        op: written.op.clone(),
+        value: written.value.clone(),
+        at: at.to_owned(),
+        why,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Header;
+
+    fn animals() -> CodeSystem {
+        let json = r#"{"resourceType":"CodeSystem","content":"complete","url":"animals",
+            "property":[{"code":"legs"}],
+            "concept":[{"code":"animal","display":"Animal","concept":[
+                {"code":"bird","display":"Bird","property":[{"code":"legs","valueInteger":2}],
+                 "concept":[{"code":"owl","property":[{"code":"legs","valueInteger":2},{"code":"night","valueBoolean":true}]}]},
+                {"code":"fish"}]}]}"#;
+        let header: Header = serde_json::from_str(json).unwrap();
+        CodeSystem::compile(&header, json.as_bytes()).unwrap()
+    }
+
+    fn compile(property: &str, op: &str, value: &str) -> Result<Filter, Unprocessable> {
+        let written = wire::Filter { property: property.into(), op: op.into(), value: value.into() };
+        Filter::compile(&written, "animals", "here".into())
+    }
+
+    /// The codes that a filter lets through, in preorder.
+    #[track_caller]
+    fn check(property: &str, op: &str, value: &str, expected: &str) {
+        let (system, filter) = (animals(), compile(property, op, value).unwrap());
+        let through = |at: &u32| filter.admits(&system, *at).unwrap();
+        let codes: Vec<_> = (0..system.len() as u32).filter(through).map(|at| system.code(at)).collect();
+        assert_eq!(codes.join(" "), expected, "{property} {op} {value}");
+    }
+
+    #[test]
+    fn every_operator() {
+        check("concept", "is-a", "bird", "bird owl");
+        check("concept", "descendent-of", "animal", "bird owl fish");
+        check("concept", "is-not-a", "bird", "animal fish");
+        check("concept", "generalizes", "owl", "animal bird owl");
+        check("concept", "child-of", "animal", "bird fish");
+        check("concept", "descendent-leaf", "animal", "owl fish");
+        check("code", "=", "owl", "owl");
+        check("display", "=", "Bird", "bird");
+        check("concept", "in", "owl, fish,dog", "owl fish");
+        check("concept", "not-in", "owl,fish", "animal bird");
+        check("code", "regex", "o.*|f", "owl");
+        check("legs", "=", "2", "bird owl");
+        check("legs", "exists", "false", "animal fish");
+        check("night", "exists", "true", "owl");
+        check("parent", "=", "animal", "bird fish");
+        check("child", "exists", "true", "animal bird");
+        check("inactive", "=", "true", "");
+    }
+
+    #[test]
+    fn faults_are_told() {
+        for (property, op, value, why) in [
+            ("concept", "is-a", "", "has no value"),
+            ("", "=", "x", "names no property"),
+            ("concept", "similar-to", "x", "is no filter operator"),
+            ("legs", "is-a", "bird", "works on the property concept"),
+            ("legs", "exists", "yes", "needs the value true or false"),
+            ("code", "regex", "(", "regex parse error"),
+            ("code", "regex", "(x{1000}){1000}", "exceeds size limit"),
+        ] {
+            let error = compile(property, op, value).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+        let system = animals();
+        for (property, op, value, why) in
+            [("wings", "=", "2", "no property 'wings'"), ("concept", "is-a", "dog", "no code 'dog'")]
+        {
+            let error = compile(property, op, value).unwrap().admits(&system, 0).unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

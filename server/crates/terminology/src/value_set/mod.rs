@@ -1,0 +1,166 @@
+//! One value set version, compiled: its includes and excludes, made ready to test one code.
+
+pub(crate) mod filter;
+pub(crate) mod search;
+
+use std::collections::HashMap;
+
+use self::filter::Filter;
+use crate::Unprocessable;
+use crate::wire::{self, Header};
+
+/// A compiled value set.
+#[derive(Debug, Default)]
+pub(crate) struct ValueSet {
+    pub(crate) url: String,
+    pub(crate) version: Option<String>,
+    pub(crate) status: Option<String>,
+    pub(crate) experimental: bool,
+    pub(crate) standards_status: Option<String>,
+    pub(crate) language: Option<String>,
+    /// Language list that the set itself fixes, by extension.
+    pub(crate) display_language: Option<String>,
+    /// Supplements that the set cannot do without.
+    pub(crate) supplements: Vec<String>,
+    /// `compose.inactive` is false: inactive codes are left out.
+    pub(crate) active_only: bool,
+    pub(crate) include: Vec<Include>,
+    pub(crate) exclude: Vec<Include>,
+    /// Why the set cannot be used whatever the code; found once, told at each use.
+    pub(crate) fault: Option<Unprocessable>,
+}
+
+/// One `compose.include` or `exclude`. What it has of `listed`, `filters` and `value_sets` must all
+/// hold; with only a system it holds all of its codes.
+#[derive(Debug, Default)]
+pub(crate) struct Include {
+    pub(crate) system: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) listed: Option<HashMap<Box<str>, Listed>>,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) value_sets: Vec<String>,
+}
+
+/// A code that an include lists by itself.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) display: Option<Box<str>>,
+    /// Language and text.
+    pub(crate) designations: Vec<(Option<Box<str>>, Box<str>)>,
+    /// The set marks this code as deprecated.
+    pub(crate) deprecated: bool,
+}
+
+impl ValueSet {
+    /// Compiles a ValueSet resource.
+    ///
+    /// # Errors
+    /// Says in one line what was wrong with the resource.
+    pub(crate) fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String> {
+        let read: wire::ValueSet<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+        let mut out = Self {
+            url: header.url.clone().unwrap_or_default(),
+            version: header.version.clone(),
+            status: header.status.clone(),
+            experimental: header.experimental,
+            standards_status: wire::standards_status(&read.extension).map(String::from),
+            language: read.language,
+            supplements: wire::supplements(&read.extension),
+            ..Self::default()
+        };
+        let Some(compose) = read.compose else {
+            // Only an expansion is stored: it is the list of its codes.
+            out.include = listed_by_system(&read.expansion.unwrap_or_default().contains);
+            return Ok(out);
+        };
+        out.active_only = compose.inactive == Some(false);
+        out.display_language =
+            wire::expansion_parameter(&compose.extension, "displayLanguage").map(String::from);
+        out.supplements.extend(wire::supplements(&compose.extension));
+        for (which, list, target) in
+            [("include", &compose.include, &mut out.include), ("exclude", &compose.exclude, &mut out.exclude)]
+        {
+            for (at, written) in list.iter().enumerate() {
+                let at = format!("ValueSet.compose.{which}[{at}]");
+                match Include::compile(written, &at)? {
+                    Ok(include) => target.push(include),
+                    Err(fault) => out.fault = out.fault.or(Some(fault)),
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// The value set of all codes of a code system (`CodeSystem.valueSet`).
+    pub(crate) fn of_all(url: String, version: Option<String>, system: String) -> Self {
+        let include = Include { system: Some(system), version: version.clone(), ..Include::default() };
+        Self { url, version, include: vec![include], ..Self::default() }
+    }
+}
+
+impl Include {
+    /// The outer error is for a resource that breaks FHIR's rules, the inner one for a filter that
+    /// cannot be used.
+    fn compile(written: &wire::Include<'_>, at: &str) -> Result<Result<Self, Unprocessable>, String> {
+        let by_code = !written.concept.is_empty();
+        let by_filter = !written.filter.is_empty();
+        if written.system.is_none() && written.value_set.is_empty() {
+            return Err(format!("{at} has neither system nor valueSet (vsd-1)"));
+        }
+        if written.system.is_none() && (by_code || by_filter) {
+            return Err(format!("{at} has codes or filters but no system (vsd-2)"));
+        }
+        if by_code && by_filter {
+            return Err(format!("{at} has both codes and filters (vsd-3)"));
+        }
+        let system = written.system.as_deref().unwrap_or_default();
+        let filters = written
+            .filter
+            .iter()
+            .enumerate()
+            .map(|(n, filter)| Filter::compile(filter, system, format!("{at}.filter[{n}]")))
+            .collect::<Result<_, _>>();
+        Ok(filters.map(|filters| Self {
+            system: written.system.clone(),
+            version: written.version.clone(),
+            listed: by_code.then(|| written.concept.iter().map(Listed::compile).collect()),
+            filters,
+            value_sets: written.value_set.clone(),
+        }))
+    }
+}
+
+impl Listed {
+    fn compile(written: &wire::Listed<'_>) -> (Box<str>, Self) {
+        let designation =
+            |d: &wire::Designation<'_>| (d.language.as_deref().map(Box::from), Box::from(&*d.value));
+        let listed = Self {
+            display: written.display.as_deref().map(Box::from),
+            designations: written.designation.iter().map(designation).collect(),
+            deprecated: wire::is_deprecated(&written.extension),
+        };
+        ((*written.code).into(), listed)
+    }
+}
+
+/// The codes of a stored expansion as includes, one for each system and version.
+fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
+    fn walk(contains: &[wire::Contains<'_>], out: &mut Vec<Include>) {
+        for item in contains {
+            if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
+                let same = |i: &Include| i.system.as_ref() == Some(system) && i.version == item.version;
+                let at = out.iter().position(same).unwrap_or_else(|| {
+                    let (system, version) = (Some(system.clone()), item.version.clone());
+                    out.push(Include { system, version, ..Include::default() });
+                    out.len() - 1
+                });
+                let listed = Listed { display: item.display.as_deref().map(Box::from), ..Listed::default() };
+                out[at].listed.get_or_insert_default().insert((**code).into(), listed);
+            }
+            walk(&item.contains, out);
+        }
+    }
+    let mut out = Vec::new();
+    walk(contains, &mut out);
+    out
+}

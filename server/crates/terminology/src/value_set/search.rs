@@ -1,0 +1,381 @@
+//! Is a code in a value set? Resolved include by include; no set is ever built to test one code.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use super::{Include, Listed, ValueSet};
+use crate::catalog::Catalog;
+use crate::code_system::CodeSystem;
+use crate::version;
+use crate::wire::Content;
+use crate::{TxError, Unprocessable};
+
+/// How deep imports may be nested. Real sets need three or four levels; without a bound, a long
+/// chain would exhaust the stack.
+const IMPORT_DEPTH: usize = 64;
+
+/// Versions that the caller fixes for systems and value sets, as `(url, version)`.
+#[derive(Debug, Default)]
+pub(crate) struct Pins {
+    /// `system-version`: where the value set gives none.
+    pub(crate) default: Vec<(String, String)>,
+    /// `check-system-version`: anything else is an error.
+    pub(crate) check: Vec<(String, String)>,
+    /// `force-system-version`: whatever the value set gives.
+    pub(crate) force: Vec<(String, String)>,
+    /// `default-valueset-version`: for value sets that are imported without a version.
+    pub(crate) value_sets: Vec<(String, String)>,
+}
+
+impl Pins {
+    /// The version that a pin puts in the place of the one that an include of this system gives.
+    pub(crate) fn replacing(&self, system: &str, written: Option<&str>) -> Option<&str> {
+        let where_none = || pinned(&self.check, system).or_else(|| pinned(&self.default, system));
+        let pin = pinned(&self.force, system).or_else(|| written.is_none().then(where_none).flatten());
+        pin.filter(|pin| Some(*pin) != written)
+    }
+}
+
+/// The version pinned for a URL.
+pub(crate) fn pinned<'p>(pins: &'p [(String, String)], url: &str) -> Option<&'p str> {
+    pins.iter().find(|(pinned, _)| pinned == url).map(|(_, version)| version.as_str())
+}
+
+/// The code that is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'q> {
+    pub(crate) system: &'q str,
+    pub(crate) version: Option<&'q str>,
+    pub(crate) code: &'q str,
+}
+
+/// One way in which the code is in the set.
+#[derive(Debug, Clone)]
+pub(crate) struct Member<'a> {
+    /// The code system; `None` where it is not on this server and the set lists the code itself.
+    pub(crate) system: Option<&'a CodeSystem>,
+    /// The concept; `None` where the system is absent or a fragment without the code.
+    pub(crate) concept: Option<u32>,
+    /// How the set lists the code, where it does.
+    pub(crate) listed: Option<&'a Listed>,
+    /// The set whose include holds the code: the one asked for or one that it imports.
+    pub(crate) set: &'a ValueSet,
+    /// Version of the system as that include writes it.
+    pub(crate) written_version: Option<&'a str>,
+    /// Sets that the code came through, the one asked for left out.
+    pub(crate) via: Vec<&'a ValueSet>,
+}
+
+impl Member<'_> {
+    /// Version of the code system that decided.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.system.and_then(|system| system.version.as_deref())
+    }
+
+    /// Does the same set hold the same version of the same system here?
+    fn is_same(&self, other: &Self) -> bool {
+        let system = |member: &Self| member.system.map(std::ptr::from_ref);
+        std::ptr::eq(self.set, other.set) && system(self) == system(other)
+    }
+
+    fn is_inactive(&self) -> bool {
+        matches!((self.system, self.concept), (Some(system), Some(at)) if system.is_inactive(at))
+    }
+}
+
+/// What a search found.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Found<'a> {
+    /// The ways in which the code is in the set; none means that it is not.
+    pub(crate) members: Vec<Member<'a>>,
+    /// The code would be in, were it not inactive.
+    pub(crate) inactive: Vec<Member<'a>>,
+    /// Systems and versions without which the question cannot be answered.
+    pub(crate) unknown: Vec<(String, Option<String>)>,
+    /// An include stands for exactly the version that was asked for, so no other version counts.
+    exact: bool,
+}
+
+impl<'a> Found<'a> {
+    /// Takes over what another part found. Several paths to one include are one way in.
+    fn append(&mut self, other: Self) {
+        for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
+            for member in theirs {
+                if !mine.iter().any(|known| known.is_same(&member)) {
+                    mine.push(member);
+                }
+            }
+        }
+        for unknown in other.unknown {
+            if !self.unknown.contains(&unknown) {
+                self.unknown.push(unknown);
+            }
+        }
+        self.exact |= other.exact;
+    }
+}
+
+/// A search for one code.
+#[derive(Debug)]
+pub(crate) struct Search<'a, 'q> {
+    catalog: &'a Catalog,
+    asked: Asked<'q>,
+    pins: &'q Pins,
+    trust_lists: bool,
+    /// What was found in imported sets: many paths may lead to the same one.
+    imported: RefCell<HashMap<*const ValueSet, Found<'a>>>,
+}
+
+/// Checks that a value set can be used: that all it imports is there, nothing imports itself, and
+/// no filter is faulty. The answer does not depend on the code that is then looked for.
+///
+/// # Errors
+/// Says what stands in the way.
+pub(crate) fn check(catalog: &Catalog, set: &ValueSet, pins: &Pins, ecosystem: bool) -> Result<(), TxError> {
+    let unknown = |url: &str| TxError::UnknownValueSet { url: url.to_owned(), ecosystem };
+    walk(catalog, set, pins, &unknown, &mut Vec::new(), &mut HashSet::new())
+}
+
+fn walk<'a>(
+    catalog: &'a Catalog,
+    set: &'a ValueSet,
+    pins: &Pins,
+    unknown: &impl Fn(&str) -> TxError,
+    path: &mut Vec<&'a ValueSet>,
+    done: &mut HashSet<*const ValueSet>,
+) -> Result<(), TxError> {
+    if let Some(at) = path.iter().position(|other| std::ptr::eq(*other, set)) {
+        let circle = path[at..].iter().chain([&set]);
+        let urls = circle.map(|set| version::join(&set.url, set.version.as_deref())).collect();
+        return Err(Unprocessable::ImportCycle(urls).into());
+    }
+    if path.len() > IMPORT_DEPTH {
+        return Err(
+            Unprocessable::ImportsTooDeep { value_set: path[0].url.clone(), limit: IMPORT_DEPTH }.into()
+        );
+    }
+    if done.contains(&std::ptr::from_ref(set)) {
+        return Ok(());
+    }
+    if let Some(fault) = &set.fault {
+        return Err(fault.clone().into());
+    }
+    path.push(set);
+    for canonical in set.include.iter().chain(&set.exclude).flat_map(|include| &include.value_sets) {
+        let imported = import(catalog, canonical, pins)?.ok_or_else(|| unknown(canonical))?;
+        walk(catalog, imported, pins, unknown, path, done)?;
+    }
+    path.pop();
+    done.insert(std::ptr::from_ref(set));
+    Ok(())
+}
+
+fn import<'a>(catalog: &'a Catalog, canonical: &str, pins: &Pins) -> Result<Option<&'a ValueSet>, TxError> {
+    let (url, version) = version::split(canonical);
+    catalog.value_set(url, version.or_else(|| pinned(&pins.value_sets, url)))
+}
+
+/// The systems that a set draws codes from, its imports included, in order of mention.
+pub(crate) fn systems<'a>(
+    catalog: &'a Catalog,
+    set: &'a ValueSet,
+    pins: &Pins,
+) -> Result<Vec<&'a str>, TxError> {
+    let mut out = Vec::new();
+    let mut waiting = vec![set];
+    let mut seen: HashSet<*const ValueSet> = HashSet::new();
+    while let Some(set) = waiting.pop() {
+        if !seen.insert(std::ptr::from_ref(set)) {
+            continue;
+        }
+        for include in &set.include {
+            if let Some(system) = include.system.as_deref().filter(|system| !out.contains(system)) {
+                out.push(system);
+            }
+            for canonical in &include.value_sets {
+                waiting.extend(import(catalog, canonical, pins)?);
+            }
+        }
+    }
+    Ok(out)
+}
+
+impl<'a, 'q> Search<'a, 'q> {
+    /// A search for a code. With `trust_lists`, a listed code of a system that is not on this
+    /// server counts as a member.
+    pub(crate) fn new(catalog: &'a Catalog, asked: Asked<'q>, pins: &'q Pins, trust_lists: bool) -> Self {
+        Self { catalog, asked, pins, trust_lists, imported: RefCell::default() }
+    }
+
+    /// Looks for the code in a set that passed [`check`].
+    ///
+    /// # Errors
+    /// When a code system that matters is broken, or a filter does not fit it.
+    pub(crate) fn run(&self, set: &'a ValueSet) -> Result<Found<'a>, TxError> {
+        let mut found = Found::default();
+        for include in &set.include {
+            self.include(set, include, &mut found)?;
+        }
+        let is_held = !(found.members.is_empty() && found.inactive.is_empty());
+        if is_held && !set.exclude.is_empty() {
+            // A code is excluded in every version: versions of a system share their codes.
+            let asked = Asked { version: None, ..self.asked };
+            let anywhere = Search::new(self.catalog, asked, self.pins, self.trust_lists);
+            for exclude in &set.exclude {
+                let mut out = Found::default();
+                anywhere.include(set, exclude, &mut out)?;
+                if !out.members.is_empty() {
+                    found.members.clear();
+                    found.inactive.clear();
+                }
+            }
+        }
+        if found.exact {
+            found.members.retain(|member| member.version() == self.asked.version);
+        }
+        if set.active_only {
+            let (inactive, active) = found.members.into_iter().partition(Member::is_inactive);
+            found.members = active;
+            found.inactive.extend::<Vec<_>>(inactive);
+        }
+        Ok(found)
+    }
+
+    fn include(&self, set: &'a ValueSet, include: &'a Include, found: &mut Found<'a>) -> Result<(), TxError> {
+        let mut here = Found::default();
+        if let Some(system) = &include.system {
+            if system != self.asked.system {
+                return Ok(());
+            }
+            self.by_system(set, include, &mut here)?;
+        }
+        // Everything that an include names must hold the code: R4's comment and R5 say so.
+        for canonical in &include.value_sets {
+            let imported =
+                import(self.catalog, canonical, self.pins)?.expect("imports were resolved before the search");
+            let mut inner = self.imported(imported)?;
+            if inner.members.is_empty() {
+                found.append(inner);
+                return Ok(());
+            }
+            for member in &mut inner.members {
+                member.via.push(imported);
+            }
+            if include.system.is_none() && here.members.is_empty() {
+                here = inner;
+            }
+        }
+        found.append(here);
+        Ok(())
+    }
+
+    fn imported(&self, set: &'a ValueSet) -> Result<Found<'a>, TxError> {
+        let key = std::ptr::from_ref(set);
+        if let Some(found) = self.imported.borrow().get(&key) {
+            return Ok(found.clone());
+        }
+        let found = self.run(set)?;
+        self.imported.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// The part of an include that its system, codes and filters say.
+    fn by_system(
+        &self,
+        set: &'a ValueSet,
+        include: &'a Include,
+        found: &mut Found<'a>,
+    ) -> Result<(), TxError> {
+        let system = self.asked.system;
+        let wanted = self.wanted_version(include);
+        let lists = |code: &str| include.listed.as_ref().and_then(|listed| listed.get(code));
+        let member = |system, concept, listed| Member {
+            system,
+            concept,
+            listed,
+            set,
+            written_version: include.version.as_deref(),
+            via: Vec::new(),
+        };
+        let systems = self.code_systems(system, wanted)?;
+        if systems.is_empty() {
+            // Nobody here can say what the codes of this system are, except the list itself.
+            match lists(self.asked.code) {
+                Some(listed) if self.trust_lists => found.members.push(member(None, None, Some(listed))),
+                None if include.listed.is_some() => {}
+                _ => found.unknown.push((system.to_owned(), wanted.map(String::from))),
+            }
+        }
+        for system in systems {
+            found.exact |= self.asked.version.is_some() && self.asked.version == system.version.as_deref();
+            let concept = system.find(self.asked.code);
+            let listed = lists(self.asked.code)
+                .or_else(|| lists(system.code(concept?)))
+                .or_else(|| folded(include, system, self.asked.code));
+            if include.listed.is_some() && listed.is_none() {
+                continue;
+            }
+            let is_in = match concept {
+                Some(at) => admitted(include, system, at)?,
+                // A fragment does not know all codes; what is not known passes no filter.
+                None => system.content == Content::Fragment && include.filters.is_empty(),
+            };
+            if is_in {
+                found.members.push(member(Some(system), concept, listed));
+            }
+        }
+        Ok(())
+    }
+
+    /// The version or pattern of the system that an include means.
+    fn wanted_version<'v>(&'v self, include: &'v Include) -> Option<&'v str> {
+        self.pins.replacing(self.asked.system, include.version.as_deref()).or(include.version.as_deref())
+    }
+
+    /// The versions of the system that are to be searched: for `*` all, for another pattern the one
+    /// asked for where it fits, else the newest, else exactly one.
+    fn code_systems(&self, url: &str, wanted: Option<&str>) -> Result<Vec<&'a CodeSystem>, TxError> {
+        let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
+            let Some(resource) = self.catalog.code_system(url, version) else { return Ok(None) };
+            let system = resource.get()?;
+            let speaks = matches!(system.content, Content::Complete | Content::Fragment);
+            Ok(speaks.then_some(system))
+        };
+        if wanted == Some("*") {
+            let versions = self.catalog.code_system_versions(url);
+            let found = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
+            let found: Vec<_> = found.collect::<Result<_, _>>()?;
+            return if found.is_empty() { Ok(find(None)?.into_iter().collect()) } else { Ok(found) };
+        }
+        if let Some(pattern) = wanted.filter(|wanted| version::is_pattern(wanted)) {
+            let asked = self.asked.version.filter(|asked| version::matches(pattern, asked));
+            if let Some(system) = asked.map(|asked| find(Some(asked))).transpose()?.flatten() {
+                return Ok(vec![system]);
+            }
+        }
+        Ok(find(wanted)?.into_iter().collect())
+    }
+}
+
+/// Do all filters of an include let the concept through?
+fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+    for filter in &include.filters {
+        if !filter.admits(system, at)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// A listed code that differs by case only, where the system does not care.
+fn folded<'a>(include: &'a Include, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
+    if system.case_sensitive != Some(false) {
+        return None;
+    }
+    include
+        .listed
+        .as_ref()?
+        .iter()
+        .find(|(listed, _)| system.same_code(listed, code))
+        .map(|(_, listed)| listed)
+}

@@ -1,0 +1,149 @@
+//! Versions and canonical URLs: which version is newer, and which one a pattern names.
+
+use std::cmp::Ordering;
+
+/// Splits `url|version`; the version is `None` where none is given.
+pub(crate) fn split(canonical: &str) -> (&str, Option<&str>) {
+    match canonical.rsplit_once('|') {
+        Some((url, version)) => (url, Some(version).filter(|v| !v.is_empty())),
+        None => (canonical, None),
+    }
+}
+
+/// Joins what [`split`] splits.
+pub(crate) fn join(url: &str, version: Option<&str>) -> String {
+    match version {
+        Some(version) => format!("{url}|{version}"),
+        None => url.to_owned(),
+    }
+}
+
+/// Orders versions, the newer one greater: runs of digits as numbers, the rest as text. That is
+/// right for semantic versions, dates and SNOMED's URIs alike. A version without its last parts is
+/// older, except that a pre-release (`1.0.0-beta`) is older than its release.
+pub(crate) fn compare(a: &str, b: &str) -> Ordering {
+    let (mut left, mut right) = (parts(a), parts(b));
+    loop {
+        let order = match (left.next(), right.next()) {
+            (None, None) => return a.cmp(b),
+            (None, Some(more)) => {
+                return if more.starts_with('-') { Ordering::Greater } else { Ordering::Less };
+            }
+            (Some(more), None) => {
+                return if more.starts_with('-') { Ordering::Less } else { Ordering::Greater };
+            }
+            (Some(a), Some(b)) => match (number(a), number(b)) {
+                (Some(a), Some(b)) => a.cmp(&b),
+                (None, None) => a.cmp(b),
+                (Some(_), None) => Ordering::Greater,
+                (None, Some(_)) => Ordering::Less,
+            },
+        };
+        if order.is_ne() {
+            return order;
+        }
+    }
+}
+
+fn number(part: &str) -> Option<u128> {
+    part.parse().ok()
+}
+
+/// Runs of digits and runs of anything else, the separating dots left out.
+fn parts(version: &str) -> impl Iterator<Item = &str> {
+    let mut rest = version;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches('.');
+        let first = rest.chars().next()?;
+        let other = |c: char| c == '.' || c.is_ascii_digit() != first.is_ascii_digit();
+        let (part, more) = rest.split_at(rest.find(other).unwrap_or(rest.len()));
+        rest = more;
+        Some(part)
+    })
+}
+
+/// Does this version stand for several: `*`, or one with `x` parts such as `1.0.x`?
+pub(crate) fn is_pattern(version: &str) -> bool {
+    version == "*" || version.split('.').any(is_wild)
+}
+
+/// Does a version or pattern name this version? A trailing `x` stands for everything below it.
+pub(crate) fn matches(wanted: &str, version: &str) -> bool {
+    if wanted == version || wanted == "*" {
+        return true;
+    }
+    if !is_pattern(wanted) {
+        return false;
+    }
+    let mut given = version.split('.');
+    let mut last_wild = false;
+    for part in wanted.split('.') {
+        last_wild = is_wild(part);
+        match given.next() {
+            Some(given) if last_wild || part == given => {}
+            _ => return false,
+        }
+    }
+    last_wild || given.next().is_none()
+}
+
+fn is_wild(part: &str) -> bool {
+    matches!(part, "x" | "X" | "*")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn newer_versions_are_greater() {
+        let sorted = [
+            "",
+            "beta",
+            "0.9",
+            "1.0.0-beta",
+            "1.0.0",
+            "1.2.0",
+            "1.2.0.1",
+            "1.10.0",
+            "2",
+            "2018-08-12",
+            "20250101",
+            "20250909",
+        ];
+        for (at, older) in sorted.iter().enumerate() {
+            assert_eq!(compare(older, older), Ordering::Equal);
+            for newer in &sorted[at + 1..] {
+                assert_eq!(compare(older, newer), Ordering::Less, "{older} < {newer}");
+                assert_eq!(compare(newer, older), Ordering::Greater, "{newer} > {older}");
+            }
+        }
+    }
+
+    #[test]
+    fn patterns_name_versions() {
+        for (wanted, version, expected) in [
+            ("1.0.0", "1.0.0", true),
+            ("1.0.x", "1.0.7", true),
+            ("1.0.x", "1.1.0", false),
+            ("1.x.x", "1.2.0", true),
+            ("1.x", "1.2.0", true),
+            ("*", "anything", true),
+            ("1", "1.0.0", false),
+            ("1.x.0", "1.2.0", true),
+            ("1.x.0", "1.2.0.1", false),
+            ("1.x.x", "1", false),
+        ] {
+            assert_eq!(matches(wanted, version), expected, "{wanted} {version}");
+        }
+        assert!(is_pattern("1.x.x") && is_pattern("*") && !is_pattern("1.0.0"));
+    }
+
+    #[test]
+    fn canonicals_split_at_the_last_bar() {
+        assert_eq!(split("http://x|1|2"), ("http://x|1", Some("2")));
+        assert_eq!(split("http://x"), ("http://x", None));
+        assert_eq!(split("http://x|"), ("http://x", None));
+        assert_eq!(join("a", Some("1")), "a|1");
+    }
+}

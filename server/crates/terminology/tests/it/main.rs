@@ -1,0 +1,7 @@
+//! The two operations as a caller sees them: resources in, Parameters or errors out.
+
+mod laws;
+mod real_data;
+mod subsumes;
+mod support;
+mod validate_code;

@@ -1,0 +1,96 @@
+//! The terminology package of FHIR R4, where it is at hand: in the folder `data` of the folder that
+//! TREFOIL_SHARED names, or of `shared` beside the workspace. Without it the trial says so and ends.
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use trefoil_terminology::{Change, Level, Terminology};
+
+use crate::support::{subsumes, validate};
+
+/// Every CodeSystem and ValueSet of the package.
+fn package() -> Option<Vec<Change>> {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared");
+    let shared = std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from);
+    let path = shared.join("data/hl7.fhir.r4.terminology-4.0.1.tgz");
+    let Ok(file) = std::fs::File::open(&path) else {
+        println!("left out: {} is not there", path.display());
+        return None;
+    };
+    let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
+    let mut changes = Vec::new();
+    for entry in archive.entries().expect("a tar archive") {
+        let mut entry = entry.expect("a whole entry");
+        let path = entry.path().expect("a path");
+        let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("a whole entry");
+        let parts = name.strip_suffix(".json").and_then(|name| name.split_once('-'));
+        if let Some((kind, id)) = parts
+            && let Some(kind @ ("CodeSystem" | "ValueSet")) = fhir::resource_type(kind)
+        {
+            changes.push(Change::Put { kind, id: id.to_owned(), bytes: bytes.into() });
+        }
+    }
+    Some(changes)
+}
+
+#[test]
+fn the_package_of_r4_loads_and_answers() {
+    let Some(changes) = package() else { return };
+    let value_sets: Vec<(String, Vec<u8>)> = changes
+        .iter()
+        .filter_map(|change| match change {
+            Change::Put { kind: "ValueSet", id, bytes } => Some((id.clone(), bytes.to_vec())),
+            _ => None,
+        })
+        .collect();
+    let terminology = Terminology::default();
+    let start = Instant::now();
+    terminology.apply(changes);
+    println!(
+        "{} resources taken in: {:?}",
+        value_sets.len() + terminology.code_system_count(),
+        start.elapsed()
+    );
+    assert_eq!((terminology.code_system_count(), terminology.value_set_count()), (1063, 1317));
+
+    let status =
+        "url=http://hl7.org/fhir/ValueSet/observation-status&system=http://hl7.org/fhir/observation-status";
+    assert_eq!(validate(&terminology, Level::Type, &format!("{status}&code=final")), "true [Final]");
+    assert!(validate(&terminology, Level::Type, &format!("{status}&code=finalized")).starts_with("false"));
+    let encounter = "url=http://terminology.hl7.org/ValueSet/v3-ActEncounterCode&system=http://terminology.hl7.org/CodeSystem/v3-ActCode&code=AMB";
+    assert!(validate(&terminology, Level::Type, encounter).starts_with("true [ambulatory]"));
+    for (a, b, expected) in [
+        ("SIB", "ITWINBRO", "subsumes"),
+        ("WIFE", "SIGOTHR", "subsumed-by"),
+        ("INLAW", "INLAW", "equivalent"),
+        ("BRO", "VET", "not-subsumed"),
+    ] {
+        let query = format!("codeA={a}&codeB={b}");
+        assert_eq!(subsumes(&terminology, Level::Instance("v3-RoleCode"), &query), expected);
+        let query = format!("{query}&system=http://terminology.hl7.org/CodeSystem/v3-RoleCode");
+        assert_eq!(subsumes(&terminology, Level::Type, &query), expected);
+    }
+
+    // Every value set with a code that it lists, one of another system and one of none.
+    let (start, mut answers) = (Instant::now(), std::collections::BTreeMap::<String, usize>::new());
+    for (id, bytes) in &value_sets {
+        let set: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+        let include = &set["compose"]["include"][0];
+        let system = include["system"].as_str().unwrap_or("http://hl7.org/fhir/observation-status");
+        let listed = include["concept"][0]["code"].as_str();
+        for code in listed.into_iter().chain(["final", "_", "A"]) {
+            let answer = validate(&terminology, Level::Instance(id), &format!("system={system}&code={code}"));
+            let kind = answer.split([' ', ':']).next().unwrap_or_default();
+            *answers.entry(kind.to_owned()).or_default() += 1;
+            assert!(Some(code) != listed || kind == "true", "{id} lists {code}: {answer}");
+            assert!(!answer.starts_with("Missing") && !answer.starts_with("Malformed"), "{id}: {answer}");
+        }
+    }
+    println!("{} value sets asked: {:?}, answers {answers:?}", value_sets.len(), start.elapsed());
+    for problem in terminology.problems() {
+        println!("{problem:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! A small terminology of a garden, and helpers to ask it questions.
+
+use fhir::{Parameters, Value};
+use trefoil_terminology::{Change, Input, Level, Terminology, TxError};
+
+/// Code system of plants: a hierarchy with two parents for one concept.
+pub const PLANTS: &str = "http://garden.example/plants";
+
+const RESOURCES: &[&str] = &[
+    r#"{"resourceType":"CodeSystem","id":"plants","url":"http://garden.example/plants","version":"1.0.0",
+        "status":"active","content":"complete","caseSensitive":true,"language":"en","valueSet":"http://garden.example/all-plants",
+        "property":[{"code":"height","type":"integer"}],
+        "concept":[
+          {"code":"plant","display":"Plant","property":[{"code":"notSelectable","valueBoolean":true}],"concept":[
+            {"code":"tree","display":"Tree","property":[{"code":"height","valueInteger":20}],"concept":[
+              {"code":"apple","display":"Apple tree","designation":[{"language":"de","value":"Apfelbaum"}]},
+              {"code":"elm","display":"Elm","property":[{"code":"status","valueCode":"retired"}]}]},
+            {"code":"crop","display":"Crop"}]},
+          {"code":"stone","display":"Stone"},
+          {"code":"pear","display":"Pear tree","property":[{"code":"parent","valueCode":"tree"},{"code":"parent","valueCode":"crop"}]}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"plants-0","url":"http://garden.example/plants","version":"0.9.0",
+        "status":"active","content":"complete","concept":[{"code":"fern","display":"Fern"},{"code":"tree","display":"Old tree"}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"plants-9","url":"http://garden.example/plants","version":"9.0.0",
+        "status":"active","content":"fragment","concept":[{"code":"rose"}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"tools","url":"http://garden.example/tools","version":"1","status":"active",
+        "content":"complete","caseSensitive":false,"concept":[{"code":"Spade","display":"Spade"},{"code":"rake","display":"Rake"}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"beds","url":"http://garden.example/beds","status":"active","content":"complete",
+        "hierarchyMeaning":"part-of","concept":[{"code":"garden","concept":[{"code":"bed"}]}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"round","url":"http://garden.example/round","status":"active","content":"complete","concept":[
+        {"code":"a","property":[{"code":"parent","valueCode":"b"}]},{"code":"b","property":[{"code":"parent","valueCode":"a"}]}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"weeds","url":"http://garden.example/weeds","status":"active","content":"fragment",
+        "concept":[{"code":"nettle","display":"Nettle"}]}"#,
+    r#"{"resourceType":"CodeSystem","id":"empty","url":"http://garden.example/empty","status":"active","content":"not-present"}"#,
+    r#"{"resourceType":"CodeSystem","id":"broken","url":"http://garden.example/broken","status":"active","content":"complete","concept":[{"display":"no code"}]}"#,
+    r#"{"resourceType":"ValueSet","id":"trees","url":"http://garden.example/trees","version":"2","status":"active",
+        "compose":{"include":[{"system":"http://garden.example/plants","filter":[{"property":"concept","op":"is-a","value":"tree"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"listed","url":"http://garden.example/listed","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","concept":[{"code":"apple"},{"code":"crop","display":"Harvest"},{"code":"weed"}]},
+        {"system":"http://garden.example/pots","concept":[{"code":"clay","display":"Clay pot"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"everything","url":"http://garden.example/everything","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants"},{"system":"http://garden.example/tools"}],
+        "exclude":[{"system":"http://garden.example/plants","concept":[{"code":"stone"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"in-use","url":"http://garden.example/in-use","status":"active","compose":{"inactive":false,
+        "include":[{"valueSet":["http://garden.example/trees|2"]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"both","url":"http://garden.example/both","status":"active","compose":{"include":[
+        {"valueSet":["http://garden.example/trees","http://garden.example/crops"]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"crops","url":"http://garden.example/crops","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","filter":[{"property":"concept","op":"descendent-of","value":"crop"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"old","url":"http://garden.example/old","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","version":"0.x.x"}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"any-version","url":"http://garden.example/any-version","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","version":"*"}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"no-version","url":"http://garden.example/no-version","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","version":"7"}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"pots","url":"http://garden.example/pots-set","status":"active","compose":{"include":[
+        {"system":"http://garden.example/pots"}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"expanded","url":"http://garden.example/expanded","status":"active","expansion":{
+        "timestamp":"2026-01-01","contains":[{"display":"Woody","contains":[{"system":"http://garden.example/plants","code":"apple","display":"Apple tree"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"weed-set","url":"http://garden.example/weed-set","status":"active","compose":{"include":[
+        {"system":"http://garden.example/weeds"}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"circle-1","url":"http://garden.example/circle-1","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants"},{"valueSet":["http://garden.example/circle-2"]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"circle-2","url":"http://garden.example/circle-2","status":"active","compose":{"include":[
+        {"valueSet":["http://garden.example/circle-1"]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"dangling","url":"http://garden.example/dangling","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants"},{"valueSet":["http://garden.example/nowhere|3"]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"bad-op","url":"http://garden.example/bad-op","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants"},{"system":"http://garden.example/tools","filter":[{"property":"concept","op":"near","value":"x"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"no-value","url":"http://garden.example/no-value","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","filter":[{"property":"concept","op":"is-a"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"bad-property","url":"http://garden.example/bad-property","status":"active","compose":{"include":[
+        {"system":"http://garden.example/plants","filter":[{"property":"colour","op":"=","value":"red"}]}]}}"#,
+    r#"{"resourceType":"ValueSet","id":"by-bed","url":"http://garden.example/by-bed","status":"active","compose":{"include":[
+        {"system":"http://garden.example/beds","filter":[{"property":"concept","op":"is-a","value":"garden"}]}]}}"#,
+];
+
+/// The garden.
+pub fn garden() -> Terminology {
+    let terminology = Terminology::default();
+    terminology.apply(RESOURCES.iter().map(|json| put(json)));
+    terminology
+}
+
+/// A resource as a change.
+pub fn put(json: &str) -> Change {
+    let find = |member: &str| {
+        let start = json.find(&format!("\"{member}\":\"")).expect("the member is there") + member.len() + 4;
+        &json[start..start + json[start..].find('"').expect("the string ends")]
+    };
+    let kind = fhir::resource_type(find("resourceType")).expect("a resource type of R4");
+    Change::Put { kind, id: find("id").to_owned(), bytes: json.as_bytes().to_vec().into() }
+}
+
+/// An answer in short: `result display [message]`, or the outcome of `$subsumes`, or
+/// `error-kind: text`.
+pub fn short(answer: Result<Parameters, TxError>) -> String {
+    match answer {
+        Ok(answer) => match (answer.get("result").and_then(|p| p.value.clone()), answer.text("outcome")) {
+            (Some(Value::Boolean(result)), _) => {
+                let part = |name| answer.text(name).map(|text| format!(" [{text}]")).unwrap_or_default();
+                format!("{result}{}{}", part("display"), part("message"))
+            }
+            (_, outcome) => outcome.unwrap_or("no answer").to_owned(),
+        },
+        Err(error) => format!("{}: {error}", kind(&error)),
+    }
+}
+
+/// The variant's name and the code of the issue.
+fn kind(error: &TxError) -> String {
+    let variant = match error {
+        TxError::Missing { .. } => "Missing",
+        TxError::Malformed { .. } => "Malformed",
+        TxError::DisplayLanguage(_) => "DisplayLanguage",
+        TxError::UnknownValueSet { .. } => "UnknownValueSet",
+        TxError::UnknownInstance { .. } => "UnknownInstance",
+        TxError::UnknownCodeSystem { .. } => "UnknownCodeSystem",
+        TxError::UnknownCode { .. } => "UnknownCode",
+        TxError::Unprocessable(_) => "Unprocessable",
+    };
+    let code = serde_json::to_value(error.outcome().issue[0].code).expect("a code is written as a string");
+    format!("{variant}({})", code.as_str().expect("a string"))
+}
+
+/// `$validate-code` by GET.
+pub fn validate(terminology: &Terminology, level: Level<'_>, query: &str) -> String {
+    short(terminology.validate_code(level, Input::from_query(&Parameters::from_query(query))))
+}
+
+/// `$validate-code` by POST; `parameters` is the JSON of the items of `parameter`.
+pub fn validate_body(terminology: &Terminology, parameters: &str) -> String {
+    let body = body(parameters);
+    short(terminology.validate_code(Level::Type, Input::from_body(&body)))
+}
+
+/// `$subsumes` by GET.
+pub fn subsumes(terminology: &Terminology, level: Level<'_>, query: &str) -> String {
+    short(terminology.subsumes(level, Input::from_query(&Parameters::from_query(query))))
+}
+
+/// A Parameters resource of these items.
+pub fn body(parameters: &str) -> Parameters {
+    let json = format!(r#"{{"resourceType":"Parameters","parameter":[{parameters}]}}"#);
+    Parameters::from_json(json.as_bytes()).expect("the test's own JSON")
+}
