@@ -1,0 +1,252 @@
+//! Clients: who may ask for what, and how they prove who they are (RFC 6749 2, RFC 7591 names).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use store::{Expect, Ledger, LedgerWrite, StoreError};
+use subtle::ConstantTimeEq;
+
+use crate::redirect_uri::RegisteredRedirectUri;
+use crate::scope::Scopes;
+use crate::{Identity, jose, ledger};
+
+/// How a client authenticates at the token endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthMethod {
+    /// A public client: it only names itself.
+    None,
+    /// `Authorization: Basic`.
+    ClientSecretBasic,
+    /// `client_id` and `client_secret` in the form.
+    ClientSecretPost,
+    /// A signed assertion (RFC 7523).
+    PrivateKeyJwt,
+}
+
+/// Grant types of the token endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantType {
+    /// RFC 6749 4.1.
+    AuthorizationCode,
+    /// RFC 6749 6.
+    RefreshToken,
+    /// RFC 6749 4.4.
+    ClientCredentials,
+}
+
+/// What `authorize` may answer with: `code`, or tokens on the front channel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ResponseType {
+    /// An authorization code.
+    #[serde(rename = "code")]
+    Code,
+    /// An access token, and with `openid` an ID token.
+    #[serde(rename = "token")]
+    Token,
+    /// An ID token.
+    #[serde(rename = "id_token")]
+    IdToken,
+    /// Both, in OpenID Connect's spelling.
+    #[serde(rename = "id_token token")]
+    IdTokenToken,
+}
+
+/// A registered client, under `client/{client_id}`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Client {
+    /// Identifier, public.
+    pub client_id: String,
+    /// Name for people.
+    pub name: String,
+    /// Where the browser may be sent.
+    #[serde(default)]
+    pub redirect_uris: Vec<RegisteredRedirectUri>,
+    /// Where the browser may be sent after sign-out.
+    #[serde(default)]
+    pub post_logout_redirect_uris: Vec<RegisteredRedirectUri>,
+    /// What it may ask for at `authorize`.
+    #[serde(default)]
+    pub response_types: Vec<ResponseType>,
+    /// What it may ask for at `token`.
+    #[serde(default)]
+    pub grant_types: Vec<GrantType>,
+    /// How it may authenticate.
+    pub auth_methods: Vec<AuthMethod>,
+    /// SHA-256 of each valid secret, base64url.
+    #[serde(default)]
+    pub secret_digests: Vec<String>,
+    /// Public keys for `private_key_jwt`.
+    #[serde(default)]
+    pub jwks: Vec<serde_json::Value>,
+    /// Scopes that it may have.
+    pub scopes: Scopes,
+    /// Must it use PKCE?
+    pub pkce_required: bool,
+    /// May its loopback redirect use any port (RFC 8252)?
+    #[serde(default)]
+    pub native: bool,
+    /// Does it get a refresh token without asking for `offline_access`?
+    #[serde(default)]
+    pub always_refresh: bool,
+    /// Groups that it may export; `None` is all.
+    #[serde(default)]
+    pub groups: Option<Vec<String>>,
+    /// Does it belong to the demo project?
+    #[serde(default)]
+    pub demo: bool,
+}
+
+/// Why a registration was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistrationError {
+    /// The id is taken.
+    #[error("a client '{0}' exists already; delete it first or choose another id")]
+    Exists(String),
+    /// The id cannot be one.
+    #[error("client id '{0}' may hold only letters, digits, '-', '_' and '.', and at most 100 of them")]
+    BadId(String),
+    /// A secret that could be guessed.
+    #[error("a client secret needs 32 characters or more; leave it out and one is made")]
+    WeakSecret,
+    /// A key that cannot be used.
+    #[error(
+        "key {0} of the JWK Set cannot be used: it needs kid, and kty RSA (2048 bits or more) or EC P-256 or P-384, public half only"
+    )]
+    BadKey(usize),
+    /// Contradictions.
+    #[error("{0}")]
+    Contradiction(&'static str),
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Client {
+    /// Is this client public: does it hold no secret and no key?
+    pub fn is_public(&self) -> bool {
+        self.auth_methods == [AuthMethod::None]
+    }
+
+    /// Is this one of its secrets? Compared in constant time.
+    pub fn has_secret(&self, secret: &str) -> bool {
+        let digest = ledger::digest(secret);
+        self.secret_digests
+            .iter()
+            .fold(false, |found, known| found | bool::from(known.as_bytes().ct_eq(digest.as_bytes())))
+    }
+
+    /// The digest under which a secret is kept.
+    pub fn secret_digest(secret: &str) -> String {
+        ledger::digest(secret)
+    }
+
+    fn check(&self) -> Result<(), RegistrationError> {
+        let id = &self.client_id;
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        if id.is_empty() || id.len() > 100 || !id.bytes().all(legal) {
+            return Err(RegistrationError::BadId(id.clone()));
+        }
+        if self.auth_methods.is_empty() {
+            return Err(RegistrationError::Contradiction("a client needs a way to authenticate, or 'none'"));
+        }
+        if self.is_public() && self.grant_types.contains(&GrantType::ClientCredentials) {
+            return Err(RegistrationError::Contradiction(
+                "client_credentials is for clients with a secret or a key",
+            ));
+        }
+        if !self.response_types.is_empty() && self.redirect_uris.is_empty() {
+            return Err(RegistrationError::Contradiction(
+                "a client that signs people in needs a redirect URI",
+            ));
+        }
+        for (at, key) in self.jwks.iter().enumerate() {
+            let private = key.get("d").is_some();
+            if private
+                || key["kid"].as_str().is_none_or(str::is_empty)
+                || !is_strong(key)
+                || jose::jwk(key).is_none()
+            {
+                return Err(RegistrationError::BadKey(at));
+            }
+        }
+        if self.auth_methods.contains(&AuthMethod::PrivateKeyJwt) && self.jwks.is_empty() {
+            return Err(RegistrationError::Contradiction("private_key_jwt needs a JWK Set"));
+        }
+        Ok(())
+    }
+}
+
+fn is_strong(key: &serde_json::Value) -> bool {
+    match key["kty"].as_str() {
+        Some("RSA") => key["n"].as_str().and_then(jose::unb64).is_some_and(|n| n.len() >= 256),
+        Some("EC") => matches!(key["crv"].as_str(), Some("P-256" | "P-384")),
+        _ => false,
+    }
+}
+
+impl Identity {
+    /// The client of this id, where it exists and may be used now.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn client(&self, client_id: &str, now: Timestamp) -> Result<Option<Client>, StoreError> {
+        let found = ledger::get::<Client>(&self.store, &format!("client/{client_id}"), now).await?;
+        Ok(found.map(|stored| stored.value).filter(|client| self.demo || !client.demo))
+    }
+
+    /// All clients, demo ones included, by id.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn clients(&self, now: Timestamp) -> Result<Vec<Client>, StoreError> {
+        ledger::all(&self.store, "client/", now).await
+    }
+
+    /// Registers a client.
+    ///
+    /// # Errors
+    /// [`RegistrationError`]: what to change.
+    pub async fn add_client(&self, client: &Client, now: Timestamp) -> Result<(), RegistrationError> {
+        client.check()?;
+        let key = format!("client/{}", client.client_id);
+        match self.store.write(vec![ledger::put(key, client, None, Expect::Absent)], now).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { .. }) => Err(RegistrationError::Exists(client.client_id.clone())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Gives a client a new secret in the place of all old ones. `None`: no such client.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn rotate_secret(&self, client_id: &str, now: Timestamp) -> Result<Option<String>, StoreError> {
+        let key = format!("client/{client_id}");
+        let Some(mut stored) = ledger::get::<Client>(&self.store, &key, now).await? else { return Ok(None) };
+        let secret = self.random.secret();
+        stored.value.secret_digests = vec![ledger::digest(&secret)];
+        let write = ledger::put(key, &stored.value, None, Expect::Revision(stored.revision));
+        self.store.write(vec![write], now).await?;
+        Ok(Some(secret))
+    }
+
+    /// Deletes a client; its tokens are worth nothing from now. Gives `false` when there was none.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn delete_client(&self, client_id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let key = format!("client/{client_id}");
+        let Some(record) = self.store.get(&key, now).await? else { return Ok(false) };
+        let write = LedgerWrite::Delete { key, expect: Expect::Revision(record.revision) };
+        self.store.write(vec![write], now).await?;
+        Ok(true)
+    }
+}
+
+/// A digest that names a set of keys, for `client show`.
+pub fn thumbprint(jwks: &[serde_json::Value]) -> String {
+    let text: String = jwks.iter().map(serde_json::Value::to_string).collect();
+    jose::b64(&Sha256::digest(text.as_bytes())[..9])
+}

@@ -1,0 +1,294 @@
+//! Grants: authorization codes and refresh tokens, issued, spent once, revoked (RFC 6749 4.1, 6;
+//! RFC 7009; RFC 9700 4.14).
+//!
+//! A secret is kept as its SHA-256 and goes by compare-and-set from live to spent. All tokens that
+//! come from one sign-in of one client are a *family*; a second use of anything that was spent
+//! kills the family. The spent record stays for as long as a token of the family can live.
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use store::{Expect, Ledger, StoreError};
+
+use crate::client::Client;
+use crate::pkce::CodeChallenge;
+use crate::redirect_uri::RegisteredRedirectUri;
+use crate::scope::Scopes;
+use crate::token::ACCESS_LIFE;
+use crate::{Identity, ledger};
+
+/// Life of an authorization code (SPEC, Limits).
+pub const CODE_LIFE: SignedDuration = SignedDuration::from_mins(5);
+/// Absolute life of a family of refresh tokens.
+pub const REFRESH_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
+
+/// What a user granted to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The client.
+    pub client_id: String,
+    /// The user.
+    pub sub: String,
+    /// What was granted.
+    pub scopes: Scopes,
+    /// When the user signed in.
+    pub auth_time: Timestamp,
+    /// The browser session.
+    pub sid: String,
+    /// The user's epoch at sign-in.
+    pub epoch: u64,
+    /// Value for the ID token.
+    pub nonce: Option<String>,
+    /// Ties together all that came from this grant.
+    pub family: String,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Code {
+    grant: Grant,
+    redirect_uri: RegisteredRedirectUri,
+    challenge: Option<CodeChallenge>,
+    spent: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Refresh {
+    grant: Grant,
+    /// When the family ends, whatever is done.
+    ends: Timestamp,
+    spent: bool,
+}
+
+/// Why a code or refresh token was not taken. To the client all but the store's are `invalid_grant`.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// Unknown, expired or another client's.
+    #[error("the code or refresh token is unknown, expired or was given to another client")]
+    Unknown,
+    /// It was used before; the family is dead.
+    #[error("the code or refresh token was used before, so all tokens from it are revoked")]
+    Reused,
+    /// The redirect URI is not the one of the authorization request.
+    #[error("redirect_uri is not the one of the authorization request")]
+    RedirectUri,
+    /// The verifier does not answer the challenge, is missing, or was not asked for.
+    #[error("code_verifier does not answer the code_challenge of the authorization request")]
+    Verifier,
+    /// The grant was revoked, or the user signed out, was disabled or deleted.
+    #[error("the grant was revoked, or the user signed out")]
+    Revoked,
+    /// More was asked than was granted.
+    #[error("scope asks for more than was granted")]
+    Scope,
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Identity {
+    /// Issues an authorization code.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn issue_code(
+        &self,
+        grant: Grant,
+        redirect_uri: RegisteredRedirectUri,
+        challenge: Option<CodeChallenge>,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let code = self.random.secret();
+        let record = Code { grant, redirect_uri, challenge, spent: false };
+        let write = ledger::put(code_key(&code), &record, Some(now + CODE_LIFE), Expect::Absent);
+        self.store.write(vec![write], now).await?;
+        Ok(code)
+    }
+
+    /// Spends an authorization code. Client, redirect URI and verifier are checked before anything
+    /// is spent, so that a stranger's attempt costs the owner nothing.
+    ///
+    /// # Errors
+    /// [`GrantError`].
+    pub async fn redeem_code(
+        &self,
+        code: &str,
+        client: &Client,
+        redirect_uri: &str,
+        verifier: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Grant, GrantError> {
+        let key = code_key(code);
+        let stored = ledger::get::<Code>(&self.store, &key, now).await?.ok_or(GrantError::Unknown)?;
+        let mut code = stored.value;
+        if code.grant.client_id != client.client_id {
+            return Err(GrantError::Unknown);
+        }
+        if code.redirect_uri.as_str() != redirect_uri {
+            return Err(GrantError::RedirectUri);
+        }
+        let answered = match (&code.challenge, verifier) {
+            (Some(challenge), Some(verifier)) => challenge.is_answered_by(verifier),
+            (None, None) => true,
+            // A verifier without a challenge is the mark of a downgrade (RFC 9700 2.1.1).
+            _ => false,
+        };
+        if !answered {
+            return Err(GrantError::Verifier);
+        }
+        if code.spent {
+            self.revoke_family(&code.grant.family, now).await?;
+            return Err(GrantError::Reused);
+        }
+        // Before it is spent: whoever comes second revokes the family, and must not take the first
+        // one's answer along.
+        self.check_standing(&code.grant, now).await?;
+        code.spent = true;
+        let write = ledger::put(key, &code, Some(now + REFRESH_LIFE), Expect::Revision(stored.revision));
+        self.spend(write, &code.grant, now).await?;
+        Ok(code.grant)
+    }
+
+    /// Issues the first refresh token of a family.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn issue_refresh(&self, grant: &Grant, now: Timestamp) -> Result<String, StoreError> {
+        self.issue_refresh_until(grant, now + REFRESH_LIFE, now).await
+    }
+
+    async fn issue_refresh_until(
+        &self,
+        grant: &Grant,
+        ends: Timestamp,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let token = self.random.secret();
+        let record = Refresh { grant: grant.clone(), ends, spent: false };
+        self.store
+            .write(vec![ledger::put(refresh_key(&token), &record, Some(ends), Expect::Absent)], now)
+            .await?;
+        Ok(token)
+    }
+
+    /// Spends a refresh token; gives the grant, narrowed to `scopes` where they are given, and the
+    /// successor.
+    ///
+    /// # Errors
+    /// [`GrantError`].
+    pub async fn redeem_refresh(
+        &self,
+        token: &str,
+        client: &Client,
+        scopes: Option<&Scopes>,
+        now: Timestamp,
+    ) -> Result<(Grant, String), GrantError> {
+        let key = refresh_key(token);
+        let stored = ledger::get::<Refresh>(&self.store, &key, now).await?.ok_or(GrantError::Unknown)?;
+        let mut refresh = stored.value;
+        if refresh.grant.client_id != client.client_id {
+            return Err(GrantError::Unknown);
+        }
+        if refresh.spent {
+            self.revoke_family(&refresh.grant.family, now).await?;
+            return Err(GrantError::Reused);
+        }
+        if scopes.is_some_and(|asked| asked.covered_by(&refresh.grant.scopes) != *asked) {
+            return Err(GrantError::Scope);
+        }
+        self.check_standing(&refresh.grant, now).await?;
+        refresh.spent = true;
+        let write = ledger::put(key, &refresh, Some(refresh.ends), Expect::Revision(stored.revision));
+        self.spend(write, &refresh.grant, now).await?;
+        let successor = self.issue_refresh_until(&refresh.grant, refresh.ends, now).await?;
+        let mut grant = refresh.grant;
+        // The successor keeps the whole grant; only this access token is narrower. The nonce
+        // belongs to the first ID token alone.
+        if let Some(asked) = scopes {
+            grant.scopes = asked.clone();
+        }
+        grant.nonce = None;
+        Ok((grant, successor))
+    }
+
+    /// Writes the spent record. Whoever comes second learns that here, and the family dies.
+    async fn spend(
+        &self,
+        write: store::LedgerWrite,
+        grant: &Grant,
+        now: Timestamp,
+    ) -> Result<(), GrantError> {
+        match self.store.write(vec![write], now).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { .. }) => {
+                self.revoke_family(&grant.family, now).await?;
+                Err(GrantError::Reused)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Does the grant still stand: family not revoked, user there, no global sign-out since?
+    async fn check_standing(&self, grant: &Grant, now: Timestamp) -> Result<(), GrantError> {
+        let user = self.user(&grant.sub, now).await?;
+        if user.is_none_or(|user| user.epoch != grant.epoch)
+            || self.is_revoked("family", &grant.family, now).await?
+        {
+            return Err(GrantError::Revoked);
+        }
+        let offline = grant.scopes.has("offline_access");
+        if !offline && self.is_revoked("sid", &grant.sid, now).await? {
+            return Err(GrantError::Revoked);
+        }
+        Ok(())
+    }
+
+    /// Revokes all tokens of a family.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn revoke_family(&self, family: &str, now: Timestamp) -> Result<(), StoreError> {
+        self.mark_revoked("family", family, now + REFRESH_LIFE, now).await
+    }
+
+    pub(crate) async fn mark_revoked(
+        &self,
+        what: &str,
+        id: &str,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let write = ledger::put(format!("revoked/{what}/{id}"), &true, Some(until), Expect::Any);
+        self.store.write(vec![write], now).await.map(drop)
+    }
+
+    pub(crate) async fn is_revoked(&self, what: &str, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        Ok(self.store.get(&format!("revoked/{what}/{id}"), now).await?.is_some())
+    }
+
+    /// Revokes an access or refresh token for the client that it was given to (RFC 7009). A refresh
+    /// token takes its family along. Unknown tokens and those of others change nothing.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn revoke(&self, token: &str, client: &Client, now: Timestamp) -> Result<(), StoreError> {
+        if let Some(stored) = ledger::get::<Refresh>(&self.store, &refresh_key(token), now).await? {
+            if stored.value.grant.client_id == client.client_id {
+                self.revoke_family(&stored.value.grant.family, now).await?;
+            }
+            return Ok(());
+        }
+        if let Ok(access) = self.verify_access_token(token, now).await
+            && access.client_id == client.client_id
+        {
+            self.mark_revoked("jti", &access.jti, now + ACCESS_LIFE, now).await?;
+        }
+        Ok(())
+    }
+}
+
+fn code_key(code: &str) -> String {
+    format!("code/{}", ledger::digest(code))
+}
+
+fn refresh_key(token: &str) -> String {
+    format!("refresh/{}", ledger::digest(token))
+}

@@ -1,0 +1,76 @@
+//! The authorization request, row by row: who is told what, and where.
+
+use trefoil_identity::authorize::Refusal;
+
+use crate::support::{World, at};
+
+const GOOD: &str = "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code&state=s";
+
+/// `show`, or the error with whether the state came along.
+async fn judge(world: &World, query: &str) -> String {
+    match world.identity.check_authorization_request(query, at(0)).await {
+        Ok(request) => format!("ok {}", request.scopes),
+        Err(Refusal::Show(_)) => "show".to_owned(),
+        Err(Refusal::Redirect { reply, error }) => {
+            let address = reply.error(error, None);
+            assert!(address.starts_with("https://app.example/cb?error="), "{address}");
+            assert!(address.contains("iss=https%3A%2F%2Fas.example"), "{address}");
+            let state = if address.contains("state=") { " with state" } else { "" };
+            format!("{}{state}", error.as_str())
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_fault_has_its_answer() {
+    let world = World::new().await;
+    let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
+    for (change, expected) in [
+        ("", "ok openid"),
+        ("&scope=", "ok openid"),
+        ("&scope=openid+profile", "ok openid profile"),
+        ("&unknown=x", "ok openid"),
+        ("&client_id=app", "show"),
+        ("&redirect_uri=https%3A%2F%2Fapp.example%2Fcb", "show"),
+        ("&response_type=code", "invalid_request with state"),
+        ("&state=t", "invalid_request"),
+        ("&scope=openid+unknown", "invalid_scope with state"),
+        ("&scope=openid++profile", "invalid_scope with state"),
+        ("&scope=system%2F*.rs", "invalid_scope with state"),
+        ("&code_challenge=x", "invalid_request with state"),
+        (&format!("&code_challenge={challenge}"), "invalid_request with state"),
+        (&format!("&code_challenge={challenge}&code_challenge_method=plain"), "invalid_request with state"),
+        ("&code_challenge_method=S256", "invalid_request with state"),
+        (&format!("&code_challenge={challenge}&code_challenge_method=S256"), "ok openid"),
+        ("&response_mode=fragment", "invalid_request with state"),
+        ("&response_mode=query", "ok openid"),
+        ("&request=x", "request_not_supported with state"),
+        ("&request_uri=https%3A%2F%2Fx", "request_uri_not_supported with state"),
+        ("&prompt=none+login", "invalid_request with state"),
+        ("&max_age=-1", "invalid_request with state"),
+        ("&nonce=%ff", "invalid_request with state"),
+    ] {
+        assert_eq!(judge(&world, &format!("{GOOD}{change}")).await, expected, "{change}");
+    }
+    for (query, expected) in [
+        ("", "show"),
+        ("client_id=app", "show"),
+        ("client_id=nobody&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code", "show"),
+        ("client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb%2F&response_type=code", "show"),
+        ("client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb", "invalid_request"),
+        (
+            "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=token",
+            "unauthorized_client",
+        ),
+        (
+            "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=x",
+            "unsupported_response_type",
+        ),
+        (
+            "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code&state=%7B%22a%22%3A1%7D",
+            "invalid_request with state",
+        ),
+    ] {
+        assert_eq!(judge(&world, query).await, expected, "{query}");
+    }
+}

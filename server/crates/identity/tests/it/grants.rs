@@ -1,0 +1,207 @@
+//! Codes and refresh tokens are spent once; what ends a grant ends its tokens.
+
+use std::sync::Arc;
+
+use trefoil_identity::grant::GrantError;
+use trefoil_identity::redirect_uri::RegisteredRedirectUri;
+use trefoil_identity::token::BadToken;
+
+use crate::support::{CALLBACK, World, at, client};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_code_is_spent_exactly_once_whatever_the_race() {
+    let world = Arc::new(World::new().await);
+    for round in 0..20 {
+        // A family each: the losers of a round kill the winner's.
+        let mut grant = world.grant("openid");
+        grant.family = format!("family-{round}");
+        let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
+        let code = world.identity.issue_code(grant, to, None, at(0)).await.unwrap();
+        let tasks = (0..16).map(|_| {
+            let (world, code) = (world.clone(), code.clone());
+            tokio::spawn(async move {
+                world.identity.redeem_code(&code, &world.client, CALLBACK, None, at(1)).await
+            })
+        });
+        let mut won = 0;
+        for task in tasks.collect::<Vec<_>>() {
+            match task.await.unwrap() {
+                Ok(_) => won += 1,
+                Err(GrantError::Reused | GrantError::Revoked) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        assert_eq!(won, 1);
+        let again = world.identity.redeem_code(&code, &world.client, CALLBACK, None, at(1)).await;
+        assert!(matches!(again, Err(GrantError::Reused)));
+    }
+}
+
+#[tokio::test]
+async fn a_code_is_for_its_client_and_address_and_lasts_five_minutes() {
+    let world = World::new().await;
+    let code = world.code("openid").await;
+    let identity = &world.identity;
+    // None of these attempts spends the code.
+    let other = client("other");
+    assert!(matches!(
+        identity.redeem_code(&code, &other, CALLBACK, None, at(1)).await,
+        Err(GrantError::Unknown)
+    ));
+    let elsewhere = format!("{CALLBACK}/");
+    assert!(matches!(
+        identity.redeem_code(&code, &world.client, &elsewhere, None, at(1)).await,
+        Err(GrantError::RedirectUri)
+    ));
+    let verifier = "v".repeat(43);
+    assert!(matches!(
+        identity.redeem_code(&code, &world.client, CALLBACK, Some(&verifier), at(1)).await,
+        Err(GrantError::Verifier)
+    ));
+    assert!(matches!(
+        identity.redeem_code(&code, &world.client, CALLBACK, None, at(300)).await,
+        Err(GrantError::Unknown)
+    ));
+    assert!(identity.redeem_code(&code, &world.client, CALLBACK, None, at(299)).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_second_use_kills_the_family() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let code = world.code("openid").await;
+    let grant = identity.redeem_code(&code, &world.client, CALLBACK, None, at(1)).await.unwrap();
+    let access = identity.mint_access_token(&grant, at(1));
+    let refresh = identity.issue_refresh(&grant, at(1)).await.unwrap();
+    assert!(identity.verify_access_token(&access, at(2)).await.is_ok());
+    let (_, successor) = identity.redeem_refresh(&refresh, &world.client, None, at(2)).await.unwrap();
+    let reused = identity.redeem_refresh(&refresh, &world.client, None, at(3)).await;
+    assert!(matches!(reused, Err(GrantError::Reused)));
+    let dead = identity.redeem_refresh(&successor, &world.client, None, at(3)).await;
+    assert!(matches!(dead, Err(GrantError::Revoked)));
+    assert!(matches!(identity.verify_access_token(&access, at(3)).await, Err(BadToken::Revoked)));
+}
+
+#[tokio::test]
+async fn a_refresh_never_widens_the_scope() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let refresh = identity.issue_refresh(&world.grant("openid profile"), at(1)).await.unwrap();
+    let scopes = |text: &str| trefoil_identity::scope::Scopes::parse(text).unwrap();
+    let wider = identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid email")), at(2)).await;
+    assert!(matches!(wider, Err(GrantError::Scope)));
+    let (narrow, successor) =
+        identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid")), at(2)).await.unwrap();
+    assert_eq!(narrow.scopes.to_string(), "openid");
+    let (whole, _) = identity.redeem_refresh(&successor, &world.client, None, at(3)).await.unwrap();
+    assert_eq!(whole.scopes.to_string(), "openid profile");
+}
+
+#[tokio::test]
+async fn an_access_token_ends_in_every_way_that_it_should() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let token = |scopes: &str| identity.mint_access_token(&world.grant(scopes), at(0));
+    let access = token("openid");
+    assert!(identity.verify_access_token(&access, at(3599)).await.is_ok());
+    assert!(matches!(identity.verify_access_token(&access, at(3600)).await, Err(BadToken::Expired)));
+    // Altered in any part, it is none of ours.
+    for part in 0..3 {
+        let mut parts: Vec<String> = access.split('.').map(str::to_owned).collect();
+        let letter = if parts[part].starts_with('A') { "B" } else { "A" };
+        parts[part].replace_range(..1, letter);
+        let altered = identity.verify_access_token(&parts.join("."), at(1)).await;
+        assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
+    }
+    // An ID token is no access token.
+    let id_token = identity.mint_id_token(&world.grant("openid"), None, at(0));
+    assert!(matches!(identity.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
+
+    identity.revoke(&access, &client("other"), at(1)).await.unwrap();
+    assert!(
+        identity.verify_access_token(&access, at(1)).await.is_ok(),
+        "another client's wish changes nothing"
+    );
+    identity.revoke(&access, &world.client, at(1)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
+
+    // The end of the browser session ends its tokens, but for those under offline_access.
+    let cookie = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    let (session, _) = identity.session(&cookie, at(1)).await.unwrap().unwrap();
+    let mut grant = world.grant("openid profile");
+    grant.sid = session.sid.clone();
+    let online = identity.mint_access_token(&grant, at(0));
+    grant.scopes = trefoil_identity::scope::Scopes::parse("openid offline_access").unwrap();
+    let offline = identity.mint_access_token(&grant, at(0));
+    identity.end_session(&cookie, at(2)).await.unwrap();
+    assert!(identity.session(&cookie, at(2)).await.unwrap().is_none());
+    assert!(matches!(identity.verify_access_token(&online, at(2)).await, Err(BadToken::Revoked)));
+    assert!(identity.verify_access_token(&offline, at(2)).await.is_ok());
+
+    identity.sign_out_everywhere("ada", at(3)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&offline, at(3)).await, Err(BadToken::SignedOut)));
+    identity.delete_user("ada", at(4)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&offline, at(4)).await, Err(BadToken::UserGone)));
+    identity.delete_client("app", at(5)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&offline, at(5)).await, Err(BadToken::ClientGone)));
+}
+
+#[tokio::test]
+async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let idle = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    assert!(identity.session(&idle, at(3599)).await.unwrap().is_some());
+    assert!(identity.session(&idle, at(3599 + 3600)).await.unwrap().is_none());
+    let busy = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    for half_hour in 1..24 {
+        assert!(identity.session(&busy, at(half_hour * 1800)).await.unwrap().is_some(), "{half_hour}");
+    }
+    assert!(identity.session(&busy, at(12 * 3600 + 1)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn signing_in_again_goes_on_with_the_session() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let first = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    let mut grant = world.grant("openid");
+    grant.sid = identity.session(&first, at(1)).await.unwrap().unwrap().0.sid;
+    let early = identity.mint_access_token(&grant, at(1));
+    let again = identity.begin_session(&world.user, None, Some(&first), at(2)).await.unwrap();
+    assert!(identity.session(&first, at(3)).await.unwrap().is_none(), "the old cookie is worth nothing");
+    assert!(identity.verify_access_token(&early, at(3)).await.is_ok());
+    identity.end_session(&again, at(4)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&early, at(4)).await, Err(BadToken::Revoked)));
+    let fresh = identity.begin_session(&world.user, None, Some(&again), at(5)).await.unwrap();
+    assert_ne!(identity.session(&fresh, at(6)).await.unwrap().unwrap().0.sid, grant.sid);
+}
+
+#[tokio::test]
+async fn guessing_is_slow_and_strangers_lock_nobody_else_out() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let wait = async |who: &str, from: &str, now: i64| {
+        identity.sign_in_wait(who, from, at(now)).await.unwrap().map_or(0, |wait| wait.as_secs())
+    };
+    for failure in 1..=4 {
+        identity.count_sign_in("ada", "192.0.2.1", false, at(0)).await.unwrap();
+        assert_eq!(wait("ada", "192.0.2.1", 0).await, 0, "{failure}");
+    }
+    for seconds in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
+        identity.count_sign_in("Ada", "192.0.2.1", false, at(0)).await.unwrap();
+        assert_eq!(wait("ada", "192.0.2.1", 0).await, seconds);
+    }
+    assert_eq!(wait("ada", "192.0.2.2", 0).await, 0, "another address");
+    assert_eq!(wait("bob", "192.0.2.1", 0).await, 0, "another name");
+    assert_eq!(wait("ada", "192.0.2.1", 900).await, 0);
+    // After a quiet time the count begins anew; a success forgets it at once.
+    identity.count_sign_in("ada", "192.0.2.1", false, at(1800)).await.unwrap();
+    assert_eq!(wait("ada", "192.0.2.1", 1800).await, 0);
+    for _ in 0..6 {
+        identity.count_sign_in("ada", "192.0.2.1", false, at(1800)).await.unwrap();
+    }
+    assert!(wait("ada", "192.0.2.1", 1800).await > 0);
+    identity.count_sign_in("ada", "192.0.2.1", true, at(1800)).await.unwrap();
+    assert_eq!(wait("ada", "192.0.2.1", 1800).await, 0);
+}

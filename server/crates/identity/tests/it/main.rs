@@ -1,0 +1,8 @@
+//! The rules of identity on a memory store, with a clock and a chance that the tests turn: grants are
+//! spent once, tokens end when they should, requests are judged in SPEC's order.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod authorize;
+mod grants;
+mod support;

@@ -1,0 +1,101 @@
+//! An identity leaf with one user and two clients, at a time of the test's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use jiff::{SignedDuration, Timestamp};
+use store::Store;
+use trefoil_identity::client::{AuthMethod, Client, GrantType, ResponseType};
+use trefoil_identity::grant::Grant;
+use trefoil_identity::redirect_uri::RegisteredRedirectUri;
+use trefoil_identity::scope::Scopes;
+use trefoil_identity::user::{Claims, User};
+use trefoil_identity::{Identity, Random};
+
+/// Counts up: every secret is another one, and every run the same.
+#[derive(Default)]
+struct Counting(AtomicU64);
+
+impl Random for Counting {
+    fn fill(&self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            let next = self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            chunk.copy_from_slice(&next.to_be_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+pub const CALLBACK: &str = "https://app.example/cb";
+
+pub struct World {
+    pub identity: Identity,
+    pub user: User,
+    pub client: Client,
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000).unwrap() + SignedDuration::from_secs(seconds)
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let random = Arc::new(Counting::default());
+        let identity =
+            Identity::open(Store::memory(), random, "https://as.example", false, at(0)).await.unwrap();
+        let user = User {
+            sub: String::new(),
+            username: "ada".to_owned(),
+            claims: Claims { name: Some("Ada Example".to_owned()), ..Claims::default() },
+            allowed_scopes: Scopes::parse("openid profile offline_access").unwrap(),
+            fhir_user: None,
+            administrator: false,
+            password: None,
+            disabled: false,
+            epoch: 0,
+            demo: false,
+        };
+        let user = identity.add_user(user, at(0)).await.unwrap();
+        let client = client("app");
+        identity.add_client(&client, at(0)).await.unwrap();
+        identity.add_client(&self::client("other"), at(0)).await.unwrap();
+        Self { identity, user, client }
+    }
+
+    pub fn grant(&self, scopes: &str) -> Grant {
+        Grant {
+            client_id: self.client.client_id.clone(),
+            sub: self.user.sub.clone(),
+            scopes: Scopes::parse(scopes).unwrap(),
+            auth_time: at(0),
+            sid: "sid".to_owned(),
+            epoch: self.user.epoch,
+            nonce: None,
+            family: "family".to_owned(),
+        }
+    }
+
+    pub async fn code(&self, scopes: &str) -> String {
+        let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
+        self.identity.issue_code(self.grant(scopes), to, None, at(0)).await.unwrap()
+    }
+}
+
+pub fn client(id: &str) -> Client {
+    Client {
+        client_id: id.to_owned(),
+        name: id.to_owned(),
+        redirect_uris: vec![RegisteredRedirectUri::parse(CALLBACK, false).unwrap()],
+        post_logout_redirect_uris: Vec::new(),
+        response_types: vec![ResponseType::Code],
+        grant_types: vec![GrantType::AuthorizationCode, GrantType::RefreshToken],
+        auth_methods: vec![AuthMethod::ClientSecretBasic],
+        secret_digests: vec![Client::secret_digest("a secret")],
+        jwks: Vec::new(),
+        scopes: Scopes::parse("openid profile offline_access").unwrap(),
+        pkce_required: false,
+        native: false,
+        always_refresh: true,
+        groups: None,
+        demo: false,
+    }
+}
