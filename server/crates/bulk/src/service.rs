@@ -1,0 +1,342 @@
+//! The exports of a server: begin, ask, delete, download, and take up what a stopped process left.
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
+use jiff::{SignedDuration, Timestamp};
+use object_store::ObjectStoreExt as _;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use resources::{ResourceError, Resources};
+use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError, Versions as _};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use crate::job::{self, Job, JobError, State, Status};
+use crate::kick_off::{KickOff, KickOffError, Level, check_parameters};
+use crate::manifest;
+use crate::worker::Worker;
+
+/// Jobs that work at the same time; others wait their turn.
+const AT_ONCE: usize = 2;
+/// Jobs under way for one client; beyond, a kick-off is told to come back.
+const PER_CLIENT: usize = 50;
+
+/// Fills a buffer with random bytes.
+pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// Time and chance, passed in.
+#[derive(Clone)]
+pub struct Clock {
+    /// What time it is.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Fills a buffer with random bytes.
+    pub random: RandomSource,
+}
+
+/// Settings.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Folder of the output files.
+    pub files: PathBuf,
+    /// Address before `/{job}/{file}`: `{fhir_base}/bulk`.
+    pub files_base: String,
+    /// How long a finished export is kept.
+    pub retention: Duration,
+}
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// No such file in an export of this client.
+    #[error("there is no file {file}")]
+    NotFound {
+        /// Its name.
+        file: String,
+    },
+    /// The store's.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The files' store.
+    #[error("failed to read an output file: {0}")]
+    Files(#[from] object_store::Error),
+}
+
+impl From<JobError> for FileError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::NotFound { job } => Self::NotFound { file: job },
+            JobError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Bytes of a file as they are read.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>;
+
+/// An output file.
+pub struct File {
+    /// The type of its resources.
+    pub kind: String,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Its bytes.
+    pub stream: ByteStream,
+}
+
+/// The exports of a server. Cheap to clone.
+#[derive(Clone)]
+pub struct Bulk {
+    resources: Resources,
+    worker: Arc<Worker>,
+    files_base: String,
+    clock: Clock,
+    turns: Arc<Semaphore>,
+    running: Arc<Mutex<HashMap<String, Running>>>,
+}
+
+struct Running {
+    client_id: String,
+    task: AbortHandle,
+}
+
+impl Bulk {
+    /// Opens the exports over a store.
+    ///
+    /// # Errors
+    /// The folder of the files cannot be made.
+    pub fn open(store: Store, resources: Resources, options: Options, clock: Clock) -> std::io::Result<Self> {
+        std::fs::create_dir_all(&options.files)?;
+        let files = LocalFileSystem::new_with_prefix(&options.files).map_err(std::io::Error::other)?;
+        let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
+        let worker = Worker { store, files: Arc::new(files), folder: options.files, retention };
+        Ok(Self {
+            resources,
+            worker: Arc::new(worker),
+            files_base: options.files_base,
+            clock,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            running: Arc::default(),
+        })
+    }
+
+    /// Takes up the jobs that a stopped process left under way, and removes files that no job knows;
+    /// gives the number of jobs.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn resume(&self) -> Result<usize, StoreError> {
+        let jobs = self.jobs((self.clock.now)()).await?;
+        if let Ok(folders) = std::fs::read_dir(&self.worker.folder) {
+            for folder in folders.flatten() {
+                let name = folder.file_name().to_string_lossy().into_owned();
+                if !jobs.iter().any(|(job, _)| job.id == name) {
+                    self.worker.remove_files(&name).await;
+                }
+            }
+        }
+        let left: Vec<_> = jobs.into_iter().filter(|(job, _)| job.state == State::Running).collect();
+        let count = left.len();
+        for (job, revision) in left {
+            self.spawn(job, revision);
+        }
+        Ok(count)
+    }
+
+    async fn jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
+        let mut jobs = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.worker.store.scan("bulk/job/", after.as_deref(), 100, now).await?;
+            let Some((last, _)) = page.last() else { return Ok(jobs) };
+            after = Some(last.clone());
+            for (key, record) in &page {
+                jobs.push((decode(key, &record.value)?, record.revision));
+            }
+        }
+    }
+
+    /// Checks a kick-off, marks the snapshot and begins; gives the job's id.
+    ///
+    /// # Errors
+    /// [`KickOffError`]: nothing has begun.
+    pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
+        let parameters = check_parameters(&request)?;
+        if let Level::Group(id) = &request.level {
+            self.check_group(id, request.groups.as_deref()).await?;
+        }
+        let under_way = self.running().values().filter(|job| job.client_id == request.client_id).count();
+        if under_way >= PER_CLIENT {
+            return Err(KickOffError::TooMany { retry_after_s: 10 });
+        }
+        let store = &self.worker.store;
+        let snapshot = store.snapshot(now).await?;
+        let mut kinds = store.kinds(snapshot.seq).await?;
+        kinds.retain(|kind| {
+            request.types.has(kind) && parameters.types.as_ref().is_none_or(|asked| asked.contains(kind))
+        });
+        let mut random = [0; 16];
+        (self.clock.random)(&mut random);
+        let job = Job::new(
+            random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            request.client_id,
+            request.level,
+            parameters,
+            kinds,
+            request.request_url,
+            snapshot.seq,
+            snapshot.time,
+        );
+        let value = serde_json::to_vec(&job).expect("a job serialises");
+        let revisions = store.write(vec![LedgerWrite::put(job.key(), value, Expect::Absent)], now).await?;
+        let id = job.id.clone();
+        self.spawn(job, revisions[0]);
+        Ok(id)
+    }
+
+    async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {
+        let unknown = || KickOffError::UnknownGroup { id: id.to_owned() };
+        if !fhir::is_id(id) || allowed.is_some_and(|groups| !groups.iter().any(|group| group == id)) {
+            return Err(unknown());
+        }
+        match self.resources.read("Group", id).await {
+            Ok(_) => Ok(()),
+            Err(ResourceError::NotFound { .. } | ResourceError::Gone { .. }) => Err(unknown()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, Running>> {
+        self.running.lock().expect("no thread panics while it holds the map")
+    }
+
+    fn spawn(&self, job: Job, revision: u64) {
+        let (id, client_id) = (job.id.clone(), job.client_id.clone());
+        let (bulk, mine) = (self.clone(), id.clone());
+        let task = tokio::spawn(async move {
+            let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
+            let work = bulk.worker.run(job.clone(), revision, || (bulk.clock.now)());
+            // A bug in one export ends that export, and its client learns of it.
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                bulk.fail(job, "the export failed; the server's log says why").await;
+            }
+            bulk.running().remove(&mine);
+        });
+        // The task may have ended before it is listed; then it is not listed.
+        let mut running = self.running();
+        if !task.is_finished() {
+            running.insert(id, Running { client_id, task: task.abort_handle() });
+        }
+    }
+
+    async fn fail(&self, mut job: Job, reason: &str) {
+        tracing::error!(job = job.id, "an export panicked");
+        let now = (self.clock.now)();
+        let expires = now + self.worker.retention;
+        job.state = State::Failed { by_data: false, reason: reason.to_owned(), expires };
+        let value = serde_json::to_vec(&job).expect("a job serialises");
+        let Ok(Some(record)) = self.worker.store.get(&job.key(), now).await else { return };
+        let write = LedgerWrite::put(job.key(), value, Expect::Revision(record.revision));
+        if let Err(error) = self.worker.store.write(vec![write], now).await {
+            tracing::error!(%error, "the failure of an export could not be recorded");
+        }
+    }
+
+    /// The job of this id, where it is this client's and has not expired.
+    async fn job(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(Job, u64), JobError> {
+        let unknown = || JobError::NotFound { job: id.to_owned() };
+        if !id.bytes().all(|b| b.is_ascii_hexdigit()) || id.len() != 32 {
+            return Err(unknown());
+        }
+        let key = job::key(id);
+        let record = self.worker.store.get(&key, now).await?.ok_or_else(unknown)?;
+        let job: Job = decode(&key, &record.value)?;
+        if job.client_id != client_id || job.expires().is_some_and(|at| at <= now) {
+            return Err(unknown());
+        }
+        Ok((job, record.revision))
+    }
+
+    /// Where a job stands.
+    ///
+    /// # Errors
+    /// [`JobError`].
+    pub async fn status(&self, id: &str, client_id: &str, now: Timestamp) -> Result<Status, JobError> {
+        let (job, _) = self.job(id, client_id, now).await?;
+        Ok(match &job.state {
+            State::Running => Status::InProgress { progress: job.progress(), retry_after_s: 1 },
+            State::Complete { expires } => Status::Complete {
+                manifest: manifest::write(&job, &self.files_base).into(),
+                expires: *expires,
+            },
+            State::Failed { by_data, reason, .. } => {
+                Status::Failed { by_data: *by_data, reason: reason.clone() }
+            }
+        })
+    }
+
+    /// Deletes a job with its files, whatever its state.
+    ///
+    /// # Errors
+    /// [`JobError`]; a second delete finds nothing.
+    pub async fn delete(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(), JobError> {
+        let (job, _) = self.job(id, client_id, now).await?;
+        self.remove(&job, now).await?;
+        Ok(())
+    }
+
+    async fn remove(&self, job: &Job, now: Timestamp) -> Result<(), StoreError> {
+        // The record first: a worker that is not stopped in time finds it gone and cleans up itself.
+        self.worker.store.write(vec![LedgerWrite::delete(job.key(), Expect::Any)], now).await?;
+        if let Some(running) = self.running().remove(&job.id) {
+            running.task.abort();
+        }
+        self.worker.remove_files(&job.id).await;
+        Ok(())
+    }
+
+    /// Takes expired jobs and their files away; gives their number.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let mut count = 0;
+        for (job, _) in self.jobs(now).await? {
+            if job.expires().is_some_and(|at| at <= now) {
+                self.remove(&job, now).await?;
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Opens an output file of a finished job.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub async fn file(
+        &self,
+        id: &str,
+        name: &str,
+        client_id: &str,
+        now: Timestamp,
+    ) -> Result<File, FileError> {
+        let (job, _) = self.job(id, client_id, now).await?;
+        let complete = matches!(job.state, State::Complete { .. });
+        let known = job.output.iter().find(|file| complete && file.name == name);
+        let file = known.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
+        let found = self.worker.files.get(&Path::from_iter([id, name])).await?;
+        let stream = found.into_stream().map_err(std::io::Error::other).boxed();
+        Ok(File { kind: file.kind.clone(), length: file.bytes, stream })
+    }
+}
+
+fn decode(key: &str, value: &[u8]) -> Result<Job, StoreError> {
+    serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
+}

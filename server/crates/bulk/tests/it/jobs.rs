@@ -1,0 +1,155 @@
+//! The life of a job: snapshot, restart, failure, delete, expiry, and whose it is.
+
+use serde_json::{Value, json};
+use trefoil_bulk::{FileError, JobError, KickOffError, Level, Status, TypeAccess};
+
+use crate::support::{RETENTION, World, finish};
+
+async fn filled() -> World {
+    let world = World::new();
+    for number in 0..50 {
+        world.put("Patient", &format!("p{number:02}"), json!({ "birthDate": "1980-01-01" })).await;
+        let subject = json!({ "reference": format!("Patient/p{number:02}") });
+        world
+            .put("Observation", &format!("o{number:02}"), json!({ "status": "final", "subject": subject }))
+            .await;
+    }
+    world
+}
+
+fn without_job(manifest: &Value) -> String {
+    let job = manifest["output"][0]["url"].as_str().unwrap().rsplit('/').nth(1).unwrap().to_owned();
+    manifest["output"].to_string().replace(&job, "JOB")
+}
+
+#[tokio::test]
+async fn the_manifest_has_the_fields_of_the_specification() {
+    let world = filled().await;
+    let manifest = world.export(Level::System, &[]).await;
+    assert_eq!(manifest["request"], "https://s.example/fhir/R4/$export?the=query");
+    assert_eq!(manifest["requiresAccessToken"], true);
+    assert_eq!(manifest["error"], json!([]));
+    assert_eq!(manifest["transactionTime"].as_str().unwrap().len(), 24);
+    let kinds: Vec<_> =
+        manifest["output"].as_array().unwrap().iter().map(|file| file["type"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["Observation", "Patient"]);
+}
+
+#[tokio::test]
+async fn an_export_without_resources_is_empty() {
+    let world = World::new();
+    world.put("Group", "empty", json!({ "type": "person", "actual": true })).await;
+    let manifest = world.export(Level::Group("empty".to_owned()), &[]).await;
+    assert_eq!((&manifest["output"], &manifest["error"]), (&json!([]), &json!([])));
+}
+
+#[tokio::test]
+async fn what_is_written_after_the_kick_off_is_not_in_it_also_after_a_restart() {
+    let world = filled().await;
+    let undisturbed = world.export(Level::System, &[]).await;
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    world.put("Patient", "late", json!({})).await;
+    world.put("Patient", "p00", json!({ "birthDate": "1999-09-09" })).await;
+    world.resources.delete("Observation", "o01", None, world.now()).await.unwrap();
+    // A second process takes the job up; the first one's worker finds its record changed and leaves.
+    let restarted = world.reopened();
+    assert!(restarted.resume().await.unwrap() <= 1);
+    let manifest = finish(&restarted, &job, world.now()).await;
+    assert_eq!(without_job(&manifest), without_job(&undisturbed));
+    for (file, same) in
+        manifest["output"].as_array().unwrap().iter().zip(undisturbed["output"].as_array().unwrap())
+    {
+        let text = world.file(&restarted, file["url"].as_str().unwrap()).await;
+        assert_eq!(text, world.file(&world.bulk, same["url"].as_str().unwrap()).await, "the same bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
+    let world = World::new();
+    world.put("Group", "odd", json!({ "member": { "entity": "none" } })).await;
+    let request = world.request(Level::Group("odd".to_owned()), &[]);
+    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+    loop {
+        match world.bulk.status(&job, "client", world.now()).await.unwrap() {
+            Status::InProgress { .. } => tokio::task::yield_now().await,
+            Status::Failed { by_data, reason } => {
+                assert!(by_data && reason.contains("the Group cannot be read"), "{reason}");
+                break;
+            }
+            Status::Complete { .. } => panic!("it cannot be complete"),
+        }
+    }
+    assert!(world.bulk.delete(&job, "client", world.now()).await.is_ok());
+}
+
+#[tokio::test]
+async fn jobs_and_files_belong_to_their_client_and_end() {
+    let world = filled().await;
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let name = manifest["output"][0]["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
+    let now = world.now();
+    assert!(matches!(world.bulk.status(&job, "other", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(world.bulk.delete(&job, "other", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(world.bulk.file(&job, &name, "other", now).await, Err(FileError::NotFound { .. })));
+    for name in ["", ".", "..", "../x", "Patient", "Nonsense.ndjson"] {
+        assert!(
+            matches!(world.bulk.file(&job, name, "client", now).await, Err(FileError::NotFound { .. })),
+            "{name}"
+        );
+    }
+    let folder = world.dir.path().join("exports").join(&job);
+    assert!(folder.exists());
+    assert!(world.bulk.delete(&job, "client", now).await.is_ok());
+    assert!(!folder.exists(), "the files are gone");
+    assert!(matches!(world.bulk.delete(&job, "client", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(world.bulk.status(&job, "client", now).await, Err(JobError::NotFound { .. })));
+
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    finish(&world.bulk, &job, world.now()).await;
+    world.pass(RETENTION);
+    assert!(matches!(world.bulk.status(&job, "client", world.now()).await, Err(JobError::NotFound { .. })));
+    assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 1);
+    assert!(!world.dir.path().join("exports").join(&job).exists());
+}
+
+#[tokio::test]
+async fn nothing_begins_that_may_not() {
+    let world = filled().await;
+    world.put("Group", "g", json!({})).await;
+    let refused = async |level: Level, query: &[(&str, &str)], groups: Option<&[&str]>| {
+        let mut request = world.request(level, query);
+        request.types = TypeAccess::only(["Patient"]);
+        request.groups = groups.map(|groups| groups.iter().map(|g| (*g).to_owned()).collect());
+        world.bulk.kick_off(request, world.now()).await.err()
+    };
+    let group = |id: &str| Level::Group(id.to_owned());
+    assert!(matches!(refused(group("none"), &[], None).await, Some(KickOffError::UnknownGroup { .. })));
+    assert!(matches!(
+        refused(group("g"), &[], Some(&["other"])).await,
+        Some(KickOffError::UnknownGroup { .. })
+    ));
+    assert!(refused(group("g"), &[], Some(&["g"])).await.is_none());
+    let type_ = [("_type", "Observation")];
+    assert!(matches!(refused(Level::System, &type_, None).await, Some(KickOffError::Forbidden { .. })));
+    let mut request = world.request(Level::System, &[]);
+    request.types = TypeAccess::only(["Patient"]);
+    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    assert_eq!(manifest["output"].as_array().unwrap().len(), 1, "types that are not granted are left out");
+}
+
+#[tokio::test]
+async fn what_was_left_out_stands_under_error() {
+    let world = filled().await;
+    let mut request = world.request(Level::System, &[("_elements", "id"), ("_type", "Patient,Nonsense")]);
+    request.lenient = true;
+    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    assert_eq!(manifest["error"][0]["type"], "OperationOutcome");
+    let text = world.file(&world.bulk, manifest["error"][0]["url"].as_str().unwrap()).await;
+    assert_eq!(text.lines().count(), 2);
+    assert!(text.contains("_elements") && text.contains("Nonsense"), "{text}");
+    assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
+}

@@ -1,0 +1,149 @@
+//! export union = selection: what is exported, against a naive walk over what was stored.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use serde_json::json;
+use trefoil_bulk::Level;
+
+use crate::support::World;
+
+/// A small population: who owns which Observation (by one or two patients, or nobody), what each
+/// Provenance speaks of, and who is in the group.
+#[derive(Debug, Clone)]
+struct Population {
+    patients: usize,
+    observations: Vec<(Option<usize>, Option<usize>)>,
+    provenances: Vec<Vec<usize>>,
+    members: BTreeSet<usize>,
+}
+
+fn population() -> impl Strategy<Value = Population> {
+    (1_usize..8).prop_flat_map(|patients| {
+        let who = proptest::option::of(0..patients);
+        let observations = proptest::collection::vec((who.clone(), who), 0..20);
+        let members = proptest::collection::btree_set(0..patients, 0..=patients);
+        (Just(patients), observations, members).prop_flat_map(|(patients, observations, members)| {
+            let targets = 0..patients + observations.len();
+            let provenances = proptest::collection::vec(proptest::collection::vec(targets, 1..4), 0..8);
+            (Just(patients), Just(observations), provenances, Just(members)).prop_map(
+                |(patients, observations, provenances, members)| Population {
+                    patients,
+                    observations,
+                    provenances,
+                    members,
+                },
+            )
+        })
+    })
+}
+
+/// The name of a target: the patients first, then the observations.
+fn target(population: &Population, number: usize) -> String {
+    match number.checked_sub(population.patients) {
+        None => format!("Patient/p{number}"),
+        Some(observation) => format!("Observation/o{observation}"),
+    }
+}
+
+async fn store(world: &World, population: &Population) {
+    for number in 0..population.patients {
+        world.put("Patient", &format!("p{number}"), json!({})).await;
+    }
+    for (number, (subject, performer)) in population.observations.iter().enumerate() {
+        let mut body = json!({ "status": "final" });
+        if let Some(subject) = subject {
+            body["subject"] = json!({ "reference": format!("Patient/p{subject}") });
+        }
+        if let Some(performer) = performer {
+            body["performer"] =
+                json!([{ "reference": format!("https://s.example/fhir/R4/Patient/p{performer}") }]);
+        }
+        world.put("Observation", &format!("o{number}"), body).await;
+    }
+    for (number, targets) in population.provenances.iter().enumerate() {
+        let targets: Vec<_> =
+            targets.iter().map(|t| json!({ "reference": target(population, *t) })).collect();
+        world.put("Provenance", &format!("v{number}"), json!({ "target": targets })).await;
+    }
+    let members: Vec<_> = population
+        .members
+        .iter()
+        .map(|m| json!({ "entity": { "reference": format!("Patient/p{m}") } }))
+        .collect();
+    world.put("Group", "g", json!({ "type": "person", "actual": true, "member": members })).await;
+}
+
+/// The selection of the group, by a walk over everything.
+fn selected(population: &Population) -> BTreeMap<String, BTreeSet<String>> {
+    let is_member = |who: &Option<usize>| who.is_some_and(|who| population.members.contains(&who));
+    let chosen: BTreeSet<usize> = population
+        .observations
+        .iter()
+        .enumerate()
+        .filter(|(_, (subject, performer))| is_member(subject) || is_member(performer))
+        .map(|(number, _)| number)
+        .collect();
+    let is_exported = |number: &usize| match number.checked_sub(population.patients) {
+        None => population.members.contains(number),
+        Some(observation) => chosen.contains(&observation),
+    };
+    let provenances =
+        population.provenances.iter().enumerate().filter(|(_, targets)| targets.iter().any(is_exported));
+    let named = |letter: &str, numbers: Vec<usize>| -> BTreeSet<String> {
+        numbers.into_iter().map(|number| format!("{letter}{number}")).collect()
+    };
+    let mut all = BTreeMap::from([
+        ("Patient".to_owned(), named("p", population.members.iter().copied().collect())),
+        ("Observation".to_owned(), named("o", chosen.iter().copied().collect())),
+        ("Provenance".to_owned(), named("v", provenances.map(|(number, _)| number).collect())),
+    ]);
+    all.retain(|_, ids| !ids.is_empty());
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn an_export_is_its_selection(population in population()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::new();
+            store(&world, &population).await;
+            let group = world.export(Level::Group("g".to_owned()), &[]).await;
+            assert_eq!(world.read(&world.bulk, &group).await, selected(&population));
+
+            let system = world.read(&world.bulk, &world.export(Level::System, &[]).await).await;
+            let count = |kind: &str| system.get(kind).map_or(0, BTreeSet::len);
+            assert_eq!(count("Patient"), population.patients);
+            assert_eq!(count("Observation"), population.observations.len());
+            assert_eq!(count("Provenance"), population.provenances.len());
+            assert_eq!(count("Group"), 1);
+        });
+    }
+}
+
+#[tokio::test]
+async fn since_and_until_are_strict_and_types_are_a_filter() {
+    let world = World::new();
+    world.put("Patient", "before", json!({})).await;
+    world.pass(std::time::Duration::from_millis(1));
+    let first = world.export(Level::System, &[]).await;
+    let moment = first["transactionTime"].as_str().unwrap().to_owned();
+    world.put("Patient", "after", json!({})).await;
+    world.put("Observation", "o", json!({ "status": "final" })).await;
+    let read = async |query: &[(&str, &str)]| {
+        let manifest = world.export(Level::System, query).await;
+        let all = world.read(&world.bulk, &manifest).await;
+        all.into_iter()
+            .flat_map(|(kind, ids)| ids.into_iter().map(move |id| format!("{kind}/{id}")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(read(&[("_since", &moment)]).await, ["Observation/o", "Patient/after"]);
+    assert_eq!(read(&[("_since", &moment), ("_type", "Patient")]).await, ["Patient/after"]);
+    assert_eq!(read(&[("_until", &moment)]).await, ["Patient/before"]);
+    assert_eq!(read(&[("_type", "Observation,Patient")]).await.len(), 3);
+    world.resources.delete("Patient", "after", None, world.now()).await.unwrap();
+    assert_eq!(read(&[("_since", &moment)]).await, ["Observation/o"]);
+}

@@ -1,0 +1,138 @@
+//! An export server in one folder, and ways to fill it and to read what it gives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::TryStreamExt as _;
+use jiff::Timestamp;
+use resources::Resources;
+use serde_json::Value;
+use store::Store;
+use tempfile::TempDir;
+use trefoil_bulk::{Bulk, Clock, KickOff, Level, Options, Status, TypeAccess};
+
+pub struct World {
+    pub dir: TempDir,
+    pub store: Store,
+    pub resources: Resources,
+    pub bulk: Bulk,
+    time: Arc<AtomicI64>,
+}
+
+pub const RETENTION: Duration = Duration::from_secs(3600);
+
+impl World {
+    pub fn new() -> Self {
+        let store = Store::memory();
+        let dir = tempfile::tempdir().unwrap();
+        let time = Arc::new(AtomicI64::new(1_800_000_000_000));
+        let resources = Resources::new(store.clone());
+        let bulk = open(&store, &dir, &time);
+        Self { dir, store, resources, bulk, time }
+    }
+
+    /// The same store and folder, as a restarted process finds them.
+    pub fn reopened(&self) -> Bulk {
+        open(&self.store, &self.dir, &self.time)
+    }
+
+    pub fn now(&self) -> Timestamp {
+        Timestamp::from_millisecond(self.time.load(Ordering::Relaxed)).unwrap()
+    }
+
+    pub fn pass(&self, time: Duration) {
+        self.time.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
+    }
+
+    pub async fn put(&self, kind: &'static str, id: &str, mut body: Value) {
+        body["resourceType"] = kind.into();
+        body["id"] = id.into();
+        self.pass(Duration::from_millis(1));
+        self.resources.update(kind, id, body.to_string().as_bytes(), None, self.now()).await.unwrap();
+    }
+
+    pub fn request(&self, level: Level, query: &[(&str, &str)]) -> KickOff {
+        KickOff {
+            level,
+            query: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            request_url: "https://s.example/fhir/R4/$export?the=query".to_owned(),
+            client_id: "client".to_owned(),
+            types: TypeAccess::All,
+            groups: None,
+            lenient: false,
+        }
+    }
+
+    /// Begins an export and waits for its manifest.
+    pub async fn export(&self, level: Level, query: &[(&str, &str)]) -> Value {
+        let job = self.bulk.kick_off(self.request(level, query), self.now()).await.unwrap();
+        finish(&self.bulk, &job, self.now()).await
+    }
+
+    /// What the files of a manifest hold, checked line by line: type to ids, each once.
+    pub async fn read(&self, bulk: &Bulk, manifest: &Value) -> BTreeMap<String, BTreeSet<String>> {
+        let mut all = BTreeMap::new();
+        for file in manifest["output"].as_array().unwrap() {
+            let text = self.file(bulk, file["url"].as_str().unwrap()).await;
+            let mut ids = BTreeSet::new();
+            for line in text.lines() {
+                let resource: Value = serde_json::from_str(line).unwrap();
+                assert_eq!(resource["resourceType"], file["type"]);
+                let id = resource["id"].as_str().unwrap().to_owned();
+                assert!(ids.insert(id), "twice: {line}");
+            }
+            assert_eq!(ids.len() as u64, file["count"].as_u64().unwrap());
+            assert!(all.insert(file["type"].as_str().unwrap().to_owned(), ids).is_none(), "one file a type");
+        }
+        all
+    }
+
+    pub async fn file(&self, bulk: &Bulk, url: &str) -> String {
+        let (job, name) =
+            url.strip_prefix("https://s.example/fhir/R4/bulk/").unwrap().split_once('/').unwrap();
+        let file = bulk.file(job, name, "client", self.now()).await.unwrap();
+        let pieces: Vec<bytes::Bytes> = file.stream.try_collect().await.unwrap();
+        let bytes = pieces.concat();
+        assert_eq!(bytes.len() as u64, file.length);
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+fn open(store: &Store, dir: &TempDir, time: &Arc<AtomicI64>) -> Bulk {
+    let (time, count) = (time.clone(), AtomicU64::new(dir.path().read_dir().unwrap().count() as u64));
+    let clock = Clock {
+        now: Arc::new(move || Timestamp::from_millisecond(time.load(Ordering::Relaxed)).unwrap()),
+        random: Arc::new(move |buffer| {
+            let next = count.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            buffer[..8].copy_from_slice(&next.to_be_bytes());
+        }),
+    };
+    let options = Options {
+        files: dir.path().join("exports"),
+        files_base: "https://s.example/fhir/R4/bulk".to_owned(),
+        retention: RETENTION,
+    };
+    Bulk::open(store.clone(), Resources::new(store.clone()), options, clock).unwrap()
+}
+
+/// Polls until the job ends; progress only rises.
+pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
+    let mut before = 0;
+    loop {
+        match bulk.status(job, "client", now).await.unwrap() {
+            Status::InProgress { progress, retry_after_s } => {
+                let percent: u32 = progress.split('%').next().unwrap().parse().unwrap();
+                assert!(percent >= before && percent <= 100 && progress.len() < 100 && retry_after_s >= 1);
+                before = percent;
+                tokio::task::yield_now().await;
+            }
+            Status::Complete { manifest, expires } => {
+                assert!(expires > now);
+                return serde_json::from_slice(&manifest).unwrap();
+            }
+            Status::Failed { reason, .. } => panic!("{reason}"),
+        }
+    }
+}
