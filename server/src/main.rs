@@ -1,2 +1,9 @@
-//! Placeholder until the first commit of this crate.
-fn main() {}
+//! The `trefoil` program: reads the command line and runs it.
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+fn main() -> ExitCode {
+    trefoil_server::cli::run(trefoil_server::cli::Cli::parse())
+}

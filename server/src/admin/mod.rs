@@ -1,0 +1,169 @@
+//! Administration: import, users, clients, keys. The same code runs in process on a stopped
+//! server's folder and, through a socket in the folder, inside a running server.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`socket`] | the socket: one command in, events out |
+//! | [`people`] | users, clients, keys |
+//! | [`import`] | import |
+
+pub mod import;
+pub mod people;
+pub mod socket;
+
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use identity::Identity;
+use resources::Resources;
+use serde::{Deserialize, Serialize};
+use store::{Store, StoreError};
+
+use crate::cli::{ClientCommand, KeysCommand, UserCommand};
+use crate::clock::Clock;
+
+/// A command as it goes through the socket.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Command {
+    /// Load resources.
+    Import {
+        /// Absolute paths.
+        paths: Vec<PathBuf>,
+    },
+    /// Users.
+    User(UserCommand),
+    /// Clients.
+    Client(ClientCommand),
+    /// Keys.
+    Keys(KeysCommand),
+}
+
+/// What a command says while it runs.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Event {
+    /// A line of the answer, for standard output.
+    Line(String),
+    /// How far long work is, durably: a moving line on a terminal, a line when piped.
+    Progress(String),
+    /// A line about what went wrong, for standard error.
+    Trouble(String),
+    /// Ended, with an exit code.
+    Exit(u8),
+}
+
+/// Where events go.
+pub type Events<'a> = &'a mut (dyn FnMut(Event) + Send);
+
+/// What commands work on.
+pub struct Services<'a> {
+    /// Users, clients, keys.
+    pub identity: &'a Identity,
+    /// Resources.
+    pub resources: &'a Resources,
+    /// Time and chance.
+    pub clock: &'a Clock,
+}
+
+/// Carries a command out.
+///
+/// # Errors
+/// What went wrong and what to do.
+pub async fn execute(services: &Services<'_>, command: Command, events: Events<'_>) -> Result<u8> {
+    match command {
+        Command::Import { paths } => import::run(services, paths, events).await,
+        Command::User(command) => people::user(services, command, events).await.map(|()| 0),
+        Command::Client(command) => people::client(services, command, events).await.map(|()| 0),
+        Command::Keys(command) => people::keys(services, command, events).await.map(|()| 0),
+    }
+}
+
+/// Runs a command from the command line: through the socket of a running server, else on the folder.
+pub async fn run(data: &Path, command: Command) -> ExitCode {
+    // A reader that went away (`| head`) is no reason to fail.
+    let print = |line: String| drop(writeln!(std::io::stdout(), "{line}"));
+    let moving = std::io::stdout().is_terminal().then(|| {
+        let bar = indicatif::ProgressBar::new_spinner();
+        bar.enable_steady_tick(Duration::from_millis(120));
+        bar
+    });
+    let mut say = |event: Event| match (event, &moving) {
+        (Event::Progress(line), Some(bar)) => bar.set_message(line),
+        (Event::Line(line), Some(bar)) => bar.suspend(|| print(line)),
+        (Event::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
+        (Event::Progress(line) | Event::Line(line), None) => print(line),
+        (Event::Trouble(line), None) => eprintln!("{line}"),
+        (Event::Exit(_), _) => {}
+    };
+    let done = async {
+        let command = complete(command)?;
+        match socket::send(data, &command, &mut say).await? {
+            Some(code) => Ok(code),
+            None => offline(data, command, &mut say).await,
+        }
+    };
+    let done = done.await;
+    if let Some(bar) = moving {
+        bar.finish_and_clear();
+    }
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+async fn offline(data: &Path, command: Command, events: Events<'_>) -> Result<u8> {
+    crate::serve::make_data_folder(data)?;
+    let store = match Store::open(&data.join("store")) {
+        Ok(store) => store,
+        Err(error @ StoreError::Locked { .. }) => bail!("{error}"),
+        Err(error) => return Err(error).context("failed to open the store"),
+    };
+    let clock = Clock::system();
+    let identity =
+        Identity::open(store.clone(), clock.random.clone(), "https://localhost", true, clock.now()).await?;
+    let resources = Resources::new(store);
+    execute(&Services { identity: &identity, resources: &resources, clock: &clock }, command, events).await
+}
+
+/// Fills in what only this process can read: passwords from standard input, files, absolute paths.
+fn complete(mut command: Command) -> Result<Command> {
+    match &mut command {
+        Command::Import { paths } => {
+            for path in paths {
+                *path = std::path::absolute(&*path)?;
+            }
+        }
+        Command::User(UserCommand::Add(user)) => user.password = read_password()?,
+        Command::User(UserCommand::SetPassword { password, .. }) => *password = read_password()?,
+        Command::Client(ClientCommand::Add(client)) => {
+            if let Some(path) = &client.jwks {
+                let text = std::fs::read_to_string(path);
+                client.jwks_text = Some(text.with_context(|| format!("failed to read {}", path.display()))?);
+            }
+        }
+        _ => {}
+    }
+    Ok(command)
+}
+
+fn read_password() -> Result<String> {
+    let stdin = std::io::stdin();
+    let line = if stdin.is_terminal() {
+        rpassword::prompt_password("Password: ")?
+    } else {
+        let mut line = String::new();
+        stdin.lock().read_line(&mut line)?;
+        line
+    };
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        bail!("no password was given on standard input");
+    }
+    Ok(password.to_owned())
+}

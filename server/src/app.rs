@@ -1,0 +1,189 @@
+//! The services wired together. No request data.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use bulk::Bulk;
+use identity::Identity;
+use resources::Resources;
+use store::{Scan, Seq, Store, StoreError, Versions as _};
+use terminology::Terminology;
+use tokio::sync::{Mutex, Semaphore};
+
+use crate::clock::Clock;
+use crate::config::{Config, ConfiguredProvider};
+
+/// One server.
+pub struct App {
+    /// Time and chance.
+    pub clock: Clock,
+    /// Base URL without trailing slash.
+    pub base_url: String,
+    /// FHIR base.
+    pub fhir_base: String,
+    /// Is the base URL's host a loopback name?
+    pub is_loopback: bool,
+    /// Are cookies to be sent over HTTPS only?
+    pub is_https: bool,
+    /// Folder of everything.
+    pub data: PathBuf,
+    /// The ledger and the resources' bytes.
+    pub store: Store,
+    /// OAuth and OpenID Connect.
+    pub identity: Identity,
+    /// FHIR resources.
+    pub resources: Resources,
+    /// Code systems and value sets.
+    pub terminology: Terminology,
+    /// Exports.
+    pub bulk: Bulk,
+    /// External providers.
+    pub providers: Vec<ConfiguredProvider>,
+    /// Answer terminology without a token?
+    pub anonymous_terminology: bool,
+    /// Largest body of a FHIR request, in bytes.
+    pub body_limit_bytes: usize,
+    /// For calls to providers: no redirects, no proxies, our own limits.
+    pub http: reqwest::Client,
+    /// Bounds password hashes under way: each takes 19 MiB and a core.
+    pub hashing: Arc<Semaphore>,
+    /// How far the terminology index has followed the store.
+    followed: AtomicU64,
+    /// One follower at a time.
+    following: Mutex<()>,
+}
+
+/// The resource types that the terminology index follows.
+const TERMINOLOGY_TYPES: [&str; 2] = ["CodeSystem", "ValueSet"];
+
+impl App {
+    /// Opens everything over a store.
+    ///
+    /// # Errors
+    /// The store's, and folders that cannot be made.
+    pub async fn open(config: &Config, base_url: String, store: Store, clock: Clock) -> Result<Arc<Self>> {
+        let now = clock.now();
+        let identity = Identity::open(store.clone(), clock.random.clone(), &base_url, config.demo, now)
+            .await
+            .context("failed to open the identity records")?;
+        let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
+        let resources = Resources::new(store.clone());
+        let bulk = Bulk::open(
+            store.clone(),
+            resources.clone(),
+            bulk::Options {
+                files: config.data.join("exports"),
+                files_base: format!("{base_url}/fhir/R4/bulk"),
+                retention: config.retention,
+            },
+            clock.for_bulk(),
+        )?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let app = Self {
+            fhir_base: format!("{base_url}/fhir/R4"),
+            is_loopback: matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"),
+            is_https: base_url.starts_with("https://"),
+            base_url,
+            data: config.data.clone(),
+            store,
+            identity,
+            resources,
+            terminology: Terminology::default(),
+            bulk,
+            providers: config.providers.clone(),
+            anonymous_terminology: config.anonymous_terminology,
+            body_limit_bytes: config.body_limit_bytes,
+            http: provider_client()?,
+            hashing: Arc::new(Semaphore::new(cores)),
+            followed: AtomicU64::new(0),
+            following: Mutex::new(()),
+            clock,
+        };
+        app.read_terminology().await.context("failed to read the stored terminology")?;
+        Ok(Arc::new(app))
+    }
+
+    /// Fills the terminology index with what is stored.
+    async fn read_terminology(&self) -> Result<(), StoreError> {
+        let at = self.store.last_seq();
+        for kind in TERMINOLOGY_TYPES {
+            let mut after: Option<String> = None;
+            loop {
+                let page = self.store.scan_kind(kind, Scan::at(at).after(after.as_deref())).await?;
+                let put = |version: store::Version| {
+                    Some(terminology::Change::Put { kind, id: version.key.id, bytes: version.body? })
+                };
+                self.terminology.apply(page.versions.into_iter().filter_map(put).collect::<Vec<_>>());
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        self.followed.store(at.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Feeds the terminology index what was written since the last time, so that an answer that
+    /// comes after a write knows of it.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn follow(&self) -> Result<(), StoreError> {
+        const PAGE: usize = 1_000;
+        let is_behind = || Seq(self.followed.load(Ordering::Acquire)) < self.store.last_seq();
+        if !is_behind() {
+            return Ok(());
+        }
+        let _turn = self.following.lock().await;
+        while is_behind() {
+            let changes = self.store.changes(Seq(self.followed.load(Ordering::Acquire)), PAGE).await?;
+            let Some(last) = changes.last().map(|change| change.seq) else { break };
+            let mut feed = Vec::new();
+            for change in changes {
+                let Some(kind) = TERMINOLOGY_TYPES.into_iter().find(|kind| *kind == change.key.kind) else {
+                    continue;
+                };
+                let newest = self.store.read(&change.key, Seq::LATEST).await?;
+                feed.push(match newest.and_then(|version| version.body) {
+                    Some(bytes) => terminology::Change::Put { kind, id: change.key.id, bytes },
+                    None => terminology::Change::Delete { kind, id: change.key.id },
+                });
+            }
+            if !feed.is_empty() {
+                self.terminology.apply(feed);
+            }
+            self.followed.store(last.0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Is this the origin of a redirect URI of some client?
+    pub async fn is_client_origin(&self, origin: &str) -> bool {
+        let clients = self.identity.clients(self.clock.now()).await.unwrap_or_default();
+        let usable = clients.iter().filter(|client| self.identity.demo || !client.demo);
+        usable.flat_map(|client| &client.redirect_uris).any(|uri| {
+            url::Url::parse(uri.as_str()).is_ok_and(|url| url.origin().ascii_serialization() == origin)
+        })
+    }
+
+    /// Hashes or checks a password away from the async threads, a few at a time.
+    pub async fn hashing<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
+        let _place = self.hashing.acquire().await.expect("the semaphore is never closed");
+        tokio::task::spawn_blocking(work).await.expect("hashing does not panic")
+    }
+}
+
+/// The client that calls external providers. Their limits are per call; what is fixed is here.
+fn provider_client() -> Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(Duration::from_secs(10))
+        .pool_max_idle_per_host(2)
+        .build()
+        .context("failed to set up the client for external providers")
+}

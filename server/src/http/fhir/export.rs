@@ -1,0 +1,230 @@
+//! Bulk Data export: kick-off, status, files, delete (SPEC, bulk export; Bulk Data Access 2.0.0).
+
+use bulk::{FileError, JobError, KickOff, KickOffError, Level, Status, TypeAccess};
+use fhir::IssueCode;
+use futures_util::StreamExt as _;
+use http::{HeaderValue, StatusCode, header};
+use identity::scope::{Context, Permissions};
+use identity::token::AccessToken;
+
+use super::{access, check_accept};
+use crate::http::extract::Call;
+use crate::http::problem::{self, Dialect};
+use crate::http::reply::{self, Response};
+
+/// Media types of NDJSON files, which may stand in `Accept` here.
+const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "application/x-ndjson"];
+
+/// GET {fhir_base}/$export
+pub async fn system(call: Call) -> Response {
+    kick_off(call, Level::System).await
+}
+
+/// GET {fhir_base}/Group/{id}/$export
+pub async fn group(call: Call) -> Response {
+    let id = call.args[0].clone();
+    kick_off(call, Level::Group(id)).await
+}
+
+/// The types that the token's `system/` scopes let the client read.
+fn readable(token: &AccessToken, fhir_base: &str) -> TypeAccess {
+    let may = |kind: &str| access::allows(token, fhir_base, &[Context::System], kind, Permissions::READ);
+    if may("*") {
+        TypeAccess::All
+    } else {
+        TypeAccess::only(fhir::RESOURCE_TYPES.iter().copied().filter(|kind| may(kind)))
+    }
+}
+
+async fn kick_off(call: Call, level: Level) -> Response {
+    let token = match access::token(&call).await {
+        Ok(token) => token,
+        Err(response) => return response,
+    };
+    let types = readable(&token, &call.app.fhir_base);
+    if types.is_empty() {
+        return access::lacking("an export needs system/ read scopes, which client_credentials gives");
+    }
+    if let Err(response) = check_accept(&call, &NDJSON) {
+        return response;
+    }
+    let groups = match call.app.identity.client(&token.client_id, call.now).await {
+        Ok(client) => client.and_then(|client| client.groups),
+        Err(error) => return problem::store(Dialect::Fhir, &error),
+    };
+    let prefer = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let lenient = prefer
+        .flat_map(|value| value.split(','))
+        .any(|p| p.trim().replace('"', "").eq_ignore_ascii_case("handling=lenient"));
+    let query = if call.query.is_empty() { String::new() } else { format!("?{}", call.query) };
+    let request = KickOff {
+        level,
+        query: form_urlencoded::parse(call.query.as_bytes()).into_owned().collect(),
+        request_url: format!("{}{}{query}", call.app.base_url, call.path),
+        client_id: token.client_id.clone(),
+        types,
+        groups,
+        lenient,
+    };
+    match call.app.bulk.kick_off(request, call.now).await {
+        Ok(job) => {
+            let text = "the export has begun; its status is at the address in Content-Location";
+            let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
+                fhir::Severity::Information,
+                IssueCode::Informational,
+                text,
+            ));
+            let at = format!("{}/bulk/{job}", call.app.fhir_base);
+            reply::with(problem::outcome(StatusCode::ACCEPTED, &outcome), header::CONTENT_LOCATION, &at)
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+fn refused(error: &KickOffError) -> Response {
+    let (status, code) = match error {
+        KickOffError::Parameter { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
+        KickOffError::Unsupported { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotSupported),
+        KickOffError::UnknownGroup { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
+        KickOffError::Forbidden { .. } => return access::lacking(&error.to_string()),
+        KickOffError::TooMany { retry_after_s } => {
+            let response =
+                problem::fhir(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
+            return reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
+        }
+        KickOffError::Resource(error) => return problem::resource(error),
+        KickOffError::Store(error) => return problem::store(Dialect::Fhir, error),
+    };
+    problem::fhir(status, code, error.to_string())
+}
+
+fn no_job(error: &JobError) -> Response {
+    match error {
+        JobError::NotFound { .. } => {
+            problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, error.to_string())
+        }
+        JobError::Store(error) => {
+            // The job is not at fault, only this poll: the code is one of the transient kind.
+            tracing::error!(%error, "status of an export");
+            let text = "the status cannot be read at the moment; ask again";
+            let response = problem::fhir(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+            reply::with(response, header::RETRY_AFTER, "5")
+        }
+    }
+}
+
+/// The client of a request on a job, and what its token may read: status, files and delete are its
+/// own alone.
+async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
+    let token = access::token(call).await?;
+    let types = readable(&token, &call.app.fhir_base);
+    if types.is_empty() {
+        return Err(access::lacking("exports need system/ read scopes"));
+    }
+    Ok((token.client_id.clone(), types))
+}
+
+/// GET {fhir_base}/bulk/{job}
+pub async fn status(call: Call) -> Response {
+    let (client_id, _) = match owner(&call).await {
+        Ok(owner) => owner,
+        Err(response) => return response,
+    };
+    if let Err(response) = check_accept(&call, &NDJSON) {
+        return response;
+    }
+    match call.app.bulk.status(&call.args[0], &client_id, call.now).await {
+        Ok(Status::InProgress { progress, retry_after_s }) => {
+            let response = reply::no_store(reply::empty(StatusCode::ACCEPTED));
+            let response = reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
+            reply::with(response, header::HeaderName::from_static("x-progress"), &progress)
+        }
+        Ok(Status::Complete { manifest, expires }) => {
+            let response = reply::body(StatusCode::OK, "application/json", manifest);
+            let expires = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&expires);
+            let response = reply::with(response, header::CACHE_CONTROL, "private, no-cache");
+            reply::with(response, header::EXPIRES, &expires.unwrap_or_default())
+        }
+        Ok(Status::Failed { by_data, reason }) => {
+            let (status, code) = if by_data {
+                (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing)
+            } else {
+                (StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception)
+            };
+            problem::fhir(status, code, reason)
+        }
+        Err(error) => no_job(&error),
+    }
+}
+
+/// DELETE {fhir_base}/bulk/{job}
+pub async fn delete(call: Call) -> Response {
+    let (client_id, _) = match owner(&call).await {
+        Ok(owner) => owner,
+        Err(response) => return response,
+    };
+    match call.app.bulk.delete(&call.args[0], &client_id, call.now).await {
+        Ok(()) => {
+            let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
+                fhir::Severity::Information,
+                IssueCode::Informational,
+                "the export and its files are deleted",
+            ));
+            problem::outcome(StatusCode::ACCEPTED, &outcome)
+        }
+        Err(error) => no_job(&error),
+    }
+}
+
+/// GET {fhir_base}/bulk/{job}/{file}
+pub async fn file(call: Call) -> Response {
+    let (client_id, types) = match owner(&call).await {
+        Ok(owner) => owner,
+        Err(response) => return response,
+    };
+    match call.app.bulk.file(&call.args[0], &call.args[1], &client_id, call.now).await {
+        // A token with fewer scopes than the one that began the export opens fewer files.
+        Ok(file) if !types.has(&file.kind) && file.kind != "OperationOutcome" => {
+            access::lacking(&format!("the token has no scope to read {}", file.kind))
+        }
+        Ok(file) => {
+            let mut response = sync_stream(file.stream);
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/fhir+ndjson"));
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(file.length));
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+            response
+        }
+        Err(FileError::NotFound { .. }) => problem::fhir(
+            StatusCode::NOT_FOUND,
+            IssueCode::NotFound,
+            "there is no such file, or its export was deleted or has expired",
+        ),
+        Err(FileError::Store(error)) => problem::store(Dialect::Fhir, &error),
+        Err(FileError::Files(error)) => {
+            tracing::error!(%error, "file of an export");
+            Dialect::Fhir.plain(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "the file cannot be read; the server's log says why",
+            )
+        }
+    }
+}
+
+/// warp's streams must be `Sync`; a channel of one piece makes any stream so.
+fn sync_stream(stream: bulk::ByteStream) -> Response {
+    use warp::Reply as _;
+    let (sender, receiver) = tokio::sync::mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut stream = stream;
+        while let Some(piece) = stream.next().await {
+            if sender.send(piece).await.is_err() {
+                break;
+            }
+        }
+    });
+    let pieces = futures_util::stream::unfold(receiver, |mut receiver| async move {
+        receiver.recv().await.map(|piece| (piece, receiver))
+    });
+    warp::reply::stream(pieces).into_response()
+}

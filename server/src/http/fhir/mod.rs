@@ -1,0 +1,55 @@
+//! `/fhir/R4/*`: the handlers of terminology, export and resources.
+
+pub mod access;
+pub mod bundle;
+pub mod export;
+pub mod metadata;
+pub mod resource;
+pub mod terminology;
+
+use bytes::Bytes;
+use fhir::IssueCode;
+use http::{StatusCode, header};
+
+use super::extract::Call;
+use super::problem::{self, Dialect};
+use super::reply::Response;
+
+/// Media types that can be sent here.
+const JSON: [&str; 4] = ["application/fhir+json", "application/json", "text/json", "application/json+fhir"];
+
+/// Can the caller read JSON? `_format` wins over `Accept` (FHIR R4, RESTful API).
+fn check_accept(call: &Call, also: &[&str]) -> Result<(), Response> {
+    let legible = |media_type: &str| {
+        let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        JSON.contains(&name.as_str())
+            || also.contains(&name.as_str())
+            || matches!(name.as_str(), "*/*" | "application/*" | "json")
+    };
+    let params = call.params();
+    let accepted = match (params.get("_format"), call.header(header::ACCEPT)) {
+        // A raw `+` in a query arrives as a space.
+        (Some(format), _) => legible(&format.replace(' ', "+")),
+        (None, Some(accept)) => accept.trim().is_empty() || accept.split(',').any(legible),
+        (None, None) => true,
+    };
+    if accepted {
+        return Ok(());
+    }
+    let text = "answers are application/fhir+json; ask for that";
+    Err(problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text))
+}
+
+/// Reads a JSON body.
+async fn json_body(call: &mut Call) -> Result<Bytes, Response> {
+    if let Some(media_type) = call.content_type().filter(|name| !JSON.contains(&name.as_str())) {
+        let text = format!("a body of '{media_type}' is not understood; send application/fhir+json");
+        return Err(problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
+    }
+    if call.content_type().is_none() {
+        let text = "Content-Type is missing; send application/fhir+json";
+        return Err(problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
+    }
+    let limit = call.app.body_limit_bytes;
+    call.bytes(limit).await.map_err(|error| problem::unreadable(Dialect::Fhir, &error))
+}

@@ -1,0 +1,167 @@
+//! Resources by type and id: create, read, update, delete (FHIR R4, RESTful API).
+
+use fhir::IssueCode;
+use http::{StatusCode, header};
+use identity::scope::Permissions;
+use jiff::Timestamp;
+use resources::{Deletion, Stored};
+
+use super::{access, check_accept, json_body};
+use crate::http::extract::Call;
+use crate::http::problem::{self, Dialect};
+use crate::http::reply::{self, Response};
+
+/// The type in the path.
+fn kind(call: &Call) -> Result<&'static str, Response> {
+    let named = &call.args[0];
+    fhir::resource_type(named).ok_or_else(|| {
+        let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
+        problem::fhir(
+            StatusCode::NOT_FOUND,
+            IssueCode::NotSupported,
+            format!("'{named}' is not a resource type of FHIR R4"),
+        )
+    })
+}
+
+/// The type and id in the path, once the token allows this.
+async fn addressed(call: &Call, permissions: Permissions) -> Result<(&'static str, String), Response> {
+    let kind = kind(call)?;
+    access::demand(call, kind, permissions).await?;
+    check_accept(call, &[])?;
+    let id = &call.args[1];
+    if fhir::is_id(id) {
+        return Ok((kind, id.clone()));
+    }
+    let text = "an id has 1 to 64 letters, digits, '-' and '.'";
+    Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
+}
+
+/// `If-Match`: a weak ETag of a version number.
+fn if_match(call: &Call) -> Result<Option<u64>, Response> {
+    let Some(value) = call.header(header::IF_MATCH) else { return Ok(None) };
+    let version = value.trim().trim_start_matches("W/").trim_matches('"').parse();
+    version.map(Some).map_err(|_| {
+        let text = "If-Match must be the ETag of a version, such as W/\"3\"";
+        problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text)
+    })
+}
+
+fn http_date(at: Timestamp) -> String {
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&at).unwrap_or_default()
+}
+
+/// A stored resource as an answer.
+fn stored(status: StatusCode, stored: Stored) -> Response {
+    let (version, updated) = (format!("W/\"{}\"", stored.version), http_date(stored.updated));
+    let response = reply::body(status, reply::FHIR_JSON, stored.bytes);
+    reply::no_store(reply::with(
+        reply::with(response, header::ETAG, &version),
+        header::LAST_MODIFIED,
+        &updated,
+    ))
+}
+
+/// The answer to a write that was acknowledged: the index knows of it before the caller does.
+async fn written(call: &Call, status: StatusCode, resource: Stored) -> Response {
+    if let Err(error) = call.app.follow().await {
+        return problem::store(Dialect::Fhir, &error);
+    }
+    let at =
+        format!("{}/{}/{}/_history/{}", call.app.fhir_base, resource.kind, resource.id, resource.version);
+    reply::with(stored(status, resource), header::LOCATION, &at)
+}
+
+/// POST {fhir_base}/{type}: the server gives the id.
+pub async fn create(mut call: Call) -> Response {
+    let kind = match kind(&call) {
+        Ok(kind) => kind,
+        Err(response) => return response,
+    };
+    if let Err(response) = access::demand(&call, kind, Permissions::CREATE).await {
+        return response;
+    }
+    if let Err(response) = check_accept(&call, &[]) {
+        return response;
+    }
+    let body = match json_body(&mut call).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    // FHIR ids have no '_', which base64url has.
+    let id = call.app.clock.random.id().replace('_', ".");
+    match call.app.resources.create(kind, id, &body, call.now).await {
+        Ok(resource) => written(&call, StatusCode::CREATED, resource).await,
+        Err(error) => problem::resource(&error),
+    }
+}
+
+/// GET {fhir_base}/{type}/{id}
+pub async fn read(call: Call) -> Response {
+    let (kind, id) = match addressed(&call, Permissions::GET).await {
+        Ok(addressed) => addressed,
+        Err(response) => return response,
+    };
+    match call.app.resources.read(kind, &id).await {
+        Ok(resource) => stored(StatusCode::OK, resource),
+        Err(error) => problem::resource(&error),
+    }
+}
+
+/// GET {fhir_base}/{type}/{id}/_history/{version}
+pub async fn read_version(call: Call) -> Response {
+    let (kind, id) = match addressed(&call, Permissions::GET).await {
+        Ok(addressed) => addressed,
+        Err(response) => return response,
+    };
+    let Ok(version) = call.args[2].parse() else {
+        return problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "versions are numbered 1, 2, 3");
+    };
+    match call.app.resources.read_version(kind, &id, version).await {
+        Ok(resource) => stored(StatusCode::OK, resource),
+        Err(error) => problem::resource(&error),
+    }
+}
+
+/// PUT {fhir_base}/{type}/{id}: creates or replaces.
+pub async fn update(mut call: Call) -> Response {
+    let (kind, id) = match addressed(&call, Permissions::UPDATE).await {
+        Ok(addressed) => addressed,
+        Err(response) => return response,
+    };
+    let expected = match if_match(&call) {
+        Ok(expected) => expected,
+        Err(response) => return response,
+    };
+    let body = match json_body(&mut call).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    match call.app.resources.update(kind, &id, &body, expected, call.now).await {
+        Ok(done) if done.created => written(&call, StatusCode::CREATED, done.stored).await,
+        Ok(done) => written(&call, StatusCode::OK, done.stored).await,
+        Err(error) => problem::resource(&error),
+    }
+}
+
+/// DELETE {fhir_base}/{type}/{id}: also when there is nothing to delete.
+pub async fn delete(call: Call) -> Response {
+    let (kind, id) = match addressed(&call, Permissions::DELETE).await {
+        Ok(addressed) => addressed,
+        Err(response) => return response,
+    };
+    let expected = match if_match(&call) {
+        Ok(expected) => expected,
+        Err(response) => return response,
+    };
+    match call.app.resources.delete(kind, &id, expected, call.now).await {
+        Ok(Deletion::Deleted { version }) => {
+            if let Err(error) = call.app.follow().await {
+                return problem::store(Dialect::Fhir, &error);
+            }
+            reply::with(reply::empty(StatusCode::NO_CONTENT), header::ETAG, &format!("W/\"{version}\""))
+        }
+        Ok(Deletion::WasAbsent) => reply::empty(StatusCode::NO_CONTENT),
+        Err(error) => problem::resource(&error),
+    }
+}

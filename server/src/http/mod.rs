@@ -1,0 +1,20 @@
+//! The warp edge: connections, routes, extraction, replies. A handler reads like three sentences:
+//! parse, ask the domain, reply.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`listen`] | the accept loop: TLS, timers, limits, drain |
+//! | [`routes`] | every route, one line each |
+//! | [`extract`] | what a handler gets: [`extract::Call`] |
+//! | [`reply`] | how an answer is put together |
+//! | [`problem`] | errors of the domains to statuses, in three dialects |
+//! | [`oauth`], [`pages`], [`fhir`] | the handlers |
+
+pub mod extract;
+pub mod fhir;
+pub mod listen;
+pub mod oauth;
+pub mod pages;
+pub mod problem;
+pub mod reply;
+pub mod routes;

@@ -1,0 +1,37 @@
+//! `/oauth2/*` and discovery: the handlers of the authorization server.
+
+pub mod authorize;
+pub mod discovery;
+pub mod federation;
+pub mod revoke;
+pub mod token;
+pub mod userinfo;
+
+use http::header;
+use identity::params::Params;
+
+use super::extract::Call;
+use super::problem::{self, Dialect};
+use super::reply::Response;
+
+/// Largest form that is read, in bytes.
+const FORM_LIMIT: usize = 64 * 1024;
+
+/// Reads the form of a request: right media type, nothing twice.
+async fn form(call: &mut Call) -> Result<Params, Response> {
+    let wrong = |text: &str| problem::oauth(http::StatusCode::BAD_REQUEST, "invalid_request", Some(text));
+    if call.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
+        return Err(wrong("the body must be application/x-www-form-urlencoded"));
+    }
+    let body = call.bytes(FORM_LIMIT).await.map_err(|error| problem::unreadable(Dialect::OAuth, &error))?;
+    let form = Params::parse(&body);
+    match form.first_unclear() {
+        Some(name) => Err(wrong(&format!("parameter '{name}' was sent more than once or is not UTF-8"))),
+        None => Ok(form),
+    }
+}
+
+/// The Authorization header, where there is one that is text.
+fn authorization(call: &Call) -> Option<String> {
+    call.header(header::AUTHORIZATION).map(str::to_owned)
+}

@@ -1,0 +1,28 @@
+//! POST {base}/oauth2/revoke (RFC 7009).
+
+use http::StatusCode;
+
+use super::{authorization, form};
+use crate::http::extract::Call;
+use crate::http::problem::{self, Dialect};
+use crate::http::reply::{self, Response};
+
+/// Revokes a token of the calling client. An unknown token is answered like a known one.
+pub async fn post(mut call: Call) -> Response {
+    let form = match form(&mut call).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    let identity = &call.app.identity;
+    let client = match identity.authenticate_client(authorization(&call).as_deref(), &form, call.now).await {
+        Ok(client) => client,
+        Err(error) => return problem::client_auth(&error),
+    };
+    let Some(token) = form.get("token") else {
+        return problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", Some("token is missing"));
+    };
+    match identity.revoke(token, &client, call.now).await {
+        Ok(()) => reply::no_store(reply::empty(StatusCode::OK)),
+        Err(error) => problem::store(Dialect::OAuth, &error),
+    }
+}

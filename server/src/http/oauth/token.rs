@@ -1,0 +1,146 @@
+//! POST {base}/oauth2/token: authorization_code, refresh_token, client_credentials (RFC 6749 4.1.3,
+//! 4.4, 6; SMART Backend Services).
+
+use http::StatusCode;
+use identity::client::{Client, GrantType};
+use identity::grant::{Grant, GrantError};
+use identity::params::Params;
+use identity::scope::{Context, Scopes, SmartScope};
+use identity::token::{ACCESS_LIFE, BACKEND_LIFE};
+use serde::Serialize;
+
+use super::{authorization, form};
+use crate::http::extract::Call;
+use crate::http::problem;
+use crate::http::reply::{self, Response};
+
+/// A successful answer (RFC 6749 5.1).
+#[derive(Serialize)]
+struct Tokens {
+    access_token: String,
+    token_type: &'static str,
+    expires_in: i64,
+    scope: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id_token: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refresh_token: Option<String>,
+}
+
+fn wrong(error: &str, text: &str) -> Response {
+    problem::oauth(StatusCode::BAD_REQUEST, error, Some(text))
+}
+
+/// Answers a token request.
+pub async fn post(mut call: Call) -> Response {
+    let form = match form(&mut call).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    let grant_type = match form.get("grant_type") {
+        None => return wrong("invalid_request", "grant_type is missing"),
+        Some("authorization_code") => GrantType::AuthorizationCode,
+        Some("refresh_token") => GrantType::RefreshToken,
+        Some("client_credentials") => GrantType::ClientCredentials,
+        Some(_) => {
+            return wrong(
+                "unsupported_grant_type",
+                "grant_type must be authorization_code, refresh_token or client_credentials",
+            );
+        }
+    };
+    let authorization = authorization(&call);
+    let client = match call.app.identity.authenticate_client(authorization.as_deref(), &form, call.now).await
+    {
+        Ok(client) => client,
+        Err(error) => return problem::client_auth(&error),
+    };
+    if !client.grant_types.contains(&grant_type) {
+        return wrong("unauthorized_client", "the client is not registered for this grant_type");
+    }
+    let answered = match grant_type {
+        GrantType::AuthorizationCode => code(&call, &form, &client).await,
+        GrantType::RefreshToken => refresh(&call, &form, &client).await,
+        GrantType::ClientCredentials => backend(&call, &form, &client),
+    };
+    match answered {
+        Ok(tokens) => reply::no_store(reply::json(StatusCode::OK, &tokens)),
+        Err(response) => response,
+    }
+}
+
+async fn code(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Response> {
+    let need = |name: &'static str| {
+        form.get(name).ok_or_else(|| wrong("invalid_request", &format!("{name} is missing")))
+    };
+    let (code, redirect_uri) = (need("code")?, need("redirect_uri")?);
+    let identity = &call.app.identity;
+    let verifier = form.get("code_verifier");
+    let grant = identity
+        .redeem_code(code, client, redirect_uri, verifier, call.now)
+        .await
+        .map_err(|error| problem::grant(&error))?;
+    let refresh_token = if identity.may_refresh(client, &grant) {
+        let issued = identity.issue_refresh(&grant, call.now).await;
+        Some(issued.map_err(|error| problem::grant(&GrantError::Store(error)))?)
+    } else {
+        None
+    };
+    Ok(user_tokens(call, &grant, refresh_token))
+}
+
+async fn refresh(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Response> {
+    let token =
+        form.get("refresh_token").ok_or_else(|| wrong("invalid_request", "refresh_token is missing"))?;
+    let scopes = form
+        .get("scope")
+        .map(Scopes::parse)
+        .transpose()
+        .map_err(|error| wrong("invalid_scope", &error.to_string()))?;
+    let (grant, successor) = call
+        .app
+        .identity
+        .redeem_refresh(token, client, scopes.as_ref(), call.now)
+        .await
+        .map_err(|error| problem::grant(&error))?;
+    Ok(user_tokens(call, &grant, Some(successor)))
+}
+
+fn user_tokens(call: &Call, grant: &Grant, refresh_token: Option<String>) -> Tokens {
+    let identity = &call.app.identity;
+    let access_token = identity.mint_access_token(grant, call.now);
+    let id_token =
+        grant.scopes.has("openid").then(|| identity.mint_id_token(grant, Some(&access_token), call.now));
+    Tokens {
+        access_token,
+        token_type: "Bearer",
+        expires_in: ACCESS_LIFE.as_secs(),
+        scope: grant.scopes.to_string(),
+        id_token,
+        refresh_token,
+    }
+}
+
+/// client_credentials: `system/` scopes and plain custom ones; those that the client does not have
+/// are dropped, and none left is `invalid_scope`.
+fn backend(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Response> {
+    let asked = match form.get("scope") {
+        Some(text) => Scopes::parse(text).map_err(|error| wrong("invalid_scope", &error.to_string()))?,
+        None => client.scopes.clone(),
+    };
+    let granted = asked.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
+        Some(smart) => smart.context == Context::System,
+        None => !identity::scope::RESERVED.contains(&scope) && scope != "offline_access",
+    });
+    if granted.is_empty() {
+        return Err(wrong("invalid_scope", "none of the scopes asked for is registered for this client"));
+    }
+    Ok(Tokens {
+        access_token: call.app.identity.mint_backend_token(client, &granted, call.now),
+        token_type: "Bearer",
+        expires_in: BACKEND_LIFE.as_secs(),
+        scope: granted.to_string(),
+        id_token: None,
+        refresh_token: None,
+    })
+}

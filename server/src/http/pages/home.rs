@@ -1,0 +1,37 @@
+//! GET {base}/: what this server is, links, a line to try.
+
+use http::StatusCode;
+use maud::html;
+
+use super::page;
+use crate::http::extract::Call;
+use crate::http::reply::{self, Response};
+
+/// The page.
+pub async fn get(call: Call) -> Response {
+    let (base, fhir) = (&call.app.base_url, &call.app.fhir_base);
+    let links = [
+        ("Sign in", format!("{base}/sign-in"), "your account and its sessions"),
+        (
+            "OpenID Connect",
+            format!("{base}/.well-known/openid-configuration"),
+            "endpoints and what they can do",
+        ),
+        ("Keys", format!("{base}/.well-known/jwks.json"), "to check our tokens"),
+        ("SMART", format!("{fhir}/.well-known/smart-configuration"), "the same for health apps"),
+        ("FHIR", format!("{fhir}/metadata"), "resources and operations"),
+        ("Health", format!("{base}/health/ready"), "for load balancers"),
+    ];
+    let content = html! {
+        p { "A small server for health apps: OpenID Connect sign-in, FHIR R4 terminology, and Bulk FHIR export." }
+        table {
+            @for (name, address, text) in &links {
+                tr { th scope="row" { (name) } td { a href=(address) { code { (address) } } div.quiet { (text) } } }
+            }
+        }
+        h2 { "Try it" }
+        pre { code { "curl " @if call.app.is_loopback { "--insecure " } (fhir) "/metadata" } }
+        p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
+    };
+    reply::no_store(reply::html(StatusCode::OK, page("A server with three leaves", &content)))
+}

@@ -1,0 +1,233 @@
+//! Errors of the domains to answers: the one home of error statuses, by exhaustive match.
+//!
+//! Three dialects: OAuth JSON, OperationOutcome, pages. What the caller reads and what the log keeps
+//! are different texts: an internal error is logged whole and told as nothing but itself.
+
+use fhir::{IssueCode, OperationOutcome};
+use http::{StatusCode, header};
+use identity::authorize::ShowError;
+use identity::client_auth::ClientAuthError;
+use identity::grant::GrantError;
+use identity::token::BadToken;
+use resources::{BodyError, ResourceError};
+use store::StoreError;
+use terminology::TxError;
+
+use super::extract;
+use super::pages;
+use super::reply::{self, Response};
+
+/// How a group of endpoints words its errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Dialect {
+    /// JSON with `error` and `error_description` (RFC 6749 5.2).
+    OAuth,
+    /// OperationOutcome.
+    Fhir,
+    /// A page.
+    Page,
+}
+
+impl Dialect {
+    /// An error that is not of any domain: no such address, wrong method, body too large, a fault.
+    pub fn plain(self, status: StatusCode, text: &str) -> Response {
+        match self {
+            Self::OAuth => {
+                let error = if status.is_server_error() { "server_error" } else { "invalid_request" };
+                oauth(status, error, Some(text))
+            }
+            Self::Fhir => fhir(status, issue_code(status), text),
+            Self::Page => pages::error(status, text),
+        }
+    }
+}
+
+/// The issue code that goes with a status where no domain chose one.
+fn issue_code(status: StatusCode) -> IssueCode {
+    match status {
+        StatusCode::NOT_FOUND => IssueCode::NotFound,
+        StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_ACCEPTABLE | StatusCode::UNSUPPORTED_MEDIA_TYPE => {
+            IssueCode::NotSupported
+        }
+        StatusCode::PAYLOAD_TOO_LARGE | StatusCode::URI_TOO_LONG => IssueCode::TooLong,
+        StatusCode::REQUEST_TIMEOUT => IssueCode::Timeout,
+        status if status.is_server_error() => IssueCode::Exception,
+        _ => IssueCode::Invalid,
+    }
+}
+
+/// An error answer of an OAuth endpoint.
+pub fn oauth(status: StatusCode, error: &str, description: Option<&str>) -> Response {
+    let mut body = serde_json::json!({ "error": error });
+    if let Some(description) = description {
+        // RFC 6749 5.2 leaves `"` and `\` out of descriptions.
+        body["error_description"] = description.replace(['"', '\\'], "'").into();
+    }
+    let response = reply::no_store(reply::json(status, &body));
+    if status == StatusCode::UNAUTHORIZED {
+        return reply::with(response, header::WWW_AUTHENTICATE, "Basic realm=\"trefoil\"");
+    }
+    response
+}
+
+/// An error answer of a FHIR endpoint.
+pub fn fhir(status: StatusCode, code: IssueCode, text: impl Into<String>) -> Response {
+    outcome(status, &OperationOutcome::error(code, text))
+}
+
+/// An OperationOutcome with a status.
+pub fn outcome(status: StatusCode, outcome: &OperationOutcome) -> Response {
+    let response = reply::no_store(reply::fhir_json(status, outcome));
+    if status == StatusCode::UNAUTHORIZED {
+        return reply::with(response, header::WWW_AUTHENTICATE, "Bearer realm=\"trefoil\"");
+    }
+    response
+}
+
+fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
+    match error {
+        StoreError::Conflict { .. } => (
+            StatusCode::CONFLICT,
+            IssueCode::Conflict,
+            "somebody else changed this at the same time; try again",
+        ),
+        StoreError::ReadOnly { .. } => {
+            (StatusCode::INSUFFICIENT_STORAGE, IssueCode::NoStore, "the server cannot write at the moment")
+        }
+        StoreError::Key { .. } => {
+            (StatusCode::BAD_REQUEST, IssueCode::Value, "a name in the request cannot be stored")
+        }
+        StoreError::Locked { .. }
+        | StoreError::Draft { .. }
+        | StoreError::Corrupt { .. }
+        | StoreError::Engine { .. } => {
+            (StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, "the server failed; its log says why")
+        }
+    }
+}
+
+/// The store's error in a dialect; the log keeps what it was.
+pub fn store(dialect: Dialect, error: &StoreError) -> Response {
+    let (status, code, text) = store_status(error);
+    tracing::error!(%error, "store");
+    match dialect {
+        Dialect::Fhir => fhir(status, code, text),
+        _ => dialect.plain(status, text),
+    }
+}
+
+/// A body that could not be read.
+pub fn unreadable(dialect: Dialect, error: &extract::BodyError) -> Response {
+    let status = match error {
+        extract::BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        extract::BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+        extract::BodyError::Broken => StatusCode::BAD_REQUEST,
+    };
+    dialect.plain(status, &error.to_string())
+}
+
+/// A client that was not recognised.
+pub fn client_auth(error: &ClientAuthError) -> Response {
+    match error {
+        ClientAuthError::InvalidRequest(text) => {
+            oauth(StatusCode::BAD_REQUEST, "invalid_request", Some(text))
+        }
+        ClientAuthError::InvalidClient | ClientAuthError::BadAssertion(_) => {
+            oauth(StatusCode::UNAUTHORIZED, "invalid_client", Some(&error.to_string()))
+        }
+        ClientAuthError::Store(error) => store(Dialect::OAuth, error),
+    }
+}
+
+/// A code or refresh token that was not taken.
+pub fn grant(error: &GrantError) -> Response {
+    match error {
+        GrantError::Store(error) => store(Dialect::OAuth, error),
+        GrantError::Scope => oauth(StatusCode::BAD_REQUEST, "invalid_scope", Some(&error.to_string())),
+        GrantError::Unknown
+        | GrantError::Reused
+        | GrantError::RedirectUri
+        | GrantError::Verifier
+        | GrantError::Revoked => oauth(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string())),
+    }
+}
+
+/// An access token that was not accepted at a FHIR endpoint.
+pub fn fhir_token(error: &BadToken) -> Response {
+    match error {
+        BadToken::Store(error) => store(Dialect::Fhir, error),
+        BadToken::Malformed
+        | BadToken::Expired
+        | BadToken::Revoked
+        | BadToken::ClientGone
+        | BadToken::UserGone
+        | BadToken::SignedOut => {
+            let mut response = fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, error.to_string());
+            response.headers_mut().remove(header::WWW_AUTHENTICATE);
+            reply::with(
+                response,
+                header::WWW_AUTHENTICATE,
+                &bearer_challenge("invalid_token", &error.to_string()),
+            )
+        }
+    }
+}
+
+/// `WWW-Authenticate` of RFC 6750 3.
+pub fn bearer_challenge(error: &str, description: &str) -> String {
+    format!("Bearer error=\"{error}\", error_description=\"{}\"", description.replace(['"', '\\'], "'"))
+}
+
+/// An authorization request that stays here.
+pub fn show(error: &ShowError) -> Response {
+    match error {
+        ShowError::Client | ShowError::RedirectUri => {
+            pages::error(StatusCode::BAD_REQUEST, &error.to_string())
+        }
+        ShowError::Store(error) => store(Dialect::Page, error),
+    }
+}
+
+/// A terminology operation that could not be judged.
+pub fn terminology(error: &TxError) -> Response {
+    let status = match error {
+        TxError::Missing { .. }
+        | TxError::Malformed { .. }
+        | TxError::DisplayLanguage(_)
+        | TxError::UnknownValueSet { .. } => StatusCode::BAD_REQUEST,
+        TxError::UnknownInstance { .. } | TxError::UnknownCodeSystem { .. } | TxError::UnknownCode { .. } => {
+            StatusCode::NOT_FOUND
+        }
+        TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    outcome(status, &error.outcome())
+}
+
+/// A resource that could not be read or written.
+pub fn resource(error: &ResourceError) -> Response {
+    let (status, code) = match error {
+        ResourceError::Store(error) => return store(Dialect::Fhir, error),
+        ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
+        ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
+        ResourceError::VersionConflict { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict),
+        ResourceError::Body(error) => match error {
+            BodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),
+            BodyError::Json { .. } | BodyError::NotObject { .. } | BodyError::TooDeep { .. } => {
+                (StatusCode::BAD_REQUEST, IssueCode::Structure)
+            }
+            BodyError::NoType | BodyError::NoId => (StatusCode::BAD_REQUEST, IssueCode::Required),
+            BodyError::UnknownType(_) | BodyError::BundleType(_) => {
+                (StatusCode::BAD_REQUEST, IssueCode::NotSupported)
+            }
+            BodyError::Twice { .. }
+            | BodyError::WrongType { .. }
+            | BodyError::BadId(_)
+            | BodyError::WrongId { .. }
+            | BodyError::BadMeta
+            | BodyError::BadBundle(_)
+            | BodyError::Entry(_)
+            | BodyError::BadEntry { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
+        },
+    };
+    fhir(status, code, error.to_string())
+}

@@ -1,0 +1,69 @@
+//! How an answer is put together. No decisions here.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, StatusCode, header};
+use maud::Markup;
+use serde::Serialize;
+
+/// A response as warp sends it.
+pub type Response = warp::reply::Response;
+
+/// Media type of FHIR JSON.
+pub const FHIR_JSON: &str = "application/fhir+json;charset=utf-8";
+
+/// A body of a media type.
+pub fn body(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response {
+    let mut response = Response::new(body.into().into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    response
+}
+
+/// No body.
+pub fn empty(status: StatusCode) -> Response {
+    let mut response = Response::new(Bytes::new().into());
+    *response.status_mut() = status;
+    response
+}
+
+/// Plain JSON.
+///
+/// # Panics
+/// Never for types of ours, whose serialisation cannot fail.
+pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
+    let bytes = serde_json::to_vec(value).expect("our own types serialise");
+    body(status, "application/json;charset=UTF-8", bytes)
+}
+
+/// FHIR JSON.
+///
+/// # Panics
+/// Never for types of ours, whose serialisation cannot fail.
+pub fn fhir_json(status: StatusCode, value: &impl Serialize) -> Response {
+    body(status, FHIR_JSON, serde_json::to_vec(value).expect("our own types serialise"))
+}
+
+/// A page for people.
+pub fn html(status: StatusCode, page: Markup) -> Response {
+    body(status, "text/html;charset=utf-8", page.into_string())
+}
+
+/// Sends the browser on.
+pub fn redirect(status: StatusCode, to: &str) -> Response {
+    with(empty(status), header::LOCATION, to)
+}
+
+/// Adds a header. A value that no header can hold is left out.
+#[must_use]
+pub fn with(mut response: Response, name: HeaderName, value: &str) -> Response {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().append(name, value);
+    }
+    response
+}
+
+/// Must not be kept by anybody on the way.
+#[must_use]
+pub fn no_store(response: Response) -> Response {
+    with(with(response, header::CACHE_CONTROL, "no-store"), header::PRAGMA, "no-cache")
+}

@@ -1,0 +1,328 @@
+//! Every route of the server, one line each. No bodies of handlers.
+//!
+//! warp matches the first segment of a path; inside a group the table below picks the handler by
+//! path and method, answers 405 with `Allow`, CORS preflights, and turns a panic into an error of
+//! the group's dialect, so that no connection is ever dropped.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use http::{HeaderMap, Method, StatusCode, header};
+use hyper::body::Body as _;
+use warp::Filter;
+use warp::filters::BoxedFilter;
+
+use super::extract::{self, Body, Call};
+use super::listen::Peer;
+use super::problem::Dialect;
+use super::reply::{self, Response};
+use super::{fhir, oauth, pages};
+use crate::app::App;
+
+/// The whole tree: a boxed filter that extracts one response.
+pub type Routes = BoxedFilter<(Response,)>;
+
+/// Longest request target that is looked at, in bytes.
+const LONGEST_TARGET: usize = 16 * 1024;
+
+type Answer = Pin<Box<dyn Future<Output = Response> + Send>>;
+
+/// One line of a table.
+pub struct Route {
+    method: Method,
+    /// Segments; `{}` stands for any one.
+    path: &'static str,
+    /// May scripts of the clients' own origins read the answer?
+    cors: bool,
+    handler: fn(Call) -> Answer,
+}
+
+macro_rules! routes {
+    ($($method:ident $path:literal $($cors:ident)? => $handler:path;)*) => {
+        &[$(Route {
+            method: Method::$method,
+            path: $path,
+            cors: routes!(@cors $($cors)?),
+            handler: |call| Box::pin($handler(call)),
+        },)*]
+    };
+    (@cors) => { false };
+    (@cors cors) => { true };
+}
+
+static OAUTH: &[Route] = routes! {
+    GET  "oauth2/authorize" => oauth::authorize::get;
+    POST "oauth2/token" cors => oauth::token::post;
+    GET  "oauth2/userinfo" cors => oauth::userinfo::answer;
+    POST "oauth2/userinfo" cors => oauth::userinfo::answer;
+    GET  "oauth2/userInfo" cors => oauth::userinfo::answer;
+    POST "oauth2/userInfo" cors => oauth::userinfo::answer;
+    POST "oauth2/revoke" => oauth::revoke::post;
+    GET  "oauth2/idpresponse" => oauth::federation::callback;
+};
+
+static WELL_KNOWN: &[Route] = routes! {
+    GET ".well-known/openid-configuration" cors => oauth::discovery::openid_configuration;
+    GET ".well-known/oauth-authorization-server" cors => oauth::discovery::openid_configuration;
+    GET ".well-known/jwks.json" cors => oauth::discovery::jwks;
+};
+
+static PAGES: &[Route] = routes! {
+    GET  "" => pages::home::get;
+    GET  "sign-in" => pages::sign_in::get;
+    POST "sign-in" => pages::sign_in::post;
+    GET  "sign-out" => pages::sign_out::get;
+    POST "sign-out" => pages::sign_out::post;
+    GET  "logout" => pages::sign_out::get;
+    POST "logout" => pages::sign_out::post;
+    GET  "account" => pages::account::get;
+    POST "account" => pages::account::post;
+    GET  "style.css" => pages::style;
+    GET  "health/live" => pages::health::live;
+    GET  "health/ready" => pages::health::ready;
+};
+
+static FHIR: &[Route] = routes! {
+    GET    "fhir/R4/metadata" cors => fhir::metadata::get;
+    GET    "fhir/R4/.well-known/smart-configuration" cors => oauth::discovery::smart_configuration;
+    GET    "fhir/R4/$export" => fhir::export::system;
+    GET    "fhir/R4/Group/{}/$export" => fhir::export::group;
+    GET    "fhir/R4/bulk/{}" => fhir::export::status;
+    DELETE "fhir/R4/bulk/{}" => fhir::export::delete;
+    GET    "fhir/R4/bulk/{}/{}" => fhir::export::file;
+    GET    "fhir/R4/ValueSet/$validate-code" => fhir::terminology::validate_code;
+    POST   "fhir/R4/ValueSet/$validate-code" => fhir::terminology::validate_code;
+    GET    "fhir/R4/ValueSet/{}/$validate-code" => fhir::terminology::validate_code;
+    POST   "fhir/R4/ValueSet/{}/$validate-code" => fhir::terminology::validate_code;
+    GET    "fhir/R4/CodeSystem/$subsumes" => fhir::terminology::subsumes;
+    POST   "fhir/R4/CodeSystem/$subsumes" => fhir::terminology::subsumes;
+    GET    "fhir/R4/CodeSystem/{}/$subsumes" => fhir::terminology::subsumes;
+    POST   "fhir/R4/CodeSystem/{}/$subsumes" => fhir::terminology::subsumes;
+    POST   "fhir/R4" => fhir::bundle::post;
+    POST   "fhir/R4/{}" => fhir::resource::create;
+    GET    "fhir/R4/{}/{}" => fhir::resource::read;
+    PUT    "fhir/R4/{}/{}" => fhir::resource::update;
+    DELETE "fhir/R4/{}/{}" => fhir::resource::delete;
+    GET    "fhir/R4/{}/{}/_history/{}" => fhir::resource::read_version;
+};
+
+/// Builds the tree.
+pub fn routes(app: Arc<App>) -> Routes {
+    let oauth = warp::path("oauth2").and(group(&app, OAUTH, Dialect::OAuth));
+    let well_known = warp::path(".well-known").and(group(&app, WELL_KNOWN, Dialect::OAuth));
+    let fhir = warp::path("fhir").and(group(&app, FHIR, Dialect::Fhir));
+    let pages = group(&app, PAGES, Dialect::Page);
+    oauth.or(well_known).unify().or(fhir).unify().or(pages).unify().boxed()
+}
+
+/// A filter that answers everything below its prefix.
+fn group(app: &Arc<App>, table: &'static [Route], dialect: Dialect) -> Routes {
+    let app = app.clone();
+    let query = warp::query::raw().or(warp::any().map(String::new)).unify();
+    warp::method()
+        .and(warp::path::full())
+        .and(query)
+        .and(warp::header::headers_cloned())
+        .and(warp::ext::optional::<Peer>())
+        .and(warp::body::stream())
+        .then(
+            move |method, path: warp::path::FullPath, query, headers: HeaderMap, peer: Option<Peer>, body| {
+                let body = Mutex::new(Body::new(&headers, extract::body_stream(body)));
+                let call = Call {
+                    now: app.clock.now(),
+                    app: app.clone(),
+                    method,
+                    path: path.as_str().to_owned(),
+                    args: Vec::new(),
+                    query,
+                    headers,
+                    body,
+                    peer: peer.map(|peer| peer.0.ip()),
+                    request_id: app.clock.random.id(),
+                };
+                answer(call, table, dialect)
+            },
+        )
+        .boxed()
+}
+
+async fn answer(call: Call, table: &'static [Route], dialect: Dialect) -> Response {
+    let started = Instant::now();
+    let app = call.app.clone();
+    let (method, path, request_id) = (call.method.clone(), call.path.clone(), call.request_id.clone());
+    let is_head = method == Method::HEAD;
+    let origin = call.header(header::ORIGIN).map(str::to_owned);
+    let (mut response, cors) = dispatch(call, table, dialect).await;
+    // The query is left out: it carries codes, tokens and states.
+    let status = response.status().as_u16();
+    let took_us = started.elapsed().as_micros();
+    tracing::info!(%method, path, status, took_us, request_id, "request");
+    if cors {
+        response = with_cors(&app, response, origin.as_deref()).await;
+    }
+    let response = if is_head { without_body(response) } else { response };
+    finish(&app, response, &request_id, dialect)
+}
+
+/// The answer to HEAD: the length is told, the body stays here. Over HTTP/2 hyper would send it, and
+/// clients break the connection off.
+fn without_body(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length @ 1..) = body.size_hint().exact() {
+        parts.headers.entry(header::CONTENT_LENGTH).or_insert(length.into());
+    }
+    Response::from_parts(parts, Bytes::new().into())
+}
+
+async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> (Response, bool) {
+    if call.path.len() + call.query.len() > LONGEST_TARGET {
+        let text = format!("the address is longer than {LONGEST_TARGET} bytes");
+        return (dialect.plain(StatusCode::URI_TOO_LONG, &text), false);
+    }
+    let Some(segments) = extract::segments(&call.path) else {
+        return (
+            dialect.plain(StatusCode::BAD_REQUEST, "the path is not UTF-8 after percent-decoding"),
+            false,
+        );
+    };
+    // The first pattern that fits names the resource; literals stand before placeholders.
+    let Some(first) = table.iter().find(|route| fits(route.path, &segments).is_some()) else {
+        let text = format!("there is nothing at {}", printable(&call.path));
+        return (dialect.plain(StatusCode::NOT_FOUND, &text), false);
+    };
+    let same_path = || table.iter().filter(|route| route.path == first.path);
+    if first.cors && call.method == Method::OPTIONS {
+        return (preflight(same_path()), true);
+    }
+    // HEAD is GET whose body is left out of the answer.
+    let as_get = call.method == Method::HEAD && may_head(first);
+    let wanted = if as_get { &Method::GET } else { &call.method };
+    let Some(route) = same_path().find(|route| route.method == *wanted) else {
+        let allow = allow(same_path());
+        let text = format!("{} is not possible here; use {allow}", printable(call.method.as_str()));
+        let response = dialect.plain(StatusCode::METHOD_NOT_ALLOWED, &text);
+        return (reply::with(response, header::ALLOW, &allow), false);
+    };
+    call.args = fits(route.path, &segments).unwrap_or_default();
+    let answered = AssertUnwindSafe((route.handler)(call)).catch_unwind().await;
+    let response = answered.unwrap_or_else(|_| {
+        tracing::error!(path = route.path, "a handler panicked");
+        dialect.plain(StatusCode::INTERNAL_SERVER_ERROR, "the server failed; its log says why")
+    });
+    (response, route.cors)
+}
+
+/// The values of the placeholders, where the pattern fits.
+fn fits(pattern: &str, segments: &[String]) -> Option<Vec<String>> {
+    let mut args = Vec::new();
+    let mut rest = segments.iter();
+    for part in pattern.split('/') {
+        let segment = rest.next()?;
+        // An operation is never taken for an id.
+        if part == "{}" && !segment.is_empty() && !segment.starts_with('$') {
+            args.push(segment.clone());
+        } else if part != segment {
+            return None;
+        }
+    }
+    rest.next().is_none().then_some(args)
+}
+
+/// HEAD must change nothing (RFC 9110 9.2.1); these begin something by GET: a code, an export.
+fn may_head(route: &Route) -> bool {
+    route.path != "oauth2/authorize" && !route.path.ends_with("$export")
+}
+
+fn allow<'a>(routes: impl Iterator<Item = &'a Route>) -> String {
+    let mut methods = Vec::new();
+    let mut head = false;
+    for route in routes {
+        methods.push(route.method.as_str());
+        head |= route.method == Method::GET && may_head(route);
+    }
+    if head {
+        methods.push("HEAD");
+    }
+    methods.join(", ")
+}
+
+fn preflight<'a>(routes: impl Iterator<Item = &'a Route>) -> Response {
+    let response = reply::empty(StatusCode::NO_CONTENT);
+    let response = reply::with(response, header::ACCESS_CONTROL_ALLOW_METHODS, &allow(routes));
+    let response =
+        reply::with(response, header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, Accept");
+    reply::with(response, header::ACCESS_CONTROL_MAX_AGE, "600")
+}
+
+/// Lets scripts of the clients' own origins read the answer; never with credentials. `Vary` stands there
+/// without an origin too: a cache must not give that answer to a script.
+async fn with_cors(app: &App, response: Response, origin: Option<&str>) -> Response {
+    let response = reply::with(response, header::VARY, "Origin");
+    match origin {
+        Some(origin) if app.is_client_origin(origin).await => {
+            reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)
+        }
+        _ => response,
+    }
+}
+
+/// Headers of every answer.
+fn finish(app: &App, response: Response, request_id: &str, dialect: Dialect) -> Response {
+    let response = reply::with(response, http::HeaderName::from_static("x-request-id"), request_id);
+    let response = reply::with(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let response = if app.is_loopback {
+        response
+    } else {
+        reply::with(response, header::STRICT_TRANSPORT_SECURITY, "max-age=31536000")
+    };
+    if dialect == Dialect::Page { pages::with_page_headers(response) } else { response }
+}
+
+/// Text of the request that is repeated in an answer: short and without control characters.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(table: &[Route], path: &str, pattern: Option<&str>) {
+        let segments = extract::segments(path).unwrap();
+        assert_eq!(
+            table.iter().find(|r| fits(r.path, &segments).is_some()).map(|r| r.path),
+            pattern,
+            "{path}"
+        );
+    }
+
+    #[test]
+    fn operations_are_found_before_ids() {
+        check(FHIR, "/fhir/R4/$export", Some("fhir/R4/$export"));
+        check(FHIR, "/fhir/R4/%24export", Some("fhir/R4/$export"));
+        check(FHIR, "/fhir/R4/ValueSet/$validate-code", Some("fhir/R4/ValueSet/$validate-code"));
+        check(FHIR, "/fhir/R4/ValueSet/a/$validate-code", Some("fhir/R4/ValueSet/{}/$validate-code"));
+        check(FHIR, "/fhir/R4/ValueSet/$unknown", None);
+        check(FHIR, "/fhir/R4/Patient/p1", Some("fhir/R4/{}/{}"));
+        check(FHIR, "/fhir/R4/Patient/", None);
+        check(FHIR, "/fhir/R4/../admin", Some("fhir/R4/{}/{}"));
+        check(FHIR, "/fhir/R4/metadata/", None);
+        check(PAGES, "/", Some(""));
+    }
+
+    #[test]
+    fn no_route_stands_twice() {
+        for table in [OAUTH, WELL_KNOWN, PAGES, FHIR] {
+            for (at, route) in table.iter().enumerate() {
+                assert!(
+                    table[..at].iter().all(|other| other.path != route.path || other.method != route.method)
+                );
+            }
+        }
+    }
+}

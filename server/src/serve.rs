@@ -1,0 +1,157 @@
+//! Start, ready, stop: what `trefoil serve` does around the edge.
+
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use store::{Ledger as _, Store};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::admin::socket;
+use crate::app::App;
+use crate::clock::Clock;
+use crate::config::{Config, Engine, Flags};
+use crate::http::listen::{self, Timers};
+use crate::http::routes;
+use crate::{demo, tls};
+
+/// Runs the server until SIGTERM or SIGINT.
+pub async fn run(flags: &Flags) -> ExitCode {
+    start_log();
+    let config = match Config::load(flags) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(3);
+        }
+    };
+    match serve(&config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(1)
+        }
+    }
+}
+
+/// Logs go to standard error; `TREFOIL_LOG` says how much, as `info` or `trefoil_server=debug`.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("TREFOIL_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
+    // A second server in one process (a test) keeps the first one's log.
+    drop(log.try_init());
+}
+
+/// Makes the data folder and what lies in it, so that only their owner can enter. A data folder that was
+/// there before keeps its mode: keys, records and exports are private all the same.
+///
+/// # Errors
+/// The file system's.
+pub fn make_data_folder(data: &Path) -> Result<()> {
+    for dir in [data.to_owned(), data.join("store"), data.join("exports"), data.join("tls")] {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .with_context(|| format!("failed to make the folder {}", dir.display()))?;
+    }
+    Ok(())
+}
+
+async fn serve(config: &Config) -> Result<()> {
+    // One crypto library for everything; a second call in one process finds it installed.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    make_data_folder(&config.data)?;
+    let clock = Clock::ahead(config.ahead_s);
+    let listeners = listen::bind(config.listen).await.with_context(|| {
+        format!("failed to listen on {}; is another server running there?", config.listen)
+    })?;
+    let port = listeners[0].local_addr()?.port();
+    let scheme = if config.insecure_http { "http" } else { "https" };
+    let base_url = config.base_url.clone().unwrap_or_else(|| format!("{scheme}://localhost:{port}"));
+    let tls = match config.insecure_http {
+        true => None,
+        false => Some(tls::load(config.certificate.as_ref(), &config.data, clock.now())?),
+    };
+    let store = match config.engine {
+        Engine::Memory => Store::memory(),
+        Engine::File => Store::open(&config.data.join("store"))?,
+    };
+    let app = App::open(config, base_url.clone(), store, clock).await?;
+    if config.demo {
+        demo::plant(&app).await.context("failed to add the demo project")?;
+    }
+    let taken_up = app.bulk.resume().await.context("failed to take up unfinished exports")?;
+    if taken_up > 0 {
+        tracing::info!(taken_up, "unfinished exports go on");
+    }
+    socket::listen(app.clone())?;
+    let (stop, stopped) = watch::channel(false);
+    let edge = tokio::spawn(listen::serve(
+        listeners,
+        tls.as_ref().map(|tls| tls.config.clone()),
+        routes::routes(app.clone()),
+        config.connections,
+        Timers::default(),
+        stopped,
+    ));
+    let sweeper = tokio::spawn(sweep(app.clone()));
+    let endpoint = config.data.join("endpoint.json");
+    let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
+    write_endpoint(&endpoint, &app, ca.as_deref())?;
+    println!("ready {base_url}");
+    wait_for_signal().await?;
+    tracing::info!("stopping");
+    drop(std::fs::remove_file(&endpoint));
+    // Nobody listens any more where the edge has ended by itself.
+    let _ = stop.send(true);
+    sweeper.abort();
+    edge.await?;
+    Ok(())
+}
+
+/// `DIR/endpoint.json`: what a tool needs to find this server. Written whole or not at all.
+fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>) -> Result<()> {
+    let endpoint = serde_json::json!({
+        "base_url": app.base_url,
+        "fhir_base": app.fhir_base,
+        "ca": ca,
+        "pid": std::process::id(),
+        "version": env!("CARGO_PKG_VERSION"),
+    });
+    let part = path.with_extension("json.part");
+    std::fs::write(&part, serde_json::to_vec_pretty(&endpoint)?)?;
+    std::fs::set_permissions(&part, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&part, path)?;
+    Ok(())
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Frees the space of expired records and exports, a little at a time.
+async fn sweep(app: Arc<App>) {
+    let mut every = tokio::time::interval(Duration::from_secs(30));
+    loop {
+        every.tick().await;
+        let now = app.clock.now();
+        if let Err(error) = app.store.sweep(now, 1_000).await {
+            tracing::warn!(%error, "sweep");
+        }
+        if let Err(error) = app.bulk.sweep(now).await {
+            tracing::warn!(%error, "sweep of exports");
+        }
+    }
+}

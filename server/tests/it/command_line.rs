@@ -1,0 +1,106 @@
+//! The command line: exit codes, texts, administration with the server stopped and running.
+
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
+
+use crate::support::{Server, TREFOIL};
+
+#[track_caller]
+fn check(output: &std::process::Output, code: i32, says: &str) {
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    assert!(text.contains(says), "{text:?} does not say {says:?}");
+}
+
+fn add_user(server: &Server, name: &str, password: &str) -> std::process::Output {
+    let mut child = Command::new(TREFOIL)
+        .args(["user", "add", name, "--data"])
+        .arg(server.data())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that refuses before it reads closes the pipe; that is no failure of the test.
+    drop(child.stdin.take().unwrap().write_all(password.as_bytes()));
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn the_same_commands_work_stopped_and_running() {
+    let mut server = Server::in_fresh_folder();
+    check(&add_user(&server, "before", "a long password\n"), 0, "added user before");
+    check(&add_user(&server, "before", "a long password\n"), 1, "a user 'before' exists already");
+    check(&add_user(&server, "weak", "short\n"), 1, "fewer than 8 characters");
+    check(&add_user(&server, "none", ""), 1, "no password was given");
+    server.start();
+    check(&add_user(&server, "during", "a long password\n"), 0, "added user during");
+    let listed = server.trefoil(&["user", "list"]);
+    check(&listed, 0, "before");
+    check(&listed, 0, "during");
+    check(&server.trefoil(&["user", "disable", "nobody"]), 1, "there is no user 'nobody'");
+    let add = ["client", "add", "web", "--redirect-uri", "https://app.example/cb", "--scope", "openid email"];
+    check(&server.trefoil(&add), 0, "added client web");
+    check(&server.trefoil(&add), 1, "a client 'web' exists already");
+    check(&server.trefoil(&["client", "show", "web"]), 0, "\"pkce_required\": true");
+    check(
+        &server.trefoil(&["client", "add", "bad", "--redirect-uri", "http://app.example/cb"]),
+        1,
+        "is not HTTPS",
+    );
+    check(
+        &server.trefoil(&["client", "add", "office", "--auth-method", "client_secret_basic"]),
+        0,
+        "client_secret ",
+    );
+    check(&server.trefoil(&["client", "delete", "office"]), 0, "deleted client office");
+    assert_eq!(server.stop(), Some(0));
+    assert!(!server.data().join("endpoint.json").exists(), "nobody is misled after the stop");
+    check(&server.trefoil(&["user", "list"]), 0, "during");
+}
+
+#[test]
+fn what_lies_in_an_open_folder_is_private() {
+    let server = Server::in_fresh_folder();
+    std::fs::set_permissions(server.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    check(&server.trefoil(&["user", "list"]), 0, "");
+    for inner in ["store", "exports", "tls"] {
+        let mode = std::fs::metadata(server.data().join(inner)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{inner}");
+    }
+}
+
+#[test]
+fn mistakes_have_their_exit_codes() {
+    let server = Server::in_fresh_folder();
+    check(&server.trefoil(&["serve", "--no-such-flag"]), 2, "--no-such-flag");
+    check(&server.trefoil(&["serve", "--demo", "--listen", "0.0.0.0:0"]), 3, "--demo is refused");
+    check(
+        &server.trefoil(&["serve", "--insecure-http", "--listen", "0.0.0.0:0"]),
+        3,
+        "loopback addresses only",
+    );
+    check(&server.trefoil(&["serve", "--store", "oracle"]), 3, "use memory or file");
+    let settings = server.data().join("trefoil.toml");
+    std::fs::write(&settings, "[server]\nlissten = \"x\"\n").unwrap();
+    check(&server.trefoil(&["serve", "--config", settings.to_str().unwrap()]), 3, "line 2");
+    check(&server.trefoil(&["import", "/no/such/file"]), 1, "there is no /no/such/file");
+}
+
+#[test]
+fn an_import_says_what_was_wrong_and_where() {
+    let server = Server::in_fresh_folder();
+    let file = server.data().join("mixed.ndjson");
+    std::fs::write(
+        &file,
+        "{\"resourceType\":\"Patient\",\"id\":\"a\"}\n{broken\n\n{\"resourceType\":\"Nonsense\",\"id\":\"b\"}\n{\"resourceType\":\"Patient\",\"id\":\"c\"}\n",
+    )
+    .unwrap();
+    let output = server.trefoil(&["import", file.to_str().unwrap()]);
+    check(&output, 1, "mixed.ndjson:2:");
+    check(&output, 1, "mixed.ndjson:4: 'Nonsense' is not a resource type");
+    check(&output, 1, "2 inputs could not be imported");
+    check(&output, 1, "2 new");
+}

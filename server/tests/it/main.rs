@@ -1,0 +1,12 @@
+//! The whole server, as its users meet it: the real binary over real HTTPS, killed and restarted,
+//! and the accept loop against slow clients. One module per area.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod browser;
+mod clients;
+mod command_line;
+mod crash;
+mod listen;
+mod sign_in;
+mod support;

@@ -1,0 +1,194 @@
+//! Sign-in by hand: what a browser does, step by step, and what ends a sign-in.
+
+use serde_json::Value;
+
+use crate::support::Server;
+
+/// A browser without pictures: cookies and forms.
+struct Browser<'a> {
+    server: &'a Server,
+    client: reqwest::Client,
+    cookies: Vec<(String, String)>,
+}
+
+impl<'a> Browser<'a> {
+    fn new(server: &'a Server) -> Self {
+        Self { server, client: server.client(), cookies: Vec::new() }
+    }
+
+    async fn send(&mut self, request: reqwest::RequestBuilder) -> reqwest::Response {
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let response = request.header("cookie", cookies.join("; ")).send().await.unwrap();
+        for set in response.headers().get_all("set-cookie") {
+            let set = set.to_str().unwrap();
+            assert!(
+                set.contains("HttpOnly") && set.contains("Secure") && set.contains("SameSite=Lax"),
+                "{set}"
+            );
+            let (name, value) = set.split(';').next().unwrap().split_once('=').unwrap();
+            assert!(name.starts_with("__Host-"), "{set}");
+            self.cookies.retain(|(known, _)| known != name);
+            if !set.contains("Max-Age=0") {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        response
+    }
+
+    async fn get(&mut self, address: &str) -> reqwest::Response {
+        self.send(self.client.get(address)).await
+    }
+
+    /// The hidden fields of the first form of a page.
+    fn hidden(page: &str) -> Vec<(String, String)> {
+        let value = |tag: &str, name: &str| {
+            let rest = tag.split(&format!("{name}=\"")).nth(1)?;
+            Some(rest.split('"').next()?.replace("&amp;", "&"))
+        };
+        let form = page.split("</form>").next().unwrap();
+        let tags = form.split("<input ").skip(1).filter(|tag| tag.contains("type=\"hidden\""));
+        tags.filter_map(|tag| Some((value(tag, "name")?, value(tag, "value")?))).collect()
+    }
+
+    /// From an authorization request to the address that carries the answer.
+    async fn sign_in(&mut self, query: &str, username: &str, password: &str) -> String {
+        let base = self.server.base();
+        let mut to = self.get(&format!("{base}/oauth2/authorize?{query}")).await;
+        if location(&to).contains("/sign-in?") {
+            let page = self.get(&location(&to)).await.text().await.unwrap();
+            let mut form = Self::hidden(&page);
+            form.extend([
+                ("username".to_owned(), username.to_owned()),
+                ("password".to_owned(), password.to_owned()),
+            ]);
+            let done = self.send(self.client.post(format!("{base}/sign-in")).form(&form)).await;
+            assert_eq!(done.status(), 303);
+            to = self.get(&location(&done)).await;
+        }
+        assert_eq!(to.status(), 302);
+        location(&to)
+    }
+}
+
+fn location(response: &reqwest::Response) -> String {
+    response.headers()["location"].to_str().unwrap().to_owned()
+}
+
+fn parameter(address: &str, name: &str) -> Option<String> {
+    let url = url::Url::parse(address).unwrap();
+    let found = url.query_pairs().find(|(key, _)| key == name).map(|(_, value)| value.into_owned());
+    let fragment = url.fragment().unwrap_or_default();
+    found.or_else(|| {
+        form_urlencoded::parse(fragment.as_bytes())
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.into_owned())
+    })
+}
+
+struct Tokens {
+    access: String,
+    refresh: Option<String>,
+    id: String,
+}
+
+async fn tokens(server: &Server, browser: &mut Browser<'_>, user: &Value) -> Tokens {
+    let client = &server.demo_json()["confidential"];
+    let (id, secret) = (client["client_id"].as_str().unwrap(), client["client_secret"].as_str().unwrap());
+    let to = client["redirect_uris"][0].as_str().unwrap();
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", id),
+            ("redirect_uri", to),
+            ("scope", "openid profile"),
+        ])
+        .finish();
+    let text = |name: &str| user[name].as_str().unwrap().to_owned();
+    let answer = browser.sign_in(&query, &text("username"), &text("password")).await;
+    let code = parameter(&answer, "code").unwrap_or_else(|| panic!("no code in {answer}"));
+    let form = [("grant_type", "authorization_code"), ("code", &code), ("redirect_uri", to)];
+    let request =
+        server.client().post(format!("{}/oauth2/token", server.base())).basic_auth(id, Some(secret));
+    let answer: Value = request.form(&form).send().await.unwrap().json().await.unwrap();
+    Tokens {
+        access: answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned(),
+        refresh: answer["refresh_token"].as_str().map(str::to_owned),
+        id: answer["id_token"].as_str().unwrap().to_owned(),
+    }
+}
+
+async fn userinfo(server: &Server, token: &str) -> u16 {
+    let request = server.client().get(format!("{}/oauth2/userinfo", server.base())).bearer_auth(token);
+    request.send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sign_in_ends_as_its_user_or_operator_wishes() {
+    let server = Server::demo();
+    let demo = server.demo_json();
+    let user = &demo["user"];
+
+    // The browser session serves a second request without asking again.
+    let mut browser = Browser::new(&server);
+    let first = tokens(&server, &mut browser, user).await;
+    let second = tokens(&server, &mut browser, user).await;
+    assert_eq!((userinfo(&server, &first.access).await, userinfo(&server, &second.access).await), (200, 200));
+
+    // Refresh tokens turn; the second use of a spent one kills the family.
+    let client = &demo["confidential"];
+    let refresh = async |token: &str| {
+        let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
+        let request = server.client().post(format!("{}/oauth2/token", server.base())).form(&form);
+        let request =
+            request.basic_auth(client["client_id"].as_str().unwrap(), client["client_secret"].as_str());
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let spent = second.refresh.unwrap();
+    let (status, renewed) = refresh(&spent).await;
+    assert_eq!(status, 200, "{renewed}");
+    assert_eq!(userinfo(&server, renewed["access_token"].as_str().unwrap()).await, 200);
+    assert_eq!(refresh(&spent).await.0, 400);
+    assert_eq!(userinfo(&server, renewed["access_token"].as_str().unwrap()).await, 401);
+    assert_eq!(userinfo(&server, &second.access).await, 401);
+    assert_eq!(userinfo(&server, &first.access).await, 200, "the other family lives");
+
+    // Sign-out by the client: the session ends, and with it what was issued from it.
+    let logout = format!("{}/logout?id_token_hint={}", server.base(), first.id);
+    assert_eq!(browser.get(&logout).await.status(), 200);
+    assert_eq!(userinfo(&server, &first.access).await, 401);
+    assert!(browser.cookies.iter().all(|(name, _)| name != "__Host-trefoil"));
+
+    // Global sign-out and a locked account, by the operator of the running server.
+    let third = tokens(&server, &mut browser, user).await;
+    let name = user["username"].as_str().unwrap();
+    assert!(server.trefoil(&["user", "sign-out", name]).status.success());
+    assert_eq!(userinfo(&server, &third.access).await, 401);
+    let fourth = tokens(&server, &mut browser, user).await;
+    assert_eq!(userinfo(&server, &fourth.access).await, 200);
+    assert!(server.trefoil(&["user", "disable", name]).status.success());
+    assert_eq!(userinfo(&server, &fourth.access).await, 401);
+    assert!(server.trefoil(&["user", "enable", name]).status.success());
+    assert_eq!(userinfo(&server, &fourth.access).await, 401, "what has ended does not come back");
+    let fifth = tokens(&server, &mut browser, user).await;
+    assert_eq!(userinfo(&server, &fifth.access).await, 200);
+    assert!(server.trefoil(&["user", "delete", name]).status.success());
+    assert_eq!(userinfo(&server, &fifth.access).await, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_turn_without_breaking_what_they_signed() {
+    let server = Server::demo();
+    let demo = server.demo_json();
+    let mut browser = Browser::new(&server);
+    let before = tokens(&server, &mut browser, &demo["user"]).await;
+    assert!(server.trefoil(&["keys", "rotate"]).status.success());
+    let after = tokens(&server, &mut browser, &demo["user"]).await;
+    assert_eq!((userinfo(&server, &before.access).await, userinfo(&server, &after.access).await), (200, 200));
+    let listed = String::from_utf8(server.trefoil(&["keys", "list"]).stdout).unwrap();
+    let active = listed.lines().find(|line| line.contains("access-token  active")).unwrap();
+    let kid = active.split(' ').next().unwrap();
+    assert!(server.trefoil(&["keys", "revoke", kid]).status.success());
+    assert_eq!(userinfo(&server, &after.access).await, 401, "signed by the revoked key");
+    assert_eq!(userinfo(&server, &before.access).await, 200, "signed by the one before");
+}

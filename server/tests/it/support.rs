@@ -1,0 +1,164 @@
+//! A running server of the real binary, and what a client needs to talk to it.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The real program.
+pub const TREFOIL: &str = env!("CARGO_BIN_EXE_trefoil");
+
+/// A folder and the server on it.
+pub struct Server {
+    pub dir: TempDir,
+    port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server with the demo project in a fresh folder.
+    pub fn demo() -> Self {
+        let mut server = Self::in_fresh_folder();
+        server.start();
+        server
+    }
+
+    /// A fresh folder and a port that was free, so that addresses stay the same over restarts.
+    pub fn in_fresh_folder() -> Self {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self { dir: tempfile::tempdir().unwrap(), port: free.local_addr().unwrap().port(), child: None }
+    }
+
+    pub fn data(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub fn start(&mut self) {
+        let mut child = Command::new(TREFOIL)
+            .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
+            .arg(self.dir.path())
+            .env("TREFOIL_LOG", "warn")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "), "{line:?}");
+        self.child = Some(child);
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) {
+        let mut child = self.child.take().expect("the server runs");
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    /// SIGTERM; gives the exit code.
+    pub fn stop(&mut self) -> Option<i32> {
+        let mut child = self.child.take().expect("the server runs");
+        assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+        child.wait().unwrap().code()
+    }
+
+    pub fn json(&self, file: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.dir.path().join(file)).unwrap()).unwrap()
+    }
+
+    pub fn demo_json(&self) -> Value {
+        self.json("demo.json")
+    }
+
+    pub fn base(&self) -> String {
+        format!("https://localhost:{}", self.port)
+    }
+
+    pub fn fhir(&self) -> String {
+        format!("{}/fhir/R4", self.base())
+    }
+
+    pub fn ca(&self) -> PathBuf {
+        self.json("endpoint.json")["ca"].as_str().unwrap().into()
+    }
+
+    /// Trusts the development CA, follows no redirect.
+    pub fn client(&self) -> reqwest::Client {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let ca = reqwest::Certificate::from_pem(&std::fs::read(self.ca()).unwrap()).unwrap();
+        reqwest::Client::builder()
+            .tls_certs_only([ca])
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .timeout(Duration::from_secs(30))
+            .build()
+            .unwrap()
+    }
+
+    /// An access token of the ES384 back-end client.
+    pub async fn backend_token(&self, scope: &str) -> String {
+        let demo = self.demo_json();
+        let backend = demo["backend"].as_array().unwrap().iter().find(|c| c["alg"] == "ES384").unwrap();
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("scope", scope),
+            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion", &assertion(backend, &format!("{}/oauth2/token", self.base()))),
+        ];
+        let answer =
+            self.client().post(format!("{}/oauth2/token", self.base())).form(&form).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Runs an administration command.
+    pub fn trefoil(&self, args: &[&str]) -> std::process::Output {
+        Command::new(TREFOIL).args(args).arg("--data").arg(self.data()).stdin(Stdio::null()).output().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+/// A client assertion by the private JWK (P-384) of `demo.json`.
+fn assertion(backend: &Value, audience: &str) -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let jwk = &backend["jwk"];
+    let part = |name: &str| URL_SAFE_NO_PAD.decode(jwk[name].as_str().unwrap()).unwrap();
+    let point = [vec![4], part("x"), part("y")].concat();
+    let key =
+        EcdsaKeyPair::from_private_key_and_public_key(&ECDSA_P384_SHA384_FIXED_SIGNING, &part("d"), &point)
+            .unwrap();
+    let now = jiff::Timestamp::now().as_second();
+    let jti = format!("{}-{}-{now}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let id = &backend["client_id"];
+    let header = json!({ "alg": "ES384", "typ": "JWT", "kid": jwk["kid"] }).to_string();
+    let claims = json!({ "iss": id, "sub": id, "aud": audience, "exp": now + 300, "jti": jti }).to_string();
+    let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims));
+    let signature = key.sign(&SystemRandom::new(), signed.as_bytes()).unwrap();
+    format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
+}
+
+/// Is this program here? A test that needs it says so when it is left out.
+pub fn have(program: &str, what: &str) -> bool {
+    let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
+    if !here {
+        println!("left out: {what}: {program} is not here");
+    }
+    here
+}
