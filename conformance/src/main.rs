@@ -1,2 +1,7 @@
-//! Placeholder until the first commit of this crate.
-fn main() {}
+//! `trefoil-conformance`: see [`trefoil_conformance::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    trefoil_conformance::cli::main()
+}

@@ -1,0 +1,65 @@
+//! For programs: one JSON text a line, `start`, `case` and `end`.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use crate::run::{Event, Listener, Verdict};
+
+/// Writes to anything that takes text.
+pub struct JsonLines<W>(pub W);
+
+fn line(event: &Event<'_>) -> Value {
+    match event {
+        Event::Start { target, cases } => json!({ "event": "start", "target": target, "cases": cases }),
+        Event::Case(outcome) => {
+            let mut line = json!({
+                "event": "case",
+                "id": outcome.id,
+                "covers": outcome.covers,
+                "took_ms": u64::try_from(outcome.took.as_millis()).unwrap_or(u64::MAX),
+            });
+            match &outcome.verdict {
+                Verdict::Pass => line["verdict"] = "pass".into(),
+                Verdict::Fail(failure) => {
+                    line["verdict"] = "fail".into();
+                    line["step"] = failure.step.into();
+                    line["request"] = failure.request.as_str().into();
+                    line["answer"] = failure.answer.as_str().into();
+                    line["differences"] = json!(failure.differences);
+                }
+                Verdict::Gap(reason) | Verdict::Skip(reason) => {
+                    let is_gap = matches!(outcome.verdict, Verdict::Gap(_));
+                    line["verdict"] = if is_gap { "gap" } else { "skip" }.into();
+                    line["reason"] = reason.as_str().into();
+                }
+            }
+            line
+        }
+        Event::End(summary) => json!({
+            "event": "end",
+            "passed": summary.passed,
+            "failed": summary.failed,
+            "gaps": summary.gaps,
+            "skipped": summary.skipped,
+        }),
+    }
+}
+
+impl<W: Write> Listener for JsonLines<W> {
+    fn hear(&mut self, event: &Event<'_>) {
+        drop(writeln!(self.0, "{}", line(event)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_programs_read() {
+        let mut text = Vec::new();
+        crate::report::trial::tell(&mut JsonLines(&mut text));
+        insta::assert_snapshot!(String::from_utf8(text).unwrap());
+    }
+}

@@ -1,0 +1,101 @@
+//! For build servers: JUnit XML, one `testsuite` a section, written at the end of a run.
+
+use std::io::Write;
+
+use crate::run::{Event, Listener, Outcome, Verdict};
+
+/// Writes to anything that takes text.
+pub struct Junit<W> {
+    out: W,
+    outcomes: Vec<Outcome>,
+}
+
+impl<W: Write> Junit<W> {
+    /// Writes to `out`.
+    pub fn new(out: W) -> Self {
+        Self { out, outcomes: Vec::new() }
+    }
+
+    fn end(&mut self) -> std::io::Result<()> {
+        let out = &mut self.out;
+        writeln!(
+            out,
+            "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"trefoil-conformance\">"
+        )?;
+        let mut sections: Vec<&str> = self.outcomes.iter().map(|outcome| outcome.section.as_str()).collect();
+        let mut seen = std::collections::BTreeSet::new();
+        sections.retain(|section| seen.insert(*section));
+        for section in sections {
+            let cases: Vec<_> = self.outcomes.iter().filter(|outcome| outcome.section == section).collect();
+            let count = |fits: fn(&Verdict) -> bool| cases.iter().filter(|case| fits(&case.verdict)).count();
+            let failed = count(|verdict| matches!(verdict, Verdict::Fail(_)));
+            let skipped = count(|verdict| matches!(verdict, Verdict::Skip(_) | Verdict::Gap(_)));
+            let (section, tests) = (escaped(section), cases.len());
+            writeln!(
+                out,
+                "  <testsuite name=\"{section}\" tests=\"{tests}\" failures=\"{failed}\" skipped=\"{skipped}\">"
+            )?;
+            for case in cases {
+                write_case(out, &section, case)?;
+            }
+            writeln!(out, "  </testsuite>")?;
+        }
+        writeln!(out, "</testsuites>")?;
+        out.flush()
+    }
+}
+
+fn write_case(out: &mut impl Write, section: &str, case: &Outcome) -> std::io::Result<()> {
+    let (id, took) = (escaped(&case.id), case.took.as_secs_f64());
+    write!(out, "    <testcase classname=\"{section}\" name=\"{id}\" time=\"{took:.3}\"")?;
+    match &case.verdict {
+        Verdict::Pass => writeln!(out, "/>"),
+        Verdict::Fail(failure) => {
+            let message = escaped(&failure.differences.join("; "));
+            let detail = escaped(&format!("{}\n\n{}", failure.request, failure.answer));
+            writeln!(out, ">\n      <failure message=\"{message}\">{detail}</failure>\n    </testcase>")
+        }
+        Verdict::Gap(reason) | Verdict::Skip(reason) => {
+            writeln!(out, ">\n      <skipped message=\"{}\"/>\n    </testcase>", escaped(reason))
+        }
+    }
+}
+
+/// Text for XML: markup escaped, characters that XML cannot hold left out.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            '"' => out.push_str("&quot;"),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() => {}
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+impl<W: Write> Listener for Junit<W> {
+    fn hear(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Start { .. } => {}
+            Event::Case(outcome) => self.outcomes.push((*outcome).clone()),
+            Event::End(_) => drop(self.end()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_build_servers_read() {
+        let mut text = Vec::new();
+        crate::report::trial::tell(&mut Junit::new(&mut text));
+        insta::assert_snapshot!(String::from_utf8(text).unwrap());
+    }
+}

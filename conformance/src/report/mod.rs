@@ -1,0 +1,49 @@
+//! Listeners to a run. The runner knows none of them.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`terminal`] | one line a section, every failure in full |
+//! | [`json`] | one JSON text a line, for programs |
+//! | [`junit`] | JUnit XML, for build servers |
+
+pub mod json;
+pub mod junit;
+pub mod terminal;
+
+#[cfg(test)]
+pub(crate) mod trial {
+    //! A run that never was, for snapshots of the reports.
+
+    use std::time::Duration;
+
+    use crate::run::{Event, Failure, Listener, Outcome, Summary, Verdict};
+
+    fn outcome(id: &str, verdict: Verdict) -> Outcome {
+        let section = id.split('/').take(2).collect::<Vec<_>>().join("/");
+        Outcome { id: id.to_owned(), section, covers: vec![], verdict, took: Duration::from_millis(12) }
+    }
+
+    /// Tells a listener of one case of each verdict.
+    pub fn tell(listener: &mut dyn Listener) {
+        let failure = Failure {
+            step: 2,
+            request: "curl -i -H 'authorization: Bearer eyJhbG…' 'https://localhost:1/oauth2/userinfo'"
+                .to_owned(),
+            answer: "500 Internal Server Error\ncontent-type: text/plain\n\nout of <tea>".to_owned(),
+            differences: vec![
+                "status: 500 instead of 200".to_owned(),
+                "body.sub: nothing instead of $string".to_owned(),
+            ],
+        };
+        let outcomes = [
+            outcome("spec/authorize/a", Verdict::Pass),
+            outcome("spec/authorize/b", Verdict::Gap("needs a second clock".to_owned())),
+            outcome("spec/userinfo/a", Verdict::Pass),
+            outcome("spec/userinfo/b", Verdict::Fail(failure)),
+            outcome("spec/userinfo/c", Verdict::Skip("the profile has no 'users.2'".to_owned())),
+        ];
+        listener.hear(&Event::Start { target: "https://localhost:1", cases: outcomes.len() });
+        outcomes.iter().for_each(|outcome| listener.hear(&Event::Case(outcome)));
+        listener.hear(&Event::End(Summary { passed: 2, failed: 1, gaps: 1, skipped: 1 }));
+    }
+}

@@ -1,0 +1,324 @@
+//! The states that cases begin from. Each is made anew for a case that may spend it; what nobody can
+//! spend is made once for a run.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
+
+use super::browser::{self, Person, address, answer_param, random};
+use super::client::{self, Code, backend_token, member, person, unexpected};
+use super::server::Server;
+use super::target::{Cookies, Target};
+use super::{Trouble, World, page};
+use crate::run::vars::Vars;
+
+/// Every state that can be given.
+pub const NAMES: &[&str] = &[
+    "aged-code",
+    "assertions",
+    "browser-at-sign-in",
+    "code",
+    "confidential-code",
+    "deleted-user",
+    "demo-data",
+    "disabled-user",
+    "expired-code",
+    "expired-token",
+    "export",
+    "failed-export",
+    "fresh-export",
+    "fresh-token",
+    "implicit-token",
+    "lasting-token",
+    "lone-user",
+    "narrow-token",
+    "notes-token",
+    "openid-token",
+    "plain-code",
+    "providers",
+    "refresh-token",
+    "signed-in",
+    "signed-in-anew",
+    "system-token",
+    "token",
+];
+
+/// How long a back-end token is used before a new one is got; it lives 300 s.
+const BACKEND_TOKEN_USE: Duration = Duration::from_secs(200);
+
+/// What one case acts with.
+pub struct Scene {
+    /// Its variables.
+    pub vars: Vars,
+    /// Its browser's cookies.
+    pub cookies: Cookies,
+    /// A server of its own, where it needs one.
+    pub own: Option<(Server, Target)>,
+    guard: Option<OwnedMutexGuard<()>>,
+}
+
+impl Scene {
+    /// What every case has.
+    pub fn new(world: &World) -> Self {
+        Self { vars: world.target.vars(), cookies: Cookies::new(), own: None, guard: None }
+    }
+
+    /// Keeps those tokens of a token endpoint's answer that there are.
+    fn set_tokens(&mut self, tokens: &Value) {
+        for (name, member) in
+            [("token", "access_token"), ("id_token", "id_token"), ("refresh_token", "refresh_token")]
+        {
+            if let Some(value) = tokens[member].as_str() {
+                self.vars.set(name, value);
+            }
+        }
+    }
+
+    fn set_code(&mut self, code: Code) {
+        self.vars.set("code", code.code);
+        self.vars.set("redirect_uri", code.redirect_uri);
+        // Also where there is no challenge: somebody may send a verifier nevertheless.
+        self.vars.set("verifier", code.verifier.unwrap_or_else(random));
+    }
+}
+
+/// What is made once for a run.
+#[derive(Default)]
+pub struct Shared {
+    session: OnceCell<Cookies>,
+    token: OnceCell<Value>,
+    openid: OnceCell<Value>,
+    notes: OnceCell<Value>,
+    implicit: OnceCell<Value>,
+    export: OnceCell<Value>,
+    system: Mutex<Option<(Instant, String)>>,
+    /// Held by whoever signs the lone user out everywhere.
+    lone: Arc<Mutex<()>>,
+}
+
+/// Makes a state: sets variables and cookies of the scene.
+///
+/// # Errors
+/// [`Trouble`]: the target lacks what is needed, or did something else than it should.
+pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Trouble> {
+    let (shared, target) = (&world.shared, &world.target);
+    match name {
+        "demo-data" => demo_data(target)?,
+        "providers" => scene.vars.set("providers", world.local()?.providers.vars()),
+        "browser-at-sign-in" => at_sign_in(target, scene).await?,
+        "signed-in" => scene.cookies = first_session(world).await?,
+        "signed-in-anew" => scene.cookies = session(target, "users.1").await?,
+        "lone-user" => lone_user(world, scene).await?,
+        "code" => scene.set_code(code(world, &scene.vars, "public", true).await?),
+        "plain-code" => scene.set_code(code(world, &scene.vars, "public", false).await?),
+        "confidential-code" => scene.set_code(code(world, &scene.vars, "confidential", false).await?),
+        "token" => scene.set_tokens(shared.token.get_or_try_init(|| tokens(world, name)).await?),
+        "openid-token" => scene.set_tokens(shared.openid.get_or_try_init(|| tokens(world, name)).await?),
+        "notes-token" => scene.set_tokens(shared.notes.get_or_try_init(|| tokens(world, name)).await?),
+        "implicit-token" => scene.set_tokens(shared.implicit.get_or_try_init(|| implicit(world)).await?),
+        "fresh-token" => scene.set_tokens(&tokens(world, name).await?),
+        "refresh-token" => {
+            let code = code(world, &scene.vars, "confidential", false).await?;
+            scene.set_tokens(&client::redeem(target, "confidential", &code).await?);
+        }
+        "assertions" => scene.vars.set("assertion", client::assertions(target)?),
+        "system-token" => scene.vars.set("system_token", system_token(world).await?),
+        "narrow-token" => {
+            scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
+        }
+        "export" | "fresh-export" => {
+            let export = match name {
+                "export" => shared.export.get_or_try_init(|| export(world)).await?.clone(),
+                _ => export(world).await?,
+            };
+            scene.vars.set("bulk", export);
+            scene.vars.set("system_token", system_token(world).await?);
+        }
+        "failed-export" => failed_export(world, scene).await?,
+        "disabled-user" => removed_user(world, scene, "disable").await?,
+        "deleted-user" => removed_user(world, scene, "delete").await?,
+        // Codes live 300 s and tokens 3600 s; half a minute is left for the way there.
+        "aged-code" => aged(world, scene, 270).await?,
+        "expired-code" => aged(world, scene, 301).await?,
+        "lasting-token" => aged(world, scene, 3570).await?,
+        "expired-token" => aged(world, scene, 3601).await?,
+        _ => return Err(Trouble::Failed("nobody can make this".to_owned())),
+    }
+    Ok(())
+}
+
+fn demo_data(target: &Target) -> Result<(), Trouble> {
+    if json!(target.profile).to_string().contains("https://trefoil.example/fhir/CodeSystem/care-aids") {
+        return Ok(());
+    }
+    Err(Trouble::Lacking("the target does not hold the demo project".to_owned()))
+}
+
+/// Cookies of a browser that a user has signed in with.
+async fn session(target: &Target, user: &str) -> Result<Cookies, Trouble> {
+    let mut cookies = Cookies::new();
+    client::code(target, &mut cookies, &person(&target.vars(), user)?, "public", true, &[]).await?;
+    Ok(cookies)
+}
+
+/// Those of the first user, made once.
+async fn first_session(world: &World) -> Result<Cookies, Trouble> {
+    let made = world.shared.session.get_or_try_init(|| session(&world.target, "user"));
+    Ok(made.await?.clone())
+}
+
+/// A browser that stands at the sign-in page: the inputs of its form, `$csrf` and `$continue` among
+/// them.
+async fn at_sign_in(target: &Target, scene: &mut Scene) -> Result<(), Trouble> {
+    let vars = &scene.vars;
+    let pairs = [
+        ("response_type", "code"),
+        ("client_id", member(vars, "public.client_id")?),
+        ("redirect_uri", member(vars, "public.redirect_uris.0")?),
+        ("scope", "openid"),
+        ("state", vars.text("state")?),
+        ("code_challenge", vars.text("pkce.challenge")?),
+        ("code_challenge_method", "S256"),
+    ];
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+    let sent = browser::get(address(&format!("{}/oauth2/authorize?{query}", target.base_url))?);
+    let answer = target.send(&sent, &mut scene.cookies).await?;
+    let to = answer.location().ok_or_else(|| unexpected("the authorize endpoint", &answer))?;
+    let answer = target.send(&browser::get(to), &mut scene.cookies).await?;
+    for input in page::inputs(&answer.text()) {
+        scene.vars.set(input.name, input.value);
+    }
+    Ok(())
+}
+
+/// A code of the first user, for the scene's `$nonce`.
+async fn code(world: &World, vars: &Vars, client: &str, with_pkce: bool) -> Result<Code, Trouble> {
+    let mut cookies = first_session(world).await?;
+    let more = [("scope", "openid email"), ("nonce", vars.text("nonce")?)];
+    client::code(&world.target, &mut cookies, &person(vars, "user")?, client, with_pkce, &more).await
+}
+
+/// Tokens of the first user by the code flow of the public client.
+async fn tokens(world: &World, kind: &str) -> Result<Value, Trouble> {
+    let vars = world.target.vars();
+    let words = |path: &str| -> Vec<&str> {
+        let list = vars.get(path).and_then(Value::as_array);
+        list.into_iter().flatten().filter_map(Value::as_str).collect()
+    };
+    let custom = words("public.custom_scopes");
+    let scope = match kind {
+        "openid-token" => "openid".to_owned(),
+        "notes-token" => custom.first().copied().unwrap_or_default().to_owned(),
+        _ => [words("public.scopes"), custom].concat().join(" "),
+    };
+    let mut cookies = first_session(world).await?;
+    client::tokens(&world.target, &mut cookies, &person(&vars, "user")?, &scope).await
+}
+
+/// Tokens of the first user by the token flow.
+async fn implicit(world: &World) -> Result<Value, Trouble> {
+    let vars = world.target.vars();
+    let params = [
+        ("response_type", "token"),
+        ("client_id", member(&vars, "public.client_id")?),
+        ("redirect_uri", member(&vars, "public.redirect_uris.0")?),
+        ("scope", "openid email"),
+    ];
+    let at = browser::authorize(&world.target, &mut first_session(world).await?, None, &params).await?;
+    Ok(json!({
+        "access_token": answer_param(&at, "access_token"),
+        "id_token": answer_param(&at, "id_token"),
+    }))
+}
+
+/// A token of the first back-end client with all its scopes, the same for some time.
+async fn system_token(world: &World) -> Result<String, Trouble> {
+    let mut kept = world.shared.system.lock().await;
+    if let Some((made, token)) = &*kept
+        && made.elapsed() < BACKEND_TOKEN_USE
+    {
+        return Ok(token.clone());
+    }
+    let token = backend_token(&world.target, 0, None).await?;
+    *kept = Some((Instant::now(), token.clone()));
+    Ok(token)
+}
+
+/// A finished export of the first Group: `$bulk.status_url`, `$bulk.request`, `$bulk.manifest`.
+async fn export(world: &World) -> Result<Value, Trouble> {
+    let vars = world.target.vars();
+    let group = member(&vars, "groups.0")?;
+    let request = format!("{}/Group/{group}/$export?_outputFormat=ndjson", world.target.fhir_base);
+    let token = system_token(world).await?;
+    let (status_url, answer) = client::export(&world.target, &token, &request).await?;
+    match (answer.status.as_u16(), answer.json()) {
+        (200, Some(manifest)) => {
+            Ok(json!({ "request": request, "status_url": status_url, "manifest": manifest }))
+        }
+        _ => Err(unexpected("the status URL", &answer)),
+    }
+}
+
+fn not_started(error: anyhow::Error) -> Trouble {
+    Trouble::Failed(format!("{error:#}"))
+}
+
+/// An export of a server of the case's own, whose folder for export files cannot be written.
+async fn failed_export(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
+    world.local()?;
+    let server = Server::start("").await.map_err(not_started)?;
+    server.block_exports().map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    let token = backend_token(&target, 0, None).await?;
+    let request = format!("{}/$export?_type=Patient", target.fhir_base);
+    let (status_url, _) = client::export(&target, &token, &request).await?;
+    scene.vars = target.vars();
+    scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
+    scene.vars.set("system_token", token);
+    scene.own = Some((server, target));
+    Ok(())
+}
+
+/// A fresh session and token of the last user, who can be signed out everywhere: nobody else uses
+/// them while the case runs.
+async fn lone_user(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
+    scene.guard = Some(world.shared.lone.clone().lock_owned().await);
+    let person = person(&scene.vars, "users.2")?;
+    let tokens = client::tokens(&world.target, &mut scene.cookies, &person, "openid profile").await?;
+    scene.set_tokens(&tokens);
+    Ok(())
+}
+
+/// A user of the case's own who got a token and was then disabled or deleted.
+async fn removed_user(world: &World, scene: &mut Scene, how: &str) -> Result<(), Trouble> {
+    let server = &world.local()?.server;
+    let name = format!("short-stay-{}", Timestamp::now().as_nanosecond());
+    let person = Person { username: name.clone(), password: random() };
+    server.admin(&["user", "add", &name], &person.password).await?;
+    let tokens = client::tokens(&world.target, &mut Cookies::new(), &person, "openid").await?;
+    server.admin(&["user", how, &name], "").await?;
+    scene.set_tokens(&tokens);
+    Ok(())
+}
+
+/// A code and a token that were issued some time ago: by a server of the case's own, which was
+/// started again with its clock moved.
+async fn aged(world: &World, scene: &mut Scene, age_s: i64) -> Result<(), Trouble> {
+    world.local()?;
+    let server = Server::start("").await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    let mut cookies = Cookies::new();
+    let person = person(&target.vars(), "user")?;
+    let code = client::code(&target, &mut cookies, &person, "public", true, &[("scope", "openid")]).await?;
+    let tokens = client::tokens(&target, &mut cookies, &person, "openid").await?;
+    let server = server.restart(age_s).await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    scene.vars = target.vars();
+    scene.set_code(code);
+    scene.set_tokens(&tokens);
+    scene.own = Some((server, target));
+    Ok(())
+}

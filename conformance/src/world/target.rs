@@ -1,0 +1,124 @@
+//! The server under test: its addresses, what the profile tells of its users and clients, and the
+//! one HTTP client that everything is sent with.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderValue, header};
+use serde_json::{Map, Value, json};
+
+use super::Trouble;
+use crate::run::exchange::{Answer, Sent};
+use crate::run::vars::Vars;
+
+/// Longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Cookies by name.
+pub type Cookies = BTreeMap<String, String>;
+
+/// A server that answers.
+pub struct Target {
+    /// Base URL, without a slash at the end.
+    pub base_url: String,
+    /// Base of the FHIR interface.
+    pub fhir_base: String,
+    /// Users, clients and resources, of the shape of `demo.json`.
+    pub profile: Map<String, Value>,
+    /// The published key set.
+    pub keys: Value,
+    client: reqwest::Client,
+}
+
+impl Target {
+    /// Connects: reads the discovery document and the keys.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or is none of this kind.
+    pub async fn connect(base_url: &str, ca_pem: Option<&[u8]>, profile: Map<String, Value>) -> Result<Self> {
+        super::install_crypto();
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(TIMEOUT)
+            .no_proxy();
+        if let Some(pem) = ca_pem {
+            let certificate = reqwest::Certificate::from_pem(pem).context("the CA is no PEM certificate")?;
+            builder = builder.tls_certs_merge([certificate]);
+        }
+        let client = builder.build()?;
+        let base_url = base_url.trim_end_matches('/').to_owned();
+        let get = async |address: String| -> Result<Value> {
+            let answer = client.get(&address).send().await.with_context(|| format!("GET {address}"))?;
+            answer.error_for_status()?.json().await.with_context(|| format!("{address} is no JSON"))
+        };
+        let discovery = get(format!("{base_url}/.well-known/openid-configuration")).await?;
+        let jwks_uri = discovery["jwks_uri"].as_str().context("discovery has no jwks_uri")?;
+        let keys = get(jwks_uri.to_owned()).await?;
+        let fhir_base = format!("{base_url}/fhir/R4");
+        Ok(Self { base_url, fhir_base, profile, keys, client })
+    }
+
+    /// Sends a request with cookies and keeps those that come back.
+    ///
+    /// # Errors
+    /// [`Trouble::NoAnswer`].
+    pub async fn send(&self, sent: &Sent, cookies: &mut Cookies) -> Result<Answer, Trouble> {
+        let no_answer = |error: reqwest::Error| {
+            let mut text = error.to_string();
+            let mut cause = std::error::Error::source(&error);
+            while let Some(error) = cause {
+                text = format!("{text}: {error}");
+                cause = error.source();
+            }
+            Trouble::NoAnswer(text)
+        };
+        let mut headers = sent.headers.clone();
+        if !cookies.is_empty() && !headers.contains_key(header::COOKIE) {
+            let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            if let Ok(value) = HeaderValue::from_str(&pairs.join("; ")) {
+                headers.insert(header::COOKIE, value);
+            }
+        }
+        let request = self.client.request(sent.method.clone(), sent.url.clone()).headers(headers);
+        let request = if sent.body.is_empty() { request } else { request.body(sent.body.clone()) };
+        let response = request.send().await.map_err(no_answer)?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        let body = response.bytes().await.map_err(no_answer)?;
+        for value in headers.get_all(header::SET_COOKIE) {
+            keep(cookies, &String::from_utf8_lossy(value.as_bytes()));
+        }
+        Ok(Answer { status, headers, body })
+    }
+
+    /// The variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.
+    pub fn vars(&self) -> Vars {
+        let mut vars = Vars::default();
+        for (name, value) in &self.profile {
+            let mut value = value.clone();
+            // RFC 6749 2.3.1, ready for the Authorization header.
+            if let (Some(id), Some(secret)) = (value["client_id"].as_str(), value["client_secret"].as_str()) {
+                value["basic"] = STANDARD.encode(format!("{id}:{secret}")).into();
+            }
+            vars.set(name, value);
+        }
+        vars.set("base_url", self.base_url.as_str());
+        vars.set("fhir_base", self.fhir_base.as_str());
+        let (verifier, challenge) = super::browser::pkce();
+        vars.set("pkce", json!({ "verifier": verifier, "challenge": challenge }));
+        vars.set("state", super::browser::random());
+        vars.set("nonce", super::browser::random());
+        vars
+    }
+}
+
+/// Takes up a `Set-Cookie` as far as it matters here: a value, or its end.
+fn keep(cookies: &mut Cookies, set: &str) {
+    let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else { return };
+    if set.to_ascii_lowercase().contains("max-age=0") {
+        cookies.remove(name.trim());
+    } else {
+        cookies.insert(name.trim().to_owned(), value.trim().to_owned());
+    }
+}

@@ -1,0 +1,163 @@
+//! Whole answers, for people to review. What differs from run to run is replaced by its name.
+
+use serde_json::Value;
+use trefoil_conformance::run::exchange::Answer;
+
+use crate::Trial;
+
+/// Headers that say the same thing of every answer, or another thing each time.
+const LEFT_OUT: [&str; 3] = ["date", "content-length", "x-request-id"];
+/// Members and parameters that are made at random or by the clock.
+const BY_NAME: [&str; 10] = [
+    "access_token",
+    "id_token",
+    "refresh_token",
+    "code",
+    "sub",
+    "transactionTime",
+    "expires",
+    "content-location",
+    "url",
+    "date",
+];
+
+/// Replaces the values of `names` in a JSON value, at any depth.
+fn redact(value: &mut Value, names: &[&str]) {
+    match value {
+        Value::Object(members) => {
+            for (name, value) in members {
+                match value {
+                    Value::String(text) if names.contains(&name.as_str()) => *text = format!("[{name}]"),
+                    _ => redact(value, names),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| redact(item, names)),
+        _ => {}
+    }
+}
+
+/// Status, headers and body of an answer.
+fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
+    let mut lines = vec![answer.status.to_string()];
+    for name in answer.headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
+        let value = match names.contains(&name.as_str()) {
+            true => format!("[{name}]"),
+            false => answer.header(name.as_str()).unwrap_or_default(),
+        };
+        lines.push(format!("{name}: {value}"));
+    }
+    lines.push(String::new());
+    match answer.json() {
+        Some(mut body) => {
+            redact(&mut body, names);
+            lines.push(serde_json::to_string_pretty(&body).unwrap());
+        }
+        None => lines.push(answer.text()),
+    }
+    let mut text = lines.join("\n").trim_end().to_owned();
+    for name in ["code", "access_token", "id_token"] {
+        // Parameters of an address.
+        while let Some(at) = text.find(&format!("{name}=")).map(|at| at + name.len() + 1)
+            && !text[at..].starts_with('[')
+        {
+            let end = text[at..].find(['&', '\n']).map_or(text.len(), |end| at + end);
+            text.replace_range(at..end, &format!("[{name}]"));
+        }
+    }
+    let encoded: String = form_urlencoded::byte_serialize(trial.world.target.base_url.as_bytes()).collect();
+    text.replace(&trial.world.target.base_url, "https://server").replace(&encoded, "https%3A%2F%2Fserver")
+}
+
+#[test]
+fn whole_answers() {
+    let trial = Trial::start();
+    let check = |name: &str, given: &[&str], request: &str, names: &[&str]| {
+        let answer = trial.ask(&mut trial.given(given), request);
+        insta::assert_snapshot!(name, text(&trial, &answer, names));
+    };
+    check(
+        "authorize",
+        &["signed-in"],
+        r#"path = "/oauth2/authorize"
+        query = { response_type = "code", client_id = "$public.client_id", redirect_uri = "$public.redirect_uris.1", state = "s 1", scope = "openid" }"#,
+        &BY_NAME,
+    );
+    check(
+        "authorize-error",
+        &[],
+        r#"path = "/oauth2/authorize"
+        query = { response_type = "code", client_id = "$public.client_id", redirect_uri = "$public.redirect_uris.0", state = "s 1", scope = "nonsense" }"#,
+        &BY_NAME,
+    );
+    check(
+        "authorize-token",
+        &["signed-in"],
+        r#"path = "/oauth2/authorize"
+        query = { response_type = "token", client_id = "$public.client_id", redirect_uri = "$public.redirect_uris.0", state = "s 1", scope = "openid" }"#,
+        &BY_NAME,
+    );
+    check(
+        "token",
+        &["confidential-code"],
+        r#"method = "POST"
+        path = "/oauth2/token"
+        headers = { authorization = "Basic $confidential.basic" }
+        form = { grant_type = "authorization_code", redirect_uri = "$redirect_uri", code = "$code" }"#,
+        &BY_NAME,
+    );
+    check(
+        "token-error",
+        &[],
+        "method = \"POST\"\npath = \"/oauth2/token\"\nform = { grant_type = \"password\" }",
+        &BY_NAME,
+    );
+    check("userinfo", &["token"], "path = \"/oauth2/userinfo\"\nbearer = \"$token\"", &BY_NAME);
+    check("userinfo-error", &[], "path = \"/oauth2/userinfo\"\nbearer = \"nonsense\"", &BY_NAME);
+    let care_aids = "https://trefoil.example/fhir/CodeSystem/care-aids";
+    check(
+        "validate-code",
+        &["system-token"],
+        &format!(
+            r#"path = "/fhir/R4/ValueSet/starter-kit/$validate-code"
+            query = {{ system = "{care_aids}", code = "cane", display = "Banana" }}
+            bearer = "$system_token""#
+        ),
+        &[],
+    );
+    check(
+        "subsumes",
+        &["system-token"],
+        &format!(
+            r#"path = "/fhir/R4/CodeSystem/$subsumes"
+            query = {{ system = "{care_aids}", codeA = "stick", codeB = "cane" }}
+            bearer = "$system_token""#
+        ),
+        &[],
+    );
+    check(
+        "operation-outcome",
+        &["system-token"],
+        r#"path = "/fhir/R4/ValueSet/$validate-code"
+        query = { url = "https://nobody.example/ValueSet/none", system = "s", code = "c" }
+        bearer = "$system_token""#,
+        &[],
+    );
+    check("kick-off", &["system-token"], "path = \"/fhir/R4/$export\"\nbearer = \"$system_token\"", &BY_NAME);
+    check("manifest", &["export"], "path = \"$bulk.status_url\"\nbearer = \"$system_token\"", &BY_NAME);
+    check("discovery", &[], "path = \"/.well-known/openid-configuration\"", &[]);
+    check("sign-out", &[], "path = \"/sign-out\"", &["set-cookie"]);
+}
+
+#[test]
+fn the_capability_statement() {
+    let trial = Trial::start();
+    let mut answer = trial.ask(&mut trial.given(&[]), "path = \"/fhir/R4/metadata\"");
+    let mut body = answer.json().unwrap();
+    // Every type has the same interactions: those with an operation, and one without, stand for all.
+    let kinds = body["rest"][0]["resource"].as_array_mut().unwrap();
+    assert!(kinds.len() > 140, "{} resource types", kinds.len());
+    kinds.retain(|kind| kind.get("operation").is_some() || kind["type"] == "Patient");
+    answer.body = body.to_string().into();
+    insta::assert_snapshot!("metadata", text(&trial, &answer, &["date"]));
+}

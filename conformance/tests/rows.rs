@@ -1,0 +1,59 @@
+//! Every case of the tables as a trial of its own, named by its id, against one server that is built
+//! and started at the first of them.
+//!
+//! `cargo test -p trefoil-conformance --test rows -- spec/userinfo` runs one section.
+
+use std::sync::{Arc, OnceLock};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
+use trefoil_conformance::run::{self, Verdict};
+use trefoil_conformance::spec::Spec;
+use trefoil_conformance::spec::row::Case;
+use trefoil_conformance::world::{World, server};
+
+/// What all trials share.
+struct Suite {
+    spec: Spec,
+    runtime: Runtime,
+    world: OnceLock<World>,
+}
+
+impl Suite {
+    fn world(&self) -> &World {
+        self.world.get_or_init(|| self.runtime.block_on(World::start()).expect("the server starts"))
+    }
+
+    fn trial(&self, case: &Case) -> Result<(), Failed> {
+        let outcome = self.runtime.block_on(run::outcome(self.world(), &self.spec, case));
+        match outcome.verdict {
+            Verdict::Pass | Verdict::Gap(_) => Ok(()),
+            Verdict::Skip(reason) => Err(Failed::from(format!("left out: {reason}"))),
+            Verdict::Fail(failure) => {
+                let (step, differences) = (failure.step, failure.differences.join("\n- "));
+                let text = format!("step {step}\n{}\n{}\n- {differences}", failure.request, failure.answer);
+                Err(Failed::from(text))
+            }
+        }
+    }
+}
+
+fn main() {
+    let arguments = Arguments::from_args();
+    if !arguments.list {
+        server::build().expect("the server can be built");
+    }
+    let suite = Arc::new(Suite {
+        spec: Spec::load().expect("the tables can be read"),
+        runtime: Runtime::new().expect("a runtime can be made"),
+        world: OnceLock::new(),
+    });
+    let trials = suite.spec.cases.iter().map(|case| {
+        let (suite, case) = (suite.clone(), case.clone());
+        Trial::test(case.id.clone(), move || suite.trial(&case))
+    });
+    let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // Before the end of the process, so that the server ends, too.
+    drop(suite);
+    conclusion.exit();
+}
