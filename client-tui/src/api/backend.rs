@@ -1,0 +1,102 @@
+//! Tokens without a person: client_credentials with `private_key_jwt` (RFC 7523 2.2; SMART App
+//! Launch 2.2.0, Backend Services).
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use jsonwebtoken::Header;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{Api, ApiError, BACKEND_SCOPE};
+use crate::profile::Backend;
+
+/// How long an assertion lives, in seconds; five minutes are the longest allowed.
+const ASSERTION_LIFE_S: i64 = 120;
+/// A token is renewed so many seconds before it expires.
+const RENEW_AHEAD_S: i64 = 20;
+
+/// An access token of a backend client.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct BackendToken {
+    /// The token itself.
+    pub access_token: String,
+    /// Always `Bearer`.
+    pub token_type: String,
+    /// Seconds.
+    pub expires_in: i64,
+    /// What was granted, which may be less than was asked.
+    #[serde(default)]
+    pub scope: String,
+    /// When it was asked for, on our clock.
+    #[serde(skip)]
+    pub asked_at: Timestamp,
+}
+
+impl BackendToken {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        now.as_second() + RENEW_AHEAD_S < self.asked_at.as_second().saturating_add(self.expires_in)
+    }
+}
+
+/// Signs a client assertion for the token endpoint. `jti` must be new each time.
+///
+/// # Errors
+/// When the key cannot sign.
+pub fn client_assertion(
+    backend: &Backend,
+    token_endpoint: &str,
+    now: Timestamp,
+    jti: &str,
+) -> Result<String, ApiError> {
+    let mut header = Header::new(backend.key.alg);
+    header.kid.clone_from(&backend.key.kid);
+    let claims = json!({
+        "iss": backend.client_id,
+        "sub": backend.client_id,
+        "aud": token_endpoint,
+        "iat": now.as_second(),
+        "exp": now.as_second() + ASSERTION_LIFE_S,
+        "jti": jti,
+    });
+    jsonwebtoken::encode(&header, &claims, &backend.key.encoding)
+        .map_err(|error| ApiError::Request(format!("the backend key cannot sign: {error}")))
+}
+
+impl Api {
+    /// Asks for a new token of the profile's backend client.
+    ///
+    /// # Errors
+    /// The server's; [`ApiError::Profile`] without a backend client.
+    pub async fn ask_backend_token(&self, scope: &str) -> Result<BackendToken, ApiError> {
+        const NO_BACKEND: &str =
+            "this needs a backend client: give --backend-client ID and --backend-key FILE, or --demo DIR";
+        let backend = self.profile().backend.as_ref().ok_or(ApiError::Profile(NO_BACKEND))?;
+        let url = &self.smart().await?.token_endpoint;
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| ApiError::Request(error.to_string()))?;
+        let asked_at = self.now();
+        let assertion = client_assertion(backend, url, asked_at, &URL_SAFE_NO_PAD.encode(random))?;
+        let form = [
+            ("grant_type", "client_credentials"),
+            ("scope", scope),
+            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion", &assertion),
+        ];
+        let token: BackendToken = self.call(self.http().post(url).form(&form)).await?.json(url)?;
+        Ok(BackendToken { asked_at, ..token })
+    }
+
+    /// The token of the backend client for reading, renewed when it is about to expire.
+    ///
+    /// # Errors
+    /// The server's; [`ApiError::Profile`] without a backend client.
+    pub async fn backend_token(&self) -> Result<String, ApiError> {
+        // The lock is held while asking, so that many downloads ask once.
+        let mut held = self.0.backend.lock().await;
+        if let Some(token) = held.as_ref().filter(|token| token.is_fresh(self.now())) {
+            return Ok(token.access_token.clone());
+        }
+        let token = self.ask_backend_token(BACKEND_SCOPE).await?;
+        Ok(held.insert(token).access_token.clone())
+    }
+}

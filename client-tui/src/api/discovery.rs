@@ -1,0 +1,107 @@
+//! Where the endpoints are: OpenID Connect Discovery 1.0 and SMART's smart-configuration.
+
+use serde::Deserialize;
+
+use super::{Api, ApiError};
+
+/// What we read of `{base}/.well-known/openid-configuration`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct OpenIdConfiguration {
+    /// Is the base address itself (Discovery 4.3).
+    pub issuer: String,
+    /// Where a browser goes.
+    pub authorization_endpoint: String,
+    /// Where a code becomes tokens.
+    pub token_endpoint: String,
+    /// Where a token becomes claims.
+    pub userinfo_endpoint: String,
+    /// Where a token ends (RFC 7009).
+    pub revocation_endpoint: Option<String>,
+    /// Does every authorization answer carry `iss` (RFC 9207)?
+    #[serde(default)]
+    pub authorization_response_iss_parameter_supported: bool,
+}
+
+/// What we read of `{fhir_base}/.well-known/smart-configuration`.
+#[derive(Clone, Debug, Deserialize)]
+pub struct SmartConfiguration {
+    /// Where an assertion becomes a token.
+    pub token_endpoint: String,
+}
+
+impl Api {
+    /// The endpoints for people, asked once.
+    ///
+    /// # Errors
+    /// The server's; [`ApiError::Unexpected`] when it speaks for another issuer.
+    pub async fn openid(&self) -> Result<&OpenIdConfiguration, ApiError> {
+        let ask = || async {
+            let base_url = &self.profile().base_url;
+            let url = format!("{base_url}/.well-known/openid-configuration");
+            let found: OpenIdConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
+            if found.issuer.trim_end_matches('/') != base_url {
+                let reason = format!("the issuer is '{}' and not {base_url}", found.issuer);
+                return Err(ApiError::Unexpected { url, reason });
+            }
+            for endpoint in [&found.authorization_endpoint, &found.token_endpoint, &found.userinfo_endpoint] {
+                check_safe(endpoint)?;
+            }
+            Ok(found)
+        };
+        self.0.openid.get_or_try_init(ask).await
+    }
+
+    /// The endpoints for backend clients, asked once.
+    ///
+    /// # Errors
+    /// The server's.
+    pub async fn smart(&self) -> Result<&SmartConfiguration, ApiError> {
+        let ask = || async {
+            let url = format!("{}/.well-known/smart-configuration", self.profile().fhir_base);
+            let found: SmartConfiguration = self.call(self.http().get(&url)).await?.json(&url)?;
+            check_safe(&found.token_endpoint)?;
+            Ok(found)
+        };
+        self.0.smart.get_or_try_init(ask).await
+    }
+}
+
+/// May a secret go there? Over HTTPS, or to this machine.
+pub(super) fn check_safe(address: &str) -> Result<(), ApiError> {
+    let unexpected =
+        |reason: &str| ApiError::Unexpected { url: address.to_owned(), reason: reason.to_owned() };
+    let url = url::Url::parse(address).map_err(|error| unexpected(&error.to_string()))?;
+    let here = match url.host() {
+        Some(url::Host::Domain(name)) => name == "localhost",
+        Some(url::Host::Ipv4(ip)) => ip.is_loopback(),
+        Some(url::Host::Ipv6(ip)) => ip.is_loopback(),
+        None => false,
+    };
+    if url.scheme() == "https" || (url.scheme() == "http" && here) {
+        Ok(())
+    } else {
+        Err(unexpected("tokens are sent over https only"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(address: &str, safe: bool) {
+        assert_eq!(check_safe(address).is_ok(), safe, "{address}");
+    }
+
+    #[test]
+    fn tokens_go_over_https_or_nowhere_far() {
+        check("https://as.example/token", true);
+        check("http://localhost:8080/token", true);
+        check("http://127.0.0.1/token", true);
+        check("http://[::1]:1/token", true);
+        check("http://as.example/token", false);
+        check("http://localhost.as.example/token", false);
+        check("ftp://localhost/token", false);
+        check("token", false);
+    }
+}

@@ -1,0 +1,135 @@
+//! What can go wrong between us and the server, in words for the person who reads it.
+
+use http::StatusCode;
+use serde_json::Value;
+
+use super::Answer;
+
+/// Why the server did not do what it was asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// No answer.
+    #[error("{url} cannot be reached: {reason}")]
+    Unreachable {
+        /// Where it was asked.
+        url: String,
+        /// What the network said.
+        reason: String,
+    },
+    /// An answer with an error status.
+    #[error("{status} from {url}: {text}")]
+    Refused {
+        /// Where it was asked.
+        url: String,
+        /// The status.
+        status: StatusCode,
+        /// What the OperationOutcome or the OAuth error says.
+        text: String,
+    },
+    /// An answer that the standards do not allow.
+    #[error("an answer that makes no sense from {url}: {reason}")]
+    Unexpected {
+        /// Where it was asked.
+        url: String,
+        /// How it differs.
+        reason: String,
+    },
+    /// The profile lacks what this needs.
+    #[error("{0}")]
+    Profile(&'static str),
+    /// Nobody has signed in.
+    #[error("nobody is signed in")]
+    NotSignedIn,
+    /// The sign-in did not end well.
+    #[error("the sign-in failed: {0}")]
+    SignIn(String),
+    /// A file could not be written.
+    #[error("failed to write {path}: {reason}")]
+    File {
+        /// Which file.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// The request could not be formed.
+    #[error("the request cannot be sent: {0}")]
+    Request(String),
+}
+
+impl ApiError {
+    /// Is the server at fault for not being there at all?
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, Self::Unreachable { .. })
+    }
+
+    pub(super) fn unreachable(url: &str, error: &reqwest::Error) -> Self {
+        Self::Unreachable { url: url.to_owned(), reason: innermost(error) }
+    }
+
+    pub(super) fn request(error: reqwest::Error) -> Self {
+        Self::Request(innermost(&error))
+    }
+
+    pub(super) fn certificates(error: reqwest::Error) -> Self {
+        Self::Request(format!("the certificates to trust cannot be used: {}", innermost(&error)))
+    }
+
+    pub(super) fn refused(url: &str, answer: &Answer) -> Self {
+        Self::Refused { url: url.to_owned(), status: answer.status, text: said(&answer.body) }
+    }
+}
+
+/// The last error of a chain, which is the one that says what happened.
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut last = error;
+    while let Some(source) = last.source() {
+        last = source;
+    }
+    last.to_string()
+}
+
+/// What an error body says: OperationOutcome (FHIR) or `error` and `error_description` (OAuth).
+fn said(body: &[u8]) -> String {
+    let Ok(json) = serde_json::from_slice::<Value>(body) else {
+        return match std::str::from_utf8(body).map(str::trim) {
+            Ok(text) if !text.is_empty() && !text.starts_with('<') => text.chars().take(200).collect(),
+            _ => "no explanation".to_owned(),
+        };
+    };
+    if let Some(issues) = json["issue"].as_array() {
+        let text = |issue: &Value| {
+            let text = issue["details"]["text"].as_str().or(issue["diagnostics"].as_str());
+            text.or(issue["code"].as_str()).unwrap_or("an issue without text").to_owned()
+        };
+        return issues.iter().map(text).collect::<Vec<_>>().join("; ");
+    }
+    match (json["error"].as_str(), json["error_description"].as_str()) {
+        (Some(error), Some(description)) => format!("{error} ({description})"),
+        (Some(error), None) => error.to_owned(),
+        _ => "no explanation".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &str, expected: &str) {
+        assert_eq!(said(body.as_bytes()), expected);
+    }
+
+    #[test]
+    fn error_bodies_are_put_in_words() {
+        check(r#"{"error":"invalid_grant","error_description":"spent"}"#, "invalid_grant (spent)");
+        check(r#"{"error":"invalid_scope"}"#, "invalid_scope");
+        check(
+            r#"{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid","details":{"text":"no such ValueSet"}},{"code":"required"}]}"#,
+            "no such ValueSet; required",
+        );
+        check("upstream timed out", "upstream timed out");
+        check("<html>", "no explanation");
+        check("", "no explanation");
+        check("[]", "no explanation");
+    }
+}

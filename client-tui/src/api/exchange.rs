@@ -1,0 +1,219 @@
+//! What the Requests screen shows: an exchange with its secrets masked when it is recorded, so that
+//! nothing downstream can show them.
+
+use http::{HeaderMap, HeaderName, StatusCode, header};
+use jiff::Timestamp;
+use reqwest::Request;
+use serde_json::Value;
+use url::{Url, form_urlencoded};
+
+/// Stands where a secret stood.
+pub const MASK: &str = "•••";
+/// So many bytes of a body are kept.
+const BODY_KEPT: usize = 16 * 1024;
+
+/// Form fields, query parameters and JSON members whose values are secret.
+const SECRET: [&str; 11] = [
+    "access_token",
+    "refresh_token",
+    "id_token",
+    "id_token_hint",
+    "token",
+    "code",
+    "code_verifier",
+    "client_secret",
+    "client_assertion",
+    "password",
+    "signature",
+];
+
+/// One request and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// When it was sent.
+    pub at: Timestamp,
+    /// GET, POST, DELETE.
+    pub method: String,
+    /// The whole address.
+    pub url: String,
+    /// Headers by name in the order of sending.
+    pub request_headers: Vec<(String, String)>,
+    /// The body, if there was one.
+    pub request_body: Option<String>,
+    /// The answer, or why there was none.
+    pub outcome: Result<Answered, String>,
+    /// From sending to the end of reading, in milliseconds.
+    pub took_ms: u64,
+}
+
+/// An answer as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// The status.
+    pub status: u16,
+    /// Headers by name.
+    pub headers: Vec<(String, String)>,
+    /// The body as text, JSON laid out; empty for files.
+    pub body: String,
+}
+
+impl Exchange {
+    /// Begins the record of a request.
+    pub(super) fn of(request: &Request, at: Timestamp) -> Self {
+        let form = is_form(request.headers());
+        let body = request.body().and_then(|body| body.as_bytes()).map(|body| show_body(body, form));
+        Self {
+            at,
+            method: request.method().to_string(),
+            url: mask_url(request.url()),
+            request_headers: show_headers(request.headers()),
+            request_body: body.filter(|body| !body.is_empty()),
+            outcome: Err("no answer yet".to_owned()),
+            took_ms: 0,
+        }
+    }
+
+    /// The same request as a line for a shell. The token is written `$TOKEN`.
+    pub fn curl(&self) -> String {
+        let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let mut line = format!("curl -sS -X {} {}", self.method, quote(&self.url));
+        for (name, value) in &self.request_headers {
+            if name == "authorization" {
+                line.push_str(" -H \"authorization: Bearer $TOKEN\"");
+            } else {
+                line.push_str(&format!(" -H {}", quote(&format!("{name}: {value}"))));
+            }
+        }
+        if let Some(body) = &self.request_body {
+            line.push_str(&format!(" --data-raw {}", quote(body)));
+        }
+        line
+    }
+}
+
+impl Answered {
+    pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
+        Self { body: show_body(body, false), ..Self::head(status, headers) }
+    }
+
+    pub(super) fn head(status: StatusCode, headers: &HeaderMap) -> Self {
+        Self { status: status.as_u16(), headers: show_headers(headers), body: String::new() }
+    }
+}
+
+fn is_form(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    kind.starts_with("application/x-www-form-urlencoded")
+}
+
+fn show_headers(headers: &HeaderMap) -> Vec<(String, String)> {
+    let show = |(name, value): (&HeaderName, &http::HeaderValue)| {
+        let text = match *name {
+            header::AUTHORIZATION => {
+                let text = value.to_str().unwrap_or_default();
+                format!("{} {MASK}", text.split(' ').next().unwrap_or_default())
+            }
+            header::SET_COOKIE | header::COOKIE => MASK.to_owned(),
+            header::LOCATION => Url::parse(value.to_str().unwrap_or_default())
+                .map_or_else(|_| MASK.to_owned(), |url| mask_url(&url)),
+            _ => String::from_utf8_lossy(value.as_bytes()).into_owned(),
+        };
+        (name.to_string(), text)
+    };
+    headers.iter().map(show).collect()
+}
+
+fn is_secret(name: &str) -> bool {
+    SECRET.contains(&name) || name.eq_ignore_ascii_case("x-amz-signature") || name == "sig"
+}
+
+fn mask_url(url: &Url) -> String {
+    if !url.query_pairs().any(|(name, _)| is_secret(&name)) {
+        return url.to_string();
+    }
+    let mut shown = url.clone();
+    shown.set_query(None);
+    format!("{shown}?{}", mask_form(url.query().unwrap_or_default()))
+}
+
+/// A form with its secret values masked; others keep their encoding.
+fn mask_form(form: &str) -> String {
+    let field = |field: &str| {
+        let (name, _) = field.split_once('=')?;
+        let known = form_urlencoded::parse(name.as_bytes()).next().is_some_and(|(name, _)| is_secret(&name));
+        known.then(|| format!("{name}={MASK}"))
+    };
+    form.split('&').map(|text| field(text).unwrap_or_else(|| text.to_owned())).collect::<Vec<_>>().join("&")
+}
+
+fn show_body(body: &[u8], form: bool) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(BODY_KEPT)]);
+    if form {
+        return mask_form(&text);
+    }
+    match serde_json::from_slice::<Value>(body) {
+        Ok(mut json) => {
+            mask_json(&mut json);
+            let laid_out = format!("{json:#}");
+            laid_out.chars().take(BODY_KEPT).collect()
+        }
+        Err(_) => text.into_owned(),
+    }
+}
+
+/// Masks the texts of the top level that are tokens. FHIR has `code` members there too, but never a
+/// resource without `resourceType`.
+fn mask_json(json: &mut Value) {
+    let Some(object) = json.as_object_mut() else { return };
+    if object.contains_key("resourceType") {
+        return;
+    }
+    for (name, value) in object {
+        if is_secret(name) && value.is_string() {
+            *value = MASK.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client() -> reqwest::Client {
+        crate::install_crypto();
+        reqwest::Client::new()
+    }
+
+    #[test]
+    fn secrets_do_not_reach_the_record() {
+        let request = client()
+            .post("https://as.example/oauth2/token?code=abc&state=s")
+            .bearer_auth("very-secret")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .body("grant_type=authorization_code&code=abc&code_verifier=xyz&client%5Fassertion=eyJ");
+        let shown = Exchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
+        assert_eq!(shown.url, "https://as.example/oauth2/token?code=•••&state=s");
+        assert_eq!(
+            shown.request_body.as_deref(),
+            Some("grant_type=authorization_code&code=•••&code_verifier=•••&client%5Fassertion=•••"),
+        );
+        assert!(!format!("{shown:?}").contains("very-secret"), "{shown:?}");
+        assert!(shown.curl().contains("Bearer $TOKEN"), "{}", shown.curl());
+        let body = br#"{"access_token":"eyJ.a.b","scope":"openid"}"#;
+        let answered = Answered::read(StatusCode::OK, &HeaderMap::new(), body);
+        assert!(!answered.body.contains("eyJ") && answered.body.contains("openid"), "{}", answered.body);
+    }
+
+    #[test]
+    fn codes_of_fhir_are_no_secrets() {
+        let body = br#"{"resourceType":"Coding","code":"cane"}"#;
+        assert!(show_body(body, false).contains("cane"));
+    }
+
+    #[test]
+    fn curl_quotes_for_the_shell() {
+        let request = client().get("https://as.example/a").header("x-note", "it's");
+        let shown = Exchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
+        assert_eq!(shown.curl(), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");
+    }
+}

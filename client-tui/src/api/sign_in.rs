@@ -1,0 +1,400 @@
+//! Sign-in of a person: authorization code with PKCE (RFC 6749 4.1, RFC 7636), `state`, `iss`
+//! (RFC 9207) and the claims of the ID token (OpenID Connect Core 3.1.3.7).
+//!
+//! The protocol is the `oauth2` crate's; its requests go through our one HTTP client.
+
+use std::borrow::Cow;
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use oauth2::basic::{
+    BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType,
+};
+use oauth2::{
+    AuthUrl, AuthorizationCode, Client, ClientId, CsrfToken, ExtraTokenFields, HttpRequest, HttpResponse,
+    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, StandardRevocableToken,
+    StandardTokenResponse, TokenResponse as _, TokenUrl,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use url::{Url, form_urlencoded};
+
+use super::{Api, ApiError};
+
+/// Asked for when nothing else is said: who it is, and reading terminology.
+pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
+
+type OAuthClient = Client<
+    BasicErrorResponse,
+    TokenAnswer,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+>;
+/// The answer of the token endpoint.
+pub type TokenAnswer = StandardTokenResponse<IdTokenField, BasicTokenType>;
+
+/// What OpenID Connect adds to a token answer.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct IdTokenField {
+    /// Present when `openid` was granted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id_token: Option<String>,
+}
+
+impl ExtraTokenFields for IdTokenField {}
+
+/// A sign-in that waits for the browser's answer.
+#[derive(Debug)]
+pub struct PendingSignIn {
+    /// Where the browser goes.
+    pub url: Url,
+    redirect_uri: RedirectUrl,
+    state: CsrfToken,
+    verifier: PkceCodeVerifier,
+    nonce: String,
+    issuer: String,
+    iss_expected: bool,
+    scope: String,
+}
+
+/// Why an answer from the browser is not taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRedirect {
+    /// Belongs to another sign-in, or was made up.
+    #[error("this answer does not belong to this sign-in (its state differs)")]
+    State,
+    /// Comes from another server.
+    #[error("the answer is from issuer '{found}' and not from {expected}")]
+    Issuer {
+        /// As answered, empty when absent.
+        found: String,
+        /// Ours.
+        expected: String,
+    },
+    /// The server said no.
+    #[error("the server refused: {0}")]
+    Refused(String),
+    /// Neither code nor error.
+    #[error("there is no code in it; paste the whole address that the browser ended at, or the code alone")]
+    NoCode,
+}
+
+impl BadRedirect {
+    /// Is the sign-in over, or may a better answer come?
+    pub fn ends_sign_in(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+}
+
+/// A signed-in person's tokens. They are never written anywhere.
+#[derive(Clone, Debug)]
+pub struct UserTokens {
+    /// As the token endpoint gave them.
+    pub answer: TokenAnswer,
+    /// What the screens may know.
+    pub session: Session,
+}
+
+/// What is known of a sign-in, without its secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Session {
+    /// `sub` of the ID token.
+    pub subject: Option<String>,
+    /// Granted scopes.
+    pub scope: String,
+    /// When the access token expires.
+    pub expires_at: Timestamp,
+}
+
+impl PendingSignIn {
+    /// Judges the query of a redirect: gives the code, or says why there is none.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge(&self, query: &str) -> Result<String, BadRedirect> {
+        let find = |name: &str| {
+            form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
+        };
+        if find("state").is_none_or(|state| state != self.state.secret().as_str()) {
+            return Err(BadRedirect::State);
+        }
+        let iss = find("iss");
+        if iss.as_ref().map_or(self.iss_expected, |iss| *iss != self.issuer) {
+            let found = iss.unwrap_or(Cow::Borrowed("")).into_owned();
+            return Err(BadRedirect::Issuer { found, expected: self.issuer.clone() });
+        }
+        if let Some(error) = find("error") {
+            let description = find("error_description").map(|text| format!(" ({text})")).unwrap_or_default();
+            return Err(BadRedirect::Refused(format!("{error}{description}")));
+        }
+        find("code").filter(|code| !code.is_empty()).map(Cow::into_owned).ok_or(BadRedirect::NoCode)
+    }
+
+    /// Judges what a person pasted: the address that the browser ended at, its query, or the code.
+    ///
+    /// A bare code comes without `state`; that the person carried it here stands for it, and PKCE ties
+    /// the code to this sign-in.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn judge_pasted(&self, text: &str) -> Result<String, BadRedirect> {
+        let text = text.trim();
+        let query = match text.split_once('?') {
+            Some((_, query)) => query.split('#').next().unwrap_or_default(),
+            None if text.contains('=') && text.contains("state=") => text,
+            None if text.is_empty() || text.contains(|c: char| c.is_whitespace() || c == '/') => {
+                return Err(BadRedirect::NoCode);
+            }
+            None => return Ok(text.to_owned()),
+        };
+        self.judge(query)
+    }
+}
+
+impl Api {
+    /// Prepares a sign-in whose answer comes to `redirect_uri`.
+    ///
+    /// # Errors
+    /// The server's; [`ApiError::Profile`] without a client_id.
+    pub async fn begin_sign_in(&self, redirect_uri: &str, scope: &str) -> Result<PendingSignIn, ApiError> {
+        const NO_CLIENT: &str = "signing in needs a client: give --client-id ID, or --demo DIR";
+        let client_id = self.profile().client_id.clone().ok_or(ApiError::Profile(NO_CLIENT))?;
+        let openid = self.openid().await?;
+        let address = |error: url::ParseError| ApiError::Request(error.to_string());
+        let redirect_uri = RedirectUrl::new(redirect_uri.to_owned()).map_err(address)?;
+        let client = OAuthClient::new(ClientId::new(client_id))
+            .set_auth_uri(AuthUrl::new(openid.authorization_endpoint.clone()).map_err(address)?)
+            .set_redirect_uri(redirect_uri.clone());
+        let (challenge, verifier) = PkceCodeChallenge::new_random_sha256();
+        let nonce = CsrfToken::new_random().secret().clone();
+        let (url, state) = client
+            .authorize_url(CsrfToken::new_random)
+            .add_scopes(scope.split_whitespace().map(|scope| Scope::new(scope.to_owned())))
+            .add_extra_param("nonce", &nonce)
+            .set_pkce_challenge(challenge)
+            .url();
+        Ok(PendingSignIn {
+            url,
+            redirect_uri,
+            state,
+            verifier,
+            nonce,
+            issuer: openid.issuer.clone(),
+            iss_expected: openid.authorization_response_iss_parameter_supported,
+            scope: scope.to_owned(),
+        })
+    }
+
+    /// Changes the code into tokens and keeps them.
+    ///
+    /// # Errors
+    /// The server's; [`ApiError::SignIn`] when the ID token is not for this sign-in.
+    pub async fn redeem(&self, pending: PendingSignIn, code: String) -> Result<UserTokens, ApiError> {
+        let client_id = self.profile().client_id.clone().unwrap_or_default();
+        let token_url = &self.openid().await?.token_endpoint;
+        let address =
+            TokenUrl::new(token_url.clone()).map_err(|error| ApiError::Request(error.to_string()))?;
+        let client = OAuthClient::new(ClientId::new(client_id.clone())).set_token_uri(address);
+        let asked_at = self.now();
+        // Owned, since a future that borrows from a closure's environment is not `Send` for all lifetimes.
+        let send = |request| {
+            let api = self.clone();
+            async move { api.for_oauth2(request).await }
+        };
+        let answer = client
+            .exchange_code(AuthorizationCode::new(code))
+            .set_pkce_verifier(pending.verifier)
+            .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri))
+            .request_async(&send)
+            .await
+            .map_err(|error| token_error(token_url, error))?;
+        let id_token = answer.extra_fields().id_token.as_deref();
+        let subject = id_token
+            .map(|token| check_id_token(token, &pending.issuer, &client_id, &pending.nonce, asked_at))
+            .transpose()
+            .map_err(|reason| ApiError::SignIn(format!("the ID token is not for this sign-in: {reason}")))?;
+        // RFC 6749 5.1: no scope in the answer means that all were granted.
+        let granted =
+            answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
+        let life = answer.expires_in().unwrap_or(std::time::Duration::from_secs(300));
+        let session = Session {
+            subject,
+            scope: granted.unwrap_or(pending.scope),
+            expires_at: asked_at
+                .saturating_add(jiff::SignedDuration::try_from(life).unwrap_or_default())
+                .unwrap_or(asked_at),
+        };
+        let tokens = UserTokens { answer, session };
+        *self.user_slot() = Some(tokens.clone());
+        Ok(tokens)
+    }
+
+    /// Ends the access token and forgets all tokens; they are forgotten even when the server cannot be
+    /// asked.
+    ///
+    /// # Errors
+    /// The server's.
+    pub async fn sign_out(&self) -> Result<(), ApiError> {
+        let Some(tokens) = self.user_slot().take() else { return Err(ApiError::NotSignedIn) };
+        let Some(url) = &self.openid().await?.revocation_endpoint else { return Ok(()) };
+        super::discovery::check_safe(url)?;
+        let client_id = self.profile().client_id.clone().unwrap_or_default();
+        let refresh = tokens.answer.refresh_token().map(|token| ("refresh_token", token.secret()));
+        for (hint, token) in
+            refresh.into_iter().chain([("access_token", tokens.answer.access_token().secret())])
+        {
+            let form = [("token", token.as_str()), ("token_type_hint", hint), ("client_id", &client_id)];
+            let answer = self.call(self.http().post(url).form(&form)).await?;
+            if !answer.status.is_success() {
+                return Err(ApiError::refused(url, &answer));
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries a request of the `oauth2` crate over our client.
+    async fn for_oauth2(&self, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+        let (parts, body) = request.into_parts();
+        let request =
+            self.http().request(parts.method, parts.uri.to_string()).headers(parts.headers).body(body);
+        let answer = self.call(request).await?;
+        let mut response = HttpResponse::new(answer.body.to_vec());
+        *response.status_mut() = answer.status;
+        *response.headers_mut() = answer.headers;
+        Ok(response)
+    }
+}
+
+fn token_error(url: &str, error: RequestTokenError<ApiError, BasicErrorResponse>) -> ApiError {
+    match error {
+        RequestTokenError::Request(error) => error,
+        RequestTokenError::ServerResponse(said) => {
+            let description = said.error_description().map(|text| format!(" ({text})")).unwrap_or_default();
+            ApiError::SignIn(format!("the token endpoint refused: {}{description}", said.error().as_ref()))
+        }
+        RequestTokenError::Parse(error, _) => {
+            ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() }
+        }
+        RequestTokenError::Other(reason) => ApiError::Unexpected { url: url.to_owned(), reason },
+    }
+}
+
+/// Checks the claims of an ID token that came over TLS from the token endpoint, where that stands
+/// for its signature (Core 3.1.3.7, point 6); gives its subject.
+fn check_id_token(
+    token: &str,
+    issuer: &str,
+    client_id: &str,
+    nonce: &str,
+    now: Timestamp,
+) -> Result<String, String> {
+    let payload = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+    let claims: Value = payload
+        .and_then(|payload| serde_json::from_slice(&payload).ok())
+        .ok_or_else(|| "it is no JWT".to_owned())?;
+    let for_us = match &claims["aud"] {
+        Value::Array(many) => many.iter().any(|aud| aud == client_id),
+        one => one == client_id,
+    };
+    if claims["iss"] != issuer {
+        return Err(format!("iss is {}", claims["iss"]));
+    }
+    if !for_us {
+        return Err(format!("aud is {}", claims["aud"]));
+    }
+    if claims["nonce"] != nonce {
+        return Err("nonce differs".to_owned());
+    }
+    // A minute for clocks that differ.
+    if claims["exp"].as_i64().is_none_or(|exp| exp + 60 < now.as_second()) {
+        return Err(format!("exp is {}", claims["exp"]));
+    }
+    claims["sub"].as_str().map(str::to_owned).ok_or_else(|| "sub is missing".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pending(iss_expected: bool) -> PendingSignIn {
+        PendingSignIn {
+            url: Url::parse("https://as.example/oauth2/authorize").unwrap(),
+            redirect_uri: RedirectUrl::new("http://localhost:1/callback".to_owned()).unwrap(),
+            state: CsrfToken::new("st".to_owned()),
+            verifier: PkceCodeVerifier::new("v".repeat(43)),
+            nonce: "n".to_owned(),
+            issuer: "https://as.example".to_owned(),
+            iss_expected,
+            scope: USER_SCOPE.to_owned(),
+        }
+    }
+
+    #[track_caller]
+    fn check(pasted: &str, expected: Result<&str, BadRedirect>) {
+        assert_eq!(pending(false).judge_pasted(pasted), expected.map(str::to_owned), "{pasted}");
+    }
+
+    #[test]
+    fn a_person_may_paste_address_query_or_code() {
+        check("http://localhost:1/callback?code=c%2B1&state=st", Ok("c+1"));
+        check("  http://localhost:1/callback?state=st&code=c1&iss=https%3A%2F%2Fas.example#_\n", Ok("c1"));
+        check("code=c1&state=st", Ok("c1"));
+        check("c1", Ok("c1"));
+        check("c1==", Ok("c1=="));
+        check("", Err(BadRedirect::NoCode));
+        check("two words", Err(BadRedirect::NoCode));
+        check("http://localhost:1/callback", Err(BadRedirect::NoCode));
+        check("http://localhost:1/callback?state=st", Err(BadRedirect::NoCode));
+        check("http://localhost:1/callback?code=c1", Err(BadRedirect::State));
+        check("http://localhost:1/callback?code=c1&state=other", Err(BadRedirect::State));
+        check(
+            "http://localhost:1/callback?error=access_denied&error_description=no+way&state=st",
+            Err(BadRedirect::Refused("access_denied (no way)".to_owned())),
+        );
+    }
+
+    #[test]
+    fn the_issuer_is_checked_where_it_is_promised() {
+        let expected = || "https://as.example".to_owned();
+        let missing = BadRedirect::Issuer { found: String::new(), expected: expected() };
+        assert_eq!(pending(true).judge("code=c&state=st"), Err(missing));
+        let other = BadRedirect::Issuer { found: "https://evil.example".to_owned(), expected: expected() };
+        assert_eq!(pending(false).judge("code=c&state=st&iss=https%3A%2F%2Fevil.example"), Err(other));
+        assert_eq!(pending(true).judge("code=c&state=st&iss=https%3A%2F%2Fas.example"), Ok("c".to_owned()));
+    }
+
+    #[test]
+    fn only_a_refusal_ends_the_sign_in() {
+        assert!(pending(false).judge("error=access_denied&state=st").unwrap_err().ends_sign_in());
+        assert!(!pending(false).judge("error=access_denied&state=xx").unwrap_err().ends_sign_in());
+    }
+
+    #[track_caller]
+    fn check_claims(claims: Value, expected: Result<&str, &str>) {
+        let token = format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
+        let now = Timestamp::from_second(1_000).unwrap();
+        let found = check_id_token(&token, "https://as.example", "app", "n", now);
+        assert_eq!(found.as_deref().map_err(String::as_str), expected);
+    }
+
+    #[test]
+    fn an_id_token_is_for_this_sign_in_alone() {
+        let good = serde_json::json!({
+            "iss": "https://as.example", "aud": "app", "nonce": "n", "exp": 1_000, "sub": "s",
+        });
+        check_claims(good.clone(), Ok("s"));
+        let with = |name: &str, value: Value| {
+            let mut claims = good.clone();
+            claims[name] = value;
+            claims
+        };
+        check_claims(with("aud", serde_json::json!(["x", "app"])), Ok("s"));
+        check_claims(with("aud", "x".into()), Err("aud is \"x\""));
+        check_claims(with("iss", "https://evil.example".into()), Err("iss is \"https://evil.example\""));
+        check_claims(with("nonce", Value::Null), Err("nonce differs"));
+        check_claims(with("exp", 939.into()), Err("exp is 939"));
+        check_claims(with("sub", Value::Null), Err("sub is missing"));
+        assert_eq!(check_id_token("x", "i", "c", "n", Timestamp::UNIX_EPOCH), Err("it is no JWT".to_owned()));
+    }
+}

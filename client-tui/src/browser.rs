@@ -1,0 +1,65 @@
+//! Opening an address in the person's browser.
+
+use std::process::{Command, Stdio};
+
+/// Opens the address with `$BROWSER`, or with the command of the system.
+///
+/// That it returns well means only that the command was started: the address is shown as well.
+///
+/// # Errors
+/// What the system said when no command could be started.
+pub fn open(url: &str) -> Result<(), String> {
+    let chosen = std::env::var("BROWSER").unwrap_or_default();
+    let system = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
+    let mut last = String::new();
+    for command in chosen.split(':').filter(|command| !command.is_empty()).chain([system]) {
+        match start(command, url) {
+            Ok(()) => return Ok(()),
+            Err(error) => last = format!("'{command}' cannot be started: {error}"),
+        }
+    }
+    Err(last)
+}
+
+/// Starts one command, whose `%s` stands for the address. The terminal stays ours.
+fn start(command: &str, url: &str) -> std::io::Result<()> {
+    let (program, arguments) = command_line(command, url);
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    // Somebody has to wait for it, or it stays a zombie until we end.
+    std::thread::spawn(move || child.wait());
+    Ok(())
+}
+
+fn command_line(command: &str, url: &str) -> (String, Vec<String>) {
+    let mut words = command.split_whitespace().map(str::to_owned);
+    let program = words.next().unwrap_or_default();
+    let mut arguments: Vec<String> = words.map(|word| word.replace("%s", url)).collect();
+    if !command.contains("%s") {
+        arguments.push(url.to_owned());
+    }
+    (program, arguments)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(command: &str, expected: &[&str]) {
+        let (program, arguments) = command_line(command, "https://as.example/?a=b&c");
+        let found: Vec<_> = std::iter::once(program).chain(arguments).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn the_address_takes_its_place() {
+        check("firefox", &["firefox", "https://as.example/?a=b&c"]);
+        check("chromium --app=%s", &["chromium", "--app=https://as.example/?a=b&c"]);
+        check("open -a Safari", &["open", "-a", "Safari", "https://as.example/?a=b&c"]);
+    }
+}

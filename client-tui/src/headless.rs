@@ -1,0 +1,235 @@
+//! The subcommands: each does one thing, prints it and ends with a stable exit code.
+//!
+//! Answers go to stdout, everything else to stderr, so that a script can read the one and a person
+//! the other.
+
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use crate::api::{Api, ApiError, Bearer, KickOff, Poll, Subsumes, UserTokens, ValidateCode};
+use crate::args::{
+    AskArgs, Command, ExportArgs, SignInArgs, SubsumesArgs, TerminologyArgs, TokenArgs, ValidateCodeArgs,
+};
+use crate::journey::{self, Step};
+use crate::profile::ProfileError;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The flags do not make a profile.
+    #[error("{0}")]
+    Profile(#[from] ProfileError),
+    /// The server did not do it.
+    #[error("{0}")]
+    Api(#[from] ApiError),
+    /// No token came over stdin.
+    #[error("failed to read a token from stdin: {0}")]
+    Stdin(std::io::Error),
+    /// The screens cannot be shown.
+    #[error("the terminal cannot be used: {0}")]
+    Terminal(std::io::Error),
+}
+
+impl Failure {
+    /// 1 failed, 2 usage, 3 unreachable.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Profile(_) | Self::Api(ApiError::Profile(_)) => 2,
+            Self::Api(error) if error.is_unreachable() => 3,
+            _ => 1,
+        }
+    }
+}
+
+/// Does what the command line asks.
+///
+/// # Errors
+/// What went wrong; [`Failure::exit_code`] is for the shell.
+pub async fn run(api: &Api, command: Command) -> Result<(), Failure> {
+    match command {
+        Command::SignIn(args) => sign_in(api, &args).await,
+        Command::Userinfo(args) => userinfo(api, &args).await,
+        Command::ValidateCode(args) => validate_code(api, args).await,
+        Command::Subsumes(args) => subsumes(api, args).await,
+        Command::Export(args) => export(api, args).await,
+        Command::Token(args) => token(api, &args).await,
+    }
+}
+
+/// Prints an answer as JSON, or as text for people.
+fn print(as_json: bool, answer: &impl Serialize, text: impl FnOnce() -> String) {
+    let json = || serde_json::to_string(answer).expect("answers have text keys alone");
+    println!("{}", if as_json { json() } else { text() });
+}
+
+async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), Failure> {
+    let tokens = by_browser(api, args).await?;
+    let session = &tokens.session;
+    print(args.json, &tokens.answer, || {
+        let who = session.subject.as_deref().unwrap_or("somebody without openid");
+        format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, session.expires_at)
+    });
+    Ok(())
+}
+
+async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, Failure> {
+    let (sender, pasted) = mpsc::channel(1);
+    if std::io::stdin().is_terminal() {
+        // A thread of its own: reading a terminal cannot be broken off when the browser is faster.
+        std::thread::spawn(move || {
+            let lines = std::io::stdin().lines().map_while(Result::ok);
+            lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
+        });
+    }
+    let tell = |step| match step {
+        Step::GoTo { url, browser } => {
+            if let Err(reason) = browser
+                && api.profile().open_browser
+            {
+                eprintln!("No browser was opened: {reason}");
+            }
+            eprintln!("Sign in at this address:\n{url}");
+            eprintln!("Should the browser not come back here, paste the address that it ended at.");
+        }
+        Step::PasteRefused(reason) => eprintln!("Error: {reason}"),
+    };
+    Ok(journey::sign_in(api, &args.scope, pasted, tell).await?)
+}
+
+async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), Failure> {
+    let bearer = match &args.token {
+        Some(token) => given(token)?,
+        None => {
+            by_browser(api, &args.sign_in).await?;
+            Bearer::User
+        }
+    };
+    let claims = api.userinfo(&bearer).await?;
+    print(args.sign_in.json, &claims, || {
+        let width = claims.keys().map(String::len).max().unwrap_or(0);
+        let line = |(name, value): (&String, &serde_json::Value)| match value.as_str() {
+            Some(text) => format!("{name:width$}  {text}"),
+            None => format!("{name:width$}  {value}"),
+        };
+        claims.iter().map(line).collect::<Vec<_>>().join("\n")
+    });
+    Ok(())
+}
+
+/// The token to send to a terminology operation: the given one, the backend's, or a person's.
+async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, Failure> {
+    match &args.ask.token {
+        Some(token) => given(token),
+        None if api.profile().backend.is_some() && !args.sign_in_first => Ok(Bearer::Backend),
+        None => {
+            by_browser(api, &args.ask.sign_in).await?;
+            Ok(Bearer::User)
+        }
+    }
+}
+
+async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), Failure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let asked = ValidateCode {
+        url: args.url.unwrap_or_default(),
+        id: args.id.unwrap_or_default(),
+        system: args.system,
+        code: args.code,
+        display: args.display.unwrap_or_default(),
+    };
+    let found = api.validate_code(&asked, &bearer).await?;
+    print(args.ask.ask.sign_in.json, &found, || {
+        let mut text = if found.result { "true" } else { "false" }.to_owned();
+        for more in [&found.display, &found.message].into_iter().flatten() {
+            text.push_str(&format!("\n{more}"));
+        }
+        text
+    });
+    Ok(())
+}
+
+async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), Failure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let asked = Subsumes {
+        system: args.system.unwrap_or_default(),
+        id: args.id.unwrap_or_default(),
+        version: args.version.unwrap_or_default(),
+        code_a: args.code_a,
+        code_b: args.code_b,
+    };
+    let found = api.subsumes(&asked, &bearer).await?;
+    print(args.ask.ask.sign_in.json, &found, || {
+        format!("{}\n{}", found.outcome, found.sentence(&asked.code_a, &asked.code_b))
+    });
+    Ok(())
+}
+
+async fn token(api: &Api, args: &TokenArgs) -> Result<(), Failure> {
+    let token = api.ask_backend_token(&args.scope).await?;
+    print(args.json, &token, || token.access_token.clone());
+    Ok(())
+}
+
+async fn export(api: &Api, args: ExportArgs) -> Result<(), Failure> {
+    let bearer = args.token.as_deref().map_or(Ok(Bearer::Backend), given)?;
+    let asked = KickOff {
+        group: args.group.unwrap_or_default(),
+        types: args.types.unwrap_or_default(),
+        since: args.since.unwrap_or_default(),
+    };
+    let status_url = api.kick_off(&asked, &bearer).await?;
+    eprintln!("export started, its status is at {status_url}");
+    let manifest = loop {
+        match api.poll(&status_url, &bearer).await? {
+            Poll::Complete(manifest) => break manifest,
+            Poll::Running { progress, retry_after_s } => {
+                let progress = progress.unwrap_or_else(|| "running".to_owned());
+                eprintln!("{progress}; asking again in {retry_after_s} s");
+                tokio::time::sleep(Duration::from_secs(retry_after_s.unsigned_abs())).await;
+            }
+        }
+    };
+    let total = manifest.output.len() + manifest.error.len();
+    eprintln!("complete as of {}: {total} files", manifest.transaction_time);
+    let files: Vec<_> = manifest.output.iter().chain(&manifest.error).collect();
+    let watch = |piece: crate::api::Piece| {
+        if piece.done {
+            eprintln!("{}: {} resources, {} bytes", files[piece.index].kind, piece.lines, piece.bytes);
+        }
+    };
+    let download = api.download(&manifest, &args.out, &bearer, watch).await?;
+    if args.delete {
+        api.delete_export(&status_url, &bearer).await?;
+        eprintln!("deleted on the server");
+    }
+    let summary = json!({
+        "transactionTime": manifest.transaction_time,
+        "status": status_url,
+        "deleted": args.delete,
+        "download": download,
+    });
+    print(args.json, &summary, || {
+        format!(
+            "{} resources in {} files, {} bytes, in {}",
+            download.resources,
+            total,
+            download.bytes,
+            args.out.display()
+        )
+    });
+    Ok(())
+}
+
+/// A token of the command line; `-` stands for the first line of stdin.
+fn given(token: &str) -> Result<Bearer, Failure> {
+    if token != "-" {
+        return Ok(Bearer::Given(token.to_owned()));
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(Failure::Stdin)?;
+    Ok(Bearer::Given(line.trim().to_owned()))
+}

@@ -1,0 +1,217 @@
+//! The one table of keys. What a key does, the footer, the help screen and the README all follow
+//! from it.
+
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::model::Screen;
+
+/// What a key asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the table says what each does")]
+pub enum Action {
+    Quit,
+    Help,
+    Open(Screen),
+    NextScreen,
+    PreviousScreen,
+    NextField,
+    PreviousField,
+    Send,
+    Leave,
+    Erase,
+    Clear,
+    CursorLeft,
+    CursorRight,
+    CursorStart,
+    CursorEnd,
+    Up,
+    Down,
+    PageUp,
+    PageDown,
+    SignOut,
+    Userinfo,
+    SwitchBearer,
+    Download,
+    DeleteExport,
+    CopyCurl,
+    CopyAddress,
+}
+
+/// While what a row holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Whatever has the focus.
+    Always,
+    /// While a field has the focus.
+    Typing,
+    /// While none has.
+    Browsing,
+}
+
+/// One row: these keys do that.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Keys that mean the same.
+    pub keys: &'static [(KeyModifiers, KeyCode)],
+    /// The keys as they are written.
+    pub label: &'static str,
+    /// What they do, in a few words.
+    pub does: &'static str,
+    /// While what.
+    pub when: When,
+    /// On which screens; none stands for all.
+    pub screens: &'static [Screen],
+    /// What the footer says, if it shows the row.
+    pub footer: Option<&'static str>,
+    /// What they ask for.
+    pub action: Action,
+}
+
+const NONE: KeyModifiers = KeyModifiers::NONE;
+const CTRL: KeyModifiers = KeyModifiers::CONTROL;
+const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
+const FORMS: &[Screen] = &[Screen::SignIn, Screen::ValidateCode, Screen::Subsumes, Screen::Export];
+const TERMINOLOGY: &[Screen] = &[Screen::ValidateCode, Screen::Subsumes];
+
+const fn row(
+    keys: &'static [(KeyModifiers, KeyCode)],
+    label: &'static str,
+    does: &'static str,
+    when: When,
+    screens: &'static [Screen],
+    footer: Option<&'static str>,
+    action: Action,
+) -> Row {
+    Row { keys, label, does, when, screens, footer, action }
+}
+
+/// All keys. A letter that is in no row is typed.
+#[rustfmt::skip]
+pub const TABLE: &[Row] = {
+    use Action::*;
+    use When::*;
+    &[
+        row(&[(NONE, KeyCode::Enter)], "Enter", "sign in, or send what was pasted", Always, &[Screen::SignIn], Some("sign in"), Send),
+        row(&[(NONE, KeyCode::Enter)], "Enter", "send the form", Always, TERMINOLOGY, Some("send"), Send),
+        row(&[(NONE, KeyCode::Enter)], "Enter", "start an export", Always, &[Screen::Export], Some("start"), Send),
+        row(&[(NONE, KeyCode::Enter)], "Enter", "show or hide the details", Always, &[Screen::Requests], Some("details"), Send),
+        row(&[(NONE, KeyCode::Tab)], "Tab", "next field", Always, FORMS, Some("next field"), NextField),
+        row(&[(SHIFT, KeyCode::BackTab), (NONE, KeyCode::BackTab)], "Shift-Tab", "previous field", Always, FORMS, None, PreviousField),
+        row(&[(NONE, KeyCode::Esc)], "Esc", "leave the field", Typing, &[], Some("leave field"), Leave),
+        row(&[(NONE, KeyCode::Esc)], "Esc", "go back, or give up the sign-in", Browsing, &[], None, Leave),
+        row(&[(NONE, KeyCode::Backspace)], "Backspace", "erase a character", Typing, &[], None, Erase),
+        row(&[(CTRL, KeyCode::Char('u'))], "Ctrl-U", "empty the field", Typing, &[], Some("empty it"), Clear),
+        row(&[(NONE, KeyCode::Left)], "Left", "one character back", Typing, &[], None, CursorLeft),
+        row(&[(NONE, KeyCode::Right)], "Right", "one character on", Typing, &[], None, CursorRight),
+        row(&[(NONE, KeyCode::Home)], "Home", "to the start of the field", Typing, &[], None, CursorStart),
+        row(&[(NONE, KeyCode::End)], "End", "to the end of the field", Typing, &[], None, CursorEnd),
+        row(&[(NONE, KeyCode::Char('w'))], "w", "who am I: ask userinfo again", Browsing, &[Screen::SignIn], Some("who am I"), Userinfo),
+        row(&[(NONE, KeyCode::Char('o'))], "o", "sign out and revoke the token", Browsing, &[Screen::SignIn], Some("sign out"), SignOut),
+        row(&[(NONE, KeyCode::Char('c'))], "c", "copy the address to sign in at", Browsing, &[Screen::SignIn], None, CopyAddress),
+        row(&[(NONE, KeyCode::Char('t'))], "t", "whose token: the person's or the backend's", Browsing, TERMINOLOGY, Some("whose token"), SwitchBearer),
+        row(&[(NONE, KeyCode::Char('d'))], "d", "download the files", Browsing, &[Screen::Export], Some("download"), Download),
+        row(&[(NONE, KeyCode::Char('x'))], "x", "cancel, or delete on the server", Browsing, &[Screen::Export], Some("cancel/delete"), DeleteExport),
+        row(&[(NONE, KeyCode::Char('c'))], "c", "copy as a curl line", Browsing, &[Screen::Requests], Some("copy curl"), CopyCurl),
+        row(&[(NONE, KeyCode::Up)], "Up", "up in a list", Browsing, &[], None, Up),
+        row(&[(NONE, KeyCode::Down)], "Down", "down in a list", Browsing, &[], None, Down),
+        row(&[(NONE, KeyCode::PageUp)], "PgUp", "a page up", Browsing, &[], None, PageUp),
+        row(&[(NONE, KeyCode::PageDown)], "PgDn", "a page down", Browsing, &[], None, PageDown),
+        row(&[(NONE, KeyCode::Right)], "Right", "next screen", Browsing, &[], None, NextScreen),
+        row(&[(NONE, KeyCode::Left)], "Left", "previous screen", Browsing, &[], None, PreviousScreen),
+        row(&[(NONE, KeyCode::Char('1'))], "1", "Sign-in", Browsing, &[], None, Open(Screen::SignIn)),
+        row(&[(NONE, KeyCode::Char('2'))], "2", "validate-code", Browsing, &[], None, Open(Screen::ValidateCode)),
+        row(&[(NONE, KeyCode::Char('3'))], "3", "subsumes", Browsing, &[], None, Open(Screen::Subsumes)),
+        row(&[(NONE, KeyCode::Char('4'))], "4", "Export", Browsing, &[], None, Open(Screen::Export)),
+        row(&[(NONE, KeyCode::Char('5'))], "5", "Requests", Browsing, &[], None, Open(Screen::Requests)),
+        row(&[(NONE, KeyCode::Char('6'))], "6", "Help", Browsing, &[], None, Open(Screen::Help)),
+        row(&[(NONE, KeyCode::F(1))], "F1", "help", Always, &[], Some("help"), Help),
+        row(&[(NONE, KeyCode::Char('?')), (SHIFT, KeyCode::Char('?'))], "?", "help", Browsing, &[], None, Help),
+        row(&[(NONE, KeyCode::Char('q'))], "q", "quit", Browsing, &[], Some("quit"), Quit),
+        row(&[(CTRL, KeyCode::Char('c'))], "Ctrl-C", "quit", Always, &[], None, Quit),
+    ]
+};
+
+impl Row {
+    /// Does the row hold here and now?
+    pub fn holds(&self, screen: Screen, typing: bool) -> bool {
+        let now = match self.when {
+            When::Always => true,
+            When::Typing => typing,
+            When::Browsing => !typing,
+        };
+        now && (self.screens.is_empty() || self.screens.contains(&screen))
+    }
+}
+
+/// What a key asks for here and now.
+pub fn action(key: KeyEvent, screen: Screen, typing: bool) -> Option<Action> {
+    let pressed = (key.modifiers, key.code);
+    TABLE.iter().find(|row| row.holds(screen, typing) && row.keys.contains(&pressed)).map(|row| row.action)
+}
+
+/// The keys that the footer shows here and now.
+pub fn footer(screen: Screen, typing: bool) -> impl Iterator<Item = &'static Row> {
+    TABLE.iter().filter(move |row| row.footer.is_some() && row.holds(screen, typing))
+}
+
+/// The table as Markdown, for the README.
+pub fn markdown() -> String {
+    let mut text = "| Key | Does | Where |\n|---|---|---|\n".to_owned();
+    for row in TABLE {
+        let mut place = match row.screens {
+            [] => "everywhere".to_owned(),
+            screens => screens.iter().map(|screen| screen.title()).collect::<Vec<_>>().join(", "),
+        };
+        place.push_str(match row.when {
+            When::Always => "",
+            When::Typing => ", in a field",
+            When::Browsing => ", outside of fields",
+        });
+        text.push_str(&format!("| `{}` | {} | {place} |\n", row.label, row.does));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_key_means_two_things() {
+        for screen in Screen::ALL {
+            for typing in [false, true] {
+                let rows: Vec<_> = TABLE.iter().filter(|row| row.holds(screen, typing)).collect();
+                for (at, row) in rows.iter().enumerate() {
+                    for other in &rows[at + 1..] {
+                        let both = row.keys.iter().any(|key| other.keys.contains(key));
+                        assert!(!both, "{screen:?}: '{}' and '{}'", row.does, other.does);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn letters_are_typed_in_fields() {
+        for row in TABLE.iter().filter(|row| row.when != When::Browsing) {
+            let letter = row.keys.iter().any(|(with, key)| matches!(key, KeyCode::Char(_)) && *with == NONE);
+            assert!(!letter, "'{}' would swallow a letter", row.label);
+        }
+    }
+
+    #[test]
+    fn every_screen_opens_and_can_be_left() {
+        for screen in Screen::ALL {
+            assert!(TABLE.iter().any(|row| row.action == Action::Open(screen)), "{screen:?}");
+            for typing in [false, true] {
+                let keys: Vec<_> = footer(screen, typing).map(|row| row.label).collect();
+                assert!(keys.contains(&"F1"), "{screen:?} {keys:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_readme_has_a_row_for_each() {
+        insta::assert_snapshot!(markdown());
+    }
+}

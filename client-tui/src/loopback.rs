@@ -1,0 +1,137 @@
+//! The address that the browser comes back to: a listener on a free port of this machine
+//! (RFC 8252 7.3), open while one sign-in waits.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+
+use crate::api::{BadRedirect, PendingSignIn};
+
+/// The path that the client's redirect URI is registered with.
+const PATH: &str = "/callback";
+/// A request line with code, state and issuer is far shorter.
+const HEAD_LIMIT: usize = 16 * 1024;
+/// Browsers open connections ahead and leave them silent; each is forgotten after this time.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Listens on one port of 127.0.0.1 and, where there is IPv6, of `::1`: `localhost` may mean either.
+#[derive(Debug)]
+pub struct Loopback {
+    v4: TcpListener,
+    v6: Option<TcpListener>,
+    port: u16,
+}
+
+impl Loopback {
+    /// Takes a free port.
+    ///
+    /// # Errors
+    /// The system's.
+    pub async fn bind() -> io::Result<Self> {
+        let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = v4.local_addr()?.port();
+        // Its port may be taken on the other family: then browsers fall back to 127.0.0.1.
+        let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok();
+        Ok(Self { v4, v6, port })
+    }
+
+    /// The redirect URI of this sign-in.
+    pub fn redirect_uri(&self) -> String {
+        format!("http://localhost:{}{PATH}", self.port)
+    }
+
+    /// Waits until the browser brings an answer that the sign-in takes or that ends it. The browser
+    /// is told how it went. Queries that are not for this sign-in are refused and change nothing.
+    ///
+    /// # Errors
+    /// The answer that ended the sign-in.
+    pub async fn wait(&self, pending: &PendingSignIn) -> Result<String, BadRedirect> {
+        let (sender, mut requests) = mpsc::channel(8);
+        loop {
+            tokio::select! {
+                accepted = self.accept() => {
+                    if let Ok((stream, _)) = accepted {
+                        tokio::spawn(read_target(stream, sender.clone()));
+                    }
+                }
+                Some((stream, target)) = requests.recv() => {
+                    let Some(query) = target.strip_prefix(PATH).and_then(|rest| rest.strip_prefix('?')) else {
+                        tokio::spawn(answer(stream, "404 Not Found", page("There is nothing here", "")));
+                        continue;
+                    };
+                    let judged = pending.judge(query);
+                    match &judged {
+                        Ok(_) => {
+                            let page = page("You are signed in", "You can close this window and go back to the terminal.");
+                            answer(stream, "200 OK", page).await;
+                            return judged;
+                        }
+                        Err(error) => {
+                            let page = page("The sign-in did not succeed", &error.to_string());
+                            answer(stream, "400 Bad Request", page).await;
+                            if error.ends_sign_in() {
+                                return judged;
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        match &self.v6 {
+            Some(v6) => tokio::select! {
+                accepted = self.v4.accept() => accepted,
+                accepted = v6.accept() => accepted,
+            },
+            None => self.v4.accept().await,
+        }
+    }
+}
+
+/// Reads one request head and hands on the target of a GET.
+async fn read_target(mut stream: TcpStream, sender: mpsc::Sender<(TcpStream, String)>) {
+    let mut head = Vec::new();
+    let read = async {
+        while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+            if head.len() > HEAD_LIMIT || stream.read_buf(&mut head).await.unwrap_or(0) == 0 {
+                return None;
+            }
+        }
+        let line = std::str::from_utf8(head.split(|byte| *byte == b'\r').next()?).ok()?;
+        let (target, version) = line.strip_prefix("GET ")?.rsplit_once(' ')?;
+        version.starts_with("HTTP/1.").then(|| target.to_owned())
+    };
+    if let Ok(Some(target)) = tokio::time::timeout(SILENCE, read).await {
+        // The receiver is gone when the sign-in has ended: nobody waits for this page.
+        let _ = sender.send((stream, target)).await;
+    }
+}
+
+async fn answer(mut stream: TcpStream, status: &str, page: String) {
+    let head = format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\
+         cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n",
+        page.len(),
+    );
+    // A browser that went away does not need its page.
+    let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
+    let _ = stream.shutdown().await;
+}
+
+fn page(title: &str, text: &str) -> String {
+    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let (title, text) = (escape(title), escape(text));
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><title>{title}</title>\
+         <meta name=\"viewport\" content=\"width=device-width\"><style>\
+         :root{{color-scheme:light dark}}body{{font:1.1rem/1.5 system-ui,sans-serif;max-width:32rem;\
+         margin:20vh auto;padding:0 1rem;text-align:center}}</style></head>\
+         <body><main><h1>{title}</h1><p>{text}</p></main></body></html>"
+    )
+}

@@ -1,0 +1,294 @@
+//! Which server, and as whom: the profile that every screen and every subcommand uses.
+//!
+//! It is read once at the start from the flags and, under `--demo DIR`, from the two files that
+//! `trefoil serve --demo --data DIR` writes: `endpoint.json` and `demo.json`.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::args::ProfileArgs;
+use crate::key::{self, KeyError, SigningKey};
+
+/// A server and the clients we are to it.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// Base address without a slash at the end; the issuer.
+    pub base_url: String,
+    /// Base address of FHIR R4 without a slash at the end.
+    pub fhir_base: String,
+    /// PEM of the only certificates to trust; `None` for those of the system.
+    pub ca: Option<Vec<u8>>,
+    /// Our client_id when a person signs in.
+    pub client_id: Option<String>,
+    /// Who we are without a person.
+    pub backend: Option<Backend>,
+    /// May a browser be opened, or is its address only shown?
+    pub open_browser: bool,
+    /// Values that work on this server, to begin with.
+    pub examples: Examples,
+}
+
+/// A client of SMART Backend Services.
+#[derive(Clone, Debug)]
+pub struct Backend {
+    /// As registered.
+    pub client_id: String,
+    /// Signs its assertions.
+    pub key: SigningKey,
+}
+
+/// What the forms are filled with.
+#[derive(Clone, Debug, Default)]
+pub struct Examples {
+    /// URL of a value set, and a coding in it.
+    pub value_set: String,
+    /// Code system of `code`.
+    pub system: String,
+    /// A member of the value set.
+    pub code: String,
+    /// Code system of the two codes below.
+    pub hierarchy: String,
+    /// The more general code.
+    pub code_a: String,
+    /// The more specific code.
+    pub code_b: String,
+    /// Id of a Group.
+    pub group: String,
+    /// Who can sign in.
+    pub username: String,
+    /// Where the password of that user stands; passwords themselves are not read.
+    pub password_file: String,
+}
+
+/// Why there is no profile.
+#[derive(Debug, thiserror::Error)]
+pub enum ProfileError {
+    /// Neither --demo nor --base-url.
+    #[error("which server? give --demo DIR (the --data folder of 'trefoil serve --demo') or --base-url URL")]
+    NoServer,
+    /// A file is not there or not readable.
+    #[error("failed to read {}: {error}", path.display())]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A file of the demo server is not what it should be.
+    #[error("{} is not the file that 'trefoil serve --demo' writes: {error}", path.display())]
+    Demo {
+        /// Which file.
+        path: PathBuf,
+        /// Where it differs.
+        error: serde_json::Error,
+    },
+    /// The demo has no such backend client.
+    #[error("demo.json has no backend client '{asked}'; it has {known}")]
+    UnknownBackend {
+        /// As asked for.
+        asked: String,
+        /// Those that exist, with commas.
+        known: String,
+    },
+    /// Only one of --backend-client and --backend-key.
+    #[error("a backend client needs both --backend-client ID and --backend-key FILE")]
+    HalfBackend,
+    /// No address.
+    #[error("'{text}' is no base address: {reason}")]
+    BaseUrl {
+        /// As given.
+        text: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The key file cannot sign.
+    #[error("{from} cannot sign: {error}")]
+    Key {
+        /// The key's file or client.
+        from: String,
+        /// What is wrong.
+        error: KeyError,
+    },
+}
+
+#[derive(Deserialize)]
+struct Endpoint {
+    base_url: String,
+    fhir_base: String,
+    ca: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+struct Demo {
+    user: DemoUser,
+    native: DemoClient,
+    backend: Vec<DemoBackend>,
+    #[serde(default)]
+    groups: Vec<String>,
+    #[serde(default)]
+    members: Vec<Member>,
+    #[serde(default)]
+    subsumptions: Vec<Subsumption>,
+}
+
+#[derive(Deserialize)]
+struct DemoUser {
+    username: String,
+}
+
+#[derive(Deserialize)]
+struct DemoClient {
+    client_id: String,
+}
+
+#[derive(Deserialize)]
+struct DemoBackend {
+    client_id: String,
+    alg: String,
+    jwk: Value,
+}
+
+#[derive(Deserialize)]
+struct Member {
+    value_set: String,
+    system: String,
+    code: String,
+    member: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Subsumption {
+    system: String,
+    code_a: String,
+    code_b: String,
+    outcome: String,
+}
+
+impl Profile {
+    /// Reads what the flags name.
+    ///
+    /// # Errors
+    /// What is missing or wrong, and what to do.
+    pub fn read(args: &ProfileArgs) -> Result<Self, ProfileError> {
+        let mut profile = match (&args.demo, &args.base_url) {
+            (Some(dir), _) => Self::demo(dir, args.backend_client.as_deref())?,
+            (None, Some(base_url)) => Self::at(base_url)?,
+            (None, None) => return Err(ProfileError::NoServer),
+        };
+        profile.open_browser = !args.no_browser;
+        if let Some(fhir_base) = &args.fhir_base {
+            profile.fhir_base = base_address(fhir_base)?;
+        }
+        if let Some(ca) = &args.ca {
+            profile.ca = Some(read_file(ca)?);
+        }
+        if let Some(client_id) = &args.client_id {
+            profile.client_id = Some(client_id.clone());
+        }
+        match (&args.backend_client, &args.backend_key) {
+            (Some(client_id), Some(path)) => {
+                let text = String::from_utf8_lossy(&read_file(path)?).into_owned();
+                let key = key::read(&text, args.backend_alg.as_deref(), args.backend_kid.as_deref())
+                    .map_err(|error| ProfileError::Key { from: path.display().to_string(), error })?;
+                profile.backend = Some(Backend { client_id: client_id.clone(), key });
+            }
+            (None, None) => {}
+            // Under --demo the key of a known client is at hand.
+            (Some(_), None) if args.demo.is_some() => {}
+            _ => return Err(ProfileError::HalfBackend),
+        }
+        Ok(profile)
+    }
+
+    /// A server at this address, without clients.
+    ///
+    /// # Errors
+    /// What is wrong with the address.
+    pub fn at(base_url: &str) -> Result<Self, ProfileError> {
+        let base_url = base_address(base_url)?;
+        let fhir_base = format!("{base_url}/fhir/R4");
+        Ok(Self {
+            base_url,
+            fhir_base,
+            ca: None,
+            client_id: None,
+            backend: None,
+            open_browser: true,
+            examples: Examples::default(),
+        })
+    }
+
+    /// The demo server of a folder.
+    fn demo(dir: &Path, backend: Option<&str>) -> Result<Self, ProfileError> {
+        let endpoint: Endpoint = read_json(&dir.join("endpoint.json"))?;
+        let path = dir.join("demo.json");
+        let demo: Demo = read_json(&path)?;
+        let client = match backend {
+            Some(asked) => demo.backend.iter().find(|client| client.client_id == asked),
+            None => demo.backend.first(),
+        };
+        let client = client.ok_or_else(|| ProfileError::UnknownBackend {
+            asked: backend.unwrap_or_default().to_owned(),
+            known: demo.backend.iter().map(|c| c.client_id.as_str()).collect::<Vec<_>>().join(", "),
+        })?;
+        let key = key::from_jwk(&client.jwk, Some(&client.alg), None)
+            .map_err(|error| ProfileError::Key { from: client.client_id.clone(), error })?;
+        Ok(Self {
+            base_url: base_address(&endpoint.base_url)?,
+            fhir_base: base_address(&endpoint.fhir_base)?,
+            ca: endpoint.ca.map(|path| read_file(&path)).transpose()?,
+            client_id: Some(demo.native.client_id.clone()),
+            backend: Some(Backend { client_id: client.client_id.clone(), key }),
+            open_browser: true,
+            examples: demo.examples(&path),
+        })
+    }
+}
+
+impl Demo {
+    fn examples(&self, path: &Path) -> Examples {
+        let mut examples = Examples {
+            group: self.groups.first().cloned().unwrap_or_default(),
+            username: self.user.username.clone(),
+            password_file: path.display().to_string(),
+            ..Examples::default()
+        };
+        if let Some(fact) = self.members.iter().find(|fact| fact.member) {
+            examples.value_set.clone_from(&fact.value_set);
+            examples.system.clone_from(&fact.system);
+            examples.code.clone_from(&fact.code);
+        }
+        if let Some(fact) = self.subsumptions.iter().find(|fact| fact.outcome == "subsumes") {
+            examples.hierarchy.clone_from(&fact.system);
+            examples.code_a.clone_from(&fact.code_a);
+            examples.code_b.clone_from(&fact.code_b);
+        }
+        examples
+    }
+}
+
+/// Checks a base address and takes the slash off its end.
+fn base_address(text: &str) -> Result<String, ProfileError> {
+    let wrong = |reason: &str| ProfileError::BaseUrl { text: text.to_owned(), reason: reason.to_owned() };
+    let url = url::Url::parse(text).map_err(|error| wrong(&error.to_string()))?;
+    if !matches!(url.scheme(), "https" | "http") {
+        return Err(wrong("it must begin with https://"));
+    }
+    if url.query().is_some() || url.fragment().is_some() {
+        return Err(wrong("it must have neither query nor fragment"));
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, ProfileError> {
+    std::fs::read(path).map_err(|error| ProfileError::File { path: path.to_owned(), error })
+}
+
+fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ProfileError> {
+    serde_json::from_slice(&read_file(path)?)
+        .map_err(|error| ProfileError::Demo { path: path.to_owned(), error })
+}

@@ -1,0 +1,432 @@
+//! Messages in, a changed model and effects out. No IO.
+
+use std::path::PathBuf;
+
+use jiff::{SignedDuration, Timestamp};
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::api::{Bearer, KickOff, Poll, Subsumes, ValidateCode};
+use crate::journey::Step;
+use crate::keys::{self, Action};
+use crate::model::{Answer, EXCHANGES_KEPT, ExportState, Model, Screen, SignInState};
+use crate::msg::{Effect, Msg};
+
+/// Lines of a page, for the keys that scroll by pages.
+const PAGE: usize = 10;
+
+/// Takes one message in.
+pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+    match msg {
+        Msg::Key(key) => return on_key(model, key),
+        Msg::Paste(text) => on_paste(model, &text),
+        Msg::Resized => {}
+        Msg::Tick(now) => return on_tick(model, now),
+        Msg::Exchanged(exchange) => {
+            let requests = &mut model.requests;
+            // The marked exchange stays the marked one when a newer one comes in above it.
+            if requests.detail || requests.selected > 0 {
+                requests.selected = (requests.selected + 1).min(EXCHANGES_KEPT - 1);
+            }
+            requests.exchanges.push_front(exchange);
+            requests.exchanges.truncate(EXCHANGES_KEPT);
+        }
+        Msg::SignIn(Step::GoTo { url, browser }) => {
+            model.sign_in.state = SignInState::Waiting { url, browser };
+        }
+        Msg::SignIn(Step::PasteRefused(reason)) => model.sign_in.paste_error = Some(reason),
+        Msg::SignedIn(Ok(session)) => {
+            model.typing &= model.screen != Screen::SignIn;
+            model.sign_in.state = SignInState::In(session);
+            model.sign_in.claims = Answer::Waiting;
+            model.bearer = Bearer::User;
+            return vec![Effect::Userinfo];
+        }
+        Msg::SignedIn(Err(reason)) => {
+            model.typing &= model.screen != Screen::SignIn;
+            model.sign_in.state = SignInState::Failed(reason);
+        }
+        Msg::SignedOut(result) => {
+            model.notice = Some(match result {
+                Ok(()) => "Signed out; the token is revoked.".to_owned(),
+                Err(reason) => format!("Error: the token is forgotten here, but: {reason}"),
+            });
+        }
+        Msg::Userinfo(result) => model.sign_in.claims = result.into(),
+        Msg::Validated(result) => model.validate.answer = result.into(),
+        Msg::Subsumed(result) => model.subsumes.answer = result.into(),
+        Msg::KickedOff(Ok(status_url)) => {
+            model.export.state = ExportState::Running {
+                status_url,
+                since: model.now,
+                progress: None,
+                next_poll: Some(model.now),
+            };
+            return poll_when_due(model);
+        }
+        Msg::KickedOff(Err(reason)) => model.export.state = ExportState::Failed(reason),
+        Msg::Polled(result) => on_polled(model, result),
+        Msg::Piece(piece) => {
+            if let ExportState::Complete { pieces, .. } = &mut model.export.state
+                && let Some(slot) = pieces.get_mut(piece.index)
+            {
+                *slot = Some(piece);
+            }
+        }
+        Msg::Downloaded(result) => {
+            if let ExportState::Complete { download, .. } = &mut model.export.state {
+                *download = result.into();
+            }
+        }
+        Msg::ExportDeleted(Ok(())) => model.export.state = ExportState::Deleted,
+        Msg::ExportDeleted(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
+    }
+    Vec::new()
+}
+
+fn on_tick(model: &mut Model, now: Timestamp) -> Vec<Effect> {
+    model.now = now;
+    poll_when_due(model)
+}
+
+/// Asks for the status of a running export when its time has come.
+fn poll_when_due(model: &mut Model) -> Vec<Effect> {
+    match &mut model.export.state {
+        ExportState::Running { status_url, next_poll, .. } if next_poll.is_some_and(|at| at <= model.now) => {
+            *next_poll = None;
+            vec![Effect::Poll { status_url: status_url.clone() }]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn on_polled(model: &mut Model, result: Result<Poll, String>) {
+    // An answer that comes after the export was deleted or begun anew is of no use.
+    let ExportState::Running { status_url, progress, next_poll: next_poll @ None, .. } =
+        &mut model.export.state
+    else {
+        return;
+    };
+    match result {
+        Ok(Poll::Running { progress: said, retry_after_s }) => {
+            *progress = said.or(progress.take());
+            *next_poll = model.now.checked_add(SignedDuration::from_secs(retry_after_s)).ok();
+        }
+        Ok(Poll::Complete(manifest)) => {
+            model.export.scroll = 0;
+            model.export.state = ExportState::Complete {
+                status_url: std::mem::take(status_url),
+                pieces: vec![None; manifest.output.len() + manifest.error.len()],
+                manifest,
+                download: Answer::None,
+            };
+        }
+        Err(reason) => model.export.state = ExportState::Failed(reason),
+    }
+}
+
+fn on_paste(model: &mut Model, text: &str) {
+    // Pasting while a sign-in waits can only mean its one field.
+    let into_sign_in = model.screen == Screen::SignIn && model.form().is_some();
+    model.typing |= into_sign_in;
+    if model.typing
+        && let Some(form) = model.form()
+    {
+        form.focused().insert(text);
+    }
+}
+
+fn on_key(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+    if !key.is_press() {
+        return Vec::new();
+    }
+    model.notice = None;
+    let action = keys::action(key, model.screen, model.typing);
+    let confirmed = std::mem::take(&mut model.export.confirm_delete);
+    match (action, key.code) {
+        (Some(Action::DeleteExport), _) => return delete_export(model, confirmed),
+        (Some(action), _) => return act(model, action),
+        // AltGr comes as Ctrl and Alt on some systems; lone Ctrl or Alt types nothing.
+        (None, KeyCode::Char(c))
+            if model.typing
+                && !matches!(
+                    key.modifiers & !KeyModifiers::SHIFT,
+                    KeyModifiers::CONTROL | KeyModifiers::ALT
+                ) =>
+        {
+            if let Some(form) = model.form() {
+                form.focused().insert(c.encode_utf8(&mut [0; 4]));
+            }
+        }
+        (None, _) => {}
+    }
+    Vec::new()
+}
+
+fn act(model: &mut Model, action: Action) -> Vec<Effect> {
+    match action {
+        Action::Quit => model.quit = true,
+        Action::Help => {
+            open(model, if model.screen == Screen::Help { model.before_help } else { Screen::Help })
+        }
+        Action::Open(screen) => open(model, screen),
+        Action::NextScreen => step_screen(model, 1),
+        Action::PreviousScreen => step_screen(model, Screen::ALL.len() - 1),
+        Action::NextField => step_field(model, 1),
+        Action::PreviousField => step_field(model, -1),
+        Action::Send => return send(model),
+        Action::Leave => return leave(model),
+        Action::Erase => edit(model, |field| field.backspace()),
+        Action::Clear => edit(model, |field| field.clear()),
+        Action::CursorLeft => edit(model, |field| field.go(-1)),
+        Action::CursorRight => edit(model, |field| field.go(1)),
+        Action::CursorStart => edit(model, |field| field.go(isize::MIN)),
+        Action::CursorEnd => edit(model, |field| field.go(isize::MAX)),
+        Action::Up => scroll(model, false, 1),
+        Action::Down => scroll(model, true, 1),
+        Action::PageUp => scroll(model, false, PAGE),
+        Action::PageDown => scroll(model, true, PAGE),
+        Action::SignOut => return sign_out(model),
+        Action::Userinfo => return userinfo(model),
+        Action::SwitchBearer => switch_bearer(model),
+        Action::Download => return download(model),
+        // Taken before, since it asks for a second press.
+        Action::DeleteExport => {}
+        Action::CopyCurl => return copy_curl(model),
+        Action::CopyAddress => return copy_address(model),
+    }
+    Vec::new()
+}
+
+fn open(model: &mut Model, screen: Screen) {
+    if screen == Screen::Help && model.screen != Screen::Help {
+        model.before_help = model.screen;
+        model.help_scroll = 0;
+    }
+    model.screen = screen;
+    model.typing = false;
+}
+
+fn step_screen(model: &mut Model, by: usize) {
+    let at = Screen::ALL.iter().position(|screen| *screen == model.screen).unwrap_or(0);
+    open(model, Screen::ALL[(at + by) % Screen::ALL.len()]);
+}
+
+/// Into the form at the field that had the focus, or on to the next one.
+fn step_field(model: &mut Model, by: isize) {
+    let typing = model.typing;
+    if let Some(form) = model.form() {
+        if typing {
+            form.step(by);
+        }
+        model.typing = true;
+    }
+}
+
+fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::Field)) {
+    if let Some(form) = model.form() {
+        change(form.focused());
+    }
+}
+
+fn leave(model: &mut Model) -> Vec<Effect> {
+    if model.typing {
+        model.typing = false;
+    } else if model.screen == Screen::Help {
+        open(model, model.before_help);
+    } else if model.screen == Screen::Requests {
+        model.requests.detail = false;
+    } else if model.screen == Screen::SignIn
+        && matches!(model.sign_in.state, SignInState::Starting | SignInState::Waiting { .. })
+    {
+        model.sign_in.state = SignInState::Out;
+        return vec![Effect::CancelSignIn];
+    }
+    Vec::new()
+}
+
+fn scroll(model: &mut Model, down: bool, by: usize) {
+    let step = |at: usize, last: usize| if down { (at + by).min(last) } else { at.saturating_sub(by) };
+    match model.screen {
+        Screen::Requests if model.requests.detail => {
+            model.requests.scroll = step(model.requests.scroll.into(), usize::from(u16::MAX)) as u16;
+        }
+        Screen::Requests => {
+            let last = model.requests.exchanges.len().saturating_sub(1);
+            model.requests.selected = step(model.requests.selected, last);
+        }
+        Screen::Help => model.help_scroll = step(model.help_scroll.into(), keys::TABLE.len()) as u16,
+        Screen::Export => {
+            if let ExportState::Complete { pieces, .. } = &model.export.state {
+                model.export.scroll = step(model.export.scroll, pieces.len().saturating_sub(1));
+            }
+        }
+        Screen::SignIn | Screen::ValidateCode | Screen::Subsumes => {}
+    }
+}
+
+fn send(model: &mut Model) -> Vec<Effect> {
+    match model.screen {
+        Screen::SignIn => sign_in(model),
+        Screen::ValidateCode => {
+            let form = &model.validate.form;
+            let asked = ValidateCode {
+                url: form.value(0),
+                id: form.value(1),
+                system: form.value(2),
+                code: form.value(3),
+                display: form.value(4),
+            };
+            model.validate.about = (asked.code.clone(), String::new());
+            model.validate.answer = Answer::Waiting;
+            vec![Effect::ValidateCode(asked, model.bearer.clone())]
+        }
+        Screen::Subsumes => {
+            let form = &model.subsumes.form;
+            let asked = Subsumes {
+                system: form.value(0),
+                id: form.value(1),
+                version: form.value(2),
+                code_a: form.value(3),
+                code_b: form.value(4),
+            };
+            model.subsumes.about = (asked.code_a.clone(), asked.code_b.clone());
+            model.subsumes.answer = Answer::Waiting;
+            vec![Effect::Subsumes(asked, model.bearer.clone())]
+        }
+        Screen::Export => kick_off(model),
+        Screen::Requests => {
+            let requests = &mut model.requests;
+            requests.detail = !requests.detail && !requests.exchanges.is_empty();
+            requests.scroll = 0;
+            Vec::new()
+        }
+        Screen::Help => Vec::new(),
+    }
+}
+
+fn sign_in(model: &mut Model) -> Vec<Effect> {
+    match model.sign_in.state {
+        SignInState::Out | SignInState::Failed(_) => {
+            model.sign_in.state = SignInState::Starting;
+            model.sign_in.paste_error = None;
+            model.sign_in.form.focused().clear();
+            vec![Effect::SignIn]
+        }
+        SignInState::Waiting { .. } => {
+            let pasted = model.sign_in.form.value(0);
+            model.sign_in.paste_error = None;
+            if pasted.is_empty() { Vec::new() } else { vec![Effect::Pasted(pasted)] }
+        }
+        SignInState::In(_) => {
+            model.notice = Some("Somebody is signed in; o signs out.".to_owned());
+            Vec::new()
+        }
+        SignInState::Starting => Vec::new(),
+    }
+}
+
+fn sign_out(model: &mut Model) -> Vec<Effect> {
+    if !matches!(model.sign_in.state, SignInState::In(_)) {
+        model.notice = Some("Nobody is signed in.".to_owned());
+        return Vec::new();
+    }
+    model.sign_in.state = SignInState::Out;
+    model.sign_in.claims = Answer::None;
+    if model.about.backend_id.is_some() {
+        model.bearer = Bearer::Backend;
+    }
+    vec![Effect::SignOut]
+}
+
+fn userinfo(model: &mut Model) -> Vec<Effect> {
+    if !matches!(model.sign_in.state, SignInState::In(_)) {
+        model.notice = Some("Nobody is signed in; press Enter.".to_owned());
+        return Vec::new();
+    }
+    model.sign_in.claims = Answer::Waiting;
+    vec![Effect::Userinfo]
+}
+
+fn switch_bearer(model: &mut Model) {
+    let signed_in = matches!(model.sign_in.state, SignInState::In(_));
+    model.bearer = match model.bearer {
+        Bearer::Backend if signed_in => Bearer::User,
+        Bearer::User if model.about.backend_id.is_some() => Bearer::Backend,
+        _ => {
+            model.notice = Some("There is no other token: sign in on screen 1.".to_owned());
+            return;
+        }
+    };
+}
+
+fn kick_off(model: &mut Model) -> Vec<Effect> {
+    if matches!(model.export.state, ExportState::Starting | ExportState::Running { .. }) {
+        model.notice = Some("An export is running; cancel it with x first.".to_owned());
+        return Vec::new();
+    }
+    let form = &model.export.form;
+    let asked = KickOff { group: form.value(0), types: form.value(1), since: form.value(2) };
+    if !asked.since.is_empty() && asked.since.parse::<Timestamp>().is_err() {
+        model.notice = Some("Error: _since must be an instant like 2024-01-31T08:00:00Z.".to_owned());
+        return Vec::new();
+    }
+    // Its files are looked at next, not its fields.
+    model.typing = false;
+    model.export.state = ExportState::Starting;
+    vec![Effect::KickOff(asked)]
+}
+
+fn download(model: &mut Model) -> Vec<Effect> {
+    let folder = model.export.form.value(3);
+    match &mut model.export.state {
+        ExportState::Complete { .. } if folder.is_empty() => {
+            model.notice = Some("Error: name a folder first.".to_owned());
+        }
+        ExportState::Complete { manifest, pieces, download, .. } if *download != Answer::Waiting => {
+            *download = Answer::Waiting;
+            pieces.fill(None);
+            return vec![Effect::Download { manifest: manifest.clone(), folder: PathBuf::from(folder) }];
+        }
+        ExportState::Complete { .. } => {}
+        _ => model.notice = Some("There is nothing to download yet.".to_owned()),
+    }
+    Vec::new()
+}
+
+fn delete_export(model: &mut Model, confirmed: bool) -> Vec<Effect> {
+    let status_url = match &model.export.state {
+        ExportState::Running { status_url, .. } | ExportState::Complete { status_url, .. } => {
+            status_url.clone()
+        }
+        _ => {
+            model.notice = Some("There is no export to delete.".to_owned());
+            return Vec::new();
+        }
+    };
+    if confirmed {
+        return vec![Effect::DeleteExport { status_url }];
+    }
+    model.export.confirm_delete = true;
+    model.notice = Some("Press x again to delete the export on the server.".to_owned());
+    Vec::new()
+}
+
+fn copy_curl(model: &mut Model) -> Vec<Effect> {
+    match model.requests.exchanges.get(model.requests.selected) {
+        Some(exchange) => {
+            model.notice = Some("Copied; the token is written $TOKEN, other secrets are masked.".to_owned());
+            vec![Effect::Copy(exchange.curl())]
+        }
+        None => Vec::new(),
+    }
+}
+
+fn copy_address(model: &mut Model) -> Vec<Effect> {
+    match &model.sign_in.state {
+        SignInState::Waiting { url, .. } => {
+            model.notice = Some("The address is copied.".to_owned());
+            vec![Effect::Copy(url.clone())]
+        }
+        _ => Vec::new(),
+    }
+}

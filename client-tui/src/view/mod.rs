@@ -1,0 +1,165 @@
+//! Drawing. Everything here only reads the model.
+//!
+//! What colour says is said in words as well: the focus has a mark, errors begin with "Error:".
+
+mod export;
+mod help;
+mod log;
+mod sign_in;
+mod terminology;
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Position, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Wrap};
+
+use crate::api::Bearer;
+use crate::form::Form;
+use crate::keys;
+use crate::model::{Model, Screen, SignInState};
+
+/// Stands before what has the focus.
+const MARK: &str = "› ";
+/// Columns for the names of fields, the mark included.
+const NAME_WIDTH: u16 = 12;
+
+/// The few styles there are.
+#[derive(Clone, Copy, Debug)]
+struct Theme {
+    colour: bool,
+}
+
+impl Theme {
+    fn of(self, colour: Color) -> Style {
+        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    fn accent(self) -> Style {
+        self.of(Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+
+    fn good(self) -> Style {
+        self.of(Color::Green).add_modifier(Modifier::BOLD)
+    }
+
+    fn bad(self) -> Style {
+        self.of(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    fn quiet(self) -> Style {
+        self.of(Color::DarkGray)
+    }
+}
+
+/// Draws the whole model, whatever the size of the terminal.
+pub fn view(model: &Model, frame: &mut Frame) {
+    let theme = Theme { colour: model.about.colour };
+    let [tabs, _, body, notice, footer] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(0),
+        Constraint::Length(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    frame.render_widget(tab_line(model, theme), tabs);
+    match model.screen {
+        Screen::SignIn => sign_in::draw(model, theme, frame, body),
+        Screen::ValidateCode => terminology::draw_validate(model, theme, frame, body),
+        Screen::Subsumes => terminology::draw_subsumes(model, theme, frame, body),
+        Screen::Export => export::draw(model, theme, frame, body),
+        Screen::Requests => log::draw(model, theme, frame, body),
+        Screen::Help => help::draw(model, theme, frame, body),
+    }
+    frame.render_widget(status_line(model, theme), notice);
+    frame.render_widget(footer_line(model, theme), footer);
+}
+
+fn tab_line(model: &Model, theme: Theme) -> Line<'static> {
+    let tab = |(at, screen): (usize, Screen)| {
+        let open = screen == model.screen;
+        let style = if open { theme.accent().add_modifier(Modifier::REVERSED) } else { Style::new() };
+        let mark = if open { "›" } else { " " };
+        Span::styled(format!("{mark}{} {} ", at + 1, screen.title()), style)
+    };
+    Line::from_iter(Screen::ALL.into_iter().enumerate().map(tab))
+}
+
+/// What was just done, or whom we talk to.
+fn status_line<'a>(model: &'a Model, theme: Theme) -> Line<'a> {
+    if let Some(notice) = &model.notice {
+        let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
+        return Line::styled(notice.as_str(), style);
+    }
+    let who = match &model.sign_in.state {
+        SignInState::In(session) => {
+            format!("signed in until {}", clock(session.expires_at))
+        }
+        _ => "nobody is signed in".to_owned(),
+    };
+    Line::styled(format!("{} · {who}", model.about.base_url), theme.quiet())
+}
+
+fn footer_line(model: &Model, theme: Theme) -> Line<'static> {
+    let key = |row: &keys::Row| {
+        let does = row.footer.unwrap_or(row.does);
+        [Span::styled(row.label, theme.accent()), Span::raw(format!(" {does}  "))]
+    };
+    Line::from_iter(keys::footer(model.screen, model.typing).flat_map(key))
+}
+
+/// Draws the fields one below the other; gives the rest of the area.
+fn draw_form(form: &Form, typing: bool, theme: Theme, frame: &mut Frame, area: Rect) -> Rect {
+    let [fields, _, rest] = Layout::vertical([
+        Constraint::Length(form.fields.len() as u16),
+        Constraint::Length(1),
+        Constraint::Min(0),
+    ])
+    .areas(area);
+    for (at, (field, row)) in form.fields.iter().zip(fields.rows()).enumerate() {
+        let focused = typing && at == form.focus;
+        let [name, value] =
+            Layout::horizontal([Constraint::Length(NAME_WIDTH), Constraint::Min(0)]).areas(row);
+        let mark = if focused { MARK } else { "  " };
+        let style = if focused { theme.accent() } else { Style::new() };
+        frame.render_widget(Line::styled(format!("{mark}{}", field.name), style), name);
+        if field.text().is_empty() && !focused {
+            frame.render_widget(Line::styled(format!("({})", field.hint), theme.quiet()), value);
+            continue;
+        }
+        // A long text moves under the field, so that the cursor is always in sight.
+        let hidden = (field.cursor() + 1).saturating_sub(value.width.into());
+        let shown: String = field.text().chars().skip(if focused { hidden } else { 0 }).collect();
+        frame.render_widget(Line::styled(shown, Modifier::UNDERLINED), value);
+        if focused && value.width > 0 && value.height > 0 {
+            frame.set_cursor_position(Position::new(value.x + (field.cursor() - hidden) as u16, value.y));
+        }
+    }
+    rest
+}
+
+/// Draws lines, wrapped.
+fn draw_text<'a>(lines: Vec<Line<'a>>, frame: &mut Frame, area: Rect) {
+    frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
+}
+
+fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {
+    Line::styled(format!("Error: {reason}"), theme.bad())
+}
+
+/// Whose token is sent, in words.
+fn bearer_name(model: &Model) -> String {
+    let unnamed = "no client".to_owned();
+    match &model.bearer {
+        Bearer::Backend => {
+            format!("backend {}", model.about.backend_id.as_ref().unwrap_or(&unnamed))
+        }
+        Bearer::User | Bearer::Given(_) => "the person signed in".to_owned(),
+    }
+}
+
+/// Hours, minutes and seconds of UTC.
+fn clock(at: jiff::Timestamp) -> String {
+    at.strftime("%H:%M:%S").to_string()
+}

@@ -1,0 +1,98 @@
+//! From sign-in to the deleted export, through the real loop, against the real server.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use tokio::sync::mpsc;
+use trefoil_tui::args::ProfileArgs;
+use trefoil_tui::form::Field;
+use trefoil_tui::model::{Answer, ExportState, Model, SignInState};
+use trefoil_tui::msg::Msg;
+use trefoil_tui::profile::Profile;
+use trefoil_tui::runtime;
+use url::Url;
+
+use crate::server::{Server, browse};
+
+/// What the person does when the screens have come so far.
+type Step = (fn(&Model) -> bool, &'static [KeyCode]);
+
+/// The steps after the sign-in.
+const SCRIPT: &[Step] = &[
+    (|model| matches!(model.sign_in.claims, Answer::Done(_)), &[KeyCode::Char('2'), KeyCode::Enter]),
+    (|model| matches!(model.validate.answer, Answer::Done(_)), &[KeyCode::Char('3'), KeyCode::Enter]),
+    (|model| matches!(model.subsumes.answer, Answer::Done(_)), &[KeyCode::Char('4'), KeyCode::Enter]),
+    (|model| matches!(model.export.state, ExportState::Complete { .. }), &[KeyCode::Char('d')]),
+    (
+        |model| {
+            matches!(&model.export.state, ExportState::Complete { download: Answer::Done(saved), .. }
+                if saved.resources > 0)
+        },
+        &[KeyCode::Char('x'), KeyCode::Char('x')],
+    ),
+    (|model| model.export.state == ExportState::Deleted, &[KeyCode::Char('1'), KeyCode::Char('o')]),
+    (|model| model.notice.as_deref() == Some("Signed out; the token is revoked."), &[KeyCode::Char('q')]),
+];
+
+#[tokio::test]
+async fn a_person_signs_in_asks_exports_and_leaves() {
+    trefoil_tui::install_crypto();
+    let server = Server::start();
+    let args =
+        ProfileArgs { demo: Some(server.data.path().to_owned()), no_browser: true, ..ProfileArgs::default() };
+    let profile = Profile::read(&args).unwrap();
+    let (username, password) = server.person();
+    let ca = server.ca();
+
+    let mut model = Model::new(&profile, false, Timestamp::now());
+    let folder = server.data.path().join("out");
+    model.export.form.fields[3] = Field::new("folder", "", folder.to_str().unwrap());
+    let (sender, messages) = mpsc::unbounded_channel();
+    let api = runtime::api(profile, Timestamp::now, sender.clone()).unwrap();
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let ticking = tokio::spawn(runtime::tick(sender.clone(), Timestamp::now));
+
+    let keys = sender.clone();
+    let press = move |code| keys.send(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
+    press(KeyCode::Enter);
+    let (mut script, mut browser) = (SCRIPT.iter().peekable(), None);
+    let observe = |model: &Model| {
+        if let (SignInState::Waiting { url, .. }, None) = (&model.sign_in.state, &browser) {
+            browser = Some(tokio::spawn(browse(ca.clone(), url.clone(), username.clone(), password.clone())));
+        }
+        if let Some((_, then)) = script.next_if(|(come, _)| come(model)) {
+            then.iter().copied().for_each(&press);
+        }
+    };
+    let running = runtime::run(&mut terminal, model, api, sender, messages, observe);
+    let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
+    ticking.abort();
+    let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };
+    let model = model.unwrap();
+
+    let page = browser.expect("the screens said where to sign in").await.unwrap();
+    assert!(page.contains("You can close this window"), "{page}");
+    let Answer::Done(found) = &model.validate.answer else { panic!("{:?}", model.validate.answer) };
+    assert!(found.result);
+    let Answer::Done(found) = &model.subsumes.answer else { panic!("{:?}", model.subsumes.answer) };
+    assert_eq!(found.outcome, "subsumes");
+    assert!(folder.join("Patient.ndjson").exists() && folder.join("manifest.json").exists());
+    assert!(script.peek().is_none(), "not all was done");
+    check_masked(&model, &server.person().1);
+}
+
+/// No token, code or key is in anything that could be shown.
+fn check_masked(model: &Model, password: &str) {
+    let shown = format!("{model:?}");
+    assert!(!shown.contains("eyJ"), "a JWT can be seen");
+    assert!(!shown.contains(password), "a password can be seen");
+    let redeemed = model.requests.exchanges.iter().find(|exchange| exchange.url.contains("/oauth2/token"));
+    let body = redeemed.and_then(|exchange| exchange.request_body.clone()).unwrap_or_default();
+    assert!(body.contains("•••"), "{body}");
+    for exchange in &model.requests.exchanges {
+        assert!(Url::parse(&exchange.url).is_ok(), "{}", exchange.url);
+    }
+}

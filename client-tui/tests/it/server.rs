@@ -1,0 +1,107 @@
+//! The real server with its demo project, and a person's browser.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+/// A demo server in a folder of its own, ended with the test.
+pub struct Server {
+    child: Child,
+    /// Its --data folder.
+    pub data: tempfile::TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The server's program beside ours, built when it is not up to date.
+fn program() -> PathBuf {
+    let folder = Path::new(env!("CARGO_BIN_EXE_trefoil-tui")).parent().unwrap();
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--quiet", "--package", "trefoil-server", "--bin", "trefoil"]);
+    build.args(folder.ends_with("release").then_some("--release"));
+    build.arg("--target-dir").arg(folder.parent().unwrap());
+    assert!(build.status().unwrap().success(), "the server does not build");
+    folder.join("trefoil")
+}
+
+impl Server {
+    /// Starts it; gives it when it answers.
+    pub fn start() -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program());
+        command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let server = Self { child, data };
+        assert!(line.starts_with("ready "), "the server did not start: {line}");
+        server
+    }
+
+    fn json(&self, name: &str) -> Value {
+        serde_json::from_slice(&std::fs::read(self.data.path().join(name)).unwrap()).unwrap()
+    }
+
+    /// User name and password of somebody.
+    pub fn person(&self) -> (String, String) {
+        let user = &self.json("demo.json")["user"];
+        let text = |name: &str| user[name].as_str().unwrap().to_owned();
+        (text("username"), text("password"))
+    }
+
+    /// The certificate to trust, as PEM.
+    pub fn ca(&self) -> Vec<u8> {
+        std::fs::read(self.json("endpoint.json")["ca"].as_str().unwrap()).unwrap()
+    }
+}
+
+/// A browser with cookies and a person before it. It goes where it is sent; gives the last page.
+pub async fn browse(ca: Vec<u8>, start: String, username: String, password: String) -> String {
+    let http = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .tls_certs_only(reqwest::Certificate::from_pem_bundle(&ca).unwrap())
+        .build()
+        .unwrap();
+    let mut cookies = BTreeMap::new();
+    let mut request = http.get(&start).build().unwrap();
+    for _ in 0..10 {
+        if request.url().scheme() == "https" {
+            let all: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            request.headers_mut().insert("cookie", all.join("; ").parse().unwrap());
+        }
+        let here = request.url().clone();
+        let response = http.execute(request).await.unwrap();
+        for cookie in response.headers().get_all("set-cookie") {
+            let (name, value) = cookie.to_str().unwrap().split(';').next().unwrap().split_once('=').unwrap();
+            cookies.insert(name.to_owned(), value.to_owned());
+        }
+        if let Some(location) = response.headers().get("location") {
+            request = http.get(here.join(location.to_str().unwrap()).unwrap()).build().unwrap();
+            continue;
+        }
+        let page = response.text().await.unwrap();
+        if here.path() != "/sign-in" {
+            return page;
+        }
+        let (csrf, back) = (hidden(&page, "csrf"), hidden(&page, "continue"));
+        let form =
+            [("csrf", csrf.as_str()), ("continue", &back), ("username", &username), ("password", &password)];
+        request = http.post(here.join("/sign-in").unwrap()).form(&form).build().unwrap();
+    }
+    panic!("the browser goes round and round");
+}
+
+/// The value of a hidden field.
+fn hidden(page: &str, name: &str) -> String {
+    let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
+    rest.split('"').next().unwrap().replace("&amp;", "&")
+}

@@ -1,0 +1,87 @@
+//! What several modules need: a profile, a model, keys to press.
+
+use jiff::Timestamp;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use trefoil_tui::api::{Api, Manifest, OutputFile, Session};
+use trefoil_tui::key;
+use trefoil_tui::model::Model;
+use trefoil_tui::msg::{Effect, Msg};
+use trefoil_tui::profile::{Backend, Examples, Profile};
+use trefoil_tui::update::update;
+
+/// Two private keys as a JWK Set: EC first.
+pub const JWKS: &str = include_str!("keys/jwks.json");
+
+/// The time of these tests.
+pub fn now() -> Timestamp {
+    "2024-05-01T12:00:00Z".parse().unwrap()
+}
+
+/// A profile of a server at this address, with both kinds of client.
+pub fn profile(base_url: &str) -> Profile {
+    let key = key::read(JWKS, None, None).unwrap();
+    Profile {
+        client_id: Some("native".to_owned()),
+        backend: Some(Backend { client_id: "backend".to_owned(), key }),
+        open_browser: false,
+        examples: Examples {
+            value_set: "https://t.example/ValueSet/aids".to_owned(),
+            system: "https://t.example/CodeSystem/aids".to_owned(),
+            code: "cane".to_owned(),
+            hierarchy: "https://t.example/CodeSystem/aids".to_owned(),
+            code_a: "aid".to_owned(),
+            code_b: "cane".to_owned(),
+            group: "g1".to_owned(),
+            username: "willow".to_owned(),
+            password_file: "demo/demo.json".to_owned(),
+        },
+        ..Profile::at(base_url).unwrap()
+    }
+}
+
+/// A client of that server.
+pub fn api(base_url: &str) -> Api {
+    trefoil_tui::install_crypto();
+    Api::new(profile(base_url), now, Box::new(drop)).unwrap()
+}
+
+/// The model at the start.
+pub fn model() -> Model {
+    Model::new(&profile("https://t.example"), true, now())
+}
+
+/// Presses one key; gives what is to be done.
+pub fn press(model: &mut Model, code: KeyCode) -> Vec<Effect> {
+    update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+}
+
+/// Types a text, key by key.
+pub fn type_text(model: &mut Model, text: &str) {
+    for c in text.chars() {
+        assert_eq!(press(model, KeyCode::Char(c)), [], "typing '{c}' does nothing else");
+    }
+}
+
+pub fn session() -> Session {
+    Session {
+        subject: Some("s1".to_owned()),
+        scope: "openid profile".to_owned(),
+        expires_at: "2024-05-01T13:00:00Z".parse().unwrap(),
+    }
+}
+
+/// A manifest of three files.
+pub fn manifest() -> Manifest {
+    let file = |kind: &str, count| OutputFile {
+        kind: kind.to_owned(),
+        url: format!("https://t.example/fhir/R4/bulk/j1/{kind}.ndjson"),
+        count,
+    };
+    Manifest {
+        transaction_time: "2024-05-01T12:00:00.000Z".to_owned(),
+        request: "https://t.example/fhir/R4/Group/g1/$export".to_owned(),
+        requires_access_token: true,
+        output: vec![file("Observation", Some(240)), file("Patient", Some(5))],
+        error: vec![file("OperationOutcome", None)],
+    }
+}

@@ -1,0 +1,230 @@
+//! The client against small servers that are slow, wrong or down.
+
+use serde_json::json;
+use trefoil_tui::api::{ApiError, Bearer, KickOff, Manifest, OutputFile, Poll, Subsumes, ValidateCode};
+use wiremock::matchers::{body_json, body_string_contains, header, method, path, query_param};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::support::api;
+
+fn given() -> Bearer {
+    Bearer::Given("tok".to_owned())
+}
+
+async fn answer(server: &MockServer, at: &str, response: ResponseTemplate) {
+    Mock::given(path(at)).respond_with(response).mount(server).await;
+}
+
+#[tokio::test]
+async fn validate_code_posts_parameters() {
+    let server = MockServer::start().await;
+    let asked = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "url", "valueUri": "u" }, { "name": "system", "valueUri": "s" }, { "name": "code", "valueCode": "c" },
+    ]});
+    let found = json!({ "resourceType": "Parameters", "parameter": [
+        { "name": "result", "valueBoolean": true }, { "name": "display", "valueString": "C" },
+    ]});
+    Mock::given(method("POST"))
+        .and(path("/fhir/R4/ValueSet/$validate-code"))
+        .and(header("authorization", "Bearer tok"))
+        .and(header("content-type", "application/fhir+json"))
+        .and(body_json(asked))
+        .respond_with(ResponseTemplate::new(200).set_body_json(found))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let asked = ValidateCode { url: "u".into(), system: "s".into(), code: "c".into(), ..Default::default() };
+    let found = api(&server.uri()).validate_code(&asked, &given()).await.unwrap();
+    assert_eq!((found.result, found.display.as_deref(), found.message), (true, Some("C"), None));
+}
+
+#[tokio::test]
+async fn ids_stay_one_segment_of_the_path() {
+    let server = MockServer::start().await;
+    let found = json!({ "parameter": [{ "name": "outcome", "valueCode": "equivalent" }] });
+    answer(
+        &server,
+        "/fhir/R4/CodeSystem/a%2F..%2Fb/$subsumes",
+        ResponseTemplate::new(200).set_body_json(found),
+    )
+    .await;
+    let asked =
+        Subsumes { id: "a/../b".into(), code_a: "x".into(), code_b: "x".into(), ..Default::default() };
+    assert_eq!(api(&server.uri()).subsumes(&asked, &given()).await.unwrap().outcome, "equivalent");
+    let asked = Subsumes { id: "..".into(), ..Default::default() };
+    assert!(matches!(api(&server.uri()).subsumes(&asked, &given()).await, Err(ApiError::Request(_))));
+}
+
+#[tokio::test]
+async fn errors_say_what_the_server_said() {
+    #[track_caller]
+    fn shows(error: &ApiError, text: &str) {
+        assert!(error.to_string().contains(text), "{error}");
+    }
+    let server = MockServer::start().await;
+    let at = "/fhir/R4/CodeSystem/$subsumes";
+    let outcome = json!({ "resourceType": "OperationOutcome", "issue": [
+        { "severity": "error", "code": "exception", "details": { "text": "the disk is full" } },
+    ]});
+    let ask = async |response: ResponseTemplate| {
+        server.reset().await;
+        answer(&server, at, response).await;
+        api(&server.uri()).subsumes(&Subsumes::default(), &given()).await.unwrap_err()
+    };
+    shows(&ask(ResponseTemplate::new(503).set_body_json(outcome)).await, "the disk is full");
+    shows(&ask(ResponseTemplate::new(502).set_body_string("<html>")).await, "502 Bad Gateway");
+    shows(&ask(ResponseTemplate::new(200).set_body_string("hello")).await, "makes no sense");
+    shows(&ask(ResponseTemplate::new(200).set_body_json(json!({ "parameter": [] }))).await, "'outcome'");
+    let elsewhere = ResponseTemplate::new(302).insert_header("location", "https://evil.example/");
+    shows(&ask(elsewhere).await, "302 Found");
+    // A port that was free a moment ago.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = format!("http://{free}");
+    let error = api(&gone).subsumes(&Subsumes::default(), &given()).await.unwrap_err();
+    assert!(error.is_unreachable(), "{error}");
+}
+
+#[tokio::test]
+async fn a_stranger_for_an_issuer_is_refused() {
+    let server = MockServer::start().await;
+    let configuration = json!({
+        "issuer": "https://evil.example",
+        "authorization_endpoint": "https://evil.example/a",
+        "token_endpoint": "https://evil.example/t",
+        "userinfo_endpoint": "https://evil.example/u",
+    });
+    answer(
+        &server,
+        "/.well-known/openid-configuration",
+        ResponseTemplate::new(200).set_body_json(configuration),
+    )
+    .await;
+    let error = api(&server.uri()).begin_sign_in("http://localhost:1/callback", "openid").await.unwrap_err();
+    assert!(error.to_string().contains("the issuer is 'https://evil.example'"), "{error}");
+}
+
+#[tokio::test]
+async fn a_backend_token_is_asked_for_once_while_it_is_fresh() {
+    let server = MockServer::start().await;
+    let smart = json!({ "token_endpoint": format!("{}/oauth2/token", server.uri()) });
+    answer(
+        &server,
+        "/fhir/R4/.well-known/smart-configuration",
+        ResponseTemplate::new(200).set_body_json(smart),
+    )
+    .await;
+    let token =
+        json!({ "access_token": "t1", "token_type": "Bearer", "expires_in": 300, "scope": "system/*.read" });
+    Mock::given(method("POST"))
+        .and(path("/oauth2/token"))
+        .and(body_string_contains("grant_type=client_credentials"))
+        .and(body_string_contains("jwt-bearer"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(token))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let api = api(&server.uri());
+    assert_eq!(api.backend_token().await.unwrap(), "t1");
+    assert_eq!(api.backend_token().await.unwrap(), "t1");
+}
+
+#[tokio::test]
+async fn an_export_is_started_polled_and_deleted() {
+    let server = MockServer::start().await;
+    Mock::given(path("/fhir/R4/Group/g1/$export"))
+        .and(query_param("_outputFormat", "ndjson"))
+        .and(query_param("_type", "Patient"))
+        .and(query_param("_since", "2024-01-01T00:00:00+01:00"))
+        .and(header("prefer", "respond-async"))
+        .respond_with(ResponseTemplate::new(202).insert_header("content-location", "../../bulk/j1"))
+        .mount(&server)
+        .await;
+    let api = api(&server.uri());
+    let asked =
+        KickOff { group: "g1".into(), types: "Patient".into(), since: "2024-01-01T00:00:00+01:00".into() };
+    let status = api.kick_off(&asked, &given()).await.unwrap();
+    assert_eq!(status, format!("{}/fhir/R4/bulk/j1", server.uri()));
+    let poll = async |response| {
+        server.reset().await;
+        answer(&server, "/fhir/R4/bulk/j1", response).await;
+        api.poll(&status, &given()).await
+    };
+    let running =
+        ResponseTemplate::new(202).insert_header("x-progress", "5%").insert_header("retry-after", "9");
+    let expected = Poll::Running { progress: Some("5%".to_owned()), retry_after_s: 9 };
+    assert_eq!(poll(running).await, Ok(expected));
+    let busy = ResponseTemplate::new(429).insert_header("retry-after", "30");
+    assert_eq!(poll(busy).await, Ok(Poll::Running { progress: None, retry_after_s: 30 }));
+    assert!(matches!(poll(ResponseTemplate::new(500)).await, Err(ApiError::Refused { .. })));
+    server.reset().await;
+    Mock::given(method("DELETE")).respond_with(ResponseTemplate::new(202)).expect(1).mount(&server).await;
+    api.delete_export(&status, &given()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_kick_off_without_202_started_nothing() {
+    let server = MockServer::start().await;
+    let api = api(&server.uri());
+    answer(&server, "/fhir/R4/$export", ResponseTemplate::new(200)).await;
+    let error = api.kick_off(&KickOff::default(), &given()).await.unwrap_err();
+    assert!(matches!(error, ApiError::Refused { .. }), "{error}");
+    server.reset().await;
+    answer(&server, "/fhir/R4/$export", ResponseTemplate::new(202)).await;
+    let error = api.kick_off(&KickOff::default(), &given()).await.unwrap_err();
+    assert!(error.to_string().contains("Content-Location"), "{error}");
+}
+
+/// A manifest of one file of this server.
+fn manifest(server: &MockServer, requires_access_token: bool, count: u64) -> Manifest {
+    let file = |name: &str, count| OutputFile {
+        kind: "Patient".into(),
+        url: format!("{}/{name}", server.uri()),
+        count,
+    };
+    Manifest {
+        transaction_time: "2024-05-01T12:00:00Z".into(),
+        request: server.uri(),
+        requires_access_token,
+        output: vec![file("p1", Some(count)), file("p2", None)],
+        error: vec![],
+    }
+}
+
+#[tokio::test]
+async fn files_are_streamed_counted_and_named() {
+    let server = MockServer::start().await;
+    let body = "{\"resourceType\":\"Patient\"}\n{\"resourceType\":\"Patient\"}\n";
+    answer(&server, "/p1", ResponseTemplate::new(200).set_body_string(body)).await;
+    // The last line may lack its end.
+    answer(&server, "/p2", ResponseTemplate::new(200).set_body_string(body.trim_end())).await;
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("new/export");
+    let api = api(&server.uri());
+    let saved = api.download(&manifest(&server, true, 2), &out, &given(), |_| {}).await.unwrap();
+    assert_eq!((saved.resources, saved.bytes), (4, 2 * body.len() as u64 - 1));
+    assert_eq!(std::fs::read_to_string(out.join("Patient.ndjson")).unwrap(), body);
+    assert_eq!(std::fs::read_to_string(out.join("Patient.2.ndjson")).unwrap(), body.trim_end());
+    let written: Manifest =
+        serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(written, manifest(&server, true, 2));
+    let sent = server.received_requests().await.unwrap();
+    assert!(sent.iter().all(|request| request.headers["authorization"] == "Bearer tok"));
+    server.reset().await;
+    answer(&server, "/p1", ResponseTemplate::new(200).set_body_string(body)).await;
+    let error = api.download(&manifest(&server, false, 3), &out, &given(), |_| {}).await.unwrap_err();
+    let sent = server.received_requests().await.unwrap();
+    assert!(sent.iter().all(|request| !request.headers.contains_key("authorization")), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_is_short_of_lines_does_not_get_its_name() {
+    let server = MockServer::start().await;
+    answer(&server, "/p1", ResponseTemplate::new(200).set_body_string("{}\n")).await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut manifest = manifest(&server, false, 2);
+    manifest.output.truncate(1);
+    let error = api(&server.uri()).download(&manifest, folder.path(), &given(), |_| {}).await.unwrap_err();
+    assert!(error.to_string().contains("the manifest says 2 resources, the file has 1"), "{error}");
+    assert!(!folder.path().join("Patient.ndjson").exists());
+    assert!(!folder.path().join("manifest.json").exists());
+}
