@@ -1,2 +1,128 @@
-//! Placeholder until the first commit of this crate.
-fn main() {}
+//! Every command a contributor or the pipeline needs: `cargo xtask --help`.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`demo`] | the demo server, what to try, the terminal client |
+//! | [`test`] | everything that must hold, summed up in one last line |
+//! | [`tidy`] | the walls between the crates and the habits of the tree |
+//!
+//! xtask runs the other crates and depends on none of them, so that it builds at once.
+
+mod demo;
+mod test;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context as _, Result, bail};
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Commands of the Trefoil project")]
+struct Cli {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Build and start the demo server, and open the terminal client on a terminal.
+    Demo(demo::Args),
+    /// Everything: fmt, clippy, tidy, unit tests, tables, laws, snapshots, journeys.
+    Test,
+    /// What the pipeline runs.
+    Ci,
+    /// Run the conformance suite against a server of ours, or against --target.
+    Conformance {
+        /// Filters and flags of `trefoil-conformance run`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Make the demo project's records anew from their seed; --check only compares.
+    GenFixtures {
+        /// Compare, change nothing.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Measure against the HTTP floor of the same run.
+    Bench {
+        /// Flags of the benchmark.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Check the walls between the crates and the habits of the tree.
+    Tidy,
+    /// Format everything.
+    Fmt,
+    /// Clippy, without mercy.
+    Lint,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(task: Task) -> Result<()> {
+    match task {
+        Task::Demo(args) => demo::run(&args),
+        Task::Test | Task::Ci => test::run(),
+        Task::Conformance { args } => {
+            check(cargo().args(["build", "--quiet", "-p", "trefoil-server", "-p", "trefoil-conformance"]))?;
+            let program = target_dir().join("debug/trefoil-conformance");
+            check(Command::new(program).arg("run").args(args))
+        }
+        Task::GenFixtures { check: only_check } => {
+            let mut command = cargo();
+            command.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--"]);
+            check(command.args(only_check.then_some("--check")))
+        }
+        Task::Bench { args } => check(
+            cargo().args(["bench", "--quiet", "-p", "trefoil-server", "--bench", "http", "--"]).args(args),
+        ),
+        Task::Tidy => tidy::run(),
+        Task::Fmt => check(cargo().args(["fmt", "--all"])),
+        Task::Lint => check(&mut lint()),
+    }
+}
+
+/// Clippy over everything, warnings as errors.
+fn lint() -> Command {
+    let mut command = cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"]);
+    command
+}
+
+/// cargo in the workspace's folder.
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(root());
+    command
+}
+
+/// The workspace's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+}
+
+/// Where cargo builds.
+fn target_dir() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// Runs a command; a failure is an error that names it.
+fn check(command: &mut Command) -> Result<()> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("failed to start {name}"))?;
+    if !status.success() {
+        let args: Vec<_> = command.get_args().map(|arg| arg.to_string_lossy()).collect();
+        bail!("{name} {} ended with {status}", args.join(" "));
+    }
+    Ok(())
+}

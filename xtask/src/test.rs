@@ -1,0 +1,160 @@
+//! `cargo xtask test`: everything that must hold. Inner reports go to a log; what failed is shown
+//! whole, what was left out is listed, and one line sums it all up at the end.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{cargo, lint, target_dir, tidy};
+
+#[derive(Default)]
+struct Sum {
+    passed: u64,
+    failed: u64,
+    left_out: Vec<String>,
+}
+
+impl Sum {
+    /// A step that is one thing: it holds or it does not.
+    fn step(&mut self, name: &str, held: Result<()>) {
+        match held {
+            Ok(()) => self.passed += 1,
+            Err(error) => {
+                self.failed += 1;
+                println!("FAILED {name}: {error:#}");
+            }
+        }
+    }
+}
+
+/// Runs everything.
+pub fn run() -> Result<()> {
+    let started = Instant::now();
+    let path = target_dir().join("test.log");
+    std::fs::create_dir_all(target_dir())?;
+    let mut log = File::create(&path)?;
+    let mut sum = Sum::default();
+    announce("fmt", started);
+    sum.step("fmt", quiet(cargo().args(["fmt", "--all", "--check"]), &mut log));
+    announce("tidy", started);
+    sum.step("tidy", tidy::run());
+    announce("build", started);
+    let build = quiet(cargo().args(["build", "--workspace", "--bins", "--quiet"]), &mut log);
+    let built = build.is_ok();
+    sum.step("build", build);
+    if built {
+        announce("clippy", started);
+        sum.step("clippy", quiet(&mut lint(), &mut log));
+        announce("fixtures", started);
+        let mut fixtures = cargo();
+        fixtures.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--", "--check"]);
+        sum.step("gen-fixtures --check", quiet(&mut fixtures, &mut log));
+        announce("tests", started);
+        tests(&mut sum, &mut log, started)?;
+    }
+    for what in &sum.left_out {
+        println!("left out: {what}");
+    }
+    println!("log: {}; took {} s", path.display(), started.elapsed().as_secs());
+    println!("{} passed, {} failed", sum.passed, sum.failed);
+    if sum.failed > 0 {
+        bail!("{} of {} failed", sum.failed, sum.failed + sum.passed);
+    }
+    Ok(())
+}
+
+fn announce(what: &str, started: Instant) {
+    println!("[{:>4} s] {what}", started.elapsed().as_secs());
+}
+
+/// Runs a step; its output goes to the log, and to the screen when it fails.
+fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
+    let output = command.output().context("failed to start cargo")?;
+    log.write_all(&output.stdout)?;
+    log.write_all(&output.stderr)?;
+    if !output.status.success() {
+        print!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        bail!("ended with {}", output.status);
+    }
+    Ok(())
+}
+
+/// Unit tests, tables, laws, snapshots, journeys, examples in docs.
+fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
+    let mut child = cargo()
+        .args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"])
+        .env("INSTA_UPDATE", "no")
+        // What is generated is the same in every run; a soak tries others.
+        .env("PROPTEST_RNG_SEED", "20261121")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("failed to start cargo test")?;
+    let errors = child.stderr.take().context("piped")?;
+    let progress = std::thread::spawn(move || {
+        let mut kept = String::new();
+        for line in BufReader::new(errors).lines().map_while(Result::ok) {
+            let line = line.trim();
+            if line.starts_with("Running") || line.starts_with("Doc-tests") {
+                announce(line, started);
+            }
+            kept.push_str(line);
+            kept.push('\n');
+        }
+        kept
+    });
+    let mut failures = false;
+    for line in BufReader::new(child.stdout.take().context("piped")?).lines().map_while(Result::ok) {
+        writeln!(log, "{line}")?;
+        if let Some((passed, failed)) = closing_line(&line) {
+            sum.passed += passed;
+            sum.failed += failed;
+            failures = false;
+        } else if let Some(what) = line.split("left out: ").nth(1) {
+            sum.left_out.push(what.to_owned());
+        }
+        if line == "failures:" {
+            failures = true;
+        }
+        if failures || line.ends_with("... FAILED") {
+            println!("{line}");
+        }
+    }
+    let status = child.wait()?;
+    let kept = progress.join().unwrap_or_default();
+    writeln!(log, "{kept}")?;
+    if !status.success() && sum.failed == 0 {
+        // A test program that did not build or died counts as one failure.
+        sum.failed += 1;
+        println!(
+            "{}",
+            kept.lines().filter(|line| !line.starts_with("Compiling")).collect::<Vec<_>>().join("\n")
+        );
+    }
+    Ok(())
+}
+
+/// `test result: ok. 3 passed; 0 failed; …` of one test program.
+fn closing_line(line: &str) -> Option<(u64, u64)> {
+    let rest = line.strip_prefix("test result: ")?;
+    let number = |word: &str| {
+        let before = rest.split(word).next()?.trim_end();
+        before.rsplit([' ', ';']).next()?.parse().ok()
+    };
+    Some((number(" passed")?, number(" failed")?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closing_lines_are_read() {
+        let line = "test result: FAILED. 12 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.1s";
+        assert_eq!(closing_line(line), Some((12, 3)));
+        assert_eq!(closing_line("running 3 tests"), None);
+    }
+}
