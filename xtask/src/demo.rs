@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 
-use crate::{cargo, check, root, target_dir};
+use crate::{build, check, root, target_dir};
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -25,7 +25,7 @@ pub struct Args {
 /// Runs until the terminal client is left or the server is stopped.
 pub fn run(args: &Args) -> Result<()> {
     eprintln!("building (the first time takes some minutes) …");
-    check(cargo().args(["build", "--quiet", "-p", "trefoil-server", "-p", "trefoil-tui"]))?;
+    check(&mut build(&["trefoil", "trefoil-tui"]))?;
     let data = args.data.clone().unwrap_or_else(|| target_dir().join("demo"));
     std::fs::create_dir_all(&data)?;
     let with_tui = !args.no_tui && std::io::stdout().is_terminal();

@@ -74,7 +74,7 @@ fn run(task: Task) -> Result<()> {
         Task::Demo(args) => demo::run(&args),
         Task::Test | Task::Ci => test::run(),
         Task::Conformance { args } => {
-            check(cargo().args(["build", "--quiet", "-p", "trefoil-server", "-p", "trefoil-conformance"]))?;
+            check(&mut build(&["trefoil", "trefoil-conformance"]))?;
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
@@ -96,6 +96,15 @@ fn run(task: Task) -> Result<()> {
 fn lint() -> Command {
     let mut command = cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"]);
+    command
+}
+
+/// Builds programs with the whole workspace's features, so that no command builds what another one
+/// has built already.
+fn build(programs: &[&str]) -> Command {
+    let mut command = cargo();
+    command.args(["build", "--quiet", "--workspace"]);
+    command.args(programs.iter().flat_map(|program| ["--bin", program]));
     command
 }
 

@@ -26,7 +26,8 @@ impl Drop for Server {
 fn program() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_trefoil-tui")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--package", "trefoil-server", "--bin", "trefoil"]);
+    // The whole workspace's features, so that nothing is built twice beside `cargo test`.
+    build.args(["build", "--quiet", "--workspace", "--bin", "trefoil"]);
     build.args(folder.ends_with("release").then_some("--release"));
     build.arg("--target-dir").arg(folder.parent().unwrap());
     assert!(build.status().unwrap().success(), "the server does not build");

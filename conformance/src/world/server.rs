@@ -42,20 +42,15 @@ pub fn program() -> Result<PathBuf> {
 pub fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = std::process::Command::new(cargo)
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "trefoil-server",
-            "--message-format",
-            "json-render-diagnostics",
-        ])
+        // The whole workspace's features, so that nothing is built twice beside `cargo test`.
+        .args(["build", "--quiet", "--workspace", "--bin", "trefoil"])
+        .args(["--message-format", "json-render-diagnostics"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .stderr(Stdio::inherit())
         .output()
         .context("failed to run cargo; set TREFOIL_BIN to the server's program")?;
     if !output.status.success() {
-        bail!("`cargo build --package trefoil-server` failed");
+        bail!("`cargo build --workspace --bin trefoil` failed");
     }
     let made = String::from_utf8_lossy(&output.stdout)
         .lines()
