@@ -76,7 +76,7 @@ impl App {
             resources.clone(),
             bulk::Options {
                 files: config.data.join("exports"),
-                files_base: format!("{base_url}/fhir/R4/bulk"),
+                fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.retention,
             },
             clock.for_bulk(),

@@ -28,17 +28,24 @@ struct Period {
     end: Option<String>,
 }
 
-/// The ids of the Patients that are members at this moment, sorted, each once.
+/// The ids of the Patients that are members at this moment, sorted, each once. A reference is
+/// relative, or absolute below `fhir_base`: a patient of another server is nobody here, whatever
+/// the id.
 ///
 /// # Errors
 /// Says what in the Group could not be read.
-pub fn members(group: &[u8], at: Timestamp) -> Result<Vec<String>, String> {
+pub fn members(group: &[u8], fhir_base: &str, at: Timestamp) -> Result<Vec<String>, String> {
     let group: Group =
         serde_json::from_slice(group).map_err(|error| format!("the Group cannot be read: {error}"))?;
     let mut ids = Vec::new();
     for member in group.member.into_iter().filter(|member| !member.inactive) {
         let reference = member.entity.and_then(|entity| entity.reference).unwrap_or_default();
-        let Some(("Patient", id)) = resources::compartment::target(&reference) else { continue };
+        let local = match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
+            Some(local) => local,
+            None if reference.contains("://") => continue,
+            None => &reference,
+        };
+        let Some(("Patient", id)) = resources::compartment::target(local) else { continue };
         if let Some(end) = member.period.and_then(|period| period.end) {
             let ends = end_of(&end)
                 .ok_or_else(|| format!("the period of Patient/{id} has no readable end: '{end}'"))?;
@@ -69,6 +76,8 @@ fn end_of(end: &str) -> Option<Timestamp> {
 mod tests {
     use super::*;
 
+    const BASE: &str = "https://here.example/fhir/R4";
+
     #[test]
     fn a_named_end_lasts_until_it_is_over() {
         for (end, over) in [
@@ -87,17 +96,19 @@ mod tests {
     fn only_present_patients_are_members() {
         let group = serde_json::json!({ "resourceType": "Group", "member": [
             { "entity": { "reference": "Patient/b" } },
-            { "entity": { "reference": "https://x.example/fhir/Patient/a" } },
+            { "entity": { "reference": "https://here.example/fhir/R4/Patient/a" } },
             { "entity": { "reference": "Patient/b" }, "period": { "start": "2020" } },
             { "entity": { "reference": "Patient/gone" }, "inactive": true },
             { "entity": { "reference": "Patient/past" }, "period": { "end": "2026-01-30" } },
             { "entity": { "reference": "Patient/today" }, "period": { "end": "2026-01-31" } },
             { "entity": { "reference": "Group/other" } },
+            { "entity": { "reference": "https://elsewhere.example/fhir/R4/Patient/stranger" } },
+            { "entity": { "reference": "https://here.example/fhir/R40/Patient/stranger" } },
             { "entity": { "display": "nobody" } },
         ]});
         let at = fhir::instant::parse("2026-01-31T12:00:00Z").unwrap();
-        assert_eq!(members(group.to_string().as_bytes(), at).unwrap(), ["a", "b", "today"]);
-        assert!(members(br#"{"resourceType":"Group"}"#, at).unwrap().is_empty());
-        assert!(members(br#"{"member":{}}"#, at).is_err());
+        assert_eq!(members(group.to_string().as_bytes(), BASE, at).unwrap(), ["a", "b", "today"]);
+        assert!(members(br#"{"resourceType":"Group"}"#, BASE, at).unwrap().is_empty());
+        assert!(members(br#"{"member":{}}"#, BASE, at).is_err());
     }
 }

@@ -45,8 +45,8 @@ pub struct Clock {
 pub struct Options {
     /// Folder of the output files.
     pub files: PathBuf,
-    /// Address before `/{job}/{file}`: `{fhir_base}/bulk`.
-    pub files_base: String,
+    /// Address of the FHIR side; jobs and files lie below it, in `/bulk`.
+    pub fhir_base: String,
     /// How long a finished export is kept.
     pub retention: Duration,
 }
@@ -115,11 +115,12 @@ impl Bulk {
         std::fs::create_dir_all(&options.files)?;
         let files = LocalFileSystem::new_with_prefix(&options.files).map_err(std::io::Error::other)?;
         let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
-        let worker = Worker { store, files: Arc::new(files), folder: options.files, retention };
+        let fhir_base = options.fhir_base.clone();
+        let worker = Worker { store, files: Arc::new(files), folder: options.files, fhir_base, retention };
         Ok(Self {
             resources,
             worker: Arc::new(worker),
-            files_base: options.files_base,
+            files_base: format!("{}/bulk", options.fhir_base),
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             running: Arc::default(),

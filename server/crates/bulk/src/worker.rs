@@ -58,6 +58,7 @@ pub(crate) struct Worker {
     pub store: Store,
     pub files: Arc<LocalFileSystem>,
     pub folder: PathBuf,
+    pub fhir_base: String,
     pub retention: SignedDuration,
 }
 
@@ -120,7 +121,7 @@ impl Worker {
             by_data: true,
             reason: format!("Group/{id} was deleted before the export began"),
         })?;
-        let members = group::members(&body, job.transaction_time);
+        let members = group::members(&body, &self.fhir_base, job.transaction_time);
         members.map(Some).map_err(|reason| Stopped::Failed { by_data: true, reason })
     }
 

@@ -111,7 +111,7 @@ fn open(store: &Store, dir: &TempDir, time: &Arc<AtomicI64>) -> Bulk {
     };
     let options = Options {
         files: dir.path().join("exports"),
-        files_base: "https://s.example/fhir/R4/bulk".to_owned(),
+        fhir_base: "https://s.example/fhir/R4".to_owned(),
         retention: RETENTION,
     };
     Bulk::open(store.clone(), Resources::new(store.clone()), options, clock).unwrap()
