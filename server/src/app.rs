@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use bulk::Bulk;
 use identity::Identity;
-use resources::Resources;
+use resources::{Limits, Resources};
 use store::{Scan, Seq, Store, StoreError, Versions as _};
 use terminology::Terminology;
 use tokio::sync::{Mutex, Semaphore};
@@ -70,7 +70,9 @@ impl App {
             .await
             .context("failed to open the identity records")?;
         let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
-        let resources = Resources::new(store.clone());
+        // What an endpoint reads, a resource may measure.
+        let limits = Limits { bytes: config.body_limit_bytes, ..Limits::default() };
+        let resources = Resources::new(store.clone()).with_limits(limits);
         let bulk = Bulk::open(
             store.clone(),
             resources.clone(),

@@ -45,3 +45,8 @@ impl Clock {
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 }
+
+/// A new id for a resource: 128 random bits. FHIR ids have no `_`, which base64url has.
+pub fn resource_id(random: &dyn Random) -> String {
+    random.id().replace('_', ".")
+}

@@ -14,12 +14,14 @@ use identity::password;
 use identity::redirect_uri::RegisteredRedirectUri;
 use identity::scope::Scopes;
 use identity::user::{Claims, User, UserError};
+use resources::Resources;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::{Expect, Ledger as _, LedgerWrite};
 use trefoil_fixtures as fixtures;
 
 use crate::app::App;
+use crate::clock::resource_id;
 use crate::tls::write_private;
 
 /// Says in the ledger that the project was planted, whole.
@@ -79,8 +81,10 @@ async fn plant_resources(app: &App, project: &fixtures::Project) -> Result<()> {
         .collect();
     let bundle =
         format!(r#"{{"resourceType":"Bundle","type":"transaction","entry":[{}]}}"#, entries.join(","));
-    let plan = app.resources.plan(bundle.as_bytes(), || app.clock.random.id())?;
-    app.resources.carry_out(plan, app.clock.now()).await?;
+    // The operator's limits are for what comes from outside.
+    let resources = Resources::new(app.store.clone());
+    let plan = resources.plan(bundle.as_bytes(), || resource_id(&*app.clock.random))?;
+    resources.carry_out(plan, app.clock.now()).await?;
     app.follow().await?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use resources::{Bad, ImportOptions, Progress, Report};
 
 use super::{Event, Events, Services};
+use crate::clock::resource_id;
 
 /// Bad inputs that are printed one by one.
 const PRINTED: usize = 100;
@@ -20,8 +21,7 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
         bail!("there is no {}", missing.display());
     }
     let random = services.clock.random.clone();
-    // FHIR ids have no '_', which base64url has.
-    let new_id = move || random.id().replace('_', ".");
+    let new_id = move || resource_id(&*random);
     let mut printed = 0;
     let progress = |event: Progress| match event {
         // What is said here is on the disk.

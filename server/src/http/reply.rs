@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use jiff::Timestamp;
 use maud::Markup;
 use serde::Serialize;
 
@@ -51,6 +52,11 @@ pub fn html(status: StatusCode, page: Markup) -> Response {
 /// Sends the browser on.
 pub fn redirect(status: StatusCode, to: &str) -> Response {
     with(empty(status), header::LOCATION, to)
+}
+
+/// A date as HTTP headers write it (RFC 9110 5.6.7).
+pub fn http_date(at: Timestamp) -> String {
+    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&at).unwrap_or_default()
 }
 
 /// Adds a header. A value that no header can hold is left out.

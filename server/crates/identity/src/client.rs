@@ -2,7 +2,6 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use store::{Expect, Ledger, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
 
@@ -243,10 +242,4 @@ impl Identity {
         self.store.write(vec![write], now).await?;
         Ok(true)
     }
-}
-
-/// A digest that names a set of keys, for `client show`.
-pub fn thumbprint(jwks: &[serde_json::Value]) -> String {
-    let text: String = jwks.iter().map(serde_json::Value::to_string).collect();
-    jose::b64(&Sha256::digest(text.as_bytes())[..9])
 }

@@ -47,7 +47,7 @@ pub enum Stage {
 /// A key as it stands in the ledger, under `key/{kid}`.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct SigningKey {
-    /// Key id: the RFC 7638 thumbprint's role is played by a digest of the public key.
+    /// Key id: a digest of the public key.
     pub kid: String,
     /// What it signs.
     pub purpose: Purpose,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{access, check_accept, json_body};
+use crate::clock::resource_id;
 use crate::http::extract::Call;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
@@ -26,8 +27,7 @@ pub async fn post(mut call: Call) -> Response {
         Err(response) => return response,
     };
     let random = call.app.clock.random.clone();
-    // FHIR ids have no '_', which base64url has.
-    let plan = match call.app.resources.plan(&body, || random.id().replace('_', ".")) {
+    let plan = match call.app.resources.plan(&body, || resource_id(&*random)) {
         Ok(plan) => plan,
         Err(error) => return problem::resource(&ResourceError::Body(error)),
     };

@@ -141,9 +141,8 @@ pub async fn status(call: Call) -> Response {
         }
         Ok(Status::Complete { manifest, expires }) => {
             let response = reply::body(StatusCode::OK, "application/json", manifest);
-            let expires = jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&expires);
             let response = reply::with(response, header::CACHE_CONTROL, "private, no-cache");
-            reply::with(response, header::EXPIRES, &expires.unwrap_or_default())
+            reply::with(response, header::EXPIRES, &reply::http_date(expires))
         }
         Ok(Status::Failed { by_data, reason }) => {
             let (status, code) = if by_data {

@@ -3,10 +3,10 @@
 use fhir::IssueCode;
 use http::{StatusCode, header};
 use identity::scope::Permissions;
-use jiff::Timestamp;
 use resources::{Deletion, Stored};
 
 use super::{access, check_accept, json_body};
+use crate::clock::resource_id;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -47,13 +47,9 @@ fn if_match(call: &Call) -> Result<Option<u64>, Response> {
     })
 }
 
-fn http_date(at: Timestamp) -> String {
-    jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&at).unwrap_or_default()
-}
-
 /// A stored resource as an answer.
 fn stored(status: StatusCode, stored: Stored) -> Response {
-    let (version, updated) = (format!("W/\"{}\"", stored.version), http_date(stored.updated));
+    let (version, updated) = (format!("W/\"{}\"", stored.version), reply::http_date(stored.updated));
     let response = reply::body(status, reply::FHIR_JSON, stored.bytes);
     reply::no_store(reply::with(
         reply::with(response, header::ETAG, &version),
@@ -88,8 +84,7 @@ pub async fn create(mut call: Call) -> Response {
         Ok(body) => body,
         Err(response) => return response,
     };
-    // FHIR ids have no '_', which base64url has.
-    let id = call.app.clock.random.id().replace('_', ".");
+    let id = resource_id(&*call.app.clock.random);
     match call.app.resources.create(kind, id, &body, call.now).await {
         Ok(resource) => written(&call, StatusCode::CREATED, resource).await,
         Err(error) => problem::resource(&error),
