@@ -151,14 +151,7 @@ async fn plant_user(app: &App, user: &fixtures::User) -> Result<Value> {
 
 async fn plant_clients(app: &App, clients: &fixtures::Clients) -> Result<Vec<(&'static str, Value)>> {
     let mut planted = Vec::new();
-    for (name, client) in [
-        ("public", &clients.public),
-        ("native", &clients.native),
-        ("implicit", &clients.implicit),
-        ("confidential", &clients.confidential),
-        ("no_token_client", &clients.no_token_client),
-        ("no_code_client", &clients.no_code_client),
-    ] {
+    for (name, client) in clients.named() {
         planted.push((name, plant_client(app, client).await?));
     }
     let mut backends = Vec::new();
@@ -194,7 +187,6 @@ async fn plant_client(app: &App, client: &fixtures::Client) -> Result<Value> {
     }
     let response_types: Vec<ResponseType> = words(&client.response_types);
     let record = Client {
-        client_id: client.client_id.clone(),
         name: client.name.clone(),
         redirect_uris: client
             .redirect_uris
@@ -216,8 +208,13 @@ async fn plant_client(app: &App, client: &fixtures::Client) -> Result<Value> {
         pkce_required: client.pkce_required,
         native: client.native,
         always_refresh: has_secret,
-        groups: None,
+        consent: client.consent,
+        require_par: client.require_par,
+        dpop_bound: client.dpop_bound,
+        refresh_grace_s: client.refresh_grace_s,
+        introspects: client.introspects,
         demo: true,
+        ..Client::new(&client.client_id)
     };
     app.identity.add_client(&record, app.clock.now()).await?;
     Ok(shown)

@@ -5,9 +5,11 @@
 //! | [`vars`] | variables in texts |
 //! | [`matcher`] | what a row expects against what came back |
 //! | [`judge`] | one answer against one expectation |
+//! | [`dpop`] | proofs, right and wrong |
 //! | [`exchange`] | requests and answers, and both as texts |
 //! | [`source`] | parts of an answer |
 
+pub mod dpop;
 pub mod exchange;
 pub mod judge;
 pub mod matcher;
@@ -280,6 +282,11 @@ pub fn build(request: &Request, vars: &Vars) -> Result<Sent, String> {
     }
     if let Some(token) = &request.bearer {
         headers.insert(header::AUTHORIZATION, header_value(&format!("Bearer {}", fill(token)?))?);
+    }
+    if let Some(proof) = &request.dpop {
+        for (name, value) in dpop::headers(proof, &method, &url, vars)? {
+            headers.append(name, header_value(&value)?);
+        }
     }
     let (body, media_type) = body(request, vars)?;
     let media_type = match &request.content_type {

@@ -154,6 +154,8 @@ pub struct Request {
     pub headers: BTreeMap<String, Values>,
     /// A token for the Authorization header.
     pub bearer: Option<String>,
+    /// A DPoP proof by the case's key, and with `token` the Authorization header that goes with it.
+    pub dpop: Option<Proof>,
     /// Body: a form.
     pub form: Option<BTreeMap<String, String>>,
     /// Body: JSON.
@@ -166,6 +168,27 @@ pub struct Request {
     pub content_type: Option<String>,
     /// Repeat while this status comes back.
     pub poll: Option<u16>,
+}
+
+/// A DPoP proof (RFC 9449 4.2): right for the request but for what is changed here.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Proof {
+    /// The access token that it goes with.
+    pub token: Option<String>,
+    /// Members of the header in place of the right ones; `"$absent"` leaves one out.
+    #[serde(default)]
+    pub header: BTreeMap<String, Value>,
+    /// The same for the claims; `iat` and the like count from now.
+    #[serde(default)]
+    pub claims: BTreeMap<String, Value>,
+    /// Sign with another key than the case's.
+    #[serde(default)]
+    pub other_key: bool,
+    /// Send the header so many times; one where it is left out.
+    pub times: Option<usize>,
+    /// Send this text, not a proof.
+    pub text: Option<String>,
 }
 
 /// One value or several.

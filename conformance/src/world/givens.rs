@@ -12,12 +12,15 @@ use super::browser::{self, Person, address, answer_param, random};
 use super::client::{self, Code, backend_token, member, person, unexpected};
 use super::server::Server;
 use super::target::{Cookies, Target};
-use super::{Trouble, World, page};
+use super::{Trouble, World, jose, page};
+use crate::run::dpop;
 use crate::run::vars::Vars;
+use crate::spec::row::Proof;
 
 /// Every state that can be given.
 pub const NAMES: &[&str] = &[
     "aged-code",
+    "aged-session",
     "assertions",
     "browser-at-sign-in",
     "code",
@@ -25,12 +28,18 @@ pub const NAMES: &[&str] = &[
     "deleted-user",
     "demo-data",
     "disabled-user",
+    "dpop-key",
+    "dpop-token",
     "expired-code",
     "expired-token",
     "export",
     "failed-export",
+    "fresh-clinician",
     "fresh-export",
+    "fresh-patient",
     "fresh-token",
+    "fresh-user",
+    "grace-token",
     "implicit-token",
     "lasting-token",
     "lone-user",
@@ -124,6 +133,21 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
             let code = code(world, &scene.vars, "confidential", false).await?;
             scene.set_tokens(&client::redeem(target, "confidential", &code).await?);
         }
+        "dpop-key" => dpop_key(scene)?,
+        "dpop-token" => dpop_token(world, scene).await?,
+        "fresh-user" => fresh_user(world, scene, &[]).await?,
+        "fresh-patient" => {
+            let scopes = "openid profile offline_access user/ValueSet.rs patient/*.cud";
+            fresh_user(world, scene, &["--fhir-user", "Patient/pat-01", "--allowed-scopes", scopes]).await?;
+        }
+        "fresh-clinician" => {
+            let scopes = "openid profile offline_access user/*.cruds";
+            fresh_user(world, scene, &["--fhir-user", "Practitioner/prac-1", "--allowed-scopes", scopes]).await?;
+        }
+        "grace-token" => {
+            let code = code(world, &scene.vars, "retrying", false).await?;
+            scene.set_tokens(&client::redeem(target, "retrying", &code).await?);
+        }
         "assertions" => scene.vars.set("assertion", client::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
         "narrow-token" => {
@@ -142,6 +166,7 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
         "deleted-user" => removed_user(world, scene, "delete").await?,
         // Codes live 300 s and tokens 3600 s; half a minute is left for the way there.
         "aged-code" => aged(world, scene, 270).await?,
+        "aged-session" => aged(world, scene, 60).await?,
         "expired-code" => aged(world, scene, 301).await?,
         "lasting-token" => aged(world, scene, 3570).await?,
         "expired-token" => aged(world, scene, 3601).await?,
@@ -292,6 +317,56 @@ async fn lone_user(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
     Ok(())
 }
 
+/// A key for DPoP proofs: `$dpop_key`, and `$jkt`, its thumbprint.
+fn dpop_key(scene: &mut Scene) -> Result<(), Trouble> {
+    let key = jose::fresh_key("case").map_err(|error| Trouble::Failed(error.to_string()))?;
+    scene.vars.set("jkt", dpop::thumbprint(&key));
+    scene.vars.set(dpop::KEY, key);
+    Ok(())
+}
+
+/// Tokens of the first user that are bound to the case's key.
+async fn dpop_token(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
+    dpop_key(scene)?;
+    let target = &world.target;
+    let mut cookies = first_session(world).await?;
+    let person = person(&scene.vars, "user")?;
+    let scope = [("scope", "openid email offline_access user/ValueSet.rs user/CodeSystem.rs")];
+    let code = client::code(target, &mut cookies, &person, "bound", true, &scope).await?;
+    let mut sent = browser::post(
+        address(&format!("{}/oauth2/token", target.base_url))?,
+        &[
+            ("grant_type", "authorization_code"),
+            ("client_id", member(&scene.vars, "bound.client_id")?),
+            ("code", &code.code),
+            ("redirect_uri", &code.redirect_uri),
+            ("code_verifier", code.verifier.as_deref().unwrap_or_default()),
+        ],
+    );
+    let proof = dpop::headers(&Proof::default(), &sent.method, &sent.url, &scene.vars);
+    for (name, value) in proof.map_err(Trouble::Failed)? {
+        sent.headers.append(name, value.parse().map_err(|_| Trouble::Failed("a bad proof".to_owned()))?);
+    }
+    let answer = target.send(&sent, &mut Cookies::new()).await?;
+    match (answer.status.as_u16(), answer.json()) {
+        (200, Some(tokens)) => scene.set_tokens(&tokens),
+        _ => return Err(unexpected("the token endpoint", &answer)),
+    }
+    Ok(())
+}
+
+/// A user of the case's own, signed in in the scene's browser: `$fresh_user`, `$fresh_password`.
+async fn fresh_user(world: &World, scene: &mut Scene, flags: &[&str]) -> Result<(), Trouble> {
+    let server = &world.local()?.server;
+    let name = format!("guest-{}", random().to_lowercase());
+    let person = Person { username: name.clone(), password: random() };
+    server.admin(&[&["user", "add", &name], flags].concat(), &person.password).await?;
+    client::code(&world.target, &mut scene.cookies, &person, "public", true, &[]).await?;
+    scene.vars.set("fresh_user", name);
+    scene.vars.set("fresh_password", person.password);
+    Ok(())
+}
+
 /// A user of the case's own who got a token and was then disabled or deleted.
 async fn removed_user(world: &World, scene: &mut Scene, how: &str) -> Result<(), Trouble> {
     let server = &world.local()?.server;
@@ -317,6 +392,7 @@ async fn aged(world: &World, scene: &mut Scene, age_s: i64) -> Result<(), Troubl
     let server = server.restart(age_s).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     scene.vars = target.vars();
+    scene.cookies = cookies;
     scene.set_code(code);
     scene.set_tokens(&tokens);
     scene.own = Some((server, target));

@@ -189,15 +189,12 @@ fn new_client(new: NewClient) -> Result<Client> {
         response_types,
         grant_types,
         auth_methods,
-        secret_digests: Vec::new(),
         jwks,
         scopes: Scopes::parse(&new.scope)?,
         pkce_required: !new.pkce_optional,
         native: new.native,
-        always_refresh: false,
         groups: (!new.groups.is_empty()).then_some(new.groups),
-        demo: false,
-        client_id: new.id,
+        ..Client::new(new.id)
     })
 }
 

@@ -9,7 +9,9 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use http::{HeaderMap, Method, header};
+use identity::dpop::BadProof;
 use identity::params::Params;
+use identity::token::Presented;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
@@ -118,11 +120,43 @@ impl Call {
         Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// The token of `Authorization: Bearer`; the scheme's case does not matter (RFC 9110 11.1).
-    pub fn bearer(&self) -> Option<&str> {
-        let (scheme, token) = self.header(header::AUTHORIZATION)?.split_once(' ')?;
+    /// The access token of `Authorization: Bearer` or `DPoP`, with the proof of the latter; the scheme's case
+    /// does not matter (RFC 9110 11.1). `None` where there is no such header, or more than one.
+    ///
+    /// # Errors
+    /// [`BadProof::Count`] for a `DPoP` token without exactly one proof.
+    pub fn presented(&self) -> Result<Option<Presented<'_>>, BadProof> {
+        if self.headers.get_all(header::AUTHORIZATION).iter().count() != 1 {
+            return Ok(None);
+        }
+        let sent = self.header(header::AUTHORIZATION).and_then(|value| value.split_once(' '));
+        let Some((scheme, token)) = sent else { return Ok(None) };
         let token = token.trim();
-        (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty() && !token.contains(' ')).then_some(token)
+        if token.is_empty() || token.contains(' ') {
+            return Ok(None);
+        }
+        let presented = Presented { token, proof: None, method: self.method.as_str(), path: &self.path };
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return Ok(Some(presented));
+        }
+        if !scheme.eq_ignore_ascii_case("dpop") {
+            return Ok(None);
+        }
+        let proof = self.proof()?.ok_or(BadProof::Count)?;
+        Ok(Some(Presented { proof: Some(proof), ..presented }))
+    }
+
+    /// The DPoP proof, where there is one (RFC 9449 4.1).
+    ///
+    /// # Errors
+    /// [`BadProof::Count`] for more than one.
+    pub fn proof(&self) -> Result<Option<&str>, BadProof> {
+        let mut proofs = self.headers.get_all("dpop").iter();
+        match (proofs.next(), proofs.next()) {
+            (None, _) => Ok(None),
+            (Some(proof), None) => proof.to_str().map(Some).map_err(|_| BadProof::Malformed),
+            (Some(_), Some(_)) => Err(BadProof::Count),
+        }
     }
 
     /// Value of a cookie.

@@ -7,7 +7,9 @@ use fhir::{IssueCode, OperationOutcome};
 use http::{StatusCode, header};
 use identity::authorize::ShowError;
 use identity::client_auth::ClientAuthError;
+use identity::dpop::ProofError;
 use identity::grant::GrantError;
+use identity::pushed::PushError;
 use identity::token::BadToken;
 use resources::{BodyError, ResourceError};
 use store::StoreError;
@@ -148,6 +150,7 @@ pub fn grant(error: &GrantError) -> Response {
         | GrantError::Reused
         | GrantError::RedirectUri
         | GrantError::Verifier
+        | GrantError::Key
         | GrantError::Revoked => oauth(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string())),
     }
 }
@@ -161,15 +164,66 @@ pub fn fhir_token(error: &BadToken) -> Response {
         | BadToken::Revoked
         | BadToken::ClientGone
         | BadToken::UserGone
-        | BadToken::SignedOut => {
+        | BadToken::SignedOut
+        | BadToken::NeedsProof
+        | BadToken::NotBound
+        | BadToken::OtherKey
+        | BadToken::Proof(_) => {
             let mut response = fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, error.to_string());
             response.headers_mut().remove(header::WWW_AUTHENTICATE);
-            reply::with(
-                response,
-                header::WWW_AUTHENTICATE,
-                &bearer_challenge("invalid_token", &error.to_string()),
+            reply::with(response, header::WWW_AUTHENTICATE, &challenge(error))
+        }
+    }
+}
+
+/// An access token that was not accepted at userinfo.
+pub fn userinfo_token(error: &BadToken) -> Response {
+    if let BadToken::Store(error) = error {
+        return store(Dialect::OAuth, error);
+    }
+    let body = serde_json::json!({ "error": token_error(error), "error_description": error.to_string() });
+    let response = reply::no_store(reply::json(StatusCode::UNAUTHORIZED, &body));
+    reply::with(response, header::WWW_AUTHENTICATE, &challenge(error))
+}
+
+fn token_error(error: &BadToken) -> &'static str {
+    match error {
+        BadToken::Proof(_) | BadToken::OtherKey => "invalid_dpop_proof",
+        _ => "invalid_token",
+    }
+}
+
+/// `WWW-Authenticate` for a token that was not accepted, in the scheme that would be (RFC 6750 3; RFC 9449
+/// 7.1).
+fn challenge(error: &BadToken) -> String {
+    match error {
+        BadToken::Proof(_) | BadToken::OtherKey | BadToken::NeedsProof => {
+            let algorithms = identity::dpop::ALGORITHMS.join(" ");
+            format!(
+                "DPoP error=\"{}\", error_description=\"{}\", algs=\"{algorithms}\"",
+                token_error(error),
+                error.to_string().replace(['"', '\\'], "'")
             )
         }
+        _ => bearer_challenge("invalid_token", &error.to_string()),
+    }
+}
+
+/// A proof that was not accepted at an endpoint of the authorization server (RFC 9449 5).
+pub fn proof(error: &ProofError) -> Response {
+    match error {
+        ProofError::Bad(error) => {
+            oauth(StatusCode::BAD_REQUEST, "invalid_dpop_proof", Some(&error.to_string()))
+        }
+        ProofError::Store(error) => store(Dialect::OAuth, error),
+    }
+}
+
+/// A pushed authorization request that was not taken.
+pub fn pushed(error: &PushError) -> Response {
+    match error {
+        PushError::Refused { error, text } => oauth(StatusCode::BAD_REQUEST, error.as_str(), Some(text)),
+        PushError::Store(error) => store(Dialect::OAuth, error),
     }
 }
 
@@ -181,7 +235,7 @@ pub fn bearer_challenge(error: &str, description: &str) -> String {
 /// An authorization request that stays here.
 pub fn show(error: &ShowError) -> Response {
     match error {
-        ShowError::Client | ShowError::RedirectUri => {
+        ShowError::Client | ShowError::RedirectUri | ShowError::Pushed => {
             pages::error(StatusCode::BAD_REQUEST, &error.to_string())
         }
         ShowError::Store(error) => store(Dialect::Page, error),
@@ -209,6 +263,7 @@ pub fn resource(error: &ResourceError) -> Response {
         ResourceError::Store(error) => return store(Dialect::Fhir, error),
         ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
+        ResourceError::Outside { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
         ResourceError::VersionConflict { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict),
         ResourceError::Body(error) => match error {
             BodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),

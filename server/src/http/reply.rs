@@ -12,6 +12,9 @@ pub type Response = warp::reply::Response;
 /// Media type of FHIR JSON.
 pub const FHIR_JSON: &str = "application/fhir+json;charset=utf-8";
 
+/// Media type of pages.
+pub const HTML: &str = "text/html;charset=utf-8";
+
 /// A body of a media type.
 pub fn body(status: StatusCode, media_type: &'static str, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into().into());
@@ -46,7 +49,7 @@ pub fn fhir_json(status: StatusCode, value: &impl Serialize) -> Response {
 
 /// A page for people.
 pub fn html(status: StatusCode, page: Markup) -> Response {
-    body(status, "text/html;charset=utf-8", page.into_string())
+    body(status, HTML, page.into_string())
 }
 
 /// Sends the browser on.

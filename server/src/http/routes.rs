@@ -56,11 +56,14 @@ macro_rules! routes {
 
 static OAUTH: &[Route] = routes! {
     GET  "oauth2/authorize" => oauth::authorize::get;
+    GET  "oauth2/resume" => oauth::authorize::resume;
+    POST "oauth2/par" => oauth::par::post;
     POST "oauth2/token" cors => oauth::token::post;
     GET  "oauth2/userinfo" cors => oauth::userinfo::answer;
     POST "oauth2/userinfo" cors => oauth::userinfo::answer;
     GET  "oauth2/userInfo" cors => oauth::userinfo::answer;
     POST "oauth2/userInfo" cors => oauth::userinfo::answer;
+    POST "oauth2/introspect" => oauth::introspect::post;
     POST "oauth2/revoke" => oauth::revoke::post;
     GET  "oauth2/idpresponse" => oauth::federation::callback;
 };
@@ -75,6 +78,11 @@ static PAGES: &[Route] = routes! {
     GET  "" => pages::home::get;
     GET  "sign-in" => pages::sign_in::get;
     POST "sign-in" => pages::sign_in::post;
+    GET  "sign-in/with/{}" => oauth::federation::start;
+    GET  "consent" => pages::consent::get;
+    POST "consent" => pages::consent::post;
+    GET  "patient" => pages::patient::get;
+    POST "patient" => pages::patient::post;
     GET  "sign-out" => pages::sign_out::get;
     POST "sign-out" => pages::sign_out::post;
     GET  "logout" => pages::sign_out::get;
@@ -253,8 +261,11 @@ fn allow<'a>(routes: impl Iterator<Item = &'a Route>) -> String {
 fn preflight<'a>(routes: impl Iterator<Item = &'a Route>) -> Response {
     let response = reply::empty(StatusCode::NO_CONTENT);
     let response = reply::with(response, header::ACCESS_CONTROL_ALLOW_METHODS, &allow(routes));
-    let response =
-        reply::with(response, header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, Accept");
+    let response = reply::with(
+        response,
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        "Authorization, Content-Type, Accept, DPoP",
+    );
     reply::with(response, header::ACCESS_CONTROL_MAX_AGE, "600")
 }
 
@@ -279,7 +290,9 @@ fn finish(app: &App, response: Response, request_id: &str, dialect: Dialect) -> 
     } else {
         reply::with(response, header::STRICT_TRANSPORT_SECURITY, "max-age=31536000")
     };
-    if dialect == Dialect::Page { pages::with_page_headers(response) } else { response }
+    // The OAuth endpoints show pages too.
+    let is_page = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == reply::HTML);
+    if is_page || dialect == Dialect::Page { pages::with_page_headers(response) } else { response }
 }
 
 /// Text of the request that is repeated in an answer: short and without control characters.

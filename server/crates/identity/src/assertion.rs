@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
-use store::{Expect, Ledger, StoreError};
+use store::{Expect, StoreError};
 
 use crate::client::{AuthMethod, Client};
 use crate::client_auth::ClientAuthError;

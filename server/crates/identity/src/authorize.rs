@@ -9,18 +9,21 @@ use store::StoreError;
 
 use crate::Identity;
 use crate::client::{Client, GrantType, ResponseType};
+use crate::dpop;
 use crate::grant::Grant;
 use crate::params::Params;
 use crate::pkce::CodeChallenge;
+use crate::pushed::{self, Pushed};
 use crate::redirect_uri::{self, RegisteredRedirectUri};
 use crate::scope::{Context, Scopes, SmartScope};
-use crate::session::Session;
-use crate::token::ACCESS_LIFE;
-use crate::user::User;
 
 /// A checked authorization request.
 #[derive(Debug, Clone)]
 pub struct Request {
+    /// The parameters that it was made of, encoded.
+    pub query: String,
+    /// It was pushed before: it can be used once.
+    pub pushed: Option<Pushed>,
     /// Who asks.
     pub client: Client,
     /// Where the answer goes.
@@ -33,25 +36,59 @@ pub struct Request {
     pub nonce: Option<String>,
     /// PKCE.
     pub challenge: Option<CodeChallenge>,
-    /// Is the user to sign in again, or not to be shown anything?
+    /// Thumbprint of the key that the code is to be bound to (RFC 9449 10).
+    pub jkt: Option<String>,
+    /// What the user is to be shown, or not.
     pub prompt: Prompt,
     /// Oldest acceptable sign-in, in seconds.
     pub max_age: Option<i64>,
     /// User name to begin with.
     pub login_hint: Option<String>,
+    /// Whom the client believes to be signed in.
+    pub hint: Hint,
     /// External provider to sign in with.
     pub identity_provider: Option<String>,
 }
 
-/// `prompt` of OpenID Connect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Prompt {
-    /// Whatever is needed.
-    Auto,
+/// `prompt` of OpenID Connect Core 3.1.2.1: all off is whatever is needed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Prompt {
     /// Show nothing.
-    None,
+    pub none: bool,
     /// Sign in again.
-    Login,
+    pub login: bool,
+    /// Ask for consent again.
+    pub consent: bool,
+    /// Let the user choose who to be.
+    pub select_account: bool,
+}
+
+impl Prompt {
+    fn parse(text: &str) -> Option<Self> {
+        let mut prompt = Self::default();
+        for word in text.split(' ') {
+            match word {
+                "none" => prompt.none = true,
+                "login" => prompt.login = true,
+                "consent" => prompt.consent = true,
+                "select_account" => prompt.select_account = true,
+                _ => return None,
+            }
+        }
+        // `none` goes with nothing else.
+        (!prompt.none || text == "none").then_some(prompt)
+    }
+}
+
+/// `id_token_hint`: whom the client believes to be signed in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Hint {
+    /// It does not say.
+    Nobody,
+    /// This subject.
+    User(String),
+    /// It says so in a token that is none of ours, or for another client. Nobody can be that user.
+    Unreadable,
 }
 
 /// Where and how answers reach the client.
@@ -75,7 +112,8 @@ impl Reply {
         self.address(pairs, self.errors_in_fragment)
     }
 
-    fn address<'a>(&'a self, mut pairs: Vec<(&'a str, &'a str)>, fragment: bool) -> String {
+    /// The address that carries an answer to the client.
+    pub(crate) fn address<'a>(&'a self, mut pairs: Vec<(&'a str, &'a str)>, fragment: bool) -> String {
         pairs.extend(self.state.as_deref().map(|state| ("state", state)));
         pairs.push(("iss", &self.issuer));
         if fragment { self.to.with_fragment(&pairs) } else { self.to.with_query(&pairs) }
@@ -93,6 +131,8 @@ pub enum ErrorCode {
     InvalidScope,
     ServerError,
     LoginRequired,
+    ConsentRequired,
+    InteractionRequired,
     RequestNotSupported,
     RequestUriNotSupported,
 }
@@ -108,6 +148,8 @@ impl ErrorCode {
             Self::InvalidScope => "invalid_scope",
             Self::ServerError => "server_error",
             Self::LoginRequired => "login_required",
+            Self::ConsentRequired => "consent_required",
+            Self::InteractionRequired => "interaction_required",
             Self::RequestNotSupported => "request_not_supported",
             Self::RequestUriNotSupported => "request_uri_not_supported",
         }
@@ -123,6 +165,11 @@ pub enum ShowError {
     /// `redirect_uri` missing, unmatched or sent twice.
     #[error("The application asked to send you to an address that is not registered for it.")]
     RedirectUri,
+    /// `request_uri` of ours that is unknown, expired, used or another client's.
+    #[error(
+        "The request that the application prepared is not known here any more. Go back to the application and begin again."
+    )]
+    Pushed,
     /// The store's, before the address was established.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -143,11 +190,31 @@ pub enum Refusal {
 }
 
 impl Identity {
-    /// Checks an authorization request, in the order of SPEC's tables.
+    /// Checks an authorization request, in the order of SPEC's tables. One that was pushed before is taken as
+    /// it was pushed; whatever stands beside `request_uri` does not count (RFC 9126 4).
     ///
     /// # Errors
     /// [`Refusal`]: whom to tell and what.
     pub async fn check_authorization_request(&self, query: &str, now: Timestamp) -> Result<Request, Refusal> {
+        let params = Params::parse(query.as_bytes());
+        match params.get("request_uri").and_then(pushed::id) {
+            Some(id) => {
+                let client_id = params.get("client_id").filter(|_| !params.is_unclear("client_id"));
+                let client_id = client_id.ok_or(Refusal::Show(ShowError::Client))?;
+                let found = self.pushed_request(id, client_id, now).await.map_err(Refusal::Show)?;
+                self.check_params(&found.query, Some(found.pushed), now).await
+            }
+            None => self.check_params(query, None, now).await,
+        }
+    }
+
+    /// Checks the parameters of a request, wherever they came from.
+    pub(crate) async fn check_params(
+        &self,
+        query: &str,
+        pushed: Option<Pushed>,
+        now: Timestamp,
+    ) -> Result<Request, Refusal> {
         let params = Params::parse(query.as_bytes());
         let (client, to) = self.check_destination(&params, now).await.map_err(Refusal::Show)?;
         let asked = params.get("response_type").unwrap_or_default();
@@ -158,7 +225,7 @@ impl Identity {
             errors_in_fragment: asked.split(' ').any(|part| part == "id_token"),
             issuer: self.issuer.clone(),
         };
-        match check_request(&params, client, &reply) {
+        match self.check_request(&params, pushed, client, &reply, now) {
             Ok(request) => Ok(request),
             Err(error) => Err(Refusal::Redirect { reply, error }),
         }
@@ -183,58 +250,88 @@ impl Identity {
         Ok((client, to))
     }
 
-    /// What the user can grant of a request: asked ∩ client ∩ user. `None` where nothing is left.
-    pub fn grantable(&self, request: &Request, user: &User) -> Option<Scopes> {
-        let scopes = request.scopes.covered_by(&user.allowed_scopes);
-        (!scopes.is_empty()).then_some(scopes)
+    fn check_request(
+        &self,
+        params: &Params,
+        pushed: Option<Pushed>,
+        client: Client,
+        reply: &Reply,
+        now: Timestamp,
+    ) -> Result<Request, ErrorCode> {
+        if params.first_unclear().is_some() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        if params.get("request").is_some() {
+            return Err(ErrorCode::RequestNotSupported);
+        }
+        if params.get("request_uri").is_some() {
+            return Err(ErrorCode::RequestUriNotSupported);
+        }
+        let response_type = check_response_type(params.get("response_type"), &client)?;
+        if client.require_par && pushed.is_none() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        check_state(params.get("state"))?;
+        let challenge = check_pkce(params, &client, response_type)?;
+        let scopes = check_scope(params.get("scope"), &client)?;
+        let default_mode = if response_type == ResponseType::Code { "query" } else { "fragment" };
+        if params.get("response_mode").is_some_and(|mode| mode != default_mode) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let nonce = params.get("nonce").map(str::to_owned);
+        if matches!(response_type, ResponseType::IdToken | ResponseType::IdTokenToken)
+            && (nonce.is_none() || !scopes.has("openid"))
+        {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        // Tokens of the front channel cannot be bound to a key.
+        if client.dpop_bound && response_type != ResponseType::Code {
+            return Err(ErrorCode::UnauthorizedClient);
+        }
+        let prompt = params.get("prompt").map_or(Some(Prompt::default()), Prompt::parse);
+        let displays = ["page", "popup", "touch", "wap"];
+        if params.get("display").is_some_and(|display| !displays.contains(&display)) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
+        self.check_audience(params.get("aud"), &scopes)?;
+        let jkt = match params.get("dpop_jkt") {
+            Some(jkt) if !dpop::is_thumbprint(jkt) => return Err(ErrorCode::InvalidRequest),
+            asked => asked.map(str::to_owned).or_else(|| pushed.as_ref()?.jkt.clone()),
+        };
+        let hint = match params.get("id_token_hint") {
+            None => Hint::Nobody,
+            Some(token) => match self.read_id_token_hint(token, now) {
+                Some((sub, aud, _)) if aud == client.client_id => Hint::User(sub),
+                _ => Hint::Unreadable,
+            },
+        };
+        Ok(Request {
+            query: params.without(&[]),
+            pushed,
+            client,
+            reply: reply.clone(),
+            response_type,
+            scopes,
+            nonce,
+            challenge,
+            jkt,
+            prompt: prompt.ok_or(ErrorCode::InvalidRequest)?,
+            max_age: max_age.map_err(|_| ErrorCode::InvalidRequest)?.map(i64::from),
+            login_hint: params.get("login_hint").map(str::to_owned),
+            hint,
+            identity_provider: params.get("identity_provider").map(str::to_owned),
+        })
     }
 
-    /// Grants the request and gives the address that carries the answer to the client.
-    ///
-    /// # Errors
-    /// The store's; the caller tells the client `server_error`.
-    pub async fn grant(
-        &self,
-        request: &Request,
-        scopes: Scopes,
-        session: &Session,
-        now: Timestamp,
-    ) -> Result<String, StoreError> {
-        let grant = Grant {
-            client_id: request.client.client_id.clone(),
-            sub: session.sub.clone(),
-            scopes,
-            auth_time: session.auth_time,
-            sid: session.sid.clone(),
-            epoch: session.epoch,
-            nonce: request.nonce.clone(),
-            family: self.random.id(),
-        };
-        if request.response_type == ResponseType::Code {
-            let to = request.reply.to.clone();
-            let code = self.issue_code(grant, to, request.challenge.clone(), now).await?;
-            return Ok(request.reply.address(vec![("code", &code)], false));
+    /// `aud` of SMART App Launch: this FHIR server and no other, so that a token for it is never fetched
+    /// for a stranger's. A launch must say it; who asks for no patient's data may leave it out.
+    fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), ErrorCode> {
+        match aud {
+            Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),
+            None if !scopes.is_launch() => Ok(()),
+            _ => Err(ErrorCode::InvalidRequest),
         }
-        let with_access = request.response_type != ResponseType::IdToken;
-        let with_id = grant.scopes.has("openid");
-        let access_token = with_access.then(|| self.mint_access_token(&grant, now));
-        let id_token = with_id.then(|| self.mint_id_token(&grant, access_token.as_deref(), now));
-        let expires_in = ACCESS_LIFE.as_secs().to_string();
-        let mut pairs = Vec::new();
-        pairs.extend(id_token.as_deref().map(|token| ("id_token", token)));
-        if let Some(token) = &access_token {
-            pairs.extend([
-                ("access_token", token.as_str()),
-                ("token_type", "bearer"),
-                ("expires_in", &expires_in),
-            ]);
-        }
-        // RFC 6749 4.2.2: the scope is told where it differs from what was asked.
-        let granted = grant.scopes.to_string();
-        if grant.scopes != request.scopes {
-            pairs.push(("scope", &granted));
-        }
-        Ok(request.reply.address(pairs, true))
     }
 
     /// May this client have a refresh token for this grant?
@@ -242,59 +339,6 @@ impl Identity {
         client.grant_types.contains(&GrantType::RefreshToken)
             && (client.always_refresh || grant.scopes.has("offline_access"))
     }
-}
-
-fn check_request(params: &Params, client: Client, reply: &Reply) -> Result<Request, ErrorCode> {
-    if params.first_unclear().is_some() {
-        return Err(ErrorCode::InvalidRequest);
-    }
-    if params.get("request").is_some() {
-        return Err(ErrorCode::RequestNotSupported);
-    }
-    if params.get("request_uri").is_some() {
-        return Err(ErrorCode::RequestUriNotSupported);
-    }
-    let response_type = check_response_type(params.get("response_type"), &client)?;
-    check_state(params.get("state"))?;
-    let challenge = check_pkce(params, &client, response_type)?;
-    let scopes = check_scope(params.get("scope"), &client)?;
-    let default_mode = if response_type == ResponseType::Code { "query" } else { "fragment" };
-    if params.get("response_mode").is_some_and(|mode| mode != default_mode) {
-        return Err(ErrorCode::InvalidRequest);
-    }
-    let nonce = params.get("nonce").map(str::to_owned);
-    if matches!(response_type, ResponseType::IdToken | ResponseType::IdTokenToken)
-        && (nonce.is_none() || !scopes.has("openid"))
-    {
-        return Err(ErrorCode::InvalidRequest);
-    }
-    let prompt = match params.get("prompt") {
-        None | Some("consent" | "select_account" | "consent select_account" | "select_account consent") => {
-            Prompt::Auto
-        }
-        Some("none") => Prompt::None,
-        Some(text) if text.split(' ').any(|p| p == "login") && text.split(' ').all(|p| p != "none") => {
-            Prompt::Login
-        }
-        Some(_) => return Err(ErrorCode::InvalidRequest),
-    };
-    let max_age = match params.get("max_age").map(str::parse::<u32>) {
-        None => None,
-        Some(Ok(seconds)) => Some(i64::from(seconds)),
-        Some(Err(_)) => return Err(ErrorCode::InvalidRequest),
-    };
-    Ok(Request {
-        client,
-        reply: reply.clone(),
-        response_type,
-        scopes,
-        nonce,
-        challenge,
-        prompt,
-        max_age,
-        login_hint: params.get("login_hint").map(str::to_owned),
-        identity_provider: params.get("identity_provider").map(str::to_owned),
-    })
 }
 
 fn check_response_type(asked: Option<&str>, client: &Client) -> Result<ResponseType, ErrorCode> {

@@ -76,9 +76,18 @@ pub struct Client {
     /// SHA-256 of each valid secret, base64url.
     #[serde(default)]
     pub secret_digests: Vec<String>,
-    /// Public keys for `private_key_jwt`.
+    /// Public keys for `private_key_jwt`, by value.
     #[serde(default)]
     pub jwks: Vec<serde_json::Value>,
+    /// Address of the public keys for `private_key_jwt`.
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
+    /// Algorithms of its assertions; empty is SMART's RS384 and ES384.
+    #[serde(default)]
+    pub assertion_algs: Vec<String>,
+    /// Algorithm of its ID tokens; `None` is RS256.
+    #[serde(default)]
+    pub id_token_alg: Option<String>,
     /// Scopes that it may have.
     pub scopes: Scopes,
     /// Must it use PKCE?
@@ -89,12 +98,34 @@ pub struct Client {
     /// Does it get a refresh token without asking for `offline_access`?
     #[serde(default)]
     pub always_refresh: bool,
+    /// For how many seconds (0 to 60) a refresh token that was spent gives its successor again.
+    #[serde(default)]
+    pub refresh_grace_s: u32,
+    /// Are its authorization requests taken only through `par` (RFC 9126 6)?
+    #[serde(default)]
+    pub require_par: bool,
+    /// Are its tokens given only to a proven key (RFC 9449 5.2, `dpop_bound_access_tokens`)?
+    #[serde(default)]
+    pub dpop_bound: bool,
+    /// Is the user asked before it gets anything? First parties do without.
+    #[serde(default)]
+    pub consent: bool,
+    /// May it introspect tokens that were given to other clients?
+    #[serde(default)]
+    pub introspects: bool,
     /// Groups that it may export; `None` is all.
     #[serde(default)]
     pub groups: Option<Vec<String>>,
     /// Does it belong to the demo project?
     #[serde(default)]
     pub demo: bool,
+    /// Is it declared in `trefoil.toml`?
+    #[serde(default)]
+    pub declared: bool,
+    /// Random for each registration and a claim of its tokens, so that a client that is deleted and added
+    /// again under the same id does not revive them.
+    #[serde(default)]
+    pub generation: String,
 }
 
 /// Why a registration was refused.
@@ -123,6 +154,38 @@ pub enum RegistrationError {
 }
 
 impl Client {
+    /// A client that may do nothing yet: the start of every registration.
+    pub fn new(client_id: impl Into<String>) -> Self {
+        let client_id = client_id.into();
+        Self {
+            name: client_id.clone(),
+            client_id,
+            redirect_uris: Vec::new(),
+            post_logout_redirect_uris: Vec::new(),
+            response_types: Vec::new(),
+            grant_types: Vec::new(),
+            auth_methods: Vec::new(),
+            secret_digests: Vec::new(),
+            jwks: Vec::new(),
+            jwks_uri: None,
+            assertion_algs: Vec::new(),
+            id_token_alg: None,
+            scopes: Scopes::default(),
+            pkce_required: true,
+            native: false,
+            always_refresh: false,
+            refresh_grace_s: 0,
+            require_par: false,
+            dpop_bound: false,
+            consent: false,
+            introspects: false,
+            groups: None,
+            demo: false,
+            declared: false,
+            generation: String::new(),
+        }
+    }
+
     /// Is this client public: does it hold no secret and no key?
     pub fn is_public(&self) -> bool {
         self.auth_methods == [AuthMethod::None]
@@ -164,7 +227,7 @@ impl Client {
             let private = key.get("d").is_some();
             if private
                 || key["kid"].as_str().is_none_or(str::is_empty)
-                || !is_strong(key)
+                || !jose::is_strong(key)
                 || jose::jwk(key).is_none()
             {
                 return Err(RegistrationError::BadKey(at));
@@ -174,14 +237,6 @@ impl Client {
             return Err(RegistrationError::Contradiction("private_key_jwt needs a JWK Set"));
         }
         Ok(())
-    }
-}
-
-fn is_strong(key: &serde_json::Value) -> bool {
-    match key["kty"].as_str() {
-        Some("RSA") => key["n"].as_str().and_then(jose::unb64).is_some_and(|n| n.len() >= 256),
-        Some("EC") => matches!(key["crv"].as_str(), Some("P-256" | "P-384")),
-        _ => false,
     }
 }
 
@@ -210,9 +265,10 @@ impl Identity {
     pub async fn add_client(&self, client: &Client, now: Timestamp) -> Result<(), RegistrationError> {
         client.check()?;
         let key = format!("client/{}", client.client_id);
-        match self.store.write(vec![ledger::put(key, client, None, Expect::Absent)], now).await {
+        let client = Client { generation: self.random.id(), ..client.clone() };
+        match self.store.write(vec![ledger::put(key, &client, None, Expect::Absent)], now).await {
             Ok(_) => Ok(()),
-            Err(StoreError::Conflict { .. }) => Err(RegistrationError::Exists(client.client_id.clone())),
+            Err(StoreError::Conflict { .. }) => Err(RegistrationError::Exists(client.client_id)),
             Err(error) => Err(error.into()),
         }
     }

@@ -7,7 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{Expect, Ledger, StoreError};
+use store::{Expect, Ledger, LedgerWrite, StoreError};
 
 use crate::client::Client;
 use crate::pkce::CodeChallenge;
@@ -26,12 +26,18 @@ pub const REFRESH_LIFE: SignedDuration = SignedDuration::from_hours(30 * 24);
 pub struct Grant {
     /// The client.
     pub client_id: String,
+    /// The client's registration (see [`Client::generation`]).
+    pub generation: String,
     /// The user.
     pub sub: String,
     /// What was granted.
     pub scopes: Scopes,
+    /// When it was granted.
+    pub granted: Timestamp,
     /// When the user signed in.
     pub auth_time: Timestamp,
+    /// How the user signed in (RFC 8176).
+    pub amr: Vec<String>,
     /// The browser session.
     pub sid: String,
     /// The user's epoch at sign-in.
@@ -40,6 +46,10 @@ pub struct Grant {
     pub nonce: Option<String>,
     /// Ties together all that came from this grant.
     pub family: String,
+    /// The launch patient: what `patient/` scopes open (SMART App Launch).
+    pub patient: Option<String>,
+    /// Thumbprint of the key that the tokens are bound to (RFC 9449).
+    pub jkt: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -50,12 +60,26 @@ struct Code {
     spent: bool,
 }
 
+/// A code as it comes to the token endpoint.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeExchange<'a> {
+    /// The code.
+    pub code: &'a str,
+    /// The redirect URI of the authorization request, once more.
+    pub redirect_uri: &'a str,
+    /// PKCE.
+    pub verifier: Option<&'a str>,
+    /// Thumbprint of the key that was proven beside it.
+    pub jkt: Option<&'a str>,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Refresh {
     grant: Grant,
     /// When the family ends, whatever is done.
     ends: Timestamp,
-    spent: bool,
+    /// When its successor was given.
+    spent: Option<Timestamp>,
 }
 
 /// Why a code or refresh token was not taken. To the client all but the store's are `invalid_grant`.
@@ -73,6 +97,9 @@ pub enum GrantError {
     /// The verifier does not answer the challenge, is missing, or was not asked for.
     #[error("code_verifier does not answer the code_challenge of the authorization request")]
     Verifier,
+    /// It is bound to a key that was not proven.
+    #[error("the code or refresh token is bound to a key; send a DPoP proof by that key")]
+    Key,
     /// The grant was revoked, or the user signed out, was disabled or deleted.
     #[error("the grant was revoked, or the user signed out")]
     Revoked,
@@ -84,48 +111,55 @@ pub enum GrantError {
     Store(#[from] StoreError),
 }
 
+impl Grant {
+    /// Was it given to this client, in this registration?
+    fn is_of(&self, client: &Client) -> bool {
+        self.client_id == client.client_id && self.generation == client.generation
+    }
+}
+
 impl Identity {
-    /// Issues an authorization code.
+    /// Issues an authorization code, together with records that must be new (a pushed request is used once).
     ///
     /// # Errors
-    /// The store's.
+    /// The store's; [`StoreError::Conflict`] where one of those records is there.
     pub async fn issue_code(
         &self,
         grant: Grant,
         redirect_uri: RegisteredRedirectUri,
         challenge: Option<CodeChallenge>,
+        once: Option<LedgerWrite>,
         now: Timestamp,
     ) -> Result<String, StoreError> {
         let code = self.random.secret();
         let record = Code { grant, redirect_uri, challenge, spent: false };
-        let write = ledger::put(code_key(&code), &record, Some(now + CODE_LIFE), Expect::Absent);
-        self.store.write(vec![write], now).await?;
+        let mut writes = vec![ledger::put(code_key(&code), &record, Some(now + CODE_LIFE), Expect::Absent)];
+        writes.extend(once);
+        self.store.write(writes, now).await?;
         Ok(code)
     }
 
-    /// Spends an authorization code. Client, redirect URI and verifier are checked before anything
-    /// is spent, so that a stranger's attempt costs the owner nothing.
+    /// Spends an authorization code. Client, redirect URI, verifier and key are checked before anything is
+    /// spent, so that a stranger's attempt costs the owner nothing.
     ///
     /// # Errors
     /// [`GrantError`].
     pub async fn redeem_code(
         &self,
-        code: &str,
+        sent: &CodeExchange<'_>,
         client: &Client,
-        redirect_uri: &str,
-        verifier: Option<&str>,
         now: Timestamp,
     ) -> Result<Grant, GrantError> {
-        let key = code_key(code);
+        let key = code_key(sent.code);
         let stored = ledger::get::<Code>(&self.store, &key, now).await?.ok_or(GrantError::Unknown)?;
         let mut code = stored.value;
-        if code.grant.client_id != client.client_id {
+        if !code.grant.is_of(client) {
             return Err(GrantError::Unknown);
         }
-        if code.redirect_uri.as_str() != redirect_uri {
+        if code.redirect_uri.as_str() != sent.redirect_uri {
             return Err(GrantError::RedirectUri);
         }
-        let answered = match (&code.challenge, verifier) {
+        let answered = match (&code.challenge, sent.verifier) {
             (Some(challenge), Some(verifier)) => challenge.is_answered_by(verifier),
             (None, None) => true,
             // A verifier without a challenge is the mark of a downgrade (RFC 9700 2.1.1).
@@ -133,6 +167,9 @@ impl Identity {
         };
         if !answered {
             return Err(GrantError::Verifier);
+        }
+        if code.grant.jkt.is_some() && code.grant.jkt.as_deref() != sent.jkt {
+            return Err(GrantError::Key);
         }
         if code.spent {
             self.revoke_family(&code.grant.family, now).await?;
@@ -143,34 +180,42 @@ impl Identity {
         self.check_standing(&code.grant, now).await?;
         code.spent = true;
         let write = ledger::put(key, &code, Some(now + REFRESH_LIFE), Expect::Revision(stored.revision));
-        self.spend(write, &code.grant, now).await?;
+        match self.store.write(vec![write], now).await {
+            Ok(_) => {}
+            // Somebody else was first; this second use kills what the first one got.
+            Err(StoreError::Conflict { .. }) => {
+                self.revoke_family(&code.grant.family, now).await?;
+                return Err(GrantError::Reused);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        code.grant.jkt = sent.jkt.map(str::to_owned);
         Ok(code.grant)
     }
 
-    /// Issues the first refresh token of a family.
+    /// Issues the first refresh token of a family. A public client's is bound to the key that the grant is
+    /// bound to (RFC 9449 5); a confidential client proves itself anyway.
     ///
     /// # Errors
     /// The store's.
-    pub async fn issue_refresh(&self, grant: &Grant, now: Timestamp) -> Result<String, StoreError> {
-        self.issue_refresh_until(grant, now + REFRESH_LIFE, now).await
-    }
-
-    async fn issue_refresh_until(
+    pub async fn issue_refresh(
         &self,
         grant: &Grant,
-        ends: Timestamp,
+        client: &Client,
         now: Timestamp,
     ) -> Result<String, StoreError> {
         let token = self.random.secret();
-        let record = Refresh { grant: grant.clone(), ends, spent: false };
-        self.store
-            .write(vec![ledger::put(refresh_key(&token), &record, Some(ends), Expect::Absent)], now)
-            .await?;
+        let jkt = grant.jkt.clone().filter(|_| client.is_public());
+        let ends = now + REFRESH_LIFE;
+        let record = Refresh { grant: Grant { jkt, ..grant.clone() }, ends, spent: None };
+        let write = ledger::put(refresh_key(&token), &record, Some(ends), Expect::Absent);
+        self.store.write(vec![write], now).await?;
         Ok(token)
     }
 
     /// Spends a refresh token; gives the grant, narrowed to `scopes` where they are given, and the
-    /// successor.
+    /// successor. Inside the client's grace the same successor is given once more, as long as it was not
+    /// used itself: an answer that was lost on the way does not end the family.
     ///
     /// # Errors
     /// [`GrantError`].
@@ -179,50 +224,81 @@ impl Identity {
         token: &str,
         client: &Client,
         scopes: Option<&Scopes>,
+        jkt: Option<&str>,
         now: Timestamp,
     ) -> Result<(Grant, String), GrantError> {
         let key = refresh_key(token);
-        let stored = ledger::get::<Refresh>(&self.store, &key, now).await?.ok_or(GrantError::Unknown)?;
-        let mut refresh = stored.value;
-        if refresh.grant.client_id != client.client_id {
-            return Err(GrantError::Unknown);
+        // Derived, not drawn: a retry finds the same one without its being stored anywhere.
+        let successor = self.mark("refresh", token);
+        loop {
+            let stored = ledger::get::<Refresh>(&self.store, &key, now).await?.ok_or(GrantError::Unknown)?;
+            let mut refresh = stored.value;
+            if !refresh.grant.is_of(client) {
+                return Err(GrantError::Unknown);
+            }
+            if refresh.grant.jkt.is_some() && refresh.grant.jkt.as_deref() != jkt {
+                return Err(GrantError::Key);
+            }
+            if scopes.is_some_and(|asked| asked.covered_by(&refresh.grant.scopes) != *asked) {
+                return Err(GrantError::Scope);
+            }
+            if let Some(spent) = refresh.spent {
+                let grace = SignedDuration::from_secs(i64::from(client.refresh_grace_s));
+                let unused = match ledger::get::<Refresh>(&self.store, &refresh_key(&successor), now).await? {
+                    Some(stored) => stored.value.spent.is_none(),
+                    None => false,
+                };
+                if !unused || now >= spent + grace {
+                    self.revoke_family(&refresh.grant.family, now).await?;
+                    return Err(GrantError::Reused);
+                }
+                self.check_standing(&refresh.grant, now).await?;
+            } else {
+                self.check_standing(&refresh.grant, now).await?;
+                refresh.spent = Some(now);
+                let next = Refresh { grant: refresh.grant.clone(), ends: refresh.ends, spent: None };
+                let ends = Some(refresh.ends);
+                let writes = vec![
+                    ledger::put(key.clone(), &refresh, ends, Expect::Revision(stored.revision)),
+                    ledger::put(refresh_key(&successor), &next, ends, Expect::Absent),
+                ];
+                match self.store.write(writes, now).await {
+                    Ok(_) => {}
+                    // Somebody else was first: seen with the next look.
+                    Err(StoreError::Conflict { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+            }
+            let mut grant = refresh.grant;
+            // The successor keeps the whole grant; only this access token is narrower. The nonce
+            // belongs to the first ID token alone.
+            if let Some(asked) = scopes {
+                grant.scopes = asked.clone();
+            }
+            grant.nonce = None;
+            grant.jkt = jkt.map(str::to_owned);
+            return Ok((grant, successor));
         }
-        if refresh.spent {
-            self.revoke_family(&refresh.grant.family, now).await?;
-            return Err(GrantError::Reused);
-        }
-        if scopes.is_some_and(|asked| asked.covered_by(&refresh.grant.scopes) != *asked) {
-            return Err(GrantError::Scope);
-        }
-        self.check_standing(&refresh.grant, now).await?;
-        refresh.spent = true;
-        let write = ledger::put(key, &refresh, Some(refresh.ends), Expect::Revision(stored.revision));
-        self.spend(write, &refresh.grant, now).await?;
-        let successor = self.issue_refresh_until(&refresh.grant, refresh.ends, now).await?;
-        let mut grant = refresh.grant;
-        // The successor keeps the whole grant; only this access token is narrower. The nonce
-        // belongs to the first ID token alone.
-        if let Some(asked) = scopes {
-            grant.scopes = asked.clone();
-        }
-        grant.nonce = None;
-        Ok((grant, successor))
     }
 
-    /// Writes the spent record. Whoever comes second learns that here, and the family dies.
-    async fn spend(
+    /// The grant of a refresh token that could be used now, and when its family ends.
+    pub(crate) async fn standing_refresh(
         &self,
-        write: store::LedgerWrite,
-        grant: &Grant,
+        token: &str,
         now: Timestamp,
-    ) -> Result<(), GrantError> {
-        match self.store.write(vec![write], now).await {
-            Ok(_) => Ok(()),
-            Err(StoreError::Conflict { .. }) => {
-                self.revoke_family(&grant.family, now).await?;
-                Err(GrantError::Reused)
-            }
-            Err(error) => Err(error.into()),
+    ) -> Result<Option<(Grant, Timestamp)>, StoreError> {
+        let found = ledger::get::<Refresh>(&self.store, &refresh_key(token), now).await?;
+        let Some(refresh) = found.map(|stored| stored.value).filter(|refresh| refresh.spent.is_none()) else {
+            return Ok(None);
+        };
+        let client = self.client(&refresh.grant.client_id, now).await?;
+        if client.is_none_or(|client| !refresh.grant.is_of(&client)) {
+            return Ok(None);
+        }
+        match self.check_standing(&refresh.grant, now).await {
+            Ok(()) => Ok(Some((refresh.grant, refresh.ends))),
+            Err(GrantError::Store(error)) => Err(error),
+            Err(_) => Ok(None),
         }
     }
 
@@ -232,6 +308,9 @@ impl Identity {
         if user.is_none_or(|user| user.epoch != grant.epoch)
             || self.is_revoked("family", &grant.family, now).await?
         {
+            return Err(GrantError::Revoked);
+        }
+        if self.is_withdrawn(&grant.sub, &grant.client_id, grant.granted, now).await? {
             return Err(GrantError::Revoked);
         }
         let offline = grant.scopes.has("offline_access");
@@ -277,9 +356,9 @@ impl Identity {
             return Ok(());
         }
         if let Ok(access) = self.verify_access_token(token, now).await
-            && access.client_id == client.client_id
+            && access.token.client_id == client.client_id
         {
-            self.mark_revoked("jti", &access.jti, now + ACCESS_LIFE, now).await?;
+            self.mark_revoked("jti", &access.token.jti, now + ACCESS_LIFE, now).await?;
         }
         Ok(())
     }

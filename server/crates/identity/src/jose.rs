@@ -85,6 +85,9 @@ pub(crate) struct Header {
     pub typ: Option<String>,
     #[serde(default)]
     pub jku: Option<String>,
+    /// A key inside the header: meant for DPoP proofs alone.
+    #[serde(default)]
+    pub jwk: Option<serde_json::Value>,
     #[serde(default)]
     pub crit: Option<serde_json::Value>,
 }
@@ -131,11 +134,15 @@ impl<'a> Parts<'a> {
 }
 
 /// Can this key be used with this algorithm? The key decides, never the header alone.
-fn fits(jwk: &Jwk, alg: Algorithm) -> bool {
+pub(crate) fn fits(jwk: &Jwk, alg: Algorithm) -> bool {
     match (&jwk.algorithm, alg) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES384) => key.curve == EllipticCurve::P384,
-        (AlgorithmParameters::RSA(_), Algorithm::RS256 | Algorithm::RS384) => true,
+        (
+            AlgorithmParameters::RSA(_),
+            Algorithm::RS256 | Algorithm::RS384 | Algorithm::PS256 | Algorithm::PS384,
+        ) => true,
+        (AlgorithmParameters::OctetKeyPair(key), Algorithm::EdDSA) => key.curve == EllipticCurve::Ed25519,
         _ => false,
     }
 }
@@ -143,4 +150,14 @@ fn fits(jwk: &Jwk, alg: Algorithm) -> bool {
 /// Reads a JWK leniently: keys of kinds that we do not know are passed over.
 pub(crate) fn jwk(value: &serde_json::Value) -> Option<Jwk> {
     serde_json::from_value(value.clone()).ok()
+}
+
+/// Is a public key strong enough: RSA of 2048 bits or more, P-256, P-384 or Ed25519?
+pub(crate) fn is_strong(key: &serde_json::Value) -> bool {
+    match key["kty"].as_str() {
+        Some("RSA") => key["n"].as_str().and_then(unb64).is_some_and(|n| n.len() >= 256),
+        Some("EC") => matches!(key["crv"].as_str(), Some("P-256" | "P-384")),
+        Some("OKP") => key["crv"] == "Ed25519",
+        _ => false,
+    }
 }

@@ -12,8 +12,13 @@
 //! | [`pkce`] | code challenge and verifier |
 //! | [`client`], [`user`], [`session`] | registered parties and signed-in browsers |
 //! | [`authorize`] | the authorization request, step by step |
+//! | [`pushed`] | requests that clients leave here before the browser comes |
+//! | [`interaction`] | from a checked request to its answer: sign in, choose, consent, grant |
+//! | [`consent`] | what a user allowed a client
 //! | [`grant`] | codes and refresh tokens: issued, spent once, revoked |
 //! | [`token`] | access tokens and ID tokens: claims, minting, judging |
+//! | `introspect` | what a token says, for whoever may know |
+//! | [`dpop`] | proof that the sender holds the key that a token is bound to |
 //! | [`throttle`] | guessing passwords is made slow |
 //! | [`keys`] | signing keys and their stages |
 //! | [`client_auth`], [`assertion`] | who is calling the token endpoint |
@@ -24,7 +29,11 @@ pub mod assertion;
 pub mod authorize;
 pub mod client;
 pub mod client_auth;
+pub mod consent;
+pub mod dpop;
 pub mod grant;
+pub mod interaction;
+mod introspect;
 mod jose;
 pub mod keys;
 mod ledger;
@@ -32,9 +41,12 @@ pub mod params;
 pub mod password;
 pub mod pkce;
 pub mod provider;
+pub mod pushed;
 pub mod random;
+mod records;
 pub mod redirect_uri;
 pub mod scope;
+mod secret;
 pub mod session;
 pub mod throttle;
 pub mod token;
@@ -50,10 +62,11 @@ pub use random::{Random, SystemRandom};
 
 /// What the rules need: a ledger, signing keys, addresses.
 pub struct Identity {
-    pub(crate) store: Store,
+    pub(crate) store: records::Records,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) keys: RwLock<Arc<keys::KeyRing>>,
     pub(crate) verified: token::Verified,
+    pub(crate) secret: secret::Secret,
     /// Issuer identifier: the base URL without a trailing slash.
     pub issuer: String,
     /// FHIR base, the audience of tokens with SMART scopes.
@@ -76,11 +89,13 @@ impl Identity {
         now: Timestamp,
     ) -> Result<Self, StoreError> {
         let keys = keys::KeyRing::open(&store, now).await?;
+        let secret = secret::Secret::open(&store, &*random, now).await?;
         Ok(Self {
-            store,
+            store: records::Records::new(store),
             random,
             keys: RwLock::new(Arc::new(keys)),
             verified: token::Verified::new(),
+            secret,
             issuer: issuer.to_owned(),
             fhir_base: format!("{issuer}/fhir/R4"),
             demo,

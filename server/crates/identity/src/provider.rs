@@ -6,7 +6,7 @@
 use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::Algorithm;
 use serde::{Deserialize, Serialize};
-use store::{Expect, Ledger, LedgerWrite, StoreError};
+use store::{Expect, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
 
 use crate::authorize::ErrorCode;
@@ -50,8 +50,8 @@ pub struct Provider {
 pub struct Flow {
     /// The provider.
     pub provider: String,
-    /// The authorization request that it serves: the query of `/oauth2/authorize`.
-    pub query: String,
+    /// The sealed authorization request that it serves.
+    pub back: String,
     nonce: String,
     /// For the token request.
     pub verifier: String,
@@ -148,7 +148,7 @@ impl Identity {
     pub async fn begin_flow(
         &self,
         provider: &Provider,
-        query: &str,
+        back: &str,
         browser: &str,
         now: Timestamp,
     ) -> Result<String, StoreError> {
@@ -156,7 +156,7 @@ impl Identity {
         let challenge = CodeChallenge::of(&verifier);
         let flow = Flow {
             provider: provider.name.clone(),
-            query: query.to_owned(),
+            back: back.to_owned(),
             nonce: nonce.clone(),
             verifier,
             browser: ledger::digest(browser),

@@ -43,9 +43,19 @@ impl Scopes {
     /// Does one of the list cover the scope whole?
     pub fn covers(&self, scope: &str) -> bool {
         match SmartScope::parse(scope) {
-            Some(asked) => self.0.iter().filter_map(|s| SmartScope::parse(s)).any(|held| held.covers(&asked)),
+            Some(asked) => self.smart().any(|held| held.covers(&asked)),
             None => self.has(scope),
         }
+    }
+
+    /// Does one of the list allow this on a type, in this context?
+    pub fn allow(&self, context: Context, kind: &str, permissions: Permissions) -> bool {
+        self.smart().any(|held| held.context == context && held.allows(kind, permissions))
+    }
+
+    /// Is a patient's data asked for: a launch in the sense of SMART App Launch?
+    pub fn is_launch(&self) -> bool {
+        self.has("launch/patient") || self.smart().any(|scope| scope.context == Context::Patient)
     }
 
     /// Those that `other` covers whole.
@@ -174,16 +184,13 @@ impl<'a> SmartScope<'a> {
         named.then_some(Self { context, kind, permissions: Permissions::parse(permissions)?, query })
     }
 
-    /// Does this scope cover the other whole?
+    /// Does this scope cover the other whole? Nothing covers a granular one: its query is not applied to
+    /// resources here, so that it is not granted.
     pub fn covers(&self, other: &SmartScope) -> bool {
-        self.context == other.context
-            && (self.kind == "*" || self.kind == other.kind)
-            && self.permissions.contain(other.permissions)
-            && (self.query.is_none() || self.query == other.query)
+        self.context == other.context && other.query.is_none() && self.allows(other.kind, other.permissions)
     }
 
-    /// Does it allow this on a type, unconditionally? Granular scopes do not: until their query is
-    /// applied to each resource they open nothing.
+    /// Does it allow this on a type?
     pub fn allows(&self, kind: &str, permissions: Permissions) -> bool {
         self.query.is_none()
             && (self.kind == "*" || self.kind == kind)
@@ -219,7 +226,8 @@ mod tests {
         check("system/Patient.rs", "system/*.rs", false);
         check("system/Patient.r", "system/Patient.rs", false);
         check("user/*.rs", "system/*.rs", false);
-        check("system/*.rs", "system/Observation.rs?category=laboratory", true);
+        check("system/*.rs", "system/Observation.rs?category=laboratory", false);
+        check("system/Observation.rs?category=a", "system/Observation.rs?category=a", false);
         check("system/Observation.rs?category=laboratory", "system/Observation.rs", false);
         check("openid", "openid", true);
         check("openid", "email", false);

@@ -2,7 +2,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{Expect, Ledger, LedgerWrite, StoreError};
+use store::{Expect, LedgerWrite, StoreError};
 
 use crate::token::ACCESS_LIFE;
 use crate::user::User;
@@ -24,6 +24,9 @@ pub struct Session {
     pub auth_time: Timestamp,
     /// The user's epoch at sign-in.
     pub epoch: u64,
+    /// How the user signed in (RFC 8176): `pwd`, `hwk`, `user`, `mfa`; empty for an external provider.
+    #[serde(default)]
+    pub amr: Vec<String>,
     /// The external provider that signed the user in.
     #[serde(default)]
     pub provider: Option<String>,
@@ -40,6 +43,7 @@ impl Identity {
     pub async fn begin_session(
         &self,
         user: &User,
+        amr: &[&str],
         provider: Option<String>,
         replaced: Option<&str>,
         now: Timestamp,
@@ -55,6 +59,7 @@ impl Identity {
             sub: user.sub.clone(),
             auth_time: now,
             epoch: user.epoch,
+            amr: amr.iter().map(|method| (*method).to_owned()).collect(),
             provider,
             last_seen: now,
         };

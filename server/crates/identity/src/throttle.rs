@@ -6,7 +6,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
-use store::{Expect, Ledger, LedgerWrite, StoreError};
+use store::{Expect, LedgerWrite, StoreError};
 
 use crate::{Identity, ledger};
 

@@ -9,11 +9,13 @@ use sha2::{Digest, Sha256};
 use store::StoreError;
 
 use crate::client::Client;
+use crate::dpop::{BadProof, ProofError, Proven};
 use crate::grant::Grant;
 use crate::jose::{self, Parts};
 use crate::keys::Purpose;
-use crate::scope::Scopes;
-use crate::{Identity, ledger};
+use crate::scope::{Context, Permissions, Scopes};
+use crate::user::User;
+use crate::{Identity, userinfo};
 
 /// Life of an access token of a user (SPEC, Limits).
 pub const ACCESS_LIFE: SignedDuration = SignedDuration::from_secs(3600);
@@ -53,18 +55,89 @@ pub struct AccessToken {
     /// The user's epoch; `None` for tokens without a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
+    /// The client's registration (see [`Client::generation`]).
+    #[serde(default)]
+    pub generation: String,
+    /// The launch patient's id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patient: Option<String>,
+    /// The key that the token is bound to (RFC 7800; RFC 9449 6.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cnf: Option<Confirmation>,
+}
+
+/// `cnf`: the thumbprint of the key that the holder must prove.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confirmation {
+    /// RFC 7638 thumbprint.
+    pub jkt: String,
 }
 
 impl AccessToken {
-    /// The granted scopes.
-    pub fn scopes(&self) -> Scopes {
-        Scopes::parse(&self.scope).unwrap_or_default()
-    }
-
     /// Is it meant for this audience?
     pub fn is_for(&self, audience: &str) -> bool {
         self.aud.iter().any(|aud| aud == audience)
     }
+}
+
+/// An access token that stands, with what it was judged by.
+#[derive(Debug)]
+pub struct Access {
+    /// Its claims.
+    pub token: Arc<AccessToken>,
+    /// Its scopes.
+    pub scopes: Scopes,
+    /// Its user; `None` for a client's own token.
+    pub user: Option<User>,
+}
+
+/// Whose resources of a type a token opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reach<'a> {
+    /// None.
+    Nothing,
+    /// Those in the compartments of these Patients.
+    Patients(Vec<&'a str>),
+    /// All.
+    All,
+}
+
+impl Access {
+    /// Whose resources of a type the token opens for this (DESIGN, who may what): `system/` all; `user/` what
+    /// the user may see, which for a Patient without more is its own compartment; `patient/` that of the
+    /// launch patient, while the user may see it.
+    pub fn reach(&self, kind: &str, permissions: Permissions) -> Reach<'_> {
+        let mut patients = Vec::new();
+        for scope in self.scopes.smart().filter(|scope| scope.allows(kind, permissions)) {
+            match (scope.context, &self.user) {
+                (Context::System, _) => return Reach::All,
+                (Context::User, Some(user)) => {
+                    if user.allowed_scopes.allow(Context::User, kind, permissions) {
+                        return Reach::All;
+                    }
+                    patients.extend(user.own_patient());
+                }
+                (Context::Patient, Some(user)) => {
+                    patients.extend(self.token.patient.as_deref().filter(|id| user.may_see_patient(id)));
+                }
+                (Context::User | Context::Patient, None) => {}
+            }
+        }
+        if patients.is_empty() { Reach::Nothing } else { Reach::Patients(patients) }
+    }
+}
+
+/// How an access token was sent.
+#[derive(Debug, Clone, Copy)]
+pub struct Presented<'a> {
+    /// The token.
+    pub token: &'a str,
+    /// The proof beside it: `Authorization: DPoP`, not `Bearer`.
+    pub proof: Option<&'a str>,
+    /// Method of the request.
+    pub method: &'a str,
+    /// Path of the request, as it was sent.
+    pub path: &'a str,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -80,6 +153,20 @@ struct IdToken {
     nonce: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     at_hash: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    amr: Vec<String>,
+    #[serde(flatten)]
+    user: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What an ID token says beside the grant.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Beside<'a> {
+    /// The access token that goes with it; `at_hash` ties them together.
+    pub access_token: Option<&'a str>,
+    /// The user whose claims stand in it; where there is an access token, userinfo gives most of them
+    /// (OpenID Connect Core 5.4).
+    pub user: Option<&'a User>,
 }
 
 /// Why an access token is not accepted. To the caller all are `invalid_token`.
@@ -103,26 +190,40 @@ pub enum BadToken {
     /// Global sign-out.
     #[error("the user of the access token has signed out globally")]
     SignedOut,
+    /// It is bound to a key, and was sent as a bearer token.
+    #[error("the access token is bound to a key; send it as 'Authorization: DPoP' with a proof")]
+    NeedsProof,
+    /// A bearer token that was sent with a proof.
+    #[error("the access token is bound to no key; send it as 'Authorization: Bearer'")]
+    NotBound,
+    /// The proof is by another key than the one the token is bound to.
+    #[error("the proof is by another key than the one that the access token is bound to")]
+    OtherKey,
+    /// The proof does not hold.
+    #[error("{0}")]
+    Proof(BadProof),
     /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// What of a user or client decides whether a token stands: read on every request, so no more of the
-/// record is taken apart.
-#[derive(Deserialize)]
-struct Standing {
-    #[serde(default)]
-    demo: bool,
-    #[serde(default)]
-    disabled: bool,
-    #[serde(default)]
-    epoch: u64,
+impl From<ProofError> for BadToken {
+    fn from(error: ProofError) -> Self {
+        match error {
+            ProofError::Bad(error) => Self::Proof(error),
+            ProofError::Store(error) => Self::Store(error),
+        }
+    }
 }
 
-/// Tokens whose signature was checked before, by SHA-256 of the token. Bounded; what can change
-/// (expiry, revocation) is checked every time.
-pub(crate) struct Verified(Cache<[u8; 32], Arc<AccessToken>>);
+/// Tokens that were judged before, by SHA-256 of the token, and in which age of the records (see
+/// `records`). Bounded; expiry is checked every time.
+pub(crate) struct Verified(Cache<[u8; 32], Arc<Verdict>>);
+
+struct Verdict {
+    access: Arc<Access>,
+    age: u64,
+}
 
 impl Verified {
     pub fn new() -> Self {
@@ -151,11 +252,20 @@ impl Identity {
             sid: (!offline).then(|| grant.sid.clone()),
             family: Some(grant.family.clone()),
             epoch: Some(grant.epoch),
+            generation: grant.generation.clone(),
+            patient: grant.patient.clone(),
+            cnf: grant.jkt.clone().map(|jkt| Confirmation { jkt }),
         })
     }
 
-    /// Mints an access token for a client itself (client_credentials).
-    pub fn mint_backend_token(&self, client: &Client, scopes: &Scopes, now: Timestamp) -> String {
+    /// Mints an access token for a client itself (client_credentials), bound to a key where one was proven.
+    pub fn mint_backend_token(
+        &self,
+        client: &Client,
+        scopes: &Scopes,
+        jkt: Option<String>,
+        now: Timestamp,
+    ) -> String {
         self.sign_access_token(&AccessToken {
             iss: self.issuer.clone(),
             sub: client.client_id.clone(),
@@ -169,11 +279,21 @@ impl Identity {
             sid: None,
             family: None,
             epoch: None,
+            generation: client.generation.clone(),
+            patient: None,
+            cnf: jkt.map(|jkt| Confirmation { jkt }),
         })
     }
 
-    /// Mints an ID token; with the access token that goes with it, `at_hash` ties them together.
-    pub fn mint_id_token(&self, grant: &Grant, access_token: Option<&str>, now: Timestamp) -> String {
+    /// Mints an ID token.
+    pub fn mint_id_token(&self, grant: &Grant, beside: Beside<'_>, now: Timestamp) -> String {
+        let scopes = match beside.access_token {
+            // Userinfo gives the rest to whoever has an access token.
+            Some(_) => grant.scopes.filter(|scope| scope == "fhirUser"),
+            None => grant.scopes.clone(),
+        };
+        let mut user = beside.user.map(|user| self.user_claims(user, &scopes)).unwrap_or_default();
+        user.remove("sub");
         let claims = IdToken {
             iss: self.issuer.clone(),
             sub: grant.sub.clone(),
@@ -183,7 +303,9 @@ impl Identity {
             auth_time: grant.auth_time.as_second(),
             sid: grant.sid.clone(),
             nonce: grant.nonce.clone(),
-            at_hash: access_token.map(|token| jose::b64(&Sha256::digest(token.as_bytes())[..16])),
+            at_hash: beside.access_token.map(|token| jose::b64(&Sha256::digest(token.as_bytes())[..16])),
+            amr: grant.amr.clone(),
+            user,
         };
         let ring = self.ring();
         let active = ring.active(Purpose::IdToken);
@@ -221,28 +343,50 @@ impl Identity {
         active.signer.sign(&active.key.kid, "at+jwt", claims)
     }
 
-    /// Judges an access token: form, signature, type, issuer, time, and whether it still stands.
+    /// Judges an access token as it was sent: whether it stands, and whether it is bound to a key that the
+    /// sender proved (RFC 6750 2.1; RFC 9449 7).
     ///
     /// # Errors
     /// [`BadToken`]: why not.
-    pub async fn verify_access_token(
-        &self,
-        token: &str,
-        now: Timestamp,
-    ) -> Result<Arc<AccessToken>, BadToken> {
-        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
-        let access = match self.verified.0.get(&digest) {
-            Some(access) => access,
-            None => {
-                let access = Arc::new(self.check_access_token(token, now).ok_or(BadToken::Malformed)?);
-                self.verified.0.insert(digest, access.clone());
-                access
+    pub async fn judge(&self, sent: &Presented<'_>, now: Timestamp) -> Result<Arc<Access>, BadToken> {
+        let access = self.verify_access_token(sent.token, now).await?;
+        match (&access.token.cnf, sent.proof) {
+            (None, None) => {}
+            (None, Some(_)) => return Err(BadToken::NotBound),
+            (Some(_), None) => return Err(BadToken::NeedsProof),
+            (Some(bound), Some(proof)) => {
+                let url = format!("{}{}", self.issuer, sent.path);
+                let request = Proven { method: sent.method, url: &url, access_token: Some(sent.token) };
+                if self.check_proof(proof, &request, now).await? != bound.jkt {
+                    return Err(BadToken::OtherKey);
+                }
             }
+        }
+        Ok(access)
+    }
+
+    /// Judges an access token by itself: form, signature, type, issuer, time, and whether it still stands.
+    ///
+    /// # Errors
+    /// [`BadToken`]: why not.
+    pub async fn verify_access_token(&self, token: &str, now: Timestamp) -> Result<Arc<Access>, BadToken> {
+        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
+        let age = self.store.age();
+        let known = self.verified.0.get(&digest);
+        let token = match &known {
+            Some(verdict) => verdict.access.token.clone(),
+            None => Arc::new(self.check_access_token(token, now).ok_or(BadToken::Malformed)?),
         };
-        if now.as_second() >= access.exp {
+        if now.as_second() >= token.exp {
             return Err(BadToken::Expired);
         }
-        self.check_access_stands(&access, now).await?;
+        if let Some(verdict) = known.filter(|verdict| verdict.age == age) {
+            return Ok(verdict.access.clone());
+        }
+        let user = self.check_access_stands(&token, now).await?;
+        let scopes = Scopes::parse(&token.scope).map_err(|_| BadToken::Malformed)?;
+        let access = Arc::new(Access { token, scopes, user });
+        self.verified.0.insert(digest, Arc::new(Verdict { access: access.clone(), age }));
         Ok(access)
     }
 
@@ -258,30 +402,39 @@ impl Identity {
         parts.claims::<AccessToken>().filter(|claims| ours && claims.iss == self.issuer)
     }
 
-    async fn check_access_stands(&self, access: &AccessToken, now: Timestamp) -> Result<(), BadToken> {
-        if self.is_revoked("jti", &access.jti, now).await? {
-            return Err(BadToken::Revoked);
-        }
-        let client =
-            ledger::get::<Standing>(&self.store, &format!("client/{}", access.client_id), now).await?;
-        if client.is_none_or(|client| client.value.demo && !self.demo) {
+    /// Does what the token came from still stand? Gives its user.
+    async fn check_access_stands(
+        &self,
+        access: &AccessToken,
+        now: Timestamp,
+    ) -> Result<Option<User>, BadToken> {
+        let client = self.client(&access.client_id, now).await?;
+        if client.is_none_or(|client| client.generation != access.generation) {
             return Err(BadToken::ClientGone);
         }
-        for (what, id) in [("family", &access.family), ("sid", &access.sid)] {
+        let ends_with =
+            [("jti", Some(&access.jti)), ("family", access.family.as_ref()), ("sid", access.sid.as_ref())];
+        for (what, id) in ends_with {
             if let Some(id) = id
                 && self.is_revoked(what, id, now).await?
             {
                 return Err(BadToken::Revoked);
             }
         }
-        if let Some(epoch) = access.epoch {
-            let user = ledger::get::<Standing>(&self.store, &format!("user/{}", access.sub), now).await?;
-            let user =
-                user.map(|stored| stored.value).filter(|user| !user.disabled && (self.demo || !user.demo));
-            if user.ok_or(BadToken::UserGone)?.epoch != epoch {
-                return Err(BadToken::SignedOut);
-            }
+        let Some(epoch) = access.epoch else { return Ok(None) };
+        let issued = Timestamp::from_second(access.iat).map_err(|_| BadToken::Malformed)?;
+        if self.is_withdrawn(&access.sub, &access.client_id, issued, now).await? {
+            return Err(BadToken::Revoked);
         }
-        Ok(())
+        let user = self.user(&access.sub, now).await?.ok_or(BadToken::UserGone)?;
+        if user.epoch != epoch {
+            return Err(BadToken::SignedOut);
+        }
+        Ok(Some(user))
+    }
+
+    /// The claims about a user that these scopes open (see [`userinfo::claims`]); `fhirUser` is an address.
+    pub fn user_claims(&self, user: &User, scopes: &Scopes) -> serde_json::Map<String, serde_json::Value> {
+        userinfo::claims(user, scopes, &self.fhir_base)
     }
 }

@@ -2,9 +2,9 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{Expect, Ledger, LedgerWrite, StoreError};
+use store::{Expect, LedgerWrite, StoreError};
 
-use crate::scope::Scopes;
+use crate::scope::{Context, Permissions, Scopes, SmartScope};
 use crate::{Identity, ledger};
 
 /// The standard claims that a user may have (OpenID Connect Core 5.1).
@@ -58,6 +58,47 @@ pub struct User {
     /// Does the user belong to the demo project?
     #[serde(default)]
     pub demo: bool,
+}
+
+impl User {
+    /// The Patient that this user is.
+    pub fn own_patient(&self) -> Option<&str> {
+        self.fhir_user.as_deref()?.strip_prefix("Patient/")
+    }
+
+    /// May this user see Patients beside that one?
+    pub fn sees_patients(&self) -> bool {
+        self.allowed_scopes.allow(Context::User, "Patient", Permissions::GET)
+    }
+
+    /// May this user see this Patient?
+    pub fn may_see_patient(&self, id: &str) -> bool {
+        self.own_patient() == Some(id) || self.sees_patients()
+    }
+
+    /// May this user grant a scope (DESIGN, who may what)? What the user is allowed; who is a Patient also
+    /// reading of that Patient's own data; and of one patient what is allowed of all.
+    pub fn may_grant(&self, scope: &str) -> bool {
+        if self.allowed_scopes.covers(scope) {
+            return true;
+        }
+        match SmartScope::parse(scope).filter(|smart| smart.query.is_none()) {
+            Some(smart) => {
+                let own = self.own_patient().is_some() && Permissions::READ.contain(smart.permissions);
+                let all = self.allowed_scopes.allow(Context::User, smart.kind, smart.permissions);
+                match smart.context {
+                    Context::Patient => own || all,
+                    Context::User => own,
+                    Context::System => false,
+                }
+            }
+            None => match scope {
+                "fhirUser" => self.fhir_user.is_some(),
+                "launch/patient" => self.own_patient().is_some() || self.sees_patients(),
+                _ => false,
+            },
+        }
+    }
 }
 
 /// Why a user could not be added or changed.

@@ -6,8 +6,9 @@ use crate::scope::Scopes;
 use crate::user::User;
 
 /// The claims that these scopes open: `openid` gives `sub`, `profile` the names, `email` and
-/// `phone` theirs. Claims that the user does not have are left out.
-pub fn claims(user: &User, scopes: &Scopes) -> Map<String, Value> {
+/// `phone` theirs, `fhirUser` the address of the user's FHIR resource. Claims that the user does not have are
+/// left out.
+pub fn claims(user: &User, scopes: &Scopes, fhir_base: &str) -> Map<String, Value> {
     let Ok(Value::Object(mut held)) = serde_json::to_value(&user.claims) else {
         unreachable!("claims are a struct and serialise to an object")
     };
@@ -26,7 +27,7 @@ pub fn claims(user: &User, scopes: &Scopes) -> Map<String, Value> {
         }
     }
     if let Some(fhir_user) = user.fhir_user.as_deref().filter(|_| scopes.has("fhirUser")) {
-        claims.insert("fhirUser".to_owned(), fhir_user.into());
+        claims.insert("fhirUser".to_owned(), format!("{fhir_base}/{fhir_user}").into());
     }
     claims
 }

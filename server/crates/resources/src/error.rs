@@ -132,6 +132,14 @@ pub enum ResourceError {
         /// The id.
         id: String,
     },
+    /// The resource lies, or would lie, outside of what the caller may touch.
+    #[error("{kind}/{id} is not in the compartment of a Patient that the token is for")]
+    Outside {
+        /// The type.
+        kind: String,
+        /// The id.
+        id: String,
+    },
     /// The version in `If-Match` is not the newest one, or someone else was faster.
     #[error("{key} has changed: read it again and repeat the change")]
     VersionConflict {

@@ -5,6 +5,7 @@
 //! | [`service`] | [`Resources`]: create, update, delete, read, history |
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
 //! | [`compartment`] | the Patient compartment of FHIR R4 |
+//! | [`confined`] | the same within the compartments of some Patients |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
 //! | [`import`] | files and folders into the store |
 //! | [`error`] | [`ResourceError`] and [`BodyError`] |
@@ -13,6 +14,7 @@
 
 mod bundle;
 pub mod compartment;
+pub mod confined;
 pub mod error;
 pub mod import;
 pub mod prepare;
@@ -20,6 +22,7 @@ mod scan;
 pub mod service;
 pub mod transaction;
 
+pub use confined::Confined;
 pub use error::{BodyError, ResourceError};
 pub use import::{Bad, Count, ImportOptions, Progress, Report};
 pub use prepare::{Id, Limits, Prepared};

@@ -108,7 +108,7 @@ impl Resources {
         self.put(prepared, if_match.map_or(ExpectVersion::Any, ExpectVersion::Version), now).await
     }
 
-    async fn put(
+    pub(crate) async fn put(
         &self,
         prepared: Prepared,
         expect: ExpectVersion,
@@ -161,16 +161,28 @@ impl Resources {
         id: &str,
         version: u64,
     ) -> Result<Stored, ResourceError> {
+        match self.version(kind, id, version).await? {
+            Some(found) => stored(kind, id, Some(found)),
+            None => {
+                let id = format!("{id}/_history/{version}");
+                Err(ResourceError::NotFound { kind: kind.to_owned(), id })
+            }
+        }
+    }
+
+    pub(crate) async fn version(
+        &self,
+        kind: &'static str,
+        id: &str,
+        version: u64,
+    ) -> Result<Option<Version>, ResourceError> {
         let mut before = Seq::LATEST;
         loop {
             let page = self.history(kind, id, before, Limit::default()).await?;
-            let Some(last) = page.last() else {
-                let id = format!("{id}/_history/{version}");
-                return Err(ResourceError::NotFound { kind: kind.to_owned(), id });
-            };
+            let Some(last) = page.last() else { return Ok(None) };
             before = last.seq;
             if let Some(found) = page.into_iter().find(|found| found.version == version) {
-                return stored(kind, id, Some(found));
+                return Ok(Some(found));
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use fhir::{IssueCode, OperationOutcome};
 use http::StatusCode;
-use identity::scope::{Context, Permissions};
+use identity::scope::Permissions;
+use identity::token::Reach;
 use resources::{Action, Deletion, Done, ResourceError, Stored};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
@@ -38,9 +39,10 @@ pub async fn post(mut call: Call) -> Response {
             Action::Delete => Permissions::DELETE,
             Action::Read => Permissions::GET,
         };
-        let contexts = [Context::System, Context::User];
-        if !access::allows(&token, &call.app.fhir_base, &contexts, entry.kind, permissions) {
-            return access::lacking(&format!("the token has no scope that allows this on {}", entry.kind));
+        // A Bundle is for whoever may touch all of a type; apps of one patient send one resource at a time.
+        if access::reach(&call, &token, entry.kind, permissions) != Reach::All {
+            let text = format!("the token has no scope that allows this on all {} resources", entry.kind);
+            return access::lacking(&text);
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };

@@ -4,8 +4,7 @@ use bulk::{FileError, JobError, KickOff, KickOffError, Level, Status, TypeAccess
 use fhir::IssueCode;
 use futures_util::StreamExt as _;
 use http::{HeaderValue, StatusCode, header};
-use identity::scope::{Context, Permissions};
-use identity::token::AccessToken;
+use identity::token::Access;
 
 use super::{access, check_accept};
 use crate::http::extract::Call;
@@ -27,8 +26,8 @@ pub async fn group(call: Call) -> Response {
 }
 
 /// The types that the token's `system/` scopes let the client read.
-fn readable(token: &AccessToken, fhir_base: &str) -> TypeAccess {
-    let may = |kind: &str| access::allows(token, fhir_base, &[Context::System], kind, Permissions::READ);
+fn readable(call: &Call, access: &Access) -> TypeAccess {
+    let may = |kind: &str| access::exports(call, access, kind);
     if may("*") {
         TypeAccess::All
     } else {
@@ -37,18 +36,18 @@ fn readable(token: &AccessToken, fhir_base: &str) -> TypeAccess {
 }
 
 async fn kick_off(call: Call, level: Level) -> Response {
-    let token = match access::token(&call).await {
-        Ok(token) => token,
+    let access = match access::token(&call).await {
+        Ok(access) => access,
         Err(response) => return response,
     };
-    let types = readable(&token, &call.app.fhir_base);
+    let types = readable(&call, &access);
     if types.is_empty() {
         return access::lacking("an export needs system/ read scopes, which client_credentials gives");
     }
     if let Err(response) = check_accept(&call, &NDJSON) {
         return response;
     }
-    let groups = match call.app.identity.client(&token.client_id, call.now).await {
+    let groups = match call.app.identity.client(&access.token.client_id, call.now).await {
         Ok(client) => client.and_then(|client| client.groups),
         Err(error) => return problem::store(Dialect::Fhir, &error),
     };
@@ -61,7 +60,7 @@ async fn kick_off(call: Call, level: Level) -> Response {
         level,
         query: form_urlencoded::parse(call.query.as_bytes()).into_owned().collect(),
         request_url: format!("{}{}{query}", call.app.base_url, call.path),
-        client_id: token.client_id.clone(),
+        client_id: access.token.client_id.clone(),
         types,
         groups,
         lenient,
@@ -116,12 +115,12 @@ fn no_job(error: &JobError) -> Response {
 /// The client of a request on a job, and what its token may read: status, files and delete are its
 /// own alone.
 async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
-    let token = access::token(call).await?;
-    let types = readable(&token, &call.app.fhir_base);
+    let access = access::token(call).await?;
+    let types = readable(call, &access);
     if types.is_empty() {
         return Err(access::lacking("exports need system/ read scopes"));
     }
-    Ok((token.client_id.clone(), types))
+    Ok((access.token.client_id.clone(), types))
 }
 
 /// GET {fhir_base}/bulk/{job}

@@ -1,9 +1,12 @@
 //! Resources by type and id: create, read, update, delete (FHIR R4, RESTful API).
 
+use std::sync::Arc;
+
 use fhir::IssueCode;
 use http::{StatusCode, header};
 use identity::scope::Permissions;
-use resources::{Deletion, Stored};
+use identity::token::{Access, Reach};
+use resources::{Confined, Deletion, Stored};
 
 use super::{access, check_accept, json_body};
 use crate::clock::resource_id;
@@ -24,17 +27,30 @@ fn kind(call: &Call) -> Result<&'static str, Response> {
     })
 }
 
-/// The type and id in the path, once the token allows this.
-async fn addressed(call: &Call, permissions: Permissions) -> Result<(&'static str, String), Response> {
+/// The type and id in the path, once the token allows this on some resources of the type, and the token.
+async fn addressed(
+    call: &Call,
+    permissions: Permissions,
+) -> Result<(&'static str, String, Arc<Access>), Response> {
     let kind = kind(call)?;
-    access::demand(call, kind, permissions).await?;
+    let access = access::demand(call, kind, permissions).await?;
     check_accept(call, &[])?;
     let id = &call.args[1];
     if fhir::is_id(id) {
-        return Ok((kind, id.clone()));
+        return Ok((kind, id.clone(), access));
     }
     let text = "an id has 1 to 64 letters, digits, '-' and '.'";
     Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
+}
+
+/// The resources of the type that the token opens.
+fn seen<'a>(call: &'a Call, access: &'a Access, kind: &str, permissions: Permissions) -> Confined<'a> {
+    let patients = match access::reach(call, access, kind, permissions) {
+        Reach::All => None,
+        Reach::Patients(ids) => Some(ids),
+        Reach::Nothing => Some(Vec::new()),
+    };
+    call.app.resources.confined_to(patients)
 }
 
 /// `If-Match`: a weak ETag of a version number.
@@ -74,9 +90,10 @@ pub async fn create(mut call: Call) -> Response {
         Ok(kind) => kind,
         Err(response) => return response,
     };
-    if let Err(response) = access::demand(&call, kind, Permissions::CREATE).await {
-        return response;
-    }
+    let access = match access::demand(&call, kind, Permissions::CREATE).await {
+        Ok(access) => access,
+        Err(response) => return response,
+    };
     if let Err(response) = check_accept(&call, &[]) {
         return response;
     }
@@ -85,7 +102,8 @@ pub async fn create(mut call: Call) -> Response {
         Err(response) => return response,
     };
     let id = resource_id(&*call.app.clock.random);
-    match call.app.resources.create(kind, id, &body, call.now).await {
+    let seen = seen(&call, &access, kind, Permissions::CREATE);
+    match seen.create(kind, id, &body, call.now).await {
         Ok(resource) => written(&call, StatusCode::CREATED, resource).await,
         Err(error) => problem::resource(&error),
     }
@@ -93,11 +111,12 @@ pub async fn create(mut call: Call) -> Response {
 
 /// GET {fhir_base}/{type}/{id}
 pub async fn read(call: Call) -> Response {
-    let (kind, id) = match addressed(&call, Permissions::GET).await {
+    let (kind, id, access) = match addressed(&call, Permissions::GET).await {
         Ok(addressed) => addressed,
         Err(response) => return response,
     };
-    match call.app.resources.read(kind, &id).await {
+    let seen = seen(&call, &access, kind, Permissions::GET);
+    match seen.read(kind, &id).await {
         Ok(resource) => stored(StatusCode::OK, resource),
         Err(error) => problem::resource(&error),
     }
@@ -105,14 +124,15 @@ pub async fn read(call: Call) -> Response {
 
 /// GET {fhir_base}/{type}/{id}/_history/{version}
 pub async fn read_version(call: Call) -> Response {
-    let (kind, id) = match addressed(&call, Permissions::GET).await {
+    let (kind, id, access) = match addressed(&call, Permissions::GET).await {
         Ok(addressed) => addressed,
         Err(response) => return response,
     };
     let Ok(version) = call.args[2].parse() else {
         return problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "versions are numbered 1, 2, 3");
     };
-    match call.app.resources.read_version(kind, &id, version).await {
+    let seen = seen(&call, &access, kind, Permissions::GET);
+    match seen.read_version(kind, &id, version).await {
         Ok(resource) => stored(StatusCode::OK, resource),
         Err(error) => problem::resource(&error),
     }
@@ -120,7 +140,7 @@ pub async fn read_version(call: Call) -> Response {
 
 /// PUT {fhir_base}/{type}/{id}: creates or replaces.
 pub async fn update(mut call: Call) -> Response {
-    let (kind, id) = match addressed(&call, Permissions::UPDATE).await {
+    let (kind, id, access) = match addressed(&call, Permissions::UPDATE).await {
         Ok(addressed) => addressed,
         Err(response) => return response,
     };
@@ -132,7 +152,8 @@ pub async fn update(mut call: Call) -> Response {
         Ok(body) => body,
         Err(response) => return response,
     };
-    match call.app.resources.update(kind, &id, &body, expected, call.now).await {
+    let seen = seen(&call, &access, kind, Permissions::UPDATE);
+    match seen.update(kind, &id, &body, expected, call.now).await {
         Ok(done) if done.created => written(&call, StatusCode::CREATED, done.stored).await,
         Ok(done) => written(&call, StatusCode::OK, done.stored).await,
         Err(error) => problem::resource(&error),
@@ -141,7 +162,7 @@ pub async fn update(mut call: Call) -> Response {
 
 /// DELETE {fhir_base}/{type}/{id}: also when there is nothing to delete.
 pub async fn delete(call: Call) -> Response {
-    let (kind, id) = match addressed(&call, Permissions::DELETE).await {
+    let (kind, id, access) = match addressed(&call, Permissions::DELETE).await {
         Ok(addressed) => addressed,
         Err(response) => return response,
     };
@@ -149,7 +170,8 @@ pub async fn delete(call: Call) -> Response {
         Ok(expected) => expected,
         Err(response) => return response,
     };
-    match call.app.resources.delete(kind, &id, expected, call.now).await {
+    let seen = seen(&call, &access, kind, Permissions::DELETE);
+    match seen.delete(kind, &id, expected, call.now).await {
         Ok(Deletion::Deleted { version }) => {
             if let Err(error) = call.app.follow().await {
                 return problem::store(Dialect::Fhir, &error);

@@ -28,7 +28,7 @@ async fn operation(
     judge: impl FnOnce(&App, Level<'_>, Input<'_>) -> Result<Parameters, TxError>,
 ) -> Response {
     if !call.app.anonymous_terminology
-        && let Err(response) = access::demand(&call, kind, Permissions::GET).await
+        && let Err(response) = access::demand_all(&call, kind, Permissions::GET).await
     {
         return response;
     }

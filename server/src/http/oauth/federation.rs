@@ -10,12 +10,12 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use identity::authorize::{ErrorCode, Refusal};
+use identity::authorize::ErrorCode;
 use identity::provider::{ExternalUser, Flow, ProviderFailure};
 use store::StoreError;
 use tokio::time::timeout;
 
-use super::authorize::refuse;
+use super::authorize::{self, refuse};
 use crate::app::App;
 use crate::config::ConfiguredProvider;
 use crate::http::extract::Call;
@@ -26,15 +26,32 @@ use crate::http::reply::{self, Response};
 /// Largest answer of a provider that is read, in bytes.
 const ANSWER_LIMIT: usize = 1 << 20;
 
-/// Sends the browser to the provider.
+/// Sends the browser to the provider. `back` is the sealed authorization request that it comes back to, or empty
+/// for our own account page.
 ///
 /// # Errors
 /// The store's.
-pub async fn begin(call: &Call, provider: &ConfiguredProvider, back: &str) -> Result<Response, StoreError> {
-    let (browser, set_cookie) = cookie::browser(call);
-    let to = call.app.identity.begin_flow(&provider.provider, back, &browser, call.now).await?;
-    let response = reply::no_store(reply::redirect(StatusCode::FOUND, &to));
-    Ok(cookie::set(response, set_cookie))
+pub async fn begin(
+    call: &Call,
+    provider: &ConfiguredProvider,
+    browser: &str,
+    back: &str,
+) -> Result<Response, StoreError> {
+    let to = call.app.identity.begin_flow(&provider.provider, back, browser, call.now).await?;
+    Ok(reply::no_store(reply::redirect(StatusCode::FOUND, &to)))
+}
+
+/// GET {base}/sign-in/with/{provider}: chosen on the sign-in page.
+pub async fn start(call: Call) -> Response {
+    let Some(provider) = call.app.providers.iter().find(|known| known.provider.name == call.args[0]) else {
+        return pages::error(StatusCode::NOT_FOUND, "There is no such way to sign in here.");
+    };
+    let back = call.params().get("continue").unwrap_or_default().to_owned();
+    let (browser, set_cookie) = cookie::browser(&call);
+    match begin(&call, provider, &browser, &back).await {
+        Ok(response) => cookie::set(response, set_cookie),
+        Err(error) => problem::store(Dialect::Page, &error),
+    }
 }
 
 /// GET {base}/oauth2/idpresponse: the provider sends the browser back.
@@ -54,10 +71,9 @@ pub async fn callback(call: Call) -> Response {
         Ok(None) => return lost(),
         Err(error) => return problem::store(Dialect::Page, &error),
     };
-    let request = match call.app.identity.check_authorization_request(&flow.query, call.now).await {
-        Ok(request) => request,
-        Err(Refusal::Show(error)) => return problem::show(&error),
-        Err(Refusal::Redirect { reply, error }) => return refuse(&reply, error, None),
+    let request = match authorize::opened(&call, &flow.back).await {
+        Ok((request, _)) => request,
+        Err(response) => return response,
     };
     let known = call.app.providers.iter().find(|known| known.provider.name == flow.provider);
     let Some(provider) = known else { return refuse(&request.reply, ErrorCode::ServerError, None) };
@@ -76,7 +92,7 @@ pub async fn callback(call: Call) -> Response {
     };
     match sign_in(&call, provider, &external).await {
         Ok(Some(cookie)) => {
-            let to = format!("{}/oauth2/authorize?{}", call.app.base_url, flow.query);
+            let to = authorize::resume_address(&call, &flow.back);
             let response = reply::no_store(reply::redirect(StatusCode::FOUND, &to));
             cookie::set(response, Some(cookie::set_session(&call.app, &cookie)))
         }
@@ -103,7 +119,7 @@ async fn sign_in(
         None => return Ok(None),
     };
     let by = Some(provider.provider.name.clone());
-    Ok(Some(identity.begin_session(&user, by, cookie::session(call), call.now).await?))
+    Ok(Some(identity.begin_session(&user, &[], by, cookie::session(call), call.now).await?))
 }
 
 /// Exchanges the code and judges the ID token.

@@ -3,11 +3,14 @@
 pub mod authorize;
 pub mod discovery;
 pub mod federation;
+pub mod introspect;
+pub mod par;
 pub mod revoke;
 pub mod token;
 pub mod userinfo;
 
 use http::header;
+use identity::dpop::{ProofError, Proven};
 use identity::params::Params;
 
 use super::extract::Call;
@@ -34,4 +37,12 @@ async fn form(call: &mut Call) -> Result<Params, Response> {
 /// The Authorization header, where there is one that is text.
 fn authorization(call: &Call) -> Option<String> {
     call.header(header::AUTHORIZATION).map(str::to_owned)
+}
+
+/// The thumbprint of the key that the request proves by DPoP, where it has a proof.
+async fn proven(call: &Call) -> Result<Option<String>, ProofError> {
+    let Some(proof) = call.proof()? else { return Ok(None) };
+    let url = format!("{}{}", call.app.base_url, call.path);
+    let request = Proven { method: call.method.as_str(), url: &url, access_token: None };
+    call.app.identity.check_proof(proof, &request, call.now).await.map(Some)
 }

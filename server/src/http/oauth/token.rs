@@ -3,13 +3,13 @@
 
 use http::StatusCode;
 use identity::client::{Client, GrantType};
-use identity::grant::{Grant, GrantError};
+use identity::grant::{CodeExchange, Grant, GrantError};
 use identity::params::Params;
 use identity::scope::{Context, Scopes, SmartScope};
-use identity::token::{ACCESS_LIFE, BACKEND_LIFE};
+use identity::token::{ACCESS_LIFE, BACKEND_LIFE, Beside};
 use serde::Serialize;
 
-use super::{authorization, form};
+use super::{authorization, form, proven};
 use crate::http::extract::Call;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
@@ -25,6 +25,11 @@ struct Tokens {
     id_token: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     refresh_token: Option<String>,
+    /// The launch patient (SMART App Launch 2.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patient: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    need_patient_banner: Option<bool>,
 }
 
 fn wrong(error: &str, text: &str) -> Response {
@@ -58,10 +63,18 @@ pub async fn post(mut call: Call) -> Response {
     if !client.grant_types.contains(&grant_type) {
         return wrong("unauthorized_client", "the client is not registered for this grant_type");
     }
+    // After the client is known, so that strangers cannot fill the memory of used proofs.
+    let jkt = match proven(&call).await {
+        Ok(None) if client.dpop_bound => {
+            return wrong("invalid_dpop_proof", "this client's tokens are bound to a key: send a DPoP proof");
+        }
+        Ok(jkt) => jkt,
+        Err(error) => return problem::proof(&error),
+    };
     let answered = match grant_type {
-        GrantType::AuthorizationCode => code(&call, &form, &client).await,
-        GrantType::RefreshToken => refresh(&call, &form, &client).await,
-        GrantType::ClientCredentials => backend(&call, &form, &client),
+        GrantType::AuthorizationCode => code(&call, &form, &client, jkt).await,
+        GrantType::RefreshToken => refresh(&call, &form, &client, jkt).await,
+        GrantType::ClientCredentials => backend(&call, &form, &client, jkt),
     };
     match answered {
         Ok(tokens) => reply::no_store(reply::json(StatusCode::OK, &tokens)),
@@ -69,27 +82,34 @@ pub async fn post(mut call: Call) -> Response {
     }
 }
 
-async fn code(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Response> {
+async fn code(call: &Call, form: &Params, client: &Client, jkt: Option<String>) -> Result<Tokens, Response> {
     let need = |name: &'static str| {
         form.get(name).ok_or_else(|| wrong("invalid_request", &format!("{name} is missing")))
     };
-    let (code, redirect_uri) = (need("code")?, need("redirect_uri")?);
+    let sent = CodeExchange {
+        code: need("code")?,
+        redirect_uri: need("redirect_uri")?,
+        verifier: form.get("code_verifier"),
+        jkt: jkt.as_deref(),
+    };
     let identity = &call.app.identity;
-    let verifier = form.get("code_verifier");
-    let grant = identity
-        .redeem_code(code, client, redirect_uri, verifier, call.now)
-        .await
-        .map_err(|error| problem::grant(&error))?;
+    let grant =
+        identity.redeem_code(&sent, client, call.now).await.map_err(|error| problem::grant(&error))?;
     let refresh_token = if identity.may_refresh(client, &grant) {
-        let issued = identity.issue_refresh(&grant, call.now).await;
+        let issued = identity.issue_refresh(&grant, client, call.now).await;
         Some(issued.map_err(|error| problem::grant(&GrantError::Store(error)))?)
     } else {
         None
     };
-    Ok(user_tokens(call, &grant, refresh_token))
+    user_tokens(call, &grant, refresh_token).await
 }
 
-async fn refresh(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Response> {
+async fn refresh(
+    call: &Call,
+    form: &Params,
+    client: &Client,
+    jkt: Option<String>,
+) -> Result<Tokens, Response> {
     let token =
         form.get("refresh_token").ok_or_else(|| wrong("invalid_request", "refresh_token is missing"))?;
     let scopes = form
@@ -100,30 +120,40 @@ async fn refresh(call: &Call, form: &Params, client: &Client) -> Result<Tokens, 
     let (grant, successor) = call
         .app
         .identity
-        .redeem_refresh(token, client, scopes.as_ref(), call.now)
+        .redeem_refresh(token, client, scopes.as_ref(), jkt.as_deref(), call.now)
         .await
         .map_err(|error| problem::grant(&error))?;
-    Ok(user_tokens(call, &grant, Some(successor)))
+    user_tokens(call, &grant, Some(successor)).await
 }
 
-fn user_tokens(call: &Call, grant: &Grant, refresh_token: Option<String>) -> Tokens {
+async fn user_tokens(call: &Call, grant: &Grant, refresh_token: Option<String>) -> Result<Tokens, Response> {
     let identity = &call.app.identity;
+    let user = identity
+        .user(&grant.sub, call.now)
+        .await
+        .map_err(|error| problem::grant(&GrantError::Store(error)))?;
     let access_token = identity.mint_access_token(grant, call.now);
-    let id_token =
-        grant.scopes.has("openid").then(|| identity.mint_id_token(grant, Some(&access_token), call.now));
-    Tokens {
+    let beside = Beside { access_token: Some(&access_token), user: user.as_ref() };
+    let id_token = grant.scopes.has("openid").then(|| identity.mint_id_token(grant, beside, call.now));
+    Ok(Tokens {
         access_token,
-        token_type: "Bearer",
+        token_type: token_type(grant.jkt.as_deref()),
         expires_in: ACCESS_LIFE.as_secs(),
         scope: grant.scopes.to_string(),
         id_token,
         refresh_token,
-    }
+        patient: grant.patient.clone(),
+        need_patient_banner: grant.patient.as_ref().map(|_| true),
+    })
+}
+
+fn token_type(jkt: Option<&str>) -> &'static str {
+    if jkt.is_some() { "DPoP" } else { "Bearer" }
 }
 
 /// client_credentials: `system/` scopes and plain custom ones; those that the client does not have
 /// are dropped, and none left is `invalid_scope`.
-fn backend(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Response> {
+fn backend(call: &Call, form: &Params, client: &Client, jkt: Option<String>) -> Result<Tokens, Response> {
     let asked = match form.get("scope") {
         Some(text) => Scopes::parse(text).map_err(|error| wrong("invalid_scope", &error.to_string()))?,
         None => client.scopes.clone(),
@@ -136,11 +166,13 @@ fn backend(call: &Call, form: &Params, client: &Client) -> Result<Tokens, Respon
         return Err(wrong("invalid_scope", "none of the scopes asked for is registered for this client"));
     }
     Ok(Tokens {
-        access_token: call.app.identity.mint_backend_token(client, &granted, call.now),
-        token_type: "Bearer",
+        token_type: token_type(jkt.as_deref()),
+        access_token: call.app.identity.mint_backend_token(client, &granted, jkt, call.now),
         expires_in: BACKEND_LIFE.as_secs(),
         scope: granted.to_string(),
         id_token: None,
         refresh_token: None,
+        patient: None,
+        need_patient_banner: None,
     })
 }

@@ -4,14 +4,17 @@
 //! |---|---|
 //! | [`home`] | what this server is |
 //! | [`sign_in`], [`sign_out`], [`account`] | sessions |
+//! | [`consent`], [`patient`] | what an application gets, and whose |
 //! | [`cookie`], [`csrf`] | what ties a form to a browser |
 //! | [`health`] | for load balancers |
 
 pub mod account;
+pub mod consent;
 pub mod cookie;
 pub mod csrf;
 pub mod health;
 pub mod home;
+pub mod patient;
 pub mod sign_in;
 pub mod sign_out;
 

@@ -1,15 +1,16 @@
 //! {base}/sign-in: user name and password.
 //!
-//! Where it was an authorization request that led here, the form carries its query and the answer
-//! goes back to `/oauth2/authorize` with 303; only that GET sends the browser to the client.
+//! Where it was an authorization request that led here, the form carries it, sealed, and the answer goes back
+//! to `/oauth2/resume` with 303; only that GET sends the browser to the client.
 
 use http::{StatusCode, header};
-use identity::params::Params;
 use identity::password;
 use maud::{Markup, html};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::{cookie, csrf, page};
 use crate::http::extract::Call;
+use crate::http::oauth::authorize;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
@@ -17,11 +18,12 @@ use crate::http::reply::{self, Response};
 const WRONG: &str = "The user name or the password is wrong.";
 
 async fn form(call: &Call, browser: &str, back: &str, username: &str, said: Option<&str>) -> Markup {
-    let known = Params::parse(back.as_bytes());
-    let client = match known.get("client_id") {
-        Some(client_id) => call.app.identity.client(client_id, call.now).await.ok().flatten(),
+    let opened = call.app.identity.open_seal(back, browser, call.now);
+    let client = match opened {
+        Some(interaction) => call.app.identity.check_interaction(&interaction, call.now).await.ok(),
         None => None,
     };
+    let client = client.map(|request| request.client);
     let providers = call.app.providers.iter().filter(|_| !back.is_empty());
     page(
         "Sign in",
@@ -41,9 +43,8 @@ async fn form(call: &Call, browser: &str, back: &str, username: &str, said: Opti
             }
             @for provider in providers {
                 @let name = &provider.provider.name;
-                @let query = format!("{}&{}", known.without(&["identity_provider"]),
-                    form_urlencoded::Serializer::new(String::new()).append_pair("identity_provider", name).finish());
-                p { a href=(format!("/oauth2/authorize?{query}")) { "Sign in with " (name) } }
+                @let address = format!("/sign-in/with/{}?continue={back}", utf8_percent_encode(name, NON_ALPHANUMERIC));
+                p { a href=(address) { "Sign in with " (name) } }
             }
         },
     )
@@ -74,9 +75,7 @@ pub async fn post(mut call: Call) -> Response {
     let app = call.app.clone();
     let username = sent.get("username").unwrap_or_default();
     let password = sent.get("password").unwrap_or_default().to_owned();
-    // Encoded again, so that whatever was typed there fits into a header.
-    let back = Params::parse(sent.get("continue").unwrap_or_default().as_bytes()).without(&[]);
-    let back = back.as_str();
+    let back = sent.get("continue").unwrap_or_default();
     let address = call.peer.map(|peer| peer.to_string()).unwrap_or_default();
     match app.identity.sign_in_wait(username, &address, call.now).await {
         Ok(None) => {}
@@ -101,14 +100,18 @@ pub async fn post(mut call: Call) -> Response {
         return again(&call, back, username, StatusCode::UNAUTHORIZED, WRONG).await;
     };
     // The clock is asked again: hashing may have waited for its turn.
-    let value = match app.identity.begin_session(&user, None, cookie::session(&call), app.clock.now()).await {
+    let value = match app
+        .identity
+        .begin_session(&user, &["pwd"], None, cookie::session(&call), app.clock.now())
+        .await
+    {
         Ok(value) => value,
         Err(error) => return problem::store(Dialect::Page, &error),
     };
-    let to = if back.is_empty() {
-        format!("{}/account", app.base_url)
-    } else {
-        format!("{}/oauth2/authorize?{back}", app.base_url)
+    let browser = cookie::known_browser(&call).unwrap_or_default();
+    let to = match app.identity.open_seal(back, browser, call.now) {
+        Some(_) => authorize::resume_address(&call, back),
+        None => format!("{}/account", app.base_url),
     };
     let response = reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to));
     cookie::set(response, Some(cookie::set_session(&app, &value)))

@@ -2,26 +2,28 @@
 
 use std::sync::Arc;
 
-use trefoil_identity::grant::GrantError;
+use trefoil_identity::grant::{CodeExchange, GrantError};
 use trefoil_identity::redirect_uri::RegisteredRedirectUri;
-use trefoil_identity::token::BadToken;
+use trefoil_identity::token::{BadToken, Beside};
 
 use crate::support::{CALLBACK, World, at, client};
+
+fn sent(code: &str) -> CodeExchange<'_> {
+    CodeExchange { code, redirect_uri: CALLBACK, verifier: None, jkt: None }
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_code_is_spent_exactly_once_whatever_the_race() {
     let world = Arc::new(World::new().await);
-    for round in 0..20 {
+    for round in 0..5 {
         // A family each: the losers of a round kill the winner's.
         let mut grant = world.grant("openid");
         grant.family = format!("family-{round}");
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-        let code = world.identity.issue_code(grant, to, None, at(0)).await.unwrap();
-        let tasks = (0..16).map(|_| {
+        let code = world.identity.issue_code(grant, to, None, None, at(0)).await.unwrap();
+        let tasks = (0..64).map(|_| {
             let (world, code) = (world.clone(), code.clone());
-            tokio::spawn(async move {
-                world.identity.redeem_code(&code, &world.client, CALLBACK, None, at(1)).await
-            })
+            tokio::spawn(async move { world.identity.redeem_code(&sent(&code), &world.client, at(1)).await })
         });
         let mut won = 0;
         for task in tasks.collect::<Vec<_>>() {
@@ -32,7 +34,7 @@ async fn a_code_is_spent_exactly_once_whatever_the_race() {
             }
         }
         assert_eq!(won, 1);
-        let again = world.identity.redeem_code(&code, &world.client, CALLBACK, None, at(1)).await;
+        let again = world.identity.redeem_code(&sent(&code), &world.client, at(1)).await;
         assert!(matches!(again, Err(GrantError::Reused)));
     }
 }
@@ -44,25 +46,26 @@ async fn a_code_is_for_its_client_and_address_and_lasts_five_minutes() {
     let identity = &world.identity;
     // None of these attempts spends the code.
     let other = client("other");
-    assert!(matches!(
-        identity.redeem_code(&code, &other, CALLBACK, None, at(1)).await,
-        Err(GrantError::Unknown)
-    ));
+    assert!(matches!(identity.redeem_code(&sent(&code), &other, at(1)).await, Err(GrantError::Unknown)));
     let elsewhere = format!("{CALLBACK}/");
     assert!(matches!(
-        identity.redeem_code(&code, &world.client, &elsewhere, None, at(1)).await,
+        identity
+            .redeem_code(&CodeExchange { redirect_uri: &elsewhere, ..sent(&code) }, &world.client, at(1))
+            .await,
         Err(GrantError::RedirectUri)
     ));
     let verifier = "v".repeat(43);
     assert!(matches!(
-        identity.redeem_code(&code, &world.client, CALLBACK, Some(&verifier), at(1)).await,
+        identity
+            .redeem_code(&CodeExchange { verifier: Some(&verifier), ..sent(&code) }, &world.client, at(1))
+            .await,
         Err(GrantError::Verifier)
     ));
     assert!(matches!(
-        identity.redeem_code(&code, &world.client, CALLBACK, None, at(300)).await,
+        identity.redeem_code(&sent(&code), &world.client, at(300)).await,
         Err(GrantError::Unknown)
     ));
-    assert!(identity.redeem_code(&code, &world.client, CALLBACK, None, at(299)).await.is_ok());
+    assert!(identity.redeem_code(&sent(&code), &world.client, at(299)).await.is_ok());
 }
 
 #[tokio::test]
@@ -70,14 +73,14 @@ async fn a_second_use_kills_the_family() {
     let world = World::new().await;
     let identity = &world.identity;
     let code = world.code("openid").await;
-    let grant = identity.redeem_code(&code, &world.client, CALLBACK, None, at(1)).await.unwrap();
+    let grant = identity.redeem_code(&sent(&code), &world.client, at(1)).await.unwrap();
     let access = identity.mint_access_token(&grant, at(1));
-    let refresh = identity.issue_refresh(&grant, at(1)).await.unwrap();
+    let refresh = identity.issue_refresh(&grant, &world.client, at(1)).await.unwrap();
     assert!(identity.verify_access_token(&access, at(2)).await.is_ok());
-    let (_, successor) = identity.redeem_refresh(&refresh, &world.client, None, at(2)).await.unwrap();
-    let reused = identity.redeem_refresh(&refresh, &world.client, None, at(3)).await;
+    let (_, successor) = identity.redeem_refresh(&refresh, &world.client, None, None, at(2)).await.unwrap();
+    let reused = identity.redeem_refresh(&refresh, &world.client, None, None, at(3)).await;
     assert!(matches!(reused, Err(GrantError::Reused)));
-    let dead = identity.redeem_refresh(&successor, &world.client, None, at(3)).await;
+    let dead = identity.redeem_refresh(&successor, &world.client, None, None, at(3)).await;
     assert!(matches!(dead, Err(GrantError::Revoked)));
     assert!(matches!(identity.verify_access_token(&access, at(3)).await, Err(BadToken::Revoked)));
 }
@@ -86,14 +89,15 @@ async fn a_second_use_kills_the_family() {
 async fn a_refresh_never_widens_the_scope() {
     let world = World::new().await;
     let identity = &world.identity;
-    let refresh = identity.issue_refresh(&world.grant("openid profile"), at(1)).await.unwrap();
+    let refresh = identity.issue_refresh(&world.grant("openid profile"), &world.client, at(1)).await.unwrap();
     let scopes = |text: &str| trefoil_identity::scope::Scopes::parse(text).unwrap();
-    let wider = identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid email")), at(2)).await;
+    let wider =
+        identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid email")), None, at(2)).await;
     assert!(matches!(wider, Err(GrantError::Scope)));
     let (narrow, successor) =
-        identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid")), at(2)).await.unwrap();
+        identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid")), None, at(2)).await.unwrap();
     assert_eq!(narrow.scopes.to_string(), "openid");
-    let (whole, _) = identity.redeem_refresh(&successor, &world.client, None, at(3)).await.unwrap();
+    let (whole, _) = identity.redeem_refresh(&successor, &world.client, None, None, at(3)).await.unwrap();
     assert_eq!(whole.scopes.to_string(), "openid profile");
 }
 
@@ -114,7 +118,7 @@ async fn an_access_token_ends_in_every_way_that_it_should() {
         assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
     }
     // An ID token is no access token.
-    let id_token = identity.mint_id_token(&world.grant("openid"), None, at(0));
+    let id_token = identity.mint_id_token(&world.grant("openid"), Beside::default(), at(0));
     assert!(matches!(identity.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
 
     identity.revoke(&access, &client("other"), at(1)).await.unwrap();
@@ -126,7 +130,7 @@ async fn an_access_token_ends_in_every_way_that_it_should() {
     assert!(matches!(identity.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
 
     // The end of the browser session ends its tokens, but for those under offline_access.
-    let cookie = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    let cookie = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
     let (session, _) = identity.session(&cookie, at(1)).await.unwrap().unwrap();
     let mut grant = world.grant("openid profile");
     grant.sid = session.sid.clone();
@@ -150,10 +154,10 @@ async fn an_access_token_ends_in_every_way_that_it_should() {
 async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
     let world = World::new().await;
     let identity = &world.identity;
-    let idle = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    let idle = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
     assert!(identity.session(&idle, at(3599)).await.unwrap().is_some());
     assert!(identity.session(&idle, at(3599 + 3600)).await.unwrap().is_none());
-    let busy = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    let busy = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
     for half_hour in 1..24 {
         assert!(identity.session(&busy, at(half_hour * 1800)).await.unwrap().is_some(), "{half_hour}");
     }
@@ -164,16 +168,16 @@ async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
 async fn signing_in_again_goes_on_with_the_session() {
     let world = World::new().await;
     let identity = &world.identity;
-    let first = identity.begin_session(&world.user, None, None, at(0)).await.unwrap();
+    let first = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
     let mut grant = world.grant("openid");
     grant.sid = identity.session(&first, at(1)).await.unwrap().unwrap().0.sid;
     let early = identity.mint_access_token(&grant, at(1));
-    let again = identity.begin_session(&world.user, None, Some(&first), at(2)).await.unwrap();
+    let again = identity.begin_session(&world.user, &["pwd"], None, Some(&first), at(2)).await.unwrap();
     assert!(identity.session(&first, at(3)).await.unwrap().is_none(), "the old cookie is worth nothing");
     assert!(identity.verify_access_token(&early, at(3)).await.is_ok());
     identity.end_session(&again, at(4)).await.unwrap();
     assert!(matches!(identity.verify_access_token(&early, at(4)).await, Err(BadToken::Revoked)));
-    let fresh = identity.begin_session(&world.user, None, Some(&again), at(5)).await.unwrap();
+    let fresh = identity.begin_session(&world.user, &["pwd"], None, Some(&again), at(5)).await.unwrap();
     assert_ne!(identity.session(&fresh, at(6)).await.unwrap().unwrap().0.sid, grant.sid);
 }
 

@@ -57,6 +57,8 @@ impl World {
         let user = identity.add_user(user, at(0)).await.unwrap();
         let client = client("app");
         identity.add_client(&client, at(0)).await.unwrap();
+        // As it was registered, with its generation.
+        let client = identity.client("app", at(0)).await.unwrap().unwrap();
         identity.add_client(&self::client("other"), at(0)).await.unwrap();
         Self { identity, user, client }
     }
@@ -64,6 +66,8 @@ impl World {
     pub fn grant(&self, scopes: &str) -> Grant {
         Grant {
             client_id: self.client.client_id.clone(),
+            generation: self.client.generation.clone(),
+            granted: at(0),
             sub: self.user.sub.clone(),
             scopes: Scopes::parse(scopes).unwrap(),
             auth_time: at(0),
@@ -71,31 +75,28 @@ impl World {
             epoch: self.user.epoch,
             nonce: None,
             family: "family".to_owned(),
+            amr: vec!["pwd".to_owned()],
+            patient: None,
+            jkt: None,
         }
     }
 
     pub async fn code(&self, scopes: &str) -> String {
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-        self.identity.issue_code(self.grant(scopes), to, None, at(0)).await.unwrap()
+        self.identity.issue_code(self.grant(scopes), to, None, None, at(0)).await.unwrap()
     }
 }
 
 pub fn client(id: &str) -> Client {
     Client {
-        client_id: id.to_owned(),
-        name: id.to_owned(),
         redirect_uris: vec![RegisteredRedirectUri::parse(CALLBACK, false).unwrap()],
-        post_logout_redirect_uris: Vec::new(),
         response_types: vec![ResponseType::Code],
         grant_types: vec![GrantType::AuthorizationCode, GrantType::RefreshToken],
         auth_methods: vec![AuthMethod::ClientSecretBasic],
         secret_digests: vec![Client::secret_digest("a secret")],
-        jwks: Vec::new(),
         scopes: Scopes::parse("openid profile offline_access").unwrap(),
         pkce_required: false,
-        native: false,
         always_refresh: true,
-        groups: None,
-        demo: false,
+        ..Client::new(id)
     }
 }

@@ -1,0 +1,155 @@
+//! Resources as a caller sees them: all, or the compartments of some Patients and nothing else.
+
+use jiff::Timestamp;
+use store::{Effect, ExpectVersion, ResourceKey, Seq, Version, VersionWrite, Versions};
+
+use crate::prepare::{Id, Prepared, prepare};
+use crate::service::{Written, stored};
+use crate::{BodyError, Deletion, ResourceError, Resources, Stored};
+
+/// What a caller sees. What lies outside is not there: it is neither read nor replaced, and nothing can be put
+/// there.
+#[derive(Clone)]
+pub struct Confined<'a> {
+    resources: &'a Resources,
+    /// `Patient/p1`, …; `None` is all.
+    compartments: Option<Vec<String>>,
+}
+
+impl Resources {
+    /// The view of the compartments of the Patients with these ids; `None` of everything.
+    pub fn confined_to(&self, patients: Option<Vec<&str>>) -> Confined<'_> {
+        let compartments = patients.map(|ids| ids.into_iter().map(|id| format!("Patient/{id}")).collect());
+        Confined { resources: self, compartments }
+    }
+}
+
+impl Confined<'_> {
+    fn holds(&self, compartments: &[String]) -> bool {
+        self.compartments.as_ref().is_none_or(|mine| compartments.iter().any(|c| mine.contains(c)))
+    }
+
+    async fn newest(&self, kind: &'static str, id: &str) -> Result<Option<Version>, ResourceError> {
+        Ok(self.resources.store().read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
+    }
+
+    /// The newest version of a resource, where it lies inside.
+    ///
+    /// # Errors
+    /// [`ResourceError::NotFound`], also for what lies outside; [`ResourceError::Gone`].
+    pub async fn read(&self, kind: &'static str, id: &str) -> Result<Stored, ResourceError> {
+        if self.compartments.is_none() {
+            return self.resources.read(kind, id).await;
+        }
+        let version = self.newest(kind, id).await?.filter(|version| self.holds(&version.compartments));
+        stored(kind, id, version)
+    }
+
+    /// One version of a resource, where that version lies inside.
+    ///
+    /// # Errors
+    /// As of [`Confined::read`].
+    pub async fn read_version(
+        &self,
+        kind: &'static str,
+        id: &str,
+        version: u64,
+    ) -> Result<Stored, ResourceError> {
+        if self.compartments.is_none() {
+            return self.resources.read_version(kind, id, version).await;
+        }
+        let found = self.resources.version(kind, id, version).await?;
+        stored(kind, id, found.filter(|version| self.holds(&version.compartments)))
+    }
+
+    /// Adds a resource that lies inside; see [`Resources::create`].
+    ///
+    /// # Errors
+    /// [`ResourceError::Outside`] where it would not.
+    pub async fn create(
+        &self,
+        kind: &'static str,
+        id: String,
+        body: &[u8],
+        now: Timestamp,
+    ) -> Result<Stored, ResourceError> {
+        let prepared = self.inside(prepare(body, Some(kind), Id::Given(&id), &self.resources.limits())?)?;
+        Ok(self.resources.put(prepared, ExpectVersion::Absent, now).await?.stored)
+    }
+
+    /// Writes a version that lies inside over one that does, or where there is none; see
+    /// [`Resources::update`].
+    ///
+    /// # Errors
+    /// [`ResourceError::Outside`] where either does not.
+    pub async fn update(
+        &self,
+        kind: &'static str,
+        id: &str,
+        body: &[u8],
+        if_match: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Written, ResourceError> {
+        if self.compartments.is_none() {
+            return self.resources.update(kind, id, body, if_match, now).await;
+        }
+        if !fhir::is_id(id) {
+            return Err(BodyError::BadId(id.to_owned()).into());
+        }
+        let prepared = self.inside(prepare(body, Some(kind), Id::Same(id), &self.resources.limits())?)?;
+        let expect = self.expected(kind, id, if_match).await?;
+        self.resources.put(prepared, expect, now).await
+    }
+
+    /// Deletes a resource that lies inside; see [`Resources::delete`].
+    ///
+    /// # Errors
+    /// [`ResourceError::Outside`] where it does not.
+    pub async fn delete(
+        &self,
+        kind: &'static str,
+        id: &str,
+        if_match: Option<u64>,
+        now: Timestamp,
+    ) -> Result<Deletion, ResourceError> {
+        if self.compartments.is_none() {
+            return self.resources.delete(kind, id, if_match, now).await;
+        }
+        let expect = self.expected(kind, id, if_match).await?;
+        if expect == ExpectVersion::Absent {
+            return Ok(Deletion::WasAbsent);
+        }
+        let write = VersionWrite::delete(ResourceKey::new(kind, id)).expecting(expect);
+        let commit = self.resources.store().commit(vec![write], now).await?;
+        Ok(match commit.written[..] {
+            [store::Written { effect: Effect::Deleted, version, .. }] => Deletion::Deleted { version },
+            _ => Deletion::WasAbsent,
+        })
+    }
+
+    fn inside(&self, prepared: Prepared) -> Result<Prepared, ResourceError> {
+        if self.holds(&prepared.compartments) {
+            return Ok(prepared);
+        }
+        Err(ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id })
+    }
+
+    /// The very version that was judged, so that nobody moves the resource outside in between.
+    async fn expected(
+        &self,
+        kind: &'static str,
+        id: &str,
+        if_match: Option<u64>,
+    ) -> Result<ExpectVersion, ResourceError> {
+        match self.newest(kind, id).await? {
+            // A tombstone keeps its compartments: what was somebody else's is not taken over.
+            Some(version) if !self.holds(&version.compartments) => {
+                Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() })
+            }
+            Some(version) if !version.is_deleted() => {
+                Ok(ExpectVersion::Version(if_match.unwrap_or(version.version)))
+            }
+            _ => Ok(if_match.map_or(ExpectVersion::Absent, ExpectVersion::Version)),
+        }
+    }
+}

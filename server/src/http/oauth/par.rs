@@ -1,0 +1,34 @@
+//! POST {base}/oauth2/par: pushed authorization requests (RFC 9126).
+
+use http::StatusCode;
+use serde_json::json;
+
+use super::{authorization, form, proven};
+use crate::http::extract::Call;
+use crate::http::problem;
+use crate::http::reply::{self, Response};
+
+/// Takes a request in; the browser then brings its reference to `authorize`.
+pub async fn post(mut call: Call) -> Response {
+    let form = match form(&mut call).await {
+        Ok(form) => form,
+        Err(response) => return response,
+    };
+    let identity = &call.app.identity;
+    let client = match identity.authenticate_client(authorization(&call).as_deref(), &form, call.now).await {
+        Ok(client) => client,
+        Err(error) => return problem::client_auth(&error),
+    };
+    let jkt = match proven(&call).await {
+        Ok(jkt) => jkt,
+        Err(error) => return problem::proof(&error),
+    };
+    match identity.push_request(&form, &client, jkt, call.now).await {
+        Ok(request_uri) => {
+            let answer =
+                json!({ "request_uri": request_uri, "expires_in": identity::pushed::LIFE.as_secs() });
+            reply::no_store(reply::json(StatusCode::CREATED, &answer))
+        }
+        Err(error) => problem::pushed(&error),
+    }
+}
