@@ -24,6 +24,21 @@ impl Suite {
         self.world.get_or_init(|| self.runtime.block_on(World::start()).expect("the server starts"))
     }
 
+    fn no_secret_in_any_log(&self) -> Result<(), Failed> {
+        let Some(World { target, local: Some(local), .. }) = self.world.get() else { return Ok(()) };
+        let logs = local.server.logs().map_err(|error| Failed::from(format!("{error:#}")))?;
+        if logs.is_empty() || target.secrets.is_empty() {
+            return Err(Failed::from("there is no log to search, or nothing to search for"));
+        }
+        let found = target.secrets.found_in(&logs);
+        let tried = format!("{} secrets in {} bytes of logs", target.secrets.len(), logs.len());
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(Failed::from(format!("of {tried}:\n{}", found.join("\n"))))
+        }
+    }
+
     fn trial(&self, case: &Case) -> Result<(), Failed> {
         let outcome = self.runtime.block_on(run::outcome(self.world(), &self.spec, case));
         match outcome.verdict {
@@ -53,7 +68,14 @@ fn main() {
         Trial::test(case.id.clone(), move || suite.trial(&case))
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
+    // When all is over: what went over the wire stands in no log.
+    let after = suite.clone();
+    let law = Trial::test("law/no-secret-in-any-log", move || after.no_secret_in_any_log());
+    let last = libtest_mimic::run(&arguments, vec![law]);
     // Before the end of the process, so that the server ends, too.
     drop(suite);
-    conclusion.exit();
+    if conclusion.has_failed() {
+        conclusion.exit();
+    }
+    last.exit();
 }

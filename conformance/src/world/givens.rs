@@ -142,7 +142,8 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
         }
         "fresh-clinician" => {
             let scopes = "openid profile offline_access user/*.cruds";
-            fresh_user(world, scene, &["--fhir-user", "Practitioner/prac-1", "--allowed-scopes", scopes]).await?;
+            fresh_user(world, scene, &["--fhir-user", "Practitioner/prac-1", "--allowed-scopes", scopes])
+                .await?;
         }
         "grace-token" => {
             let code = code(world, &scene.vars, "retrying", false).await?;

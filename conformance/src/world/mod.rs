@@ -3,6 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`target`] | the server: addresses, profile, the HTTP client |
+//! | [`secrets`] | what went over the wire and must not be in a log |
 //! | [`server`] | starts our own server as a program |
 //! | [`providers`] | identity providers, sound and broken |
 //! | [`page`] | reads forms of pages |
@@ -17,6 +18,7 @@ pub mod givens;
 pub mod jose;
 pub mod page;
 pub mod providers;
+pub mod secrets;
 pub mod server;
 pub mod target;
 

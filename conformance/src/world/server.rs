@@ -133,6 +133,20 @@ impl Server {
         std::fs::write(&folder, "in the way").context("failed to block the export files")
     }
 
+    /// Everything that the server has logged so far: its own log and, where there is one, its audit log.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn logs(&self) -> Result<String> {
+        let mut logs = std::fs::read_to_string(self.folder.path().join("server.log"))?;
+        if let Ok(files) = std::fs::read_dir(self.folder.path().join("audit")) {
+            for file in files {
+                logs.push_str(&std::fs::read_to_string(file?.path())?);
+            }
+        }
+        Ok(logs)
+    }
+
     /// Connects to it by what it wrote into its folder.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ use http::{HeaderValue, header};
 use serde_json::{Map, Value, json};
 
 use super::Trouble;
+use super::secrets::Secrets;
 use crate::run::exchange::{Answer, Sent};
 use crate::run::vars::Vars;
 
@@ -29,6 +30,8 @@ pub struct Target {
     pub profile: Map<String, Value>,
     /// The published key set.
     pub keys: Value,
+    /// What went over the wire and must not be in a log.
+    pub secrets: Secrets,
     client: reqwest::Client,
 }
 
@@ -57,7 +60,8 @@ impl Target {
         let jwks_uri = discovery["jwks_uri"].as_str().context("discovery has no jwks_uri")?;
         let keys = get(jwks_uri.to_owned()).await?;
         let fhir_base = format!("{base_url}/fhir/R4");
-        Ok(Self { base_url, fhir_base, profile, keys, client })
+        let secrets = Secrets::of_profile(&profile);
+        Ok(Self { base_url, fhir_base, profile, keys, secrets, client })
     }
 
     /// Sends a request with cookies and keeps those that come back.
@@ -74,6 +78,7 @@ impl Target {
             }
             Trouble::NoAnswer(text)
         };
+        self.secrets.take_sent(sent);
         let mut headers = sent.headers.clone();
         if !cookies.is_empty() && !headers.contains_key(header::COOKIE) {
             let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -89,7 +94,9 @@ impl Target {
         for value in headers.get_all(header::SET_COOKIE) {
             keep(cookies, &String::from_utf8_lossy(value.as_bytes()));
         }
-        Ok(Answer { status, headers, body })
+        let answer = Answer { status, headers, body };
+        self.secrets.take_answer(&answer, cookies);
+        Ok(answer)
     }
 
     /// The variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.

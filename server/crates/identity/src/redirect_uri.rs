@@ -216,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(256))]
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
 
         /// redirect matching: a sent address matches if and only if it equals a registered one.
         #[test]

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use trefoil_identity::grant::{CodeExchange, GrantError};
+use trefoil_identity::client::Client;
+use trefoil_identity::client_auth::JWT_BEARER;
+use trefoil_identity::dpop::Proven;
+use trefoil_identity::grant::{CodeExchange, Grant, GrantError};
+use trefoil_identity::params::Params;
 use trefoil_identity::redirect_uri::RegisteredRedirectUri;
 use trefoil_identity::token::{BadToken, Beside};
 
@@ -37,6 +41,120 @@ async fn a_code_is_spent_exactly_once_whatever_the_race() {
         let again = world.identity.redeem_code(&sent(&code), &world.client, at(1)).await;
         assert!(matches!(again, Err(GrantError::Reused)));
     }
+}
+
+/// How often each answer came to 64 tries of one refresh token at once.
+async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::BTreeSet<String>) {
+    let refresh = world.identity.issue_refresh(&world.grant("openid"), &client, at(1)).await.unwrap();
+    let tasks = (0..64).map(|_| {
+        let (world, refresh, client) = (world.clone(), refresh.clone(), client.clone());
+        tokio::spawn(async move { world.identity.redeem_refresh(&refresh, &client, None, None, at(2)).await })
+    });
+    let (mut won, mut successors) = (0, std::collections::BTreeSet::new());
+    for task in tasks.collect::<Vec<_>>() {
+        match task.await.unwrap() {
+            Ok((_, successor)) => {
+                won += 1;
+                successors.insert(successor);
+            }
+            Err(GrantError::Reused | GrantError::Revoked) => {}
+            Err(other) => panic!("{other}"),
+        }
+    }
+    (won, successors)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refresh_token_is_spent_exactly_once_whatever_the_race() {
+    let world = Arc::new(World::new().await);
+    let (won, successors) = race(&world, world.client.clone()).await;
+    assert_eq!((won, successors.len()), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn within_the_grace_all_get_the_same_successor() {
+    let world = Arc::new(World::new().await);
+    let client = Client { refresh_grace_s: 10, ..world.client.clone() };
+    let (won, successors) = race(&world, client.clone()).await;
+    assert_eq!((won, successors.len()), (64, 1));
+    let successor = successors.first().unwrap();
+    assert!(world.identity.redeem_refresh(successor, &client, None, None, at(3)).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_grace_ends() {
+    let world = World::new().await;
+    let client = Client { refresh_grace_s: 10, ..world.client.clone() };
+    let identity = &world.identity;
+    let refresh = identity.issue_refresh(&world.grant("openid"), &client, at(0)).await.unwrap();
+    let (_, first) = identity.redeem_refresh(&refresh, &client, None, None, at(1)).await.unwrap();
+    let (_, again) = identity.redeem_refresh(&refresh, &client, None, None, at(10)).await.unwrap();
+    assert_eq!(first, again);
+    let late = identity.redeem_refresh(&refresh, &client, None, None, at(11)).await;
+    assert!(matches!(late, Err(GrantError::Reused)));
+    let dead = identity.redeem_refresh(&first, &client, None, None, at(11)).await;
+    assert!(matches!(dead, Err(GrantError::Revoked)));
+}
+
+/// Each kind of token, offered wherever tokens are taken: only its own door opens.
+#[tokio::test]
+async fn no_kind_of_token_passes_for_another() {
+    let world = World::new().await;
+    let (identity, client) = (&world.identity, &world.client);
+    let grant = world.grant("openid");
+    let access = identity.mint_access_token(&grant, at(0));
+    let tokens = [
+        ("access token", access.clone()),
+        ("ID token", identity.mint_id_token(&grant, Beside::default(), at(0))),
+        ("refresh token", identity.issue_refresh(&grant, client, at(0)).await.unwrap()),
+        ("code", world.code("openid").await),
+    ];
+    for (kind, token) in &tokens {
+        let passed = [
+            ("access token", identity.verify_access_token(token, at(1)).await.is_ok()),
+            ("ID token", identity.read_id_token_hint(token, at(1)).is_some()),
+            ("code", identity.redeem_code(&sent(token), client, at(1)).await.is_ok()),
+            ("refresh token", identity.redeem_refresh(token, client, None, None, at(1)).await.is_ok()),
+            ("assertion", {
+                let form = Params::parse(
+                    format!("client_assertion_type={JWT_BEARER}&client_assertion={token}").as_bytes(),
+                );
+                identity.authenticate_client(None, &form, at(1)).await.is_ok()
+            }),
+            ("proof", {
+                let request = Proven { method: "GET", url: "https://as.example/", access_token: None };
+                identity.check_proof(token, &request, at(1)).await.is_ok()
+            }),
+        ];
+        for (door, opened) in passed {
+            assert_eq!(opened, door == *kind, "{kind} as {door}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_dies_with_its_clients_registration_and_with_the_users_consent() {
+    let world = World::new().await;
+    let (identity, client) = (&world.identity, &world.client);
+    let grant = world.grant("openid");
+    let access = identity.mint_access_token(&grant, at(0));
+    let refresh = identity.issue_refresh(&grant, client, at(0)).await.unwrap();
+    assert!(identity.verify_access_token(&access, at(1)).await.is_ok());
+    identity.withdraw(&world.user.sub, &client.client_id, at(1)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
+    let refused = identity.redeem_refresh(&refresh, client, None, None, at(1)).await;
+    assert!(matches!(refused, Err(GrantError::Revoked)));
+    let later = Grant { granted: at(2), ..grant };
+    let access = identity.mint_access_token(&later, at(2));
+    let refresh = identity.issue_refresh(&later, client, at(2)).await.unwrap();
+    assert!(identity.verify_access_token(&access, at(2)).await.is_ok());
+
+    assert!(identity.delete_client(&client.client_id, at(3)).await.unwrap());
+    identity.add_client(client, at(3)).await.unwrap();
+    assert!(matches!(identity.verify_access_token(&access, at(3)).await, Err(BadToken::ClientGone)));
+    let again = identity.client(&client.client_id, at(3)).await.unwrap().unwrap();
+    let refused = identity.redeem_refresh(&refresh, &again, None, None, at(3)).await;
+    assert!(matches!(refused, Err(GrantError::Unknown)));
 }
 
 #[tokio::test]
