@@ -1,14 +1,19 @@
-//! `cargo xtask bench`: server CPU for each request, beside a floor in the same run (DESIGN 6).
+//! `cargo xtask bench [identity|terminology]`: server CPU for each request, beside a floor in the same run
+//! (DESIGN 6).
 //!
 //! The floor is a bare hyper server that answers 200 bytes of JSON. It and Trefoil (`--insecure-http
-//! --demo`) run as processes of their own, so that their CPU time can be read apart from the load's.
-//! Ratios are what counts, since machines are noisy; nothing here passes or fails.
+//! --demo`, file store) run as processes of their own, so that their CPU time can be read apart from the
+//! load's. Ratios are what counts, since machines are noisy; nothing here passes or fails.
 
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
@@ -19,67 +24,216 @@ const REQUESTS: usize = 20_000;
 const CONNECTIONS: usize = 4;
 
 fn main() {
-    if std::env::args().any(|arg| arg == "--floor") {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    if args.iter().any(|arg| arg == "--floor") {
         return floor();
     }
-    let rounds = std::env::args().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
+    let rounds = args.iter().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
+    let wanted = args.iter().find(|arg| !arg.starts_with("--"));
     let this = std::env::current_exe().expect("this program has a path");
     let floor = Server::start(Command::new(this).arg("--floor"), "listening ");
     let data = tempfile::tempdir().expect("a folder for the demo");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trefoil"));
-    serve.args([
-        "serve",
-        "--demo",
-        "--insecure-http",
-        "--store",
-        "memory",
-        "--listen",
-        "127.0.0.1:0",
-        "--data",
-    ]);
-    let trefoil = Server::start(serve.arg(data.path()).env("TREFOIL_LOG", "error"), "ready http://");
+    serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
+    let trefoil = Arc::new(Server::start(serve.arg(data.path()).env("TREFOIL_LOG", "error"), "ready http://"));
     let demo: Value =
         serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json"))
             .expect("demo.json is JSON");
-    let token = trefoil.front_channel_token(&demo);
-    let fact = &demo["members"][0];
-    let subsumption = &demo["subsumptions"][0];
-    let query = |pairs: &[(&str, &Value)]| {
-        let pairs = pairs.iter().map(|(name, value)| (*name, value.as_str().unwrap_or_default()));
-        form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
-    };
-    let subsumes = query(&[
-        ("system", &subsumption["system"]),
-        ("codeA", &subsumption["codeA"]),
-        ("codeB", &subsumption["codeB"]),
-    ]);
-    let parameters = serde_json::json!({ "resourceType": "Parameters", "parameter": [
-        { "name": "url", "valueUri": fact["value_set"] },
-        { "name": "coding", "valueCoding": { "system": fact["system"], "code": fact["code"] } },
-    ]})
-    .to_string();
-    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
-    let post = |path: &str, body: &str| {
-        let length = body.len();
-        format!(
-            "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/fhir+json\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-    };
-    let work = [
-        ("userinfo, token seen before", 1.8, get("/oauth2/userinfo")),
-        ("$subsumes by GET (demo)", 1.8, get(&format!("/fhir/R4/CodeSystem/$subsumes?{subsumes}"))),
-        ("$validate-code by POST (demo)", 2.5, post("/fhir/R4/ValueSet/$validate-code", &parameters)),
-    ];
-    println!("{:<32} {:>12} {:>10} {:>8} {:>8}", "work", "CPU µs/req", "req/s", "ratio", "goal");
+    let bench = Bench::new(trefoil.clone(), demo);
+    println!("{:<34} {:>12} {:>10} {:>8} {:>14}", "work", "CPU µs/req", "req/s", "ratio", "goal");
     for round in 1..=rounds {
         println!("round {round}");
-        let (base, rate) = floor.measure("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        println!("{:<32} {base:>12.1} {rate:>10.0} {:>8} {:>8}", "floor: bare hyper, 200 bytes", "1.00", "");
-        for (name, goal, request) in &work {
-            let (cpu, rate) = trefoil.measure(request);
-            println!("{name:<32} {cpu:>12.1} {rate:>10.0} {:>8.2} {goal:>8.1}", cpu / base);
+        let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+        let (base, rate) = floor.measure(REQUESTS, &|connection, _| floor.ask(connection, request));
+        println!("{:<34} {base:>12.1} {rate:>10.0} {:>8}", "floor: bare hyper, 200 bytes", "1.00");
+        for work in WORK.iter().filter(|work| wanted.is_none_or(|wanted| wanted == work.group)) {
+            let prepared = (work.prepare)(&bench, work.requests + work.requests / 10);
+            let (cpu, rate) = trefoil.measure(work.requests, &|connection, at| prepared(connection, at));
+            println!("{:<34} {cpu:>12.1} {rate:>10.0} {:>8.2} {:>14}", work.name, cpu / base, work.goal);
         }
     }
+}
+
+/// One kind of work.
+struct Work {
+    group: &'static str,
+    name: &'static str,
+    goal: &'static str,
+    requests: usize,
+    /// Makes ready so many rounds of the work; the answer does the one of this number.
+    prepare: for<'a> fn(&'a Bench, usize) -> Doing<'a>,
+}
+
+type Doing<'a> = Box<dyn Fn(&mut Connection, usize) + Sync + 'a>;
+
+const WORK: [Work; 5] = [
+    Work {
+        group: "identity",
+        name: "userinfo, token seen before",
+        goal: "1.8 x",
+        requests: REQUESTS,
+        prepare: |bench, _| bench.same(bench.get("/oauth2/userinfo")),
+    },
+    Work {
+        group: "identity",
+        name: "client_credentials, ES384 assertion",
+        goal: "0.3 ms",
+        requests: REQUESTS / 5,
+        prepare: Bench::client_credentials,
+    },
+    Work {
+        group: "identity",
+        name: "code flow: authorize, then token",
+        goal: "",
+        requests: REQUESTS / 10,
+        prepare: Bench::code_flow,
+    },
+    Work {
+        group: "terminology",
+        name: "$subsumes by GET (demo)",
+        goal: "1.8 x",
+        requests: REQUESTS,
+        prepare: Bench::subsumes,
+    },
+    Work {
+        group: "terminology",
+        name: "$validate-code by POST (demo)",
+        goal: "2.5 x",
+        requests: REQUESTS,
+        prepare: Bench::validate_code,
+    },
+];
+
+/// What the work needs to know.
+struct Bench {
+    trefoil: Arc<Server>,
+    demo: Value,
+    /// A token that has been seen before.
+    token: String,
+    /// Cookies of a browser that is signed in.
+    cookies: String,
+    /// Numbers assertions, so that each `jti` is used once.
+    made: std::sync::atomic::AtomicUsize,
+}
+
+impl Bench {
+    fn new(trefoil: Arc<Server>, demo: Value) -> Self {
+        let (token, cookies) = trefoil.sign_in(&demo);
+        Self { trefoil, demo, token, cookies, made: std::sync::atomic::AtomicUsize::new(0) }
+    }
+
+    fn same(&self, request: String) -> Doing<'_> {
+        Box::new(move |connection, _| self.trefoil.ask(connection, &request))
+    }
+
+    fn get(&self, path: &str) -> String {
+        format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", self.token)
+    }
+
+    fn subsumes(&self, _: usize) -> Doing<'_> {
+        let subsumption = &self.demo["subsumptions"][0];
+        let pairs = ["system", "codeA", "codeB"].map(|name| (name, text(&subsumption[name])));
+        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
+        self.same(self.get(&format!("/fhir/R4/CodeSystem/$subsumes?{query}")))
+    }
+
+    fn validate_code(&self, _: usize) -> Doing<'_> {
+        let fact = &self.demo["members"][0];
+        let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [
+            { "name": "url", "valueUri": fact["value_set"] },
+            { "name": "coding", "valueCoding": { "system": fact["system"], "code": fact["code"] } },
+        ]})
+        .to_string();
+        self.same(format!(
+            "POST /fhir/R4/ValueSet/$validate-code HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/fhir+json\r\nContent-Length: {}\r\n\r\n{body}",
+            self.token,
+            body.len()
+        ))
+    }
+
+    /// Assertions are signed before the clock runs: the client's work is not the server's.
+    fn client_credentials(&self, count: usize) -> Doing<'_> {
+        let client = &self.demo["backend"][0];
+        assert_eq!(client["alg"], "ES384");
+        let key = es384(&client["jwk"]);
+        let audience = format!("http://{}/oauth2/token", self.trefoil.address);
+        let requests: Vec<String> = (0..count)
+            .map(|_| {
+                let jti = self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                let header = serde_json::json!({ "alg": "ES384", "kid": client["jwk"]["kid"], "typ": "JWT" });
+                let now = jiff::Timestamp::now().as_second();
+                let claims = serde_json::json!({
+                    "iss": client["client_id"], "sub": client["client_id"], "aud": audience,
+                    "exp": now + 300, "jti": format!("bench-{jti}"),
+                });
+                let form = form_urlencoded::Serializer::new(String::new())
+                    .append_pair("grant_type", "client_credentials")
+                    .append_pair("scope", "system/*.rs")
+                    .append_pair(
+                        "client_assertion_type",
+                        "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
+                    )
+                    .append_pair("client_assertion", &sign(&key, &header, &claims))
+                    .finish();
+                post_form("/oauth2/token", "", &form)
+            })
+            .collect();
+        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+    }
+
+    /// A signed-in browser gets a code, and the client exchanges it: two requests.
+    fn code_flow(&self, _: usize) -> Doing<'_> {
+        let client = &self.demo["public"];
+        let (client_id, redirect_uri) = (text(&client["client_id"]), text(&client["redirect_uris"][0]));
+        let query = form_urlencoded::Serializer::new(String::new())
+            .append_pair("response_type", "code")
+            .append_pair("client_id", client_id)
+            .append_pair("redirect_uri", redirect_uri)
+            .append_pair("scope", "openid email")
+            .append_pair("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM")
+            .append_pair("code_challenge_method", "S256")
+            .finish();
+        let authorize =
+            format!("GET /oauth2/authorize?{query} HTTP/1.1\r\nHost: x\r\nCookie: {}\r\n\r\n", self.cookies);
+        let exchange = form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "authorization_code")
+            .append_pair("client_id", client_id)
+            .append_pair("redirect_uri", redirect_uri)
+            .append_pair("code_verifier", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")
+            .finish();
+        Box::new(move |connection, _| {
+            let (head, _) = connection.call(&authorize);
+            let to = headers(&head, "location").next().unwrap_or_else(|| panic!("{head}"));
+            let code = to.split("code=").nth(1).and_then(|rest| rest.split('&').next());
+            let code = code.unwrap_or_else(|| panic!("{to}"));
+            self.trefoil.ask(connection, &post_form("/oauth2/token", "", &format!("{exchange}&code={code}")));
+        })
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn post_form(path: &str, cookies: &str, form: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {cookies}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+        form.len()
+    )
+}
+
+fn es384(jwk: &Value) -> EcdsaKeyPair {
+    let member = |name: &str| URL_SAFE_NO_PAD.decode(text(&jwk[name])).expect("demo.json holds base64url");
+    let point = [vec![4], member("x"), member("y")].concat();
+    EcdsaKeyPair::from_private_key_and_public_key(&ECDSA_P384_SHA384_FIXED_SIGNING, &member("d"), &point)
+        .expect("demo.json holds a key")
+}
+
+fn sign(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
+    let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let message = format!("{}.{}", encode(header), encode(claims));
+    let signature = key.sign(&SystemRandom::new(), message.as_bytes()).expect("a key in memory signs");
+    format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
 
 /// The floor: one answer of 200 bytes, whatever is asked.
@@ -135,31 +289,36 @@ impl Server {
         (ticks(11) + ticks(12)) * 10_000.0
     }
 
-    /// CPU microseconds for each request, and requests a second.
-    fn measure(&self, request: &str) -> (f64, f64) {
-        self.load(request, REQUESTS / 10);
+    /// CPU microseconds for each piece of work, and pieces a second.
+    fn measure(&self, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) -> (f64, f64) {
+        self.load(0, count / 10, work);
         let (started, before) = (std::time::Instant::now(), self.cpu_us());
-        self.load(request, REQUESTS);
-        let count = REQUESTS as f64;
+        self.load(count / 10, count, work);
+        let count = count as f64;
         ((self.cpu_us() - before) / count, count / started.elapsed().as_secs_f64())
     }
 
-    fn load(&self, request: &str, count: usize) {
+    fn load(&self, from: usize, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) {
         std::thread::scope(|scope| {
-            for _ in 0..CONNECTIONS {
-                scope.spawn(|| {
+            for lane in 0..CONNECTIONS {
+                scope.spawn(move || {
                     let mut connection = Connection::open(&self.address);
-                    for _ in 0..count / CONNECTIONS {
-                        let (status, _) = connection.call(request);
-                        assert!(status.starts_with("HTTP/1.1 200"), "{status}");
+                    for at in (lane..count).step_by(CONNECTIONS) {
+                        work(&mut connection, from + at);
                     }
                 });
             }
         });
     }
 
-    /// Signs in as the demo user and takes the token from the front channel.
-    fn front_channel_token(&self, demo: &Value) -> String {
+    /// One request that must succeed.
+    fn ask(&self, connection: &mut Connection, request: &str) {
+        let (status, body) = connection.call(request);
+        assert!(status.starts_with("HTTP/1.1 200"), "{status}{body}");
+    }
+
+    /// Signs in as the demo user: the token from the front channel, and the cookies.
+    fn sign_in(&self, demo: &Value) -> (String, String) {
         let mut connection = Connection::open(&self.address);
         let mut cookies = Vec::new();
         let query = form_urlencoded::Serializer::new(String::new())
@@ -196,11 +355,7 @@ impl Server {
             .append_pair("username", demo["user"]["username"].as_str().unwrap_or_default())
             .append_pair("password", demo["user"]["password"].as_str().unwrap_or_default())
             .finish();
-        let request = format!(
-            "POST /sign-in HTTP/1.1\r\nHost: x\r\nCookie: {}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
-            cookies.join("; "),
-            form.len(),
-        );
+        let request = post_form("/sign-in", &cookies.join("; "), &form);
         let (head, _) = connection.call(&request);
         cookies.extend(
             headers(&head, "set-cookie").map(|set| set.split(';').next().unwrap_or_default().to_owned()),
@@ -208,7 +363,7 @@ impl Server {
         let (head, _) = get(&mut connection, &path(&head), &mut cookies);
         let answer = path(&head);
         let token = answer.split("access_token=").nth(1).unwrap_or_else(|| panic!("{answer}"));
-        token.split('&').next().unwrap_or_default().to_owned()
+        (token.split('&').next().unwrap_or_default().to_owned(), cookies.join("; "))
     }
 }
 

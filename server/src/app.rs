@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
 use bulk::Bulk;
-use identity::Identity;
+use identity::{Identity, Outside};
 use resources::{Limits, Resources};
 use store::{Scan, Seq, Store, StoreError, Versions as _};
 use terminology::Terminology;
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::audit::Audit;
 use crate::clock::Clock;
-use crate::config::{Config, ConfiguredProvider};
+use crate::config::{Config, Flags};
+use crate::key_fetch::KeyFetcher;
+use crate::settings::{Live, Settings};
 
 /// One server.
 pub struct App {
@@ -40,12 +44,14 @@ pub struct App {
     pub terminology: Terminology,
     /// Exports.
     pub bulk: Bulk,
-    /// External providers.
-    pub providers: Vec<ConfiguredProvider>,
-    /// Answer terminology without a token?
-    pub anonymous_terminology: bool,
-    /// Largest body of a FHIR request, in bytes.
-    pub body_limit_bytes: usize,
+    /// What happened.
+    pub audit: Arc<Audit>,
+    /// What can be changed while the server runs.
+    settings: Live,
+    /// What cannot, as it was at the start.
+    pub fixed: Vec<(&'static str, String)>,
+    /// Flags, to read the configuration again.
+    pub flags: Flags,
     /// For calls to providers: no redirects, no proxies, our own limits.
     pub http: reqwest::Client,
     /// Bounds password hashes under way: each takes 19 MiB and a core.
@@ -64,15 +70,31 @@ impl App {
     ///
     /// # Errors
     /// The store's, and folders that cannot be made.
-    pub async fn open(config: &Config, base_url: String, store: Store, clock: Clock) -> Result<Arc<Self>> {
+    pub async fn open(
+        mut config: Config,
+        flags: &Flags,
+        base_url: String,
+        store: Store,
+        clock: Clock,
+    ) -> Result<Arc<Self>> {
         let now = clock.now();
-        let identity = Identity::open(store.clone(), clock.random.clone(), &base_url, config.demo, now)
+        let fixed = config.fixed();
+        let limits = Limits { bytes: config.settings.body_limit_bytes, ..Limits::default() };
+        let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
+        let audit =
+            Audit::open(&config.data, &base_url, clock.clone()).context("failed to open the audit log")?;
+        let outside = Outside {
+            seal: std::mem::take(&mut config.seal),
+            fetch: Arc::new(KeyFetcher::new(settings.clone())?),
+            audit: audit.clone(),
+        };
+        let random = clock.random.clone();
+        let identity = Identity::open_with(store.clone(), random, outside, &base_url, config.demo, now)
             .await
             .context("failed to open the identity records")?;
         let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
-        // What an endpoint reads, a resource may measure.
-        let limits = Limits { bytes: config.body_limit_bytes, ..Limits::default() };
-        let resources = Resources::new(store.clone()).with_limits(limits);
+        let resources = Resources::new(store.clone());
+        resources.set_limits(limits);
         let bulk = Bulk::open(
             store.clone(),
             resources.clone(),
@@ -95,9 +117,10 @@ impl App {
             resources,
             terminology: Terminology::default(),
             bulk,
-            providers: config.providers.clone(),
-            anonymous_terminology: config.anonymous_terminology,
-            body_limit_bytes: config.body_limit_bytes,
+            audit,
+            settings,
+            fixed,
+            flags: flags.clone(),
             http: provider_client()?,
             hashing: Arc::new(Semaphore::new(cores)),
             followed: AtomicU64::new(0),
@@ -106,6 +129,18 @@ impl App {
         };
         app.read_terminology().await.context("failed to read the stored terminology")?;
         Ok(Arc::new(app))
+    }
+
+    /// The settings of now. A request that asks twice may see two different ones.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Takes over other settings, whole.
+    pub fn take_over(&self, settings: Settings) {
+        // What an endpoint reads, a resource may measure.
+        self.resources.set_limits(Limits { bytes: settings.body_limit_bytes, ..self.resources.limits() });
+        self.settings.store(Arc::new(settings));
     }
 
     /// Fills the terminology index with what is stored.

@@ -58,6 +58,13 @@ pub enum Command {
         #[command(subcommand)]
         command: ClientCommand,
     },
+    /// Make a running server read its settings again; SIGHUP does the same.
+    #[command(after_help = "Example:\n  trefoil reload --data ./data")]
+    Reload {
+        /// Where the data is.
+        #[command(flatten)]
+        data: DataArgs,
+    },
     /// Keys that sign tokens.
     #[command(after_help = "Example:\n  trefoil keys rotate --data ./data")]
     Keys {
@@ -76,6 +83,9 @@ pub struct DataArgs {
     /// Folder of store, files, keys and certificate.
     #[arg(long, global = true, default_value = "trefoil-data")]
     pub data: PathBuf,
+    /// Settings; needed with the server stopped where they name the key that encrypts its secrets.
+    #[arg(long, global = true)]
+    pub config: Option<PathBuf>,
 }
 
 /// Flags of `serve`.
@@ -229,6 +239,34 @@ pub struct NewClient {
     /// Scopes that the client may have.
     #[arg(long, default_value = "openid")]
     pub scope: String,
+    /// Address of the client's public JWK Set.
+    #[arg(long)]
+    pub jwks_uri: Option<String>,
+    /// Algorithm of its assertions: RS384, ES384, PS256, PS384, ES256, EdDSA, RS256; repeat it for several
+    /// [default: RS384 and ES384].
+    #[arg(long = "assertion-alg")]
+    pub assertion_algs: Vec<String>,
+    /// Algorithm of its ID tokens: RS256, ES256, ES384, EdDSA [default: RS256].
+    #[arg(long)]
+    pub id_token_alg: Option<String>,
+    /// Our own: users are not asked whether they allow it.
+    #[arg(long)]
+    pub first_party: bool,
+    /// It gets refresh tokens without asking for offline_access.
+    #[arg(long)]
+    pub always_refresh: bool,
+    /// For so many seconds (up to 60) a spent refresh token gives its successor again.
+    #[arg(long, default_value_t = 0)]
+    pub refresh_grace_s: u32,
+    /// Its authorization requests come by PAR only.
+    #[arg(long)]
+    pub require_par: bool,
+    /// Its tokens are bound to a key (DPoP).
+    #[arg(long)]
+    pub dpop_bound: bool,
+    /// It may introspect tokens of other clients.
+    #[arg(long)]
+    pub introspects: bool,
     /// PKCE may be left out (confidential clients only).
     #[arg(long)]
     pub pkce_optional: bool,
@@ -248,8 +286,13 @@ pub struct NewClient {
 pub enum KeysCommand {
     /// List all keys with their stages.
     List,
-    /// Move every key one stage on.
-    Rotate,
+    /// Move every key one stage on: the next ones sign, the active ones retire. Refused while the next ones
+    /// have not been published for as long as anybody may keep the key set (5 minutes).
+    Rotate {
+        /// Rotate at once; some clients will refuse tokens until they fetch the keys again.
+        #[arg(long)]
+        now: bool,
+    },
     /// Take a key away at once; what it signed is worth nothing.
     Revoke {
         /// Key id.
@@ -274,17 +317,14 @@ pub fn run(cli: Cli) -> ExitCode {
             insecure_http: args.insecure_http,
         })),
         Command::Import { data, paths } => {
-            runtime.block_on(admin::run(&data.data, admin::Command::Import { paths }))
+            runtime.block_on(admin::run(&data, admin::Command::Import { paths }))
         }
-        Command::User { data, command } => {
-            runtime.block_on(admin::run(&data.data, admin::Command::User(command)))
-        }
+        Command::User { data, command } => runtime.block_on(admin::run(&data, admin::Command::User(command))),
         Command::Client { data, command } => {
-            runtime.block_on(admin::run(&data.data, admin::Command::Client(command)))
+            runtime.block_on(admin::run(&data, admin::Command::Client(command)))
         }
-        Command::Keys { data, command } => {
-            runtime.block_on(admin::run(&data.data, admin::Command::Keys(command)))
-        }
+        Command::Keys { data, command } => runtime.block_on(admin::run(&data, admin::Command::Keys(command))),
+        Command::Reload { data } => runtime.block_on(admin::run(&data, admin::Command::Reload)),
     };
     // Blocking reads of standard input must not hold the process.
     runtime.shutdown_background();

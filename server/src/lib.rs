@@ -4,7 +4,12 @@
 //! |---|---|
 //! | [`cli`] | flags and commands |
 //! | [`config`] | settings: flags over file over defaults |
+//! | [`settings`] | what can be changed while the server runs |
+//! | [`reload`] | reads the settings again |
+//! | [`registration`] | a client as it is written down |
 //! | [`app`] | the services wired together |
+//! | [`audit`] | the audit log |
+//! | [`key_fetch`] | key sets of clients from their addresses |
 //! | [`clock`] | time and randomness |
 //! | [`tls`] | certificates |
 //! | [`http`] | the edge |
@@ -14,10 +19,15 @@
 
 pub mod admin;
 pub mod app;
+pub mod audit;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod http;
+pub mod key_fetch;
+pub mod registration;
+pub mod reload;
 pub mod serve;
+pub mod settings;
 pub mod tls;

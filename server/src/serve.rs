@@ -7,16 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use identity::seal::OpenError;
 use store::{Ledger as _, Store};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::admin::socket;
 use crate::app::App;
+use crate::audit::{self, Caller};
 use crate::clock::Clock;
-use crate::config::{Config, Engine, Flags};
+use crate::config::{Config, ConfigError, Engine, Flags};
 use crate::http::listen::{self, Timers};
 use crate::http::routes;
+use crate::reload::{self, reload};
 use crate::{demo, tls};
 
 /// Runs the server until SIGTERM or SIGINT.
@@ -29,13 +32,20 @@ pub async fn run(flags: &Flags) -> ExitCode {
             return ExitCode::from(3);
         }
     };
-    match serve(&config).await {
+    match serve(config, flags).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(1)
+            exit_code(&error)
         }
     }
+}
+
+/// 3 where the configuration has to be changed, else 1.
+pub fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let sealed = matches!(error.downcast_ref::<OpenError>(), Some(OpenError::Seal(_)));
+    let refused = error.downcast_ref::<ConfigError>().is_some();
+    ExitCode::from(if sealed || refused { 3 } else { 1 })
 }
 
 /// Logs go to standard error; `TREFOIL_LOG` says how much, as `info` or `trefoil_server=debug`.
@@ -63,10 +73,12 @@ pub fn make_data_folder(data: &Path) -> Result<()> {
     Ok(())
 }
 
-async fn serve(config: &Config) -> Result<()> {
+async fn serve(config: Config, flags: &Flags) -> Result<()> {
     // One crypto library for everything; a second call in one process finds it installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     make_data_folder(&config.data)?;
+    // From here on it asks for a reload, and ends the process no more.
+    let hang_up = signal(SignalKind::hangup())?;
     let clock = Clock::ahead(config.ahead_s);
     let listeners = listen::bind(config.listen).await.with_context(|| {
         format!("failed to listen on {}; is another server running there?", config.listen)
@@ -82,8 +94,11 @@ async fn serve(config: &Config) -> Result<()> {
         Engine::Memory => Store::memory(),
         Engine::File => Store::open(&config.data.join("store"))?,
     };
-    let app = App::open(config, base_url.clone(), store, clock).await?;
-    if config.demo {
+    let (is_demo, connections) = (config.demo, config.connections);
+    let (data, clients) = (config.data.clone(), config.clients.clone());
+    let app = App::open(config, flags, base_url.clone(), store, clock).await?;
+    reload::declare(&app.identity, flags, &clients, app.clock.now()).await?;
+    if is_demo {
         demo::plant(&app).await.context("failed to add the demo project")?;
     }
     let taken_up = app.bulk.resume().await.context("failed to take up unfinished exports")?;
@@ -96,22 +111,24 @@ async fn serve(config: &Config) -> Result<()> {
         listeners,
         tls.as_ref().map(|tls| tls.config.clone()),
         routes::routes(app.clone()),
-        config.connections,
+        connections,
         Timers::default(),
         stopped,
     ));
     let sweeper = tokio::spawn(sweep(app.clone()));
-    let endpoint = config.data.join("endpoint.json");
+    let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     write_endpoint(&endpoint, &app, ca.as_deref())?;
     println!("ready {base_url}");
-    wait_for_signal().await?;
+    wait_for_signal(&app, hang_up).await?;
     tracing::info!("stopping");
     drop(std::fs::remove_file(&endpoint));
     // Nobody listens any more where the edge has ended by itself.
     let _ = stop.send(true);
     sweeper.abort();
     edge.await?;
+    let audit = app.audit.clone();
+    tokio::task::spawn_blocking(move || audit.close()).await?;
     Ok(())
 }
 
@@ -131,17 +148,23 @@ fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-async fn wait_for_signal() -> Result<()> {
+/// Waits for SIGTERM or SIGINT; SIGHUP reads the configuration again meanwhile.
+async fn wait_for_signal(app: &App, mut hang_up: Signal) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    loop {
+        tokio::select! {
+            _ = terminate.recv() => return Ok(()),
+            _ = interrupt.recv() => return Ok(()),
+            _ = hang_up.recv() => match audit::on_behalf(Caller::operator(), reload(app)).await {
+                Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
+                Err(error) => tracing::error!("{error:#}"),
+            },
+        }
     }
-    Ok(())
 }
 
-/// Frees the space of expired records and exports, a little at a time.
+/// Frees the space of expired records and exports, a little at a time, and tends the signing keys.
 async fn sweep(app: Arc<App>) {
     let mut every = tokio::time::interval(Duration::from_secs(30));
     loop {
@@ -152,6 +175,11 @@ async fn sweep(app: Arc<App>) {
         }
         if let Err(error) = app.bulk.sweep(now).await {
             tracing::warn!(%error, "sweep of exports");
+        }
+        match app.identity.tend_keys(app.settings().rotate_keys_every, now).await {
+            Ok(true) => tracing::info!("the signing keys were rotated by schedule"),
+            Ok(false) => {}
+            Err(error) => tracing::warn!(%error, "signing keys"),
         }
     }
 }

@@ -83,7 +83,10 @@ pub async fn code(
 }
 
 /// Sends a form to the token endpoint.
-async fn token_request(
+///
+/// # Errors
+/// [`Trouble`].
+pub(super) async fn token_request(
     target: &Target,
     form: &[(&str, &str)],
     basic: Option<&str>,
@@ -136,7 +139,7 @@ pub async fn tokens(
 }
 
 /// Claims of a client assertion that holds (RFC 7523 3, SMART Backend Services).
-fn claims(target: &Target, client_id: &str) -> Value {
+pub(super) fn claims(target: &Target, client_id: &str) -> Value {
     json!({
         "iss": client_id,
         "sub": client_id,

@@ -4,8 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use jiff::Timestamp;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
 use super::browser::{self, Person, address, answer_param, random};
@@ -19,12 +20,16 @@ use crate::spec::row::Proof;
 
 /// Every state that can be given.
 pub const NAMES: &[&str] = &[
+    "admin-token",
+    "administrator-token",
     "aged-code",
     "aged-session",
     "assertions",
+    "basic-client",
     "browser-at-sign-in",
     "code",
     "confidential-code",
+    "declared-codes",
     "deleted-user",
     "demo-data",
     "disabled-user",
@@ -41,11 +46,13 @@ pub const NAMES: &[&str] = &[
     "fresh-user",
     "grace-token",
     "implicit-token",
+    "keyed-assertions",
     "lasting-token",
     "lone-user",
     "narrow-token",
     "notes-token",
     "openid-token",
+    "own-user",
     "plain-code",
     "providers",
     "refresh-token",
@@ -53,6 +60,8 @@ pub const NAMES: &[&str] = &[
     "signed-in-anew",
     "system-token",
     "token",
+    "turned-keys",
+    "would-be-administrator",
 ];
 
 /// How long a back-end token is used before a new one is got; it lives 300 s.
@@ -103,6 +112,7 @@ pub struct Shared {
     notes: OnceCell<Value>,
     implicit: OnceCell<Value>,
     export: OnceCell<Value>,
+    admin: OnceCell<String>,
     system: Mutex<Option<(Instant, String)>>,
     /// Held by whoever signs the lone user out everywhere.
     lone: Arc<Mutex<()>>,
@@ -149,6 +159,27 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
             let code = code(world, &scene.vars, "retrying", false).await?;
             scene.set_tokens(&client::redeem(target, "retrying", &code).await?);
         }
+        "keyed-assertions" => {
+            scene.vars.set("keyed", world.local()?.key_hosts.assertions(target)?);
+        }
+        "basic-client" => scene.vars.set("basic_client", basic_client(world, "system/*.rs").await?),
+        "admin-token" => {
+            let made = shared.admin.get_or_try_init(|| admin_token(world)).await?;
+            scene.vars.set("admin_token", made.as_str());
+        }
+        "administrator-token" => administrator(world, scene).await?,
+        "would-be-administrator" => {
+            let mut cookies = first_session(world).await?;
+            let more = [("scope", "openid trefoil/admin")];
+            let person = person(&scene.vars, "user")?;
+            world.local()?;
+            scene.set_code(client::code(target, &mut cookies, &person, "declared.admin", true, &more).await?);
+        }
+        "declared-codes" => declared_codes(world, scene).await?,
+        "own-user" => {
+            own_user(world, scene).await?;
+        }
+        "turned-keys" => turned_keys(world, scene).await?,
         "assertions" => scene.vars.set("assertion", client::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
         "narrow-token" => {
@@ -368,15 +399,99 @@ async fn fresh_user(world: &World, scene: &mut Scene, flags: &[&str]) -> Result<
     Ok(())
 }
 
-/// A user of the case's own who got a token and was then disabled or deleted.
-async fn removed_user(world: &World, scene: &mut Scene, how: &str) -> Result<(), Trouble> {
-    let server = &world.local()?.server;
+/// A user of the case's own with a token; gives the name.
+async fn own_user(world: &World, scene: &mut Scene) -> Result<String, Trouble> {
     let name = format!("short-stay-{}", Timestamp::now().as_nanosecond());
     let person = Person { username: name.clone(), password: random() };
-    server.admin(&["user", "add", &name], &person.password).await?;
+    world.local()?.server.admin(&["user", "add", &name], &person.password).await?;
     let tokens = client::tokens(&world.target, &mut Cookies::new(), &person, "openid").await?;
-    server.admin(&["user", how, &name], "").await?;
     scene.set_tokens(&tokens);
+    Ok(name)
+}
+
+/// A user of the case's own who got a token and was then disabled or deleted.
+async fn removed_user(world: &World, scene: &mut Scene, how: &str) -> Result<(), Trouble> {
+    let name = own_user(world, scene).await?;
+    world.local()?.server.admin(&["user", how, &name], "").await.map(drop)
+}
+
+/// A client of the case's own that authenticates with its secret in the header and in no other way.
+async fn basic_client(world: &World, scope: &str) -> Result<Value, Trouble> {
+    let id = format!("basic-{}", Timestamp::now().as_nanosecond());
+    let add = ["client", "add", &id, "--auth-method", "client_secret_basic", "--scope", scope];
+    let said = world.local()?.server.admin(&add, "").await?;
+    let secret = said.lines().find_map(|line| line.strip_prefix("client_secret "));
+    let secret = secret.ok_or_else(|| Trouble::Failed("the command told no secret".to_owned()))?;
+    // RFC 6749 2.3.1: each half is form-encoded, and any character may be.
+    let encoded: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let basic = |secret: &str| STANDARD.encode(format!("{id}:{secret}"));
+    Ok(json!({
+        "client_id": id,
+        "client_secret": secret,
+        "basic": basic(secret),
+        "encoded": basic(&encoded),
+        "wrong": basic("wrong"),
+    }))
+}
+
+/// A token of a back-end client for the admin API.
+async fn admin_token(world: &World) -> Result<String, Trouble> {
+    let client = basic_client(world, "trefoil/admin").await?;
+    let form = [("grant_type", "client_credentials"), ("scope", "trefoil/admin")];
+    let tokens = client::token_request(&world.target, &form, client["basic"].as_str()).await?;
+    let token = tokens["access_token"].as_str().map(str::to_owned);
+    token.ok_or_else(|| Trouble::Failed("the token endpoint gave no access token".to_owned()))
+}
+
+/// A token of the administrator among the users, by the declared application for administration.
+async fn administrator(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
+    world.local()?;
+    scene.guard = Some(world.shared.lone.clone().lock_owned().await);
+    let (target, person) = (&world.target, person(&scene.vars, "users.2")?);
+    let more = [("scope", "openid trefoil/admin")];
+    let code = client::code(target, &mut Cookies::new(), &person, "declared.admin", true, &more).await?;
+    scene.set_tokens(&client::redeem(target, "declared.admin", &code).await?);
+    Ok(())
+}
+
+/// A code for each declared application: `$codes.es256.code`, `$codes.es256.verifier` and so on.
+async fn declared_codes(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
+    world.local()?;
+    let (target, person) = (&world.target, person(&scene.vars, "user")?);
+    let mut codes = Map::new();
+    for name in ["es256", "es384", "eddsa"] {
+        let mut cookies = first_session(world).await?;
+        let (client, more) = (format!("declared.{name}"), [("scope", "openid")]);
+        let code = client::code(target, &mut cookies, &person, &client, true, &more).await?;
+        codes.insert(name.to_owned(), json!({ "code": code.code, "verifier": code.verifier }));
+    }
+    scene.vars.set("codes", codes);
+    Ok(())
+}
+
+/// A server of the case's own that gave a token, turned its keys and was started again: `$kids.retired`
+/// signed the token, `$kids.next` will sign.
+async fn turned_keys(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
+    world.local()?;
+    let server = Server::start("").await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    let person = person(&target.vars(), "user")?;
+    let tokens = client::tokens(&target, &mut Cookies::new(), &person, "openid").await?;
+    let kid = async |stage: &str| -> Result<String, Trouble> {
+        let listed = server.admin(&["keys", "list"], "").await?;
+        let line = listed.lines().find(|line| line.contains("access-token") && line.contains(stage));
+        let kid = line.and_then(|line| line.split_whitespace().next()).map(str::to_owned);
+        kid.ok_or_else(|| Trouble::Failed(format!("no key for access tokens is {stage}")))
+    };
+    let retired = kid("active").await?;
+    server.admin(&["keys", "rotate", "--now"], "").await?;
+    let next = kid("next").await?;
+    let server = server.restart(0).await.map_err(not_started)?;
+    let target = server.target().await.map_err(not_started)?;
+    scene.vars = target.vars();
+    scene.vars.set("kids", json!({ "retired": retired, "next": next }));
+    scene.set_tokens(&tokens);
+    scene.own = Some((server, target));
     Ok(())
 }
 

@@ -7,7 +7,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeyPairComponents, PublicKeyComponents};
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED, ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED,
-    ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
+    ECDSA_P384_SHA384_FIXED_SIGNING, ED25519, EcdsaKeyPair, KeyPair as _, RSA_PKCS1_2048_8192_SHA256,
     RSA_PKCS1_2048_8192_SHA384, RSA_PKCS1_SHA384, UnparsedPublicKey,
 };
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -140,6 +140,10 @@ fn verify(jwk: &Value, alg: &Value, message: &[u8], signature: &[u8]) -> Result<
         (Some("RS384"), Some("RSA")) => rsa(&RSA_PKCS1_2048_8192_SHA384),
         (Some("ES256"), Some("EC")) => ec(&ECDSA_P256_SHA256_FIXED),
         (Some("ES384"), Some("EC")) => ec(&ECDSA_P384_SHA384_FIXED),
+        (Some("EdDSA"), Some("OKP")) => {
+            let key = UnparsedPublicKey::new(&ED25519, member(jwk, "x")?);
+            Ok(key.verify(message, signature).is_ok())
+        }
         _ => Ok(false),
     }
 }

@@ -6,6 +6,7 @@
 //! | [`secrets`] | what went over the wire and must not be in a log |
 //! | [`server`] | starts our own server as a program |
 //! | [`providers`] | identity providers, sound and broken |
+//! | [`key_hosts`] | hosts of clients' keys, sound and broken |
 //! | [`page`] | reads forms of pages |
 //! | [`browser`] | signs a person in |
 //! | [`client`] | the applications: codes, tokens, assertions, exports |
@@ -16,6 +17,7 @@ pub mod browser;
 pub mod client;
 pub mod givens;
 pub mod jose;
+pub mod key_hosts;
 pub mod page;
 pub mod providers;
 pub mod secrets;
@@ -24,6 +26,7 @@ pub mod target;
 
 use crate::run::vars::UnknownVariable;
 use givens::Shared;
+use key_hosts::KeyHosts;
 use providers::Providers;
 use server::Server;
 use target::Target;
@@ -60,6 +63,8 @@ pub struct Local {
     pub server: Server,
     /// Its identity providers.
     pub providers: Providers,
+    /// Hosts of clients' keys.
+    pub key_hosts: KeyHosts,
 }
 
 impl World {
@@ -70,9 +75,11 @@ impl World {
     pub async fn start() -> anyhow::Result<Self> {
         install_crypto();
         let providers = Providers::start().await?;
-        let server = Server::start(&providers.config()).await?;
-        let target = server.target().await?;
-        let local = Local { server, providers };
+        let key_hosts = KeyHosts::start().await?;
+        let server = Server::start(&format!("{}{}", key_hosts.config(), providers.config())).await?;
+        let mut target = server.target().await?;
+        target.profile.insert("declared".to_owned(), key_hosts.profile());
+        let local = Local { server, providers, key_hosts };
         Ok(Self { target, local: Some(local), shared: Shared::default() })
     }
 

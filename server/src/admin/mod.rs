@@ -12,18 +12,23 @@ pub mod people;
 pub mod socket;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use identity::Identity;
+use identity::{Identity, Outside};
 use resources::Resources;
 use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 
-use crate::cli::{ClientCommand, KeysCommand, UserCommand};
+use crate::app::App;
+use crate::audit::{Audit, Caller, on_behalf};
+use crate::cli::{ClientCommand, DataArgs, KeysCommand, UserCommand};
 use crate::clock::Clock;
+use crate::config::read_seal;
+use crate::reload::reload;
+use crate::serve::exit_code;
 
 /// A command as it goes through the socket.
 #[derive(Debug, Serialize, Deserialize)]
@@ -39,6 +44,8 @@ pub enum Command {
     Client(ClientCommand),
     /// Keys.
     Keys(KeysCommand),
+    /// Settings.
+    Reload,
 }
 
 /// What a command says while it runs.
@@ -65,6 +72,8 @@ pub struct Services<'a> {
     pub resources: &'a Resources,
     /// Time and chance.
     pub clock: &'a Clock,
+    /// The server, where one runs.
+    pub app: Option<&'a App>,
 }
 
 /// Carries a command out.
@@ -77,11 +86,17 @@ pub async fn execute(services: &Services<'_>, command: Command, events: Events<'
         Command::User(command) => people::user(services, command, events).await.map(|()| 0),
         Command::Client(command) => people::client(services, command, events).await.map(|()| 0),
         Command::Keys(command) => people::keys(services, command, events).await.map(|()| 0),
+        Command::Reload => {
+            let app =
+                services.app.context("no server runs on this folder; its settings are read at the start")?;
+            reload(app).await?.into_iter().for_each(|line| events(Event::Line(line)));
+            Ok(0)
+        }
     }
 }
 
 /// Runs a command from the command line: through the socket of a running server, else on the folder.
-pub async fn run(data: &Path, command: Command) -> ExitCode {
+pub async fn run(args: &DataArgs, command: Command) -> ExitCode {
     // A reader that went away (`| head`) is no reason to fail.
     let print = |line: String| drop(writeln!(std::io::stdout(), "{line}"));
     let moving = std::io::stdout().is_terminal().then(|| {
@@ -99,9 +114,9 @@ pub async fn run(data: &Path, command: Command) -> ExitCode {
     };
     let done = async {
         let command = complete(command)?;
-        match socket::send(data, &command, &mut say).await? {
+        match socket::send(&args.data, &command, &mut say).await? {
             Some(code) => Ok(code),
-            None => offline(data, command, &mut say).await,
+            None => offline(args, command, &mut say).await,
         }
     };
     let done = done.await;
@@ -112,23 +127,35 @@ pub async fn run(data: &Path, command: Command) -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::from(1)
+            exit_code(&error)
         }
     }
 }
 
-async fn offline(data: &Path, command: Command, events: Events<'_>) -> Result<u8> {
+async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Result<u8> {
+    let data = &args.data;
+    if matches!(command, Command::Reload) {
+        bail!("no server runs on {}; its settings are read at the start", data.display());
+    }
     crate::serve::make_data_folder(data)?;
+    let seal = read_seal(args.config.as_deref())?;
     let store = match Store::open(&data.join("store")) {
         Ok(store) => store,
         Err(error @ StoreError::Locked { .. }) => bail!("{error}"),
         Err(error) => return Err(error).context("failed to open the store"),
     };
     let clock = Clock::system();
+    let audit =
+        Audit::open(data, "https://localhost", clock.clone()).context("failed to open the audit log")?;
+    let outside = Outside { seal, audit: audit.clone(), ..Outside::default() };
+    let (random, now) = (clock.random.clone(), clock.now());
     let identity =
-        Identity::open(store.clone(), clock.random.clone(), "https://localhost", true, clock.now()).await?;
+        Identity::open_with(store.clone(), random, outside, "https://localhost", true, now).await?;
     let resources = Resources::new(store);
-    execute(&Services { identity: &identity, resources: &resources, clock: &clock }, command, events).await
+    let services = Services { identity: &identity, resources: &resources, clock: &clock, app: None };
+    let done = on_behalf(Caller::operator(), execute(&services, command, events)).await;
+    audit.close();
+    done
 }
 
 /// Fills in what only this process can read: passwords from standard input, files, absolute paths.

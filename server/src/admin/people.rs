@@ -1,15 +1,14 @@
 //! Users, clients and keys from the command line.
 
 use anyhow::{Context as _, Result, bail};
-use identity::client::{AuthMethod, Client, GrantType, ResponseType};
+use identity::client::Client;
 use identity::password;
-use identity::redirect_uri::RegisteredRedirectUri;
 use identity::scope::Scopes;
 use identity::user::{Claims, User};
-use serde::de::DeserializeOwned;
 
 use super::{Event, Events, Services};
 use crate::cli::{ClientCommand, KeysCommand, NewClient, NewUser, UserCommand};
+use crate::registration::{Registration, needs_secret};
 
 /// `trefoil user …`
 ///
@@ -114,9 +113,13 @@ pub async fn client(services: &Services<'_>, command: ClientCommand, events: Eve
         }
         ClientCommand::List => {
             for client in identity.clients(now).await? {
-                let demo = if client.demo { "  [demo]" } else { "" };
+                let mark = match (client.demo, client.declared) {
+                    (true, _) => "  [demo]",
+                    (false, true) => "  [declared]",
+                    (false, false) => "",
+                };
                 events(Event::Line(format!(
-                    "{}  {}  {}{demo}",
+                    "{}  {}  {}{mark}",
                     client.client_id, client.name, client.scopes
                 )));
             }
@@ -146,67 +149,33 @@ pub async fn client(services: &Services<'_>, command: ClientCommand, events: Eve
     Ok(())
 }
 
-fn needs_secret(client: &Client) -> bool {
-    let with_secret = [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost];
-    client.auth_methods.iter().any(|method| with_secret.contains(method))
-}
-
 fn new_client(new: NewClient) -> Result<Client> {
-    let mut auth_methods: Vec<AuthMethod> = words(&new.auth_methods, "--auth-method")?;
-    if auth_methods.is_empty() {
-        auth_methods.push(if new.jwks_text.is_some() { AuthMethod::PrivateKeyJwt } else { AuthMethod::None });
-    }
-    let public = auth_methods == [AuthMethod::None];
-    if new.pkce_optional && public {
-        bail!("a public client must use PKCE; leave --pkce-optional out");
-    }
-    let mut response_types: Vec<ResponseType> = words(&new.response_types, "--response-type")?;
-    if response_types.is_empty() && !new.redirect_uris.is_empty() {
-        response_types.push(ResponseType::Code);
-    }
-    let mut grant_types: Vec<GrantType> = words(&new.grant_types, "--grant-type")?;
-    if grant_types.is_empty() {
-        if response_types.contains(&ResponseType::Code) {
-            grant_types.extend([GrantType::AuthorizationCode, GrantType::RefreshToken]);
-        } else if !public {
-            grant_types.push(GrantType::ClientCredentials);
-        }
-    }
-    let register = |uris: &[String]| {
-        uris.iter().map(|uri| RegisteredRedirectUri::parse(uri, new.native)).collect::<Result<Vec<_>, _>>()
-    };
-    let jwks = match &new.jwks_text {
-        None => Vec::new(),
-        Some(text) => {
-            let set: serde_json::Value = serde_json::from_str(text).context("the JWK Set is not JSON")?;
-            set["keys"].as_array().cloned().context("the JWK Set has no member 'keys'")?
-        }
-    };
-    Ok(Client {
-        name: new.name.clone().unwrap_or_else(|| new.id.clone()),
-        redirect_uris: register(&new.redirect_uris)?,
-        post_logout_redirect_uris: register(&new.post_logout_redirect_uris)?,
-        response_types,
-        grant_types,
-        auth_methods,
-        jwks,
-        scopes: Scopes::parse(&new.scope)?,
-        pkce_required: !new.pkce_optional,
+    let jwks = new.jwks_text.as_deref().map(serde_json::from_str).transpose();
+    let registration = Registration {
+        client_id: new.id,
+        client_name: new.name,
+        redirect_uris: new.redirect_uris,
+        post_logout_redirect_uris: new.post_logout_redirect_uris,
+        response_types: new.response_types,
+        grant_types: new.grant_types,
+        auth_methods: new.auth_methods,
+        assertion_algs: new.assertion_algs,
+        scope: Some(new.scope),
+        jwks: jwks.context("the JWK Set is not JSON")?,
+        jwks_uri: new.jwks_uri,
+        secret: None,
+        id_token_alg: new.id_token_alg,
         native: new.native,
-        groups: (!new.groups.is_empty()).then_some(new.groups),
-        ..Client::new(new.id)
-    })
-}
-
-/// Reads the words of an enum as the standards spell them.
-fn words<T: DeserializeOwned>(texts: &[String], flag: &str) -> Result<Vec<T>> {
-    texts
-        .iter()
-        .map(|text| {
-            let word = serde_json::from_value(serde_json::Value::from(text.as_str()));
-            word.with_context(|| format!("{flag} '{text}' is not known"))
-        })
-        .collect()
+        pkce_optional: new.pkce_optional,
+        first_party: new.first_party,
+        always_refresh: new.always_refresh,
+        refresh_grace_s: new.refresh_grace_s,
+        require_par: new.require_par,
+        dpop_bound: new.dpop_bound,
+        introspects: new.introspects,
+        groups: new.groups,
+    };
+    Ok(registration.client()?)
 }
 
 /// `trefoil keys …`
@@ -224,18 +193,20 @@ pub async fn keys(services: &Services<'_>, command: KeysCommand, events: Events<
                     .map(|at| format!(", gone at {}", fhir::instant::format(at)))
                     .unwrap_or_default();
                 events(Event::Line(format!(
-                    "{}  {}  {}  made {}{gone}",
+                    "{}  {}  {}  {}  made {}{gone}",
                     key.kid,
                     purpose.as_str().unwrap_or_default(),
+                    key.alg.name(),
                     stage.as_str().unwrap_or_default(),
                     fhir::instant::format(key.created),
                 )));
             }
         }
-        KeysCommand::Rotate => {
-            identity.rotate_keys(now).await?;
+        KeysCommand::Rotate { now: at_once } => {
+            identity.rotate_keys(at_once, now).await?;
             events(Event::Line(
-                "rotated: the next keys sign from now, the old ones are published for an hour".to_owned(),
+                "rotated: the next keys sign from now, the old ones are published for an hour more"
+                    .to_owned(),
             ));
         }
         KeysCommand::Revoke { kid } => {

@@ -15,6 +15,8 @@ use tokio::sync::mpsc;
 
 use super::{Command, Event, Events, Services, execute};
 use crate::app::App;
+use crate::audit::{Caller, on_behalf};
+use crate::config::ConfigError;
 
 const NAME: &str = "admin.sock";
 
@@ -63,14 +65,15 @@ async fn serve(app: &App, stream: UnixStream) -> Result<()> {
     let command: Command = serde_json::from_str(&line)?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let work = async {
-        let services = Services { identity: &app.identity, resources: &app.resources, clock: &app.clock };
+        let (identity, resources, clock) = (&app.identity, &app.resources, &app.clock);
+        let services = Services { identity, resources, clock, app: Some(app) };
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
-        let code = match execute(&services, command, &mut events).await {
+        let code = match on_behalf(Caller::operator(), execute(&services, command, &mut events)).await {
             Ok(code) => code,
             Err(error) => {
                 events(Event::Trouble(format!("error: {error:#}")));
-                1
+                if error.downcast_ref::<ConfigError>().is_some() { 3 } else { 1 }
             }
         };
         drop(sender.send(Event::Exit(code)));

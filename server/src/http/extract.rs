@@ -83,7 +83,7 @@ pub struct Call {
     pub headers: HeaderMap,
     /// Body. The mutex is never locked: it makes a call `Sync`, so that `&Call` may cross an await.
     pub body: Mutex<Body>,
-    /// The other end.
+    /// The other end of the connection. Who called is [`Call::client_ip`].
     pub peer: Option<IpAddr>,
     /// Id of the request, in the answer and in the log.
     pub request_id: String,
@@ -107,6 +107,12 @@ impl Call {
     /// Value of a header as text.
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
+    }
+
+    /// The address of whoever called: the other end, or whom a trusted proxy names.
+    pub fn client_ip(&self) -> Option<IpAddr> {
+        let settings = self.app.settings();
+        self.peer.map(|peer| settings.trusted_proxies.client_ip(peer, &self.headers))
     }
 
     /// The parameters of the query.

@@ -5,16 +5,19 @@
 //! |---|---|
 //! | [`listen`] | the accept loop: TLS, timers, limits, drain |
 //! | [`routes`] | every route, one line each |
+//! | [`peer`] | who called, through proxies of the operator's |
 //! | [`extract`] | what a handler gets: [`extract::Call`] |
 //! | [`reply`] | how an answer is put together |
 //! | [`problem`] | errors of the domains to statuses, in three dialects |
-//! | [`oauth`], [`pages`], [`fhir`] | the handlers |
+//! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 
+pub mod admin;
 pub mod extract;
 pub mod fhir;
 pub mod listen;
 pub mod oauth;
 pub mod pages;
+pub mod peer;
 pub mod problem;
 pub mod reply;
 pub mod routes;

@@ -134,7 +134,7 @@ pub fn client_auth(error: &ClientAuthError) -> Response {
         ClientAuthError::InvalidRequest(text) => {
             oauth(StatusCode::BAD_REQUEST, "invalid_request", Some(text))
         }
-        ClientAuthError::InvalidClient | ClientAuthError::BadAssertion(_) => {
+        ClientAuthError::InvalidClient | ClientAuthError::BadAssertion(_) | ClientAuthError::KeySet(_) => {
             oauth(StatusCode::UNAUTHORIZED, "invalid_client", Some(&error.to_string()))
         }
         ClientAuthError::Store(error) => store(Dialect::OAuth, error),

@@ -20,8 +20,9 @@ use super::extract::{self, Body, Call};
 use super::listen::Peer;
 use super::problem::Dialect;
 use super::reply::{self, Response};
-use super::{fhir, oauth, pages};
+use super::{admin, fhir, oauth, pages};
 use crate::app::App;
+use crate::audit::{self, Caller};
 
 /// The whole tree: a boxed filter that extracts one response.
 pub type Routes = BoxedFilter<(Response,)>;
@@ -74,6 +75,18 @@ static WELL_KNOWN: &[Route] = routes! {
     GET ".well-known/jwks.json" cors => oauth::discovery::jwks;
 };
 
+static ADMIN: &[Route] = routes! {
+    GET    "admin/users" => admin::users::list;
+    POST   "admin/users" => admin::users::create;
+    GET    "admin/users/{}" => admin::users::read;
+    PATCH  "admin/users/{}" => admin::users::change;
+    DELETE "admin/users/{}" => admin::users::delete;
+    PUT    "admin/users/{}/password" => admin::users::set_password;
+    POST   "admin/users/{}/sign-out" => admin::users::sign_out;
+    GET    "admin/clients" => admin::clients::list;
+    GET    "admin/clients/{}" => admin::clients::read;
+};
+
 static PAGES: &[Route] = routes! {
     GET  "" => pages::home::get;
     GET  "sign-in" => pages::sign_in::get;
@@ -123,8 +136,9 @@ pub fn routes(app: Arc<App>) -> Routes {
     let oauth = warp::path("oauth2").and(group(&app, OAUTH, Dialect::OAuth));
     let well_known = warp::path(".well-known").and(group(&app, WELL_KNOWN, Dialect::OAuth));
     let fhir = warp::path("fhir").and(group(&app, FHIR, Dialect::Fhir));
+    let admin = warp::path("admin").and(group(&app, ADMIN, Dialect::OAuth));
     let pages = group(&app, PAGES, Dialect::Page);
-    oauth.or(well_known).unify().or(fhir).unify().or(pages).unify().boxed()
+    oauth.or(well_known).unify().or(admin).unify().or(fhir).unify().or(pages).unify().boxed()
 }
 
 /// A filter that answers everything below its prefix.
@@ -152,7 +166,8 @@ fn group(app: &Arc<App>, table: &'static [Route], dialect: Dialect) -> Routes {
                     peer: peer.map(|peer| peer.0.ip()),
                     request_id: app.clock.random.id(),
                 };
-                answer(call, table, dialect)
+                let caller = Caller::of_request(call.client_ip(), call.request_id.clone());
+                audit::on_behalf(caller, answer(call, table, dialect))
             },
         )
         .boxed()
@@ -330,7 +345,7 @@ mod tests {
 
     #[test]
     fn no_route_stands_twice() {
-        for table in [OAUTH, WELL_KNOWN, PAGES, FHIR] {
+        for table in [OAUTH, WELL_KNOWN, ADMIN, PAGES, FHIR] {
             for (at, route) in table.iter().enumerate() {
                 assert!(
                     table[..at].iter().all(|other| other.path != route.path || other.method != route.method)

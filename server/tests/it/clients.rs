@@ -1,4 +1,6 @@
-//! Real clients of other languages: Python signs in and asks terminology, Node exports.
+//! Real clients of other languages. With their standard libraries alone: Python signs in and asks terminology,
+//! Node exports. With the libraries that apps use (`tests/it/clients/package.json`, `requirements.txt`; `.ci/run`
+//! installs them): openid-client and Authlib go through everything that they can do.
 
 use std::process::Command;
 
@@ -11,11 +13,40 @@ fn check(program: &str, script: &str, server: &Server) {
         .arg(path)
         .arg(server.data())
         .env("NODE_EXTRA_CA_CERTS", server.ca())
+        .env("PYTHONPATH", python_packages())
         .output()
         .unwrap();
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains("all good"), "{text}");
+}
+
+/// Where `.ci/run` puts Python's packages.
+fn python_packages() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python")
+}
+
+/// Are the packages of a language installed? Says so where they are not.
+fn installed(what: &str, at: &std::path::Path) -> bool {
+    if !at.exists() {
+        println!("left out: {what}: not installed; .ci/run does that");
+    }
+    at.exists()
+}
+
+#[test]
+fn openid_client_does_all_that_it_can() {
+    let modules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/node_modules");
+    if have("node", "openid-client") && installed("openid-client", &modules.join("openid-client")) {
+        check("node", "openid_client.mjs", &Server::demo());
+    }
+}
+
+#[test]
+fn authlib_does_the_code_flow_and_client_credentials() {
+    if have("python3", "Authlib") && installed("Authlib", &python_packages().join("authlib")) {
+        check("python3", "authlib_flow.py", &Server::demo());
+    }
 }
 
 #[test]

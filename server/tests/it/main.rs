@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod administration;
 mod browser;
 mod clients;
 mod command_line;

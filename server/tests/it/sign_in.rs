@@ -182,11 +182,11 @@ async fn keys_turn_without_breaking_what_they_signed() {
     let demo = server.demo_json();
     let mut browser = Browser::new(&server);
     let before = tokens(&server, &mut browser, &demo["user"]).await;
-    assert!(server.trefoil(&["keys", "rotate"]).status.success());
+    assert!(server.trefoil(&["keys", "rotate", "--now"]).status.success());
     let after = tokens(&server, &mut browser, &demo["user"]).await;
     assert_eq!((userinfo(&server, &before.access).await, userinfo(&server, &after.access).await), (200, 200));
     let listed = String::from_utf8(server.trefoil(&["keys", "list"]).stdout).unwrap();
-    let active = listed.lines().find(|line| line.contains("access-token  active")).unwrap();
+    let active = listed.lines().find(|line| line.contains("access-token  ES256  active")).unwrap();
     let kid = active.split(' ').next().unwrap();
     assert!(server.trefoil(&["keys", "revoke", kid]).status.success());
     assert_eq!(userinfo(&server, &after.access).await, 401, "signed by the revoked key");

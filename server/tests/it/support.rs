@@ -43,9 +43,15 @@ impl Server {
 
     /// Starts the server and waits until it is ready.
     pub fn start(&mut self) {
+        self.start_with(&[]);
+    }
+
+    /// The same with more flags.
+    pub fn start_with(&mut self, flags: &[&str]) {
         let mut child = Command::new(TREFOIL)
             .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
             .arg(self.dir.path())
+            .args(flags)
             .env("TREFOIL_LOG", "warn")
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
@@ -69,6 +75,13 @@ impl Server {
         let mut child = self.child.take().expect("the server runs");
         assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
         child.wait().unwrap().code()
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, name: &str) {
+        let child = self.child.as_ref().expect("the server runs");
+        let sent = Command::new("kill").args(["-s", name]).arg(child.id().to_string()).status();
+        assert!(sent.unwrap().success());
     }
 
     pub fn json(&self, file: &str) -> Value {

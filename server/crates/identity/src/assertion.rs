@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use jsonwebtoken::Algorithm;
 use serde::Deserialize;
+use serde_json::Value;
 use store::{Expect, StoreError};
 
 use crate::client::{AuthMethod, Client};
@@ -22,7 +23,7 @@ const LEEWAY: i64 = 10;
 pub enum BadAssertion {
     #[error("it is no signed JWT")]
     Malformed,
-    #[error("alg must be RS384 or ES384")]
+    #[error("alg is none that the client is registered for; without other words that is RS384 and ES384")]
     Algorithm,
     #[error("typ must be JWT")]
     Type,
@@ -34,6 +35,8 @@ pub enum BadAssertion {
     NoKid,
     #[error("kid names no registered key")]
     UnknownKid,
+    #[error("the key of this kid is for another algorithm or use")]
+    WrongKey,
     #[error("the signature is not by the registered key")]
     Signature,
     #[error("iss and sub must both be the client_id")]
@@ -103,15 +106,53 @@ impl Claims {
     }
 }
 
-/// Is it signed by the registered key that it names?
-fn check_signature(parts: &Parts<'_>, alg: Algorithm, client: &Client) -> Result<(), BadAssertion> {
-    let kid = parts.header.kid.as_deref().ok_or(BadAssertion::NoKid)?;
-    let mut keys = client.jwks.iter().filter(|key| key["kid"] == kid).peekable();
-    if keys.peek().is_none() {
+/// The algorithms that a client may be registered for, by name. RS256 is there for those who say so.
+const ALGORITHMS: [(&str, Algorithm); 7] = [
+    ("RS384", Algorithm::RS384),
+    ("ES384", Algorithm::ES384),
+    ("PS256", Algorithm::PS256),
+    ("PS384", Algorithm::PS384),
+    ("ES256", Algorithm::ES256),
+    ("EdDSA", Algorithm::EdDSA),
+    ("RS256", Algorithm::RS256),
+];
+
+/// Those of a client that says nothing (SMART Backend Services).
+const SMART_ALGORITHMS: [&str; 2] = ["RS384", "ES384"];
+
+/// The names of the algorithms that assertions may be signed with.
+pub fn algorithms() -> impl Iterator<Item = &'static str> {
+    ALGORITHMS.into_iter().map(|(name, _)| name)
+}
+
+/// The algorithm that the header names, where the client may use it.
+fn algorithm(name: &str, client: &Client) -> Option<Algorithm> {
+    let may = match client.assertion_algs.as_slice() {
+        [] => SMART_ALGORITHMS.contains(&name),
+        registered => registered.iter().any(|known| known == name),
+    };
+    ALGORITHMS.into_iter().find(|(known, _)| may && *known == name).map(|(_, alg)| alg)
+}
+
+/// Is it signed by the key that it names? Keys are chosen by kid, kty and alg (SMART Backend Services).
+fn check_signature(parts: &Parts<'_>, kid: &str, alg: Algorithm, keys: &[Value]) -> Result<(), BadAssertion> {
+    let mut named = keys.iter().filter(|key| key["kid"] == kid).peekable();
+    if named.peek().is_none() {
         return Err(BadAssertion::UnknownKid);
     }
-    let signed = keys.filter_map(jose::jwk).any(|key| parts.is_signed_by(&key, alg));
-    if signed { Ok(()) } else { Err(BadAssertion::Signature) }
+    let says_else =
+        |key: &Value, member: &str, wanted: &str| key[member].as_str().is_some_and(|is| is != wanted);
+    let name = parts.header.alg.as_str();
+    let mut fitting = named
+        .filter(|key| !says_else(key, "alg", name) && !says_else(key, "use", "sig"))
+        .filter(|key| jose::is_strong(key))
+        .filter_map(jose::jwk)
+        .filter(|key| jose::fits(key, alg))
+        .peekable();
+    if fitting.peek().is_none() {
+        return Err(BadAssertion::WrongKey);
+    }
+    if fitting.any(|key| parts.is_signed_by(&key, alg)) { Ok(()) } else { Err(BadAssertion::Signature) }
 }
 
 impl Identity {
@@ -123,21 +164,16 @@ impl Identity {
     ) -> Result<Client, ClientAuthError> {
         let bad = ClientAuthError::BadAssertion;
         let parts = Parts::parse(assertion).ok_or(bad(BadAssertion::Malformed))?;
-        let alg = match parts.header.alg.as_str() {
-            "RS384" => Algorithm::RS384,
-            "ES384" => Algorithm::ES384,
-            _ => return Err(bad(BadAssertion::Algorithm)),
-        };
+        if !algorithms().any(|known| known == parts.header.alg) {
+            return Err(bad(BadAssertion::Algorithm));
+        }
         if parts.header.typ.as_deref().is_some_and(|typ| !typ.eq_ignore_ascii_case("jwt")) {
             return Err(bad(BadAssertion::Type));
         }
         if parts.header.crit.is_some() {
             return Err(bad(BadAssertion::Critical));
         }
-        // Key sets are registered by value, so no address can be the registered one.
-        if parts.header.jku.is_some() {
-            return Err(bad(BadAssertion::Jku));
-        }
+        let kid = parts.header.kid.as_deref().ok_or(bad(BadAssertion::NoKid))?;
         let claims: Claims = parts.claims().ok_or(bad(BadAssertion::Malformed))?;
         let iss = claims
             .iss
@@ -148,9 +184,20 @@ impl Identity {
         if !client.auth_methods.contains(&AuthMethod::PrivateKeyJwt) {
             return Err(ClientAuthError::InvalidClient);
         }
-        check_signature(&parts, alg, &client).map_err(bad)?;
+        let alg = algorithm(&parts.header.alg, &client).ok_or(bad(BadAssertion::Algorithm))?;
+        if parts.header.jku.is_some() && parts.header.jku != client.jwks_uri {
+            return Err(bad(BadAssertion::Jku));
+        }
+        // All that needs no key comes first: a stranger's nonsense makes nobody fetch.
         let token_url = self.token_url();
         let (exp, jti) = claims.check([&token_url, &self.issuer], now).map_err(bad)?;
+        match &client.jwks_uri {
+            Some(address) => {
+                let keys = self.key_sets.get(address, kid, now).await?;
+                check_signature(&parts, kid, alg, &keys).map_err(bad)?;
+            }
+            None => check_signature(&parts, kid, alg, &client.jwks).map_err(bad)?,
+        }
         // Only now, so that a stranger cannot spend the owner's jti.
         let expires = Timestamp::from_second(exp + LEEWAY + 1).map_err(|_| bad(BadAssertion::NoExpiry))?;
         let key = format!("jti/{}/{}", client.client_id, ledger::digest(jti));

@@ -2,12 +2,13 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{Expect, Ledger, LedgerWrite, StoreError};
+use store::{Expect, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
 
+use crate::audit::{Action, Event};
 use crate::redirect_uri::RegisteredRedirectUri;
 use crate::scope::Scopes;
-use crate::{Identity, jose, ledger};
+use crate::{Identity, SigningAlg, assertion, jose, ledger};
 
 /// How a client authenticates at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +54,7 @@ pub enum ResponseType {
 }
 
 /// A registered client, under `client/{client_id}`.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
     /// Identifier, public.
     pub client_id: String,
@@ -134,6 +135,29 @@ pub enum RegistrationError {
     /// The id is taken.
     #[error("a client '{0}' exists already; delete it first or choose another id")]
     Exists(String),
+    /// The id is taken by a client of another origin.
+    #[error(
+        "a client '{0}' was added by command; delete it with `trefoil client delete {0}` or declare another id"
+    )]
+    AddedByCommand(String),
+    /// It stands in the configuration, and commands do not change it.
+    #[error(
+        "the client '{0}' is declared in trefoil.toml; change its [[client]] there, then `trefoil reload`"
+    )]
+    Declared(String),
+    /// An address of keys that cannot be one.
+    #[error("jwks_uri '{0}' is no https:// address; plain http:// is possible for a loopback host only")]
+    BadKeySetAddress(String),
+    /// An algorithm that is not known.
+    #[error("'{name}' is no algorithm for {what}; use {known}")]
+    BadAlgorithm {
+        /// What was given.
+        name: String,
+        /// For assertions or ID tokens.
+        what: &'static str,
+        /// What there is.
+        known: String,
+    },
     /// The id cannot be one.
     #[error("client id '{0}' may hold only letters, digits, '-', '_' and '.', and at most 100 of them")]
     BadId(String),
@@ -142,7 +166,7 @@ pub enum RegistrationError {
     WeakSecret,
     /// A key that cannot be used.
     #[error(
-        "key {0} of the JWK Set cannot be used: it needs kid, and kty RSA (2048 bits or more) or EC P-256 or P-384, public half only"
+        "key {0} of the JWK Set cannot be used: it needs kid, and kty RSA (2048 bits or more), EC P-256 or P-384, or OKP Ed25519, public half only"
     )]
     BadKey(usize),
     /// Contradictions.
@@ -204,7 +228,11 @@ impl Client {
         ledger::digest(secret)
     }
 
-    fn check(&self) -> Result<(), RegistrationError> {
+    /// Judges a registration.
+    ///
+    /// # Errors
+    /// [`RegistrationError`]: what to change.
+    pub fn check(&self) -> Result<(), RegistrationError> {
         let id = &self.client_id;
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
         if id.is_empty() || id.len() > 100 || !id.bytes().all(legal) {
@@ -233,11 +261,56 @@ impl Client {
                 return Err(RegistrationError::BadKey(at));
             }
         }
-        if self.auth_methods.contains(&AuthMethod::PrivateKeyJwt) && self.jwks.is_empty() {
-            return Err(RegistrationError::Contradiction("private_key_jwt needs a JWK Set"));
+        let has_keys = !self.jwks.is_empty() || self.jwks_uri.is_some();
+        if self.auth_methods.contains(&AuthMethod::PrivateKeyJwt) && !has_keys {
+            return Err(RegistrationError::Contradiction("private_key_jwt needs a JWK Set or a jwks_uri"));
+        }
+        if !self.jwks.is_empty() && self.jwks_uri.is_some() {
+            return Err(RegistrationError::Contradiction("give the keys by value or by jwks_uri, not both"));
+        }
+        if self.auth_methods.len() > 1 && self.auth_methods.contains(&AuthMethod::None) {
+            return Err(RegistrationError::Contradiction(
+                "'none' does not go with another way to authenticate",
+            ));
+        }
+        if self.refresh_grace_s > 60 {
+            return Err(RegistrationError::Contradiction(
+                "the grace of refresh tokens is at most 60 seconds",
+            ));
+        }
+        if let Some(address) = &self.jwks_uri
+            && !is_key_set_address(address)
+        {
+            return Err(RegistrationError::BadKeySetAddress(address.clone()));
+        }
+        for name in &self.assertion_algs {
+            if !assertion::algorithms().any(|known| known == name) {
+                let known = assertion::algorithms().collect::<Vec<_>>().join(", ");
+                return Err(RegistrationError::BadAlgorithm {
+                    name: name.clone(),
+                    what: "assertions",
+                    known,
+                });
+            }
+        }
+        if let Some(name) = &self.id_token_alg
+            && SigningAlg::parse(name).is_none()
+        {
+            let known = SigningAlg::ALL.map(SigningAlg::name).join(", ");
+            return Err(RegistrationError::BadAlgorithm { name: name.clone(), what: "ID tokens", known });
         }
         Ok(())
     }
+}
+
+/// HTTPS; plain HTTP for a loopback host, where it is also up to the operator whether such an address is
+/// called at all.
+fn is_key_set_address(address: &str) -> bool {
+    url::Url::parse(address).is_ok_and(|url| {
+        let is_loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        let scheme = url.scheme() == "https" || (url.scheme() == "http" && is_loopback);
+        scheme && url.host_str().is_some() && url.username().is_empty() && url.password().is_none()
+    })
 }
 
 impl Identity {
@@ -267,35 +340,105 @@ impl Identity {
         let key = format!("client/{}", client.client_id);
         let client = Client { generation: self.random.id(), ..client.clone() };
         match self.store.write(vec![ledger::put(key, &client, None, Expect::Absent)], now).await {
-            Ok(_) => Ok(()),
+            Ok(_) => {
+                self.record(Event::Client { action: Action::Create, client_id: client.client_id });
+                Ok(())
+            }
             Err(StoreError::Conflict { .. }) => Err(RegistrationError::Exists(client.client_id)),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes the declared clients those of the configuration, all at once: new ones are registered, changed
+    /// ones changed, and those that stand there no more are deleted. What did not change keeps its tokens.
+    ///
+    /// # Errors
+    /// [`RegistrationError`]: what to change; then nothing is changed here.
+    pub async fn declare_clients(
+        &self,
+        declared: &[Client],
+        now: Timestamp,
+    ) -> Result<(), RegistrationError> {
+        loop {
+            let mut writes = Vec::new();
+            let mut events = Vec::new();
+            for client in declared {
+                client.check()?;
+                let key = format!("client/{}", client.client_id);
+                let found = ledger::get::<Client>(&self.store, &key, now).await?;
+                let (action, generation, expect) = match found {
+                    Some(found) if !found.value.declared => {
+                        return Err(RegistrationError::AddedByCommand(client.client_id.clone()));
+                    }
+                    Some(found) => {
+                        let same = Client {
+                            generation: found.value.generation.clone(),
+                            declared: true,
+                            ..client.clone()
+                        };
+                        if same == found.value {
+                            continue;
+                        }
+                        (Action::Update, found.value.generation, Expect::Revision(found.revision))
+                    }
+                    None => (Action::Create, self.random.id(), Expect::Absent),
+                };
+                let record = Client { generation, declared: true, ..client.clone() };
+                writes.push(ledger::put(key, &record, None, expect));
+                events.push(Event::Client { action, client_id: record.client_id });
+            }
+            let stays = |id: &str| declared.iter().any(|client| client.client_id == id);
+            for gone in self.clients(now).await?.into_iter().filter(|c| c.declared && !stays(&c.client_id)) {
+                writes.push(LedgerWrite::delete(format!("client/{}", gone.client_id), Expect::Any));
+                events.push(Event::Client { action: Action::Delete, client_id: gone.client_id });
+            }
+            match self.store.write(writes, now).await {
+                Ok(_) => {
+                    events.into_iter().for_each(|event| self.record(event));
+                    return Ok(());
+                }
+                // Somebody changed one of them meanwhile.
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 
     /// Gives a client a new secret in the place of all old ones. `None`: no such client.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn rotate_secret(&self, client_id: &str, now: Timestamp) -> Result<Option<String>, StoreError> {
+    /// [`RegistrationError::Declared`], and the store's.
+    pub async fn rotate_secret(
+        &self,
+        client_id: &str,
+        now: Timestamp,
+    ) -> Result<Option<String>, RegistrationError> {
         let key = format!("client/{client_id}");
         let Some(mut stored) = ledger::get::<Client>(&self.store, &key, now).await? else { return Ok(None) };
+        if stored.value.declared {
+            return Err(RegistrationError::Declared(client_id.to_owned()));
+        }
         let secret = self.random.secret();
         stored.value.secret_digests = vec![ledger::digest(&secret)];
         let write = ledger::put(key, &stored.value, None, Expect::Revision(stored.revision));
         self.store.write(vec![write], now).await?;
+        self.record(Event::Client { action: Action::Update, client_id: client_id.to_owned() });
         Ok(Some(secret))
     }
 
     /// Deletes a client; its tokens are worth nothing from now. Gives `false` when there was none.
     ///
     /// # Errors
-    /// The store's.
-    pub async fn delete_client(&self, client_id: &str, now: Timestamp) -> Result<bool, StoreError> {
+    /// [`RegistrationError::Declared`], and the store's.
+    pub async fn delete_client(&self, client_id: &str, now: Timestamp) -> Result<bool, RegistrationError> {
         let key = format!("client/{client_id}");
-        let Some(record) = self.store.get(&key, now).await? else { return Ok(false) };
-        let write = LedgerWrite::Delete { key, expect: Expect::Revision(record.revision) };
+        let Some(found) = ledger::get::<Client>(&self.store, &key, now).await? else { return Ok(false) };
+        if found.value.declared {
+            return Err(RegistrationError::Declared(client_id.to_owned()));
+        }
+        let write = LedgerWrite::Delete { key, expect: Expect::Revision(found.revision) };
         self.store.write(vec![write], now).await?;
+        self.record(Event::Client { action: Action::Delete, client_id: client_id.to_owned() });
         Ok(true)
     }
 }

@@ -7,7 +7,9 @@ use store::StoreError;
 
 use crate::Identity;
 use crate::assertion::BadAssertion;
+use crate::audit::Event;
 use crate::client::{AuthMethod, Client};
+use crate::key_sets::Unreachable;
 use crate::params::Params;
 
 /// Value of `client_assertion_type` (RFC 7523 2.2).
@@ -27,6 +29,9 @@ pub enum ClientAuthError {
     /// stranger nothing that is not in the assertion.
     #[error("client assertion refused: {0}")]
     BadAssertion(BadAssertion),
+    /// The client's keys stand at an address that gives none.
+    #[error(transparent)]
+    KeySet(#[from] Unreachable),
     /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -38,6 +43,32 @@ impl Identity {
     /// # Errors
     /// [`ClientAuthError`].
     pub async fn authenticate_client(
+        &self,
+        authorization: Option<&str>,
+        form: &Params,
+        now: Timestamp,
+    ) -> Result<Client, ClientAuthError> {
+        let found = self.recognise_client(authorization, form, now).await;
+        match &found {
+            Ok(_) | Err(ClientAuthError::Store(_)) => {}
+            Err(error) => {
+                // A client that does not exist is not named: what stands there may be a secret.
+                let named = match authorization.and_then(basic) {
+                    Some((id, _)) => Some(id),
+                    None => form.get("client_id").map(str::to_owned),
+                };
+                let client = match &named {
+                    Some(id) => self.client(id, now).await.ok().flatten(),
+                    None => None,
+                };
+                let client_id = client.map(|client| client.client_id);
+                self.record(Event::ClientRefused { client_id, reason: error.to_string() });
+            }
+        }
+        found
+    }
+
+    async fn recognise_client(
         &self,
         authorization: Option<&str>,
         form: &Params,

@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
+use crate::audit::Event;
 use crate::client::Client;
 use crate::grant::REFRESH_LIFE;
 use crate::scope::Scopes;
@@ -76,7 +77,14 @@ impl Identity {
                 at: now,
             };
             match self.store.write(vec![ledger::put(key.clone(), &consent, None, expect)], now).await {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.record(Event::Consent {
+                        sub: sub.to_owned(),
+                        client_id: consent.client_id,
+                        scope: scopes.to_string(),
+                    });
+                    return Ok(());
+                }
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -93,7 +101,10 @@ impl Identity {
             LedgerWrite::Delete { key: key(sub, client_id), expect: Expect::Any },
             ledger::put(withdrawn_key(sub, client_id), &now, Some(now + REFRESH_LIFE), Expect::Any),
         ];
-        self.store.write(writes, now).await.map(drop)
+        self.store.write(writes, now).await?;
+        let (sub, client_id) = (sub.to_owned(), client_id.to_owned());
+        self.record(Event::Consent { sub, client_id, scope: String::new() });
+        Ok(())
     }
 
     /// Was something that was granted at this time taken back since?

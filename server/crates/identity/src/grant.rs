@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger, LedgerWrite, StoreError};
 
+use crate::audit::Event;
 use crate::client::Client;
 use crate::pkce::CodeChallenge;
 use crate::redirect_uri::RegisteredRedirectUri;
@@ -172,8 +173,7 @@ impl Identity {
             return Err(GrantError::Key);
         }
         if code.spent {
-            self.revoke_family(&code.grant.family, now).await?;
-            return Err(GrantError::Reused);
+            return Err(self.reused("code", &code.grant, now).await);
         }
         // Before it is spent: whoever comes second revokes the family, and must not take the first
         // one's answer along.
@@ -183,10 +183,7 @@ impl Identity {
         match self.store.write(vec![write], now).await {
             Ok(_) => {}
             // Somebody else was first; this second use kills what the first one got.
-            Err(StoreError::Conflict { .. }) => {
-                self.revoke_family(&code.grant.family, now).await?;
-                return Err(GrantError::Reused);
-            }
+            Err(StoreError::Conflict { .. }) => return Err(self.reused("code", &code.grant, now).await),
             Err(error) => return Err(error.into()),
         }
         code.grant.jkt = sent.jkt.map(str::to_owned);
@@ -249,8 +246,7 @@ impl Identity {
                     None => false,
                 };
                 if !unused || now >= spent + grace {
-                    self.revoke_family(&refresh.grant.family, now).await?;
-                    return Err(GrantError::Reused);
+                    return Err(self.reused("refresh_token", &refresh.grant, now).await);
                 }
                 self.check_standing(&refresh.grant, now).await?;
             } else {
@@ -278,6 +274,16 @@ impl Identity {
             grant.nonce = None;
             grant.jkt = jkt.map(str::to_owned);
             return Ok((grant, successor));
+        }
+    }
+
+    /// Kills the family of what came a second time.
+    async fn reused(&self, what: &'static str, grant: &Grant, now: Timestamp) -> GrantError {
+        let (client_id, sub, family) = (grant.client_id.clone(), grant.sub.clone(), grant.family.clone());
+        self.record(Event::Reused { what, client_id, sub, family });
+        match self.revoke_family(&grant.family, now).await {
+            Ok(()) => GrantError::Reused,
+            Err(error) => error.into(),
         }
     }
 
@@ -351,7 +357,10 @@ impl Identity {
     pub async fn revoke(&self, token: &str, client: &Client, now: Timestamp) -> Result<(), StoreError> {
         if let Some(stored) = ledger::get::<Refresh>(&self.store, &refresh_key(token), now).await? {
             if stored.value.grant.client_id == client.client_id {
-                self.revoke_family(&stored.value.grant.family, now).await?;
+                let family = stored.value.grant.family;
+                self.revoke_family(&family, now).await?;
+                let client_id = client.client_id.clone();
+                self.record(Event::Revoked { client_id, what: "family", id: family });
             }
             return Ok(());
         }
@@ -359,6 +368,8 @@ impl Identity {
             && access.token.client_id == client.client_id
         {
             self.mark_revoked("jti", &access.token.jti, now + ACCESS_LIFE, now).await?;
+            let (client_id, id) = (client.client_id.clone(), access.token.jti.clone());
+            self.record(Event::Revoked { client_id, what: "jti", id });
         }
         Ok(())
     }

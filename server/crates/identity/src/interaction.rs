@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use store::StoreError;
 
 use crate::Identity;
+use crate::audit::Event;
 use crate::authorize::{ErrorCode, Hint, Refusal, Request};
 use crate::client::ResponseType;
 use crate::grant::Grant;
@@ -237,6 +238,12 @@ impl Identity {
             patient,
             jkt: request.jkt.clone(),
         };
+        self.record(Event::Granted {
+            sub: grant.sub.clone(),
+            client_id: grant.client_id.clone(),
+            scope: grant.scopes.to_string(),
+            family: grant.family.clone(),
+        });
         let once = request.pushed.as_ref().map(|pushed| pushed.use_up(now));
         let reply = &request.reply;
         if request.response_type == ResponseType::Code {
@@ -257,7 +264,8 @@ impl Identity {
         let with_access = request.response_type != ResponseType::IdToken;
         let access_token = with_access.then(|| self.mint_access_token(&grant, now));
         let beside = Beside { access_token: access_token.as_deref(), user: Some(&user) };
-        let id_token = grant.scopes.has("openid").then(|| self.mint_id_token(&grant, beside, now));
+        let id_token =
+            grant.scopes.has("openid").then(|| self.mint_id_token(&request.client, &grant, beside, now));
         let expires_in = ACCESS_LIFE.as_secs().to_string();
         let mut pairs = Vec::new();
         pairs.extend(id_token.as_deref().map(|token| ("id_token", token)));

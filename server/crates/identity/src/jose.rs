@@ -4,11 +4,12 @@
 //! token can pass for another.
 
 use aws_lc_rs::rand::SystemRandom;
-use aws_lc_rs::signature::{EcdsaKeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
+use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 /// base64url without padding.
 pub(crate) fn b64(bytes: &[u8]) -> String {
@@ -20,32 +21,92 @@ pub(crate) fn unb64(text: &str) -> Option<Vec<u8>> {
     URL_SAFE_NO_PAD.decode(text).ok()
 }
 
+/// Algorithms that this server signs with (RFC 7518 3.1, RFC 8037 3.1).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SigningAlg {
+    /// RSASSA-PKCS1-v1_5 with SHA-256: what every client can read.
+    #[default]
+    #[serde(rename = "RS256")]
+    Rs256,
+    /// ECDSA on P-256 with SHA-256.
+    #[serde(rename = "ES256")]
+    Es256,
+    /// ECDSA on P-384 with SHA-384.
+    #[serde(rename = "ES384")]
+    Es384,
+    /// Ed25519.
+    #[serde(rename = "EdDSA")]
+    EdDsa,
+}
+
+impl SigningAlg {
+    /// All of them, the default first.
+    pub const ALL: [Self; 4] = [Self::Rs256, Self::Es256, Self::Es384, Self::EdDsa];
+
+    /// The standards' name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rs256 => "RS256",
+            Self::Es256 => "ES256",
+            Self::Es384 => "ES384",
+            Self::EdDsa => "EdDSA",
+        }
+    }
+
+    /// Finds one by its name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|alg| alg.name() == name)
+    }
+
+    pub(crate) fn jose(self) -> Algorithm {
+        match self {
+            Self::Rs256 => Algorithm::RS256,
+            Self::Es256 => Algorithm::ES256,
+            Self::Es384 => Algorithm::ES384,
+            Self::EdDsa => Algorithm::EdDSA,
+        }
+    }
+
+    /// The left half of the hash that goes with the algorithm (OpenID Connect Core 3.1.3.6): SHA-512 for
+    /// Ed25519, which is built on it.
+    pub(crate) fn half_hash(self, text: &str) -> String {
+        match self {
+            Self::Rs256 | Self::Es256 => b64(&Sha256::digest(text.as_bytes())[..16]),
+            Self::Es384 => b64(&Sha384::digest(text.as_bytes())[..24]),
+            Self::EdDsa => b64(&Sha512::digest(text.as_bytes())[..32]),
+        }
+    }
+}
+
 /// A private key that is ready to sign.
 pub(crate) enum Signer {
-    /// ECDSA on P-256 with SHA-256.
     Es256(EcdsaKeyPair),
-    /// RSASSA-PKCS1-v1_5 with SHA-256.
+    Es384(EcdsaKeyPair),
+    EdDsa(Ed25519KeyPair),
     Rs256(RsaKeyPair),
 }
 
 impl Signer {
-    pub fn alg(&self) -> &'static str {
+    pub fn alg(&self) -> SigningAlg {
         match self {
-            Self::Es256(_) => "ES256",
-            Self::Rs256(_) => "RS256",
+            Self::Es256(_) => SigningAlg::Es256,
+            Self::Es384(_) => SigningAlg::Es384,
+            Self::EdDsa(_) => SigningAlg::EdDsa,
+            Self::Rs256(_) => SigningAlg::Rs256,
         }
     }
 
     /// Signs claims into a compact JWS.
     pub fn sign(&self, kid: &str, typ: &str, claims: &impl Serialize) -> String {
-        let header = serde_json::json!({ "alg": self.alg(), "kid": kid, "typ": typ });
+        let header = serde_json::json!({ "alg": self.alg().name(), "kid": kid, "typ": typ });
         let claims = serde_json::to_vec(claims).expect("our own claims serialise");
         let mut jws = format!("{}.{}", b64(header.to_string().as_bytes()), b64(&claims));
         let random = SystemRandom::new();
         let signature = match self {
-            Self::Es256(key) => {
+            Self::Es256(key) | Self::Es384(key) => {
                 key.sign(&random, jws.as_bytes()).expect("a key in memory signs").as_ref().to_vec()
             }
+            Self::EdDsa(key) => key.sign(jws.as_bytes()).as_ref().to_vec(),
             Self::Rs256(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, jws.as_bytes(), &mut signature)
@@ -61,10 +122,10 @@ impl Signer {
     /// The public half as a JWK without `kid`.
     pub fn public_jwk(&self) -> serde_json::Value {
         match self {
-            Self::Es256(key) => {
-                // An uncompressed point: 0x04, then x and y.
-                let point = key.public_key().as_ref();
-                serde_json::json!({ "kty": "EC", "crv": "P-256", "x": b64(&point[1..33]), "y": b64(&point[33..65]) })
+            Self::Es256(key) => ec_jwk("P-256", key),
+            Self::Es384(key) => ec_jwk("P-384", key),
+            Self::EdDsa(key) => {
+                serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": b64(key.public_key().as_ref()) })
             }
             Self::Rs256(key) => {
                 let public = key.public_key();
@@ -73,6 +134,13 @@ impl Signer {
             }
         }
     }
+}
+
+fn ec_jwk(curve: &str, key: &EcdsaKeyPair) -> serde_json::Value {
+    // An uncompressed point: 0x04, then x and y.
+    let point = &key.public_key().as_ref()[1..];
+    let (x, y) = point.split_at(point.len() / 2);
+    serde_json::json!({ "kty": "EC", "crv": curve, "x": b64(x), "y": b64(y) })
 }
 
 /// The protected header of a JWS, as far as it matters here.

@@ -38,7 +38,7 @@ pub(crate) async fn all<T: DeserializeOwned>(
     }
 }
 
-fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
     serde_json::from_slice(bytes).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
 }
 

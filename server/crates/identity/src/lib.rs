@@ -20,21 +20,27 @@
 //! | `introspect` | what a token says, for whoever may know |
 //! | [`dpop`] | proof that the sender holds the key that a token is bound to |
 //! | [`throttle`] | guessing passwords is made slow |
-//! | [`keys`] | signing keys and their stages |
+//! | [`keys`], [`seal`] | signing keys and their stages; secrets at rest |
+//! | [`key_sets`] | key sets of clients by address |
+//! | [`audit`] | what happened, for the audit log |
+//! | [`directory`] | users for administration: pages, changes by subject |
 //! | [`client_auth`], [`assertion`] | who is calling the token endpoint |
 //! | [`userinfo`] | claims by scope |
 //! | [`provider`] | federated sign-in: addresses, ID token, failure texts |
 
 pub mod assertion;
+pub mod audit;
 pub mod authorize;
 pub mod client;
 pub mod client_auth;
 pub mod consent;
+pub mod directory;
 pub mod dpop;
 pub mod grant;
 pub mod interaction;
 mod introspect;
 mod jose;
+pub mod key_sets;
 pub mod keys;
 mod ledger;
 pub mod params;
@@ -46,6 +52,7 @@ pub mod random;
 mod records;
 pub mod redirect_uri;
 pub mod scope;
+pub mod seal;
 mod secret;
 pub mod session;
 pub mod throttle;
@@ -56,9 +63,30 @@ pub mod userinfo;
 use std::sync::{Arc, RwLock};
 
 use jiff::Timestamp;
-use store::{Store, StoreError};
+use store::Store;
 
+pub use jose::SigningAlg;
 pub use random::{Random, SystemRandom};
+
+/// What the rules reach outside of themselves; the default reaches nothing.
+pub struct Outside {
+    /// Seals secrets at rest.
+    pub seal: seal::Seal,
+    /// Fetches the key sets of clients.
+    pub fetch: Arc<dyn key_sets::FetchKeySet>,
+    /// Keeps what happened.
+    pub audit: Arc<dyn audit::Sink>,
+}
+
+impl Default for Outside {
+    fn default() -> Self {
+        Self {
+            seal: seal::Seal::default(),
+            fetch: Arc::new(key_sets::NoFetch),
+            audit: Arc::new(audit::NoSink),
+        }
+    }
+}
 
 /// What the rules need: a ledger, signing keys, addresses.
 pub struct Identity {
@@ -67,6 +95,9 @@ pub struct Identity {
     pub(crate) keys: RwLock<Arc<keys::KeyRing>>,
     pub(crate) verified: token::Verified,
     pub(crate) secret: secret::Secret,
+    pub(crate) seal: seal::Seal,
+    pub(crate) key_sets: key_sets::KeySets,
+    pub(crate) audit: Arc<dyn audit::Sink>,
     /// Issuer identifier: the base URL without a trailing slash.
     pub issuer: String,
     /// FHIR base, the audience of tokens with SMART scopes.
@@ -76,26 +107,46 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Opens the identity leaf: reads the signing keys from the ledger, and makes them where there
-    /// are none yet.
+    /// Opens the identity leaf without anything outside: for tests and tools.
     ///
     /// # Errors
-    /// The store's.
+    /// See [`Identity::open_with`].
     pub async fn open(
         store: Store,
         random: Arc<dyn Random>,
         issuer: &str,
         demo: bool,
         now: Timestamp,
-    ) -> Result<Self, StoreError> {
-        let keys = keys::KeyRing::open(&store, now).await?;
-        let secret = secret::Secret::open(&store, &*random, now).await?;
+    ) -> Result<Self, seal::OpenError> {
+        Self::open_with(store, random, Outside::default(), issuer, demo, now).await
+    }
+
+    /// Opens the identity leaf: reads the signing keys from the ledger, and makes them where there
+    /// are none yet. Secrets are brought under the current key-encryption key.
+    ///
+    /// # Errors
+    /// The store's; secrets that no given key opens.
+    pub async fn open_with(
+        store: Store,
+        random: Arc<dyn Random>,
+        outside: Outside,
+        issuer: &str,
+        demo: bool,
+        now: Timestamp,
+    ) -> Result<Self, seal::OpenError> {
+        let Outside { seal, fetch, audit } = outside;
+        seal.renew(&store, now).await?;
+        let keys = keys::KeyRing::open(&store, &seal, now).await?;
+        let secret = secret::Secret::open(&store, &seal, &*random, now).await?;
         Ok(Self {
             store: records::Records::new(store),
             random,
             keys: RwLock::new(Arc::new(keys)),
             verified: token::Verified::new(),
             secret,
+            seal,
+            key_sets: key_sets::KeySets::new(fetch),
+            audit,
             issuer: issuer.to_owned(),
             fhir_base: format!("{issuer}/fhir/R4"),
             demo,

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 /// Scopes that the system reserves (SPEC, authorize).
 pub const RESERVED: [&str; 4] = ["openid", "email", "phone", "profile"];
 
+/// Opens the admin API; a user needs to be an administrator to grant it.
+pub const ADMIN: &str = "trefoil/admin";
+
 /// A list of scopes without doubles, in the order given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

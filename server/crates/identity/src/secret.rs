@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger as _, Store, StoreError};
 use subtle::ConstantTimeEq;
 
-use crate::{Identity, Random, ledger};
+use crate::seal::{OpenError, Seal};
+use crate::{Identity, Random};
 
 const KEY: &str = "secret/server";
 
@@ -23,15 +24,20 @@ pub(crate) struct Secret(hmac::Key);
 impl Secret {
     /// Reads the secret, and makes it where there is none yet. Of two nodes that make it at once one wins,
     /// and both use that one's.
-    pub(crate) async fn open(store: &Store, random: &dyn Random, now: Timestamp) -> Result<Self, StoreError> {
+    pub(crate) async fn open(
+        store: &Store,
+        seal: &Seal,
+        random: &dyn Random,
+        now: Timestamp,
+    ) -> Result<Self, OpenError> {
         loop {
-            if let Some(stored) = ledger::get::<Record>(store, KEY, now).await? {
+            if let Some(stored) = seal.get::<Record>(store, KEY, now).await? {
                 return Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, stored.value.secret.as_bytes())));
             }
             let record = Record { secret: random.secret() };
-            match store.write(vec![ledger::put(KEY.to_owned(), &record, None, Expect::Absent)], now).await {
+            match store.write(vec![seal.put(KEY, &record, Expect::Absent)], now).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
     }

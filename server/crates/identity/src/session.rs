@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
+use crate::audit::Event;
 use crate::token::ACCESS_LIFE;
 use crate::user::User;
 use crate::{Identity, ledger};
@@ -66,6 +67,8 @@ impl Identity {
         let mut writes = vec![ledger::put(key(&cookie), &session, Some(now + IDLE), Expect::Absent)];
         writes.extend(replaced.map(|cookie| LedgerWrite::Delete { key: key(cookie), expect: Expect::Any }));
         self.store.write(writes, now).await?;
+        let Session { sub, sid, amr, provider, .. } = session;
+        self.record(Event::SignIn { sub, sid, amr, provider });
         Ok(cookie)
     }
 
@@ -111,7 +114,9 @@ impl Identity {
     /// The store's.
     pub async fn end_sid(&self, sid: &str, now: Timestamp) -> Result<(), StoreError> {
         let until = now + ABSOLUTE + crate::grant::REFRESH_LIFE + ACCESS_LIFE;
-        self.mark_revoked("sid", sid, until, now).await
+        self.mark_revoked("sid", sid, until, now).await?;
+        self.record(Event::SignOut { sid: sid.to_owned() });
+        Ok(())
     }
 }
 

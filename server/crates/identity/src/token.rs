@@ -8,10 +8,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use store::StoreError;
 
+use crate::audit::Event;
 use crate::client::Client;
 use crate::dpop::{BadProof, ProofError, Proven};
 use crate::grant::Grant;
-use crate::jose::{self, Parts};
+use crate::jose::{Parts, SigningAlg};
 use crate::keys::Purpose;
 use crate::scope::{Context, Permissions, Scopes};
 use crate::user::User;
@@ -285,8 +286,15 @@ impl Identity {
         })
     }
 
-    /// Mints an ID token.
-    pub fn mint_id_token(&self, grant: &Grant, beside: Beside<'_>, now: Timestamp) -> String {
+    /// Mints an ID token, signed with the algorithm that the client chose.
+    pub fn mint_id_token(
+        &self,
+        client: &Client,
+        grant: &Grant,
+        beside: Beside<'_>,
+        now: Timestamp,
+    ) -> String {
+        let alg = client.id_token_alg.as_deref().and_then(SigningAlg::parse).unwrap_or_default();
         let scopes = match beside.access_token {
             // Userinfo gives the rest to whoever has an access token.
             Some(_) => grant.scopes.filter(|scope| scope == "fhirUser"),
@@ -303,12 +311,12 @@ impl Identity {
             auth_time: grant.auth_time.as_second(),
             sid: grant.sid.clone(),
             nonce: grant.nonce.clone(),
-            at_hash: beside.access_token.map(|token| jose::b64(&Sha256::digest(token.as_bytes())[..16])),
+            at_hash: beside.access_token.map(|token| alg.half_hash(token)),
             amr: grant.amr.clone(),
             user,
         };
         let ring = self.ring();
-        let active = ring.active(Purpose::IdToken);
+        let active = ring.active(Purpose::IdToken, alg);
         active.signer.sign(&active.key.kid, "JWT", &claims)
     }
 
@@ -318,7 +326,7 @@ impl Identity {
         let ring = self.ring();
         let (loaded, alg) = ring.published(parts.header.kid.as_deref()?, now)?;
         let ours = loaded.key.purpose == Purpose::IdToken
-            && parts.header.alg == loaded.signer.alg()
+            && parts.header.alg == loaded.signer.alg().name()
             && parts.header.typ.as_deref() == Some("JWT")
             && parts.is_signed_by(&loaded.jwk, alg);
         let claims: IdToken = parts.claims().filter(|_| ours)?;
@@ -338,8 +346,14 @@ impl Identity {
     }
 
     fn sign_access_token(&self, claims: &AccessToken) -> String {
+        self.record(Event::TokenIssued {
+            jti: claims.jti.clone(),
+            sub: claims.sub.clone(),
+            client_id: claims.client_id.clone(),
+            scope: claims.scope.clone(),
+        });
         let ring = self.ring();
-        let active = ring.active(Purpose::AccessToken);
+        let active = ring.active(Purpose::AccessToken, SigningAlg::Es256);
         active.signer.sign(&active.key.kid, "at+jwt", claims)
     }
 
@@ -395,7 +409,7 @@ impl Identity {
         let ring = self.ring();
         let (loaded, alg) = ring.published(parts.header.kid.as_deref()?, now)?;
         let ours = loaded.key.purpose == Purpose::AccessToken
-            && parts.header.alg == loaded.signer.alg()
+            && parts.header.alg == loaded.signer.alg().name()
             && parts.header.typ.as_deref() == Some("at+jwt")
             && parts.header.crit.is_none()
             && parts.is_signed_by(&loaded.jwk, alg);

@@ -4,7 +4,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
-use crate::scope::{Context, Permissions, Scopes, SmartScope};
+use crate::audit::{Action, Event};
+use crate::scope::{ADMIN, Context, Permissions, Scopes, SmartScope};
 use crate::{Identity, ledger};
 
 /// The standard claims that a user may have (OpenID Connect Core 5.1).
@@ -79,6 +80,9 @@ impl User {
     /// May this user grant a scope (DESIGN, who may what)? What the user is allowed; who is a Patient also
     /// reading of that Patient's own data; and of one patient what is allowed of all.
     pub fn may_grant(&self, scope: &str) -> bool {
+        if scope == ADMIN {
+            return self.administrator;
+        }
         if self.allowed_scopes.covers(scope) {
             return true;
         }
@@ -178,7 +182,10 @@ impl Identity {
             ledger::put(format!("user/{}", user.sub), &user, None, Expect::Absent),
         ];
         match self.store.write(writes, now).await {
-            Ok(_) => Ok(user),
+            Ok(_) => {
+                self.record(Event::User { action: Action::Create, sub: user.sub.clone() });
+                Ok(user)
+            }
             Err(StoreError::Conflict { .. }) => Err(UserError::Exists(user.username)),
             Err(error) => Err(error.into()),
         }
@@ -202,7 +209,10 @@ impl Identity {
             change(&mut stored.value);
             let write = ledger::put(key, &stored.value, None, Expect::Revision(stored.revision));
             match self.store.write(vec![write], now).await {
-                Ok(_) => return Ok(stored.value),
+                Ok(_) => {
+                    self.record(Event::User { action: Action::Update, sub: stored.value.sub.clone() });
+                    return Ok(stored.value);
+                }
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -214,7 +224,9 @@ impl Identity {
     /// # Errors
     /// [`UserError::Unknown`] and the store's.
     pub async fn sign_out_everywhere(&self, username: &str, now: Timestamp) -> Result<(), UserError> {
-        self.change_user(username, now, |user| user.epoch += 1).await.map(drop)
+        let user = self.change_user(username, now, |user| user.epoch += 1).await?;
+        self.record(Event::SignOutEverywhere { sub: user.sub });
+        Ok(())
     }
 
     /// Deletes a user; sessions and tokens end now.
@@ -227,6 +239,7 @@ impl Identity {
         let keys = [format!("username/{}", user.username.to_lowercase()), format!("user/{}", user.sub)];
         let writes = keys.into_iter().map(|key| LedgerWrite::Delete { key, expect: Expect::Any }).collect();
         self.store.write(writes, now).await?;
+        self.record(Event::User { action: Action::Delete, sub: user.sub });
         Ok(())
     }
 }

@@ -1,5 +1,7 @@
 //! One resource at a time: create, update, delete, read, history (FHIR R4, RESTful API).
 
+use std::sync::{Arc, RwLock};
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use store::{Effect, ExpectVersion, Limit, ResourceKey, Seq, Store, Version, VersionWrite, Versions};
@@ -11,7 +13,7 @@ use crate::{BodyError, ResourceError};
 #[derive(Clone)]
 pub struct Resources {
     store: Store,
-    limits: Limits,
+    limits: Arc<RwLock<Limits>>,
 }
 
 /// A version of a resource as it is stored.
@@ -53,19 +55,23 @@ pub enum Deletion {
 impl Resources {
     /// Resources in this store, with the usual limits.
     pub fn new(store: Store) -> Self {
-        Self { store, limits: Limits::default() }
+        Self { store, limits: Arc::default() }
     }
 
-    /// Sets what a resource may measure.
-    #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
+    /// Sets what a resource may measure, for all who hold these resources.
+    ///
+    /// # Panics
+    /// Never: nobody panics while it holds the lock.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.write().expect("nobody panics while it holds the lock") = limits;
     }
 
     /// What a resource may measure.
+    ///
+    /// # Panics
+    /// Never: nobody panics while it holds the lock.
     pub fn limits(&self) -> Limits {
-        self.limits
+        *self.limits.read().expect("nobody panics while it holds the lock")
     }
 
     /// The store, for those who scan: its keys are type and id.
@@ -84,7 +90,7 @@ impl Resources {
         body: &[u8],
         now: Timestamp,
     ) -> Result<Stored, ResourceError> {
-        let prepared = prepare(body, Some(kind), Id::Given(&id), &self.limits)?;
+        let prepared = prepare(body, Some(kind), Id::Given(&id), &self.limits())?;
         Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
@@ -104,7 +110,7 @@ impl Resources {
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
-        let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits)?;
+        let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits())?;
         self.put(prepared, if_match.map_or(ExpectVersion::Any, ExpectVersion::Version), now).await
     }
 

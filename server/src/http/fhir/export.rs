@@ -7,6 +7,7 @@ use http::{HeaderValue, StatusCode, header};
 use identity::token::Access;
 
 use super::{access, check_accept};
+use crate::audit::Entry;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -65,8 +66,11 @@ async fn kick_off(call: Call, level: Level) -> Response {
         groups,
         lenient,
     };
+    let asked = request.request_url.clone();
     match call.app.bulk.kick_off(request, call.now).await {
         Ok(job) => {
+            let (client_id, job_id) = (access.token.client_id.clone(), job.to_string());
+            call.app.audit.add(&Entry::Export { client_id, job: job_id, request: asked });
             let text = "the export has begun; its status is at the address in Content-Location";
             let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
                 fhir::Severity::Information,

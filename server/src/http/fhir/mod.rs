@@ -50,6 +50,6 @@ async fn json_body(call: &mut Call) -> Result<Bytes, Response> {
         let text = "Content-Type is missing; send application/fhir+json";
         return Err(problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
     }
-    let limit = call.app.body_limit_bytes;
+    let limit = call.app.resources.limits().bytes;
     call.bytes(limit).await.map_err(|error| problem::unreadable(Dialect::Fhir, &error))
 }

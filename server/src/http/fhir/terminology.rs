@@ -27,7 +27,7 @@ async fn operation(
     kind: &str,
     judge: impl FnOnce(&App, Level<'_>, Input<'_>) -> Result<Parameters, TxError>,
 ) -> Response {
-    if !call.app.anonymous_terminology
+    if !call.app.settings().anonymous_terminology
         && let Err(response) = access::demand_all(&call, kind, Permissions::GET).await
     {
         return response;

@@ -133,7 +133,7 @@ async fn proceed(call: &Call, request: Request, interaction: Interaction) -> Res
     let mut to = page_address(call, page, &sealed);
     if page == "sign-in" {
         if let Some(name) = &request.identity_provider {
-            return match call.app.providers.iter().find(|known| known.provider.name == *name) {
+            return match call.app.settings().providers.iter().find(|known| known.provider.name == *name) {
                 Some(provider) => {
                     let response = federation::begin(call, provider, &browser, &sealed).await?;
                     Ok(cookie::set(response, set_cookie))

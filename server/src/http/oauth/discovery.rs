@@ -1,15 +1,18 @@
 //! What this server can do, for programs: OpenID Connect Discovery 1.0, RFC 8414, RFC 7517, and
 //! SMART's smart-configuration.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{StatusCode, header};
+use identity::SigningAlg;
+use identity::keys::KEY_SET_LIFE;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
 use crate::http::extract::Call;
 use crate::http::reply::{self, Response};
 
 const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
 const CONFIDENTIAL_METHODS: [&str; 3] = ["client_secret_basic", "client_secret_post", "private_key_jwt"];
-const ASSERTION_ALGS: [&str; 2] = ["RS384", "ES384"];
 const GRANT_TYPES: [&str; 3] = ["authorization_code", "refresh_token", "client_credentials"];
 const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
 const SCOPES: [&str; 15] = [
@@ -30,8 +33,19 @@ const SCOPES: [&str; 15] = [
     "system/*.cruds",
 ];
 
+fn assertion_algs() -> Vec<&'static str> {
+    identity::assertion::algorithms().collect()
+}
+
 fn cached(response: Response) -> Response {
-    reply::with(response, header::CACHE_CONTROL, "public, max-age=300")
+    let life = format!("public, max-age={}", KEY_SET_LIFE.as_secs());
+    reply::with(response, header::CACHE_CONTROL, &life)
+}
+
+/// The scopes that everybody may know of, and the operator's own.
+fn scopes(call: &Call) -> Vec<String> {
+    let own = call.app.settings().scopes.iter().map(|scope| scope.name.clone()).collect::<Vec<_>>();
+    SCOPES.into_iter().map(str::to_owned).chain(own).collect()
 }
 
 /// GET {base}/.well-known/openid-configuration and …/oauth-authorization-server
@@ -48,7 +62,7 @@ pub async fn openid_configuration(call: Call) -> Response {
             "revocation_endpoint": at("/oauth2/revoke"),
             "introspection_endpoint": at("/oauth2/introspect"),
             "introspection_endpoint_auth_methods_supported": CONFIDENTIAL_METHODS,
-            "introspection_endpoint_auth_signing_alg_values_supported": ASSERTION_ALGS,
+            "introspection_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "pushed_authorization_request_endpoint": at("/oauth2/par"),
             "require_pushed_authorization_requests": false,
             "dpop_signing_alg_values_supported": identity::dpop::ALGORITHMS,
@@ -59,14 +73,14 @@ pub async fn openid_configuration(call: Call) -> Response {
             "response_modes_supported": ["query", "fragment"],
             "grant_types_supported": GRANT_TYPES.into_iter().chain(["implicit"]).collect::<Vec<_>>(),
             "subject_types_supported": ["public"],
-            "id_token_signing_alg_values_supported": ["RS256"],
-            "scopes_supported": SCOPES,
+            "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
+            "scopes_supported": scopes(&call),
             "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "amr", "sid", "fhirUser", "name", "given_name",
                 "family_name", "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
-            "token_endpoint_auth_signing_alg_values_supported": ASSERTION_ALGS,
+            "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "revocation_endpoint_auth_methods_supported": AUTH_METHODS,
-            "revocation_endpoint_auth_signing_alg_values_supported": ASSERTION_ALGS,
+            "revocation_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "code_challenge_methods_supported": ["S256"],
             "authorization_response_iss_parameter_supported": true,
             "claims_parameter_supported": false,
@@ -79,7 +93,17 @@ pub async fn openid_configuration(call: Call) -> Response {
 
 /// GET {base}/.well-known/jwks.json
 pub async fn jwks(call: Call) -> Response {
-    cached(reply::json(StatusCode::OK, &call.app.identity.jwks(call.now)))
+    let keys = call.app.identity.jwks(call.now).to_string();
+    let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&Sha256::digest(keys.as_bytes())[..12]));
+    // The weak comparison of RFC 9110 13.1.2.
+    let known = call.header(header::IF_NONE_MATCH).unwrap_or_default();
+    let is_known =
+        known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag);
+    let response = match is_known {
+        true => reply::empty(StatusCode::NOT_MODIFIED),
+        false => reply::body(StatusCode::OK, "application/json;charset=UTF-8", keys),
+    };
+    cached(reply::with(response, header::ETAG, &tag))
 }
 
 /// GET {fhir_base}/.well-known/smart-configuration: JSON whatever Accept says.
@@ -97,11 +121,11 @@ pub async fn smart_configuration(call: Call) -> Response {
             "introspection_endpoint": at("/oauth2/introspect"),
             "management_endpoint": at("/account"),
             "grant_types_supported": ["authorization_code", "client_credentials"],
-            "scopes_supported": SCOPES,
+            "scopes_supported": scopes(&call),
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
-            "token_endpoint_auth_signing_alg_values_supported": ASSERTION_ALGS,
+            "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "capabilities": ["launch-standalone", "context-standalone-patient", "sso-openid-connect", "client-public",
                 "client-confidential-symmetric", "client-confidential-asymmetric", "permission-offline",
                 "permission-patient", "permission-user", "permission-v1", "permission-v2"],

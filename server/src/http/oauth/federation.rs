@@ -10,6 +10,7 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
+use identity::audit::Event;
 use identity::authorize::ErrorCode;
 use identity::provider::{ExternalUser, Flow, ProviderFailure};
 use store::StoreError;
@@ -43,7 +44,8 @@ pub async fn begin(
 
 /// GET {base}/sign-in/with/{provider}: chosen on the sign-in page.
 pub async fn start(call: Call) -> Response {
-    let Some(provider) = call.app.providers.iter().find(|known| known.provider.name == call.args[0]) else {
+    let settings = call.app.settings();
+    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == call.args[0]) else {
         return pages::error(StatusCode::NOT_FOUND, "There is no such way to sign in here.");
     };
     let back = call.params().get("continue").unwrap_or_default().to_owned();
@@ -75,7 +77,8 @@ pub async fn callback(call: Call) -> Response {
         Ok((request, _)) => request,
         Err(response) => return response,
     };
-    let known = call.app.providers.iter().find(|known| known.provider.name == flow.provider);
+    let settings = call.app.settings();
+    let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
     let Some(provider) = known else { return refuse(&request.reply, ErrorCode::ServerError, None) };
     let outcome = match (params.get("error"), params.get("code")) {
         (Some("access_denied"), _) => Err(ProviderFailure::Denied),
@@ -86,6 +89,8 @@ pub async fn callback(call: Call) -> Response {
         Ok(external) => external,
         Err(failure) => {
             tracing::warn!(provider = flow.provider, ?failure, "federated sign-in failed");
+            let reason = "the external provider refused or failed";
+            call.app.identity.record(Event::SignInFailed { sub: None, reason });
             let (error, description) = provider.provider.describe(&failure);
             return refuse(&request.reply, error, description.as_deref());
         }
@@ -96,7 +101,11 @@ pub async fn callback(call: Call) -> Response {
             let response = reply::no_store(reply::redirect(StatusCode::FOUND, &to));
             cookie::set(response, Some(cookie::set_session(&call.app, &cookie)))
         }
-        Ok(None) => refuse(&request.reply, ErrorCode::AccessDenied, None),
+        Ok(None) => {
+            let reason = "nobody is linked to the external account";
+            call.app.identity.record(Event::SignInFailed { sub: None, reason });
+            refuse(&request.reply, ErrorCode::AccessDenied, None)
+        }
         Err(error) => {
             tracing::error!(%error, "federated sign-in");
             refuse(&request.reply, ErrorCode::ServerError, None)
@@ -216,7 +225,7 @@ fn classify(error: &reqwest::Error) -> ProviderFailure {
         }
         if error
             .downcast_ref::<hyper::Error>()
-            .is_some_and(|error| error.is_incomplete_message() || error.is_closed())
+            .is_some_and(|error| error.is_incomplete_message() || error.is_closed() || error.is_canceled())
         {
             return ProviderFailure::Reset;
         }

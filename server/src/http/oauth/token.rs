@@ -101,7 +101,7 @@ async fn code(call: &Call, form: &Params, client: &Client, jkt: Option<String>) 
     } else {
         None
     };
-    user_tokens(call, &grant, refresh_token).await
+    user_tokens(call, client, &grant, refresh_token).await
 }
 
 async fn refresh(
@@ -123,10 +123,15 @@ async fn refresh(
         .redeem_refresh(token, client, scopes.as_ref(), jkt.as_deref(), call.now)
         .await
         .map_err(|error| problem::grant(&error))?;
-    user_tokens(call, &grant, Some(successor)).await
+    user_tokens(call, client, &grant, Some(successor)).await
 }
 
-async fn user_tokens(call: &Call, grant: &Grant, refresh_token: Option<String>) -> Result<Tokens, Response> {
+async fn user_tokens(
+    call: &Call,
+    client: &Client,
+    grant: &Grant,
+    refresh_token: Option<String>,
+) -> Result<Tokens, Response> {
     let identity = &call.app.identity;
     let user = identity
         .user(&grant.sub, call.now)
@@ -134,7 +139,8 @@ async fn user_tokens(call: &Call, grant: &Grant, refresh_token: Option<String>) 
         .map_err(|error| problem::grant(&GrantError::Store(error)))?;
     let access_token = identity.mint_access_token(grant, call.now);
     let beside = Beside { access_token: Some(&access_token), user: user.as_ref() };
-    let id_token = grant.scopes.has("openid").then(|| identity.mint_id_token(grant, beside, call.now));
+    let id_token =
+        grant.scopes.has("openid").then(|| identity.mint_id_token(client, grant, beside, call.now));
     Ok(Tokens {
         access_token,
         token_type: token_type(grant.jkt.as_deref()),

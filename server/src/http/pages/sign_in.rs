@@ -4,6 +4,7 @@
 //! to `/oauth2/resume` with 303; only that GET sends the browser to the client.
 
 use http::{StatusCode, header};
+use identity::audit::Event;
 use identity::password;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -24,7 +25,8 @@ async fn form(call: &Call, browser: &str, back: &str, username: &str, said: Opti
         None => None,
     };
     let client = client.map(|request| request.client);
-    let providers = call.app.providers.iter().filter(|_| !back.is_empty());
+    let settings = call.app.settings();
+    let providers = settings.providers.iter().filter(|_| !back.is_empty());
     page(
         "Sign in",
         &html! {
@@ -76,10 +78,12 @@ pub async fn post(mut call: Call) -> Response {
     let username = sent.get("username").unwrap_or_default();
     let password = sent.get("password").unwrap_or_default().to_owned();
     let back = sent.get("continue").unwrap_or_default();
-    let address = call.peer.map(|peer| peer.to_string()).unwrap_or_default();
+    let address = call.client_ip().map(|peer| peer.to_string()).unwrap_or_default();
     match app.identity.sign_in_wait(username, &address, call.now).await {
         Ok(None) => {}
         Ok(Some(wait)) => {
+            let sub = app.identity.user_named(username, call.now).await.ok().flatten().map(|user| user.sub);
+            app.identity.record(Event::SignInFailed { sub, reason: "too many attempts" });
             let seconds = wait.as_secs() + 1;
             let text = format!("Too many attempts. Try again in {seconds} s.");
             let response = again(&call, back, username, StatusCode::TOO_MANY_REQUESTS, &text).await;
@@ -96,7 +100,9 @@ pub async fn post(mut call: Call) -> Response {
     if let Err(error) = app.identity.count_sign_in(username, &address, right, call.now).await {
         return problem::store(Dialect::Page, &error);
     }
+    let sub = user.as_ref().map(|user| user.sub.clone());
     let Some(user) = user.filter(|_| right) else {
+        app.identity.record(Event::SignInFailed { sub, reason: "wrong user name or password" });
         return again(&call, back, username, StatusCode::UNAUTHORIZED, WRONG).await;
     };
     // The clock is asked again: hashing may have waited for its turn.

@@ -105,7 +105,7 @@ async fn no_kind_of_token_passes_for_another() {
     let access = identity.mint_access_token(&grant, at(0));
     let tokens = [
         ("access token", access.clone()),
-        ("ID token", identity.mint_id_token(&grant, Beside::default(), at(0))),
+        ("ID token", identity.mint_id_token(client, &grant, Beside::default(), at(0))),
         ("refresh token", identity.issue_refresh(&grant, client, at(0)).await.unwrap()),
         ("code", world.code("openid").await),
     ];
@@ -236,7 +236,7 @@ async fn an_access_token_ends_in_every_way_that_it_should() {
         assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
     }
     // An ID token is no access token.
-    let id_token = identity.mint_id_token(&world.grant("openid"), Beside::default(), at(0));
+    let id_token = identity.mint_id_token(&world.client, &world.grant("openid"), Beside::default(), at(0));
     assert!(matches!(identity.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
 
     identity.revoke(&access, &client("other"), at(1)).await.unwrap();

@@ -3,6 +3,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod administration;
 mod authorize;
+mod client_auth;
 mod grants;
+mod keys;
 mod support;

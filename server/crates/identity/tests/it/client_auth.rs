@@ -1,0 +1,238 @@
+//! `private_key_jwt` with every algorithm, and with keys by value and by address.
+
+use std::sync::{Arc, Mutex};
+
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
+    Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PSS_SHA256, RSA_PSS_SHA384,
+    RsaKeyPair,
+};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use store::Store;
+use trefoil_identity::assertion::BadAssertion;
+use trefoil_identity::client::{AuthMethod, Client, GrantType};
+use trefoil_identity::client_auth::{ClientAuthError, JWT_BEARER};
+use trefoil_identity::key_sets::{FetchKeySet, Fetched, Fetching, Unreachable};
+use trefoil_identity::params::Params;
+use trefoil_identity::{Identity, Outside};
+
+use crate::support::at;
+
+const ALL: [&str; 7] = ["RS256", "RS384", "PS256", "PS384", "ES256", "ES384", "EdDSA"];
+
+fn b64(bytes: &[u8]) -> String {
+    URL_SAFE_NO_PAD.encode(bytes)
+}
+
+/// Keys of every kind.
+struct Keys {
+    rsa: RsaKeyPair,
+    p256: EcdsaKeyPair,
+    p384: EcdsaKeyPair,
+    ed: Ed25519KeyPair,
+}
+
+impl Keys {
+    fn new() -> Self {
+        let ec = |alg: &'static EcdsaSigningAlgorithm| EcdsaKeyPair::generate(alg).unwrap();
+        Self {
+            rsa: RsaKeyPair::generate(KeySize::Rsa2048).unwrap(),
+            p256: ec(&ECDSA_P256_SHA256_FIXED_SIGNING),
+            p384: ec(&ECDSA_P384_SHA384_FIXED_SIGNING),
+            ed: Ed25519KeyPair::generate().unwrap(),
+        }
+    }
+
+    /// The public key for an algorithm; its kid is the algorithm's name.
+    fn jwk(&self, alg: &str) -> Value {
+        let ec = |crv: &str, key: &EcdsaKeyPair| {
+            let point = &key.public_key().as_ref()[1..];
+            let (x, y) = point.split_at(point.len() / 2);
+            json!({ "kty": "EC", "crv": crv, "x": b64(x), "y": b64(y) })
+        };
+        let mut jwk = match alg {
+            "ES256" => ec("P-256", &self.p256),
+            "ES384" => ec("P-384", &self.p384),
+            "EdDSA" => json!({ "kty": "OKP", "crv": "Ed25519", "x": b64(self.ed.public_key().as_ref()) }),
+            _ => {
+                let public = self.rsa.public_key();
+                let (n, e) = (public.modulus(), public.exponent());
+                json!({
+                    "kty": "RSA",
+                    "n": b64(n.big_endian_without_leading_zero()),
+                    "e": b64(e.big_endian_without_leading_zero()),
+                })
+            }
+        };
+        jwk["kid"] = alg.into();
+        jwk
+    }
+
+    fn set(&self) -> Vec<Value> {
+        ALL.map(|alg| self.jwk(alg)).to_vec()
+    }
+
+    /// An assertion signed with an algorithm; the header may say something else.
+    fn assertion(&self, alg: &str, header: Value, jti: &str) -> String {
+        let mut whole = json!({ "alg": alg, "kid": alg, "typ": "JWT" });
+        if let (Some(whole), Value::Object(header)) = (whole.as_object_mut(), header) {
+            whole.extend(header);
+        }
+        let claims = json!({
+            "iss": "batch", "sub": "batch", "aud": "https://as.example/oauth2/token",
+            "exp": at(100).as_second(), "jti": jti,
+        });
+        let signed = format!("{}.{}", b64(whole.to_string().as_bytes()), b64(claims.to_string().as_bytes()));
+        let random = SystemRandom::new();
+        let rsa = |padding| {
+            let mut signature = vec![0; self.rsa.public_modulus_len()];
+            self.rsa.sign(padding, &random, signed.as_bytes(), &mut signature).unwrap();
+            signature
+        };
+        let ec = |key: &EcdsaKeyPair| key.sign(&random, signed.as_bytes()).unwrap().as_ref().to_vec();
+        let signature = match alg {
+            "RS256" => rsa(&RSA_PKCS1_SHA256),
+            "RS384" => rsa(&RSA_PKCS1_SHA384),
+            "PS256" => rsa(&RSA_PSS_SHA256),
+            "PS384" => rsa(&RSA_PSS_SHA384),
+            "ES256" => ec(&self.p256),
+            "ES384" => ec(&self.p384),
+            _ => self.ed.sign(signed.as_bytes()).as_ref().to_vec(),
+        };
+        format!("{signed}.{}", b64(&signature))
+    }
+}
+
+/// Serves what is set, and knows which addresses were asked for.
+#[derive(Default)]
+struct Host {
+    keys: Mutex<Option<Vec<Value>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+impl FetchKeySet for Host {
+    fn fetch<'a>(&'a self, address: &'a str) -> Fetching<'a> {
+        self.asked.lock().unwrap().push(address.to_owned());
+        let keys = self.keys.lock().unwrap().clone();
+        Box::pin(async move { keys.map(|keys| Fetched { keys, lifetime: None }).ok_or(Unreachable) })
+    }
+}
+
+struct World {
+    keys: Keys,
+    host: Arc<Host>,
+    identity: Identity,
+}
+
+impl World {
+    async fn new(register: impl FnOnce(&Keys, &mut Client)) -> Self {
+        let host = Arc::new(Host::default());
+        let outside = Outside { fetch: host.clone(), ..Outside::default() };
+        let random = Arc::new(trefoil_identity::SystemRandom);
+        let opened =
+            Identity::open_with(Store::memory(), random, outside, "https://as.example", false, at(0));
+        let identity = opened.await.unwrap();
+        let keys = Keys::new();
+        let mut client = Client {
+            auth_methods: vec![AuthMethod::PrivateKeyJwt],
+            grant_types: vec![GrantType::ClientCredentials],
+            ..Client::new("batch")
+        };
+        register(&keys, &mut client);
+        identity.add_client(&client, at(0)).await.unwrap();
+        Self { keys, host, identity }
+    }
+
+    async fn present(&self, assertion: &str, second: i64) -> Result<Client, ClientAuthError> {
+        let mut form = form_urlencoded::Serializer::new(String::new());
+        form.append_pair("client_assertion_type", JWT_BEARER).append_pair("client_assertion", assertion);
+        self.identity.authenticate_client(None, &Params::parse(form.finish().as_bytes()), at(second)).await
+    }
+
+    #[track_caller]
+    fn bad(result: Result<Client, ClientAuthError>, expected: BadAssertion) {
+        match result {
+            Err(ClientAuthError::BadAssertion(bad)) => assert_eq!(bad, expected),
+            other => panic!("{other:?} instead of {expected:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_client_has_its_algorithms() {
+    let usual = World::new(|keys, client| client.jwks = keys.set()).await;
+    for alg in ALL {
+        let presented = usual.present(&usual.keys.assertion(alg, json!({}), alg), 0).await;
+        match alg {
+            "RS384" | "ES384" => assert!(presented.is_ok(), "{alg}"),
+            _ => World::bad(presented, BadAssertion::Algorithm),
+        }
+    }
+    let every = World::new(|keys, client| {
+        client.jwks = keys.set();
+        client.assertion_algs = ALL.map(str::to_owned).to_vec();
+    })
+    .await;
+    for alg in ALL {
+        let presented = every.present(&every.keys.assertion(alg, json!({}), alg), 0).await;
+        assert!(presented.is_ok(), "{alg}: {presented:?}");
+    }
+    // The key decides: one of another kind, or one that says another algorithm or use, is not taken.
+    for (alg, kid) in [("ES256", "ES384"), ("PS256", "EdDSA"), ("EdDSA", "ES256"), ("ES384", "RS384")] {
+        let presented = every.present(&every.keys.assertion(alg, json!({ "kid": kid }), "k"), 0).await;
+        World::bad(presented, BadAssertion::WrongKey);
+    }
+    World::bad(
+        every.present(&every.keys.assertion("RS256", json!({ "alg": "PS256" }), "a"), 0).await,
+        BadAssertion::Signature,
+    );
+    for alg in ["HS256", "none", "RS512", "es256"] {
+        let presented = every.present(&every.keys.assertion("ES256", json!({ "alg": alg }), "n"), 0).await;
+        World::bad(presented, BadAssertion::Algorithm);
+    }
+    let narrow = World::new(|keys, client| {
+        let (mut other_alg, mut other_use) = (keys.jwk("RS384"), keys.jwk("ES384"));
+        (other_alg["alg"], other_use["use"]) = ("PS384".into(), "enc".into());
+        client.jwks = vec![other_alg, other_use];
+    })
+    .await;
+    for alg in ["RS384", "ES384"] {
+        let presented = narrow.present(&narrow.keys.assertion(alg, json!({}), alg), 0).await;
+        World::bad(presented, BadAssertion::WrongKey);
+    }
+}
+
+#[tokio::test]
+async fn keys_at_an_address_are_fetched_for_good_reasons_only() {
+    let world = World::new(|_, client| client.jwks_uri = Some("https://c.example/jwks".to_owned())).await;
+    let assertion = |header: Value, jti: &str| world.keys.assertion("ES384", header, jti);
+    let asked = || world.host.asked.lock().unwrap().len();
+    // What is wrong anyway makes nobody fetch.
+    World::bad(
+        world.present(&assertion(json!({ "jku": "https://evil.example/" }), "1"), 0).await,
+        BadAssertion::Jku,
+    );
+    World::bad(world.present(&assertion(json!({ "alg": "ES256" }), "1"), 0).await, BadAssertion::Algorithm);
+    World::bad(world.present(&assertion(json!({}), "1"), 500).await, BadAssertion::Expired);
+    assert_eq!(asked(), 0);
+    let unreachable = world.present(&assertion(json!({}), "1"), 0).await;
+    assert!(matches!(unreachable, Err(ClientAuthError::KeySet(_))), "{unreachable:?}");
+    *world.host.keys.lock().unwrap() = Some(world.keys.set());
+    // The jti was not spent by the failure.
+    assert!(world.present(&assertion(json!({}), "1"), 31).await.is_ok());
+    assert!(world.present(&assertion(json!({ "jku": "https://c.example/jwks" }), "2"), 32).await.is_ok());
+    World::bad(world.present(&assertion(json!({}), "2"), 33).await, BadAssertion::Replayed);
+    assert_eq!(*world.host.asked.lock().unwrap(), ["https://c.example/jwks", "https://c.example/jwks"]);
+    // Weak keys of a fetched set are not taken.
+    let mut weak = world.keys.jwk("RS384");
+    (weak["kid"], weak["n"]) = ("weak".into(), b64(&[0xc5; 128]).into());
+    *world.host.keys.lock().unwrap() = Some(vec![weak]);
+    let presented = world.present(&world.keys.assertion("RS384", json!({ "kid": "weak" }), "3"), 34).await;
+    World::bad(presented, BadAssertion::WrongKey);
+    let inline = World::new(|keys, client| client.jwks = keys.set()).await;
+    let with_jku = inline.keys.assertion("ES384", json!({ "jku": "https://c.example/jwks" }), "1");
+    World::bad(inline.present(&with_jku, 0).await, BadAssertion::Jku);
+}

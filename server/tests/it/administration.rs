@@ -1,0 +1,217 @@
+//! What operators do: a file that is read again, keys that are sealed, and an audit log that tells no secret.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::Value;
+
+use crate::support::{Server, TREFOIL};
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[track_caller]
+fn check(output: &Output, code: i32, says: &str) {
+    assert_eq!(output.status.code(), Some(code), "{}", text(output));
+    assert!(text(output).contains(says), "{:?} does not say {says:?}", text(output));
+}
+
+fn settings(server: &Server) -> PathBuf {
+    server.data().join("trefoil.toml")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_file_is_read_again_without_a_restart() {
+    let mut server = Server::in_fresh_folder();
+    let file = settings(&server);
+    let web = "[[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]\n";
+    std::fs::write(&file, web).unwrap();
+    check(&server.trefoil(&["reload"]), 1, "no server runs");
+    server.start_with(&["--config", file.to_str().unwrap()]);
+    check(&server.trefoil(&["client", "list"]), 0, "web  web  openid  [declared]");
+    check(&server.trefoil(&["client", "delete", "web"]), 1, "declared in trefoil.toml");
+    check(
+        &server.trefoil(&["client", "add", "hand", "--redirect-uri", "https://hand.example/cb"]),
+        0,
+        "added",
+    );
+
+    let group = format!("{}/Group/reload-test", server.fhir());
+    let body = "{\"resourceType\":\"Group\",\"id\":\"reload-test\",\"type\":\"person\",\"actual\":true}";
+    let token = server.backend_token("system/Group.cud").await;
+    let put = async || {
+        let request =
+            server.client().put(&group).bearer_auth(&token).header("content-type", "application/fhir+json");
+        request.body(body).send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(put().await, 201);
+
+    let more = "[[scope]]\nname = \"notes\"\n[[client]]\nclient_id = \"batch\"\nscope = \"system/*.rs\"\n\
+                jwks_uri = \"https://keys.example/jwks\"\n[limits]\nbody_limit_bytes = 20\nconnections = 9\n";
+    std::fs::write(&file, more).unwrap();
+    let reloaded = server.trefoil(&["reload"]);
+    check(&reloaded, 0, "reloaded: 1 declared clients, 0 providers, 1 scopes");
+    check(&reloaded, 0, "[limits] connections was changed; that needs a restart");
+    assert_eq!(put().await, 413, "the limit of bodies changed");
+    let listed = text(&server.trefoil(&["client", "list"]));
+    assert!(listed.contains("batch") && listed.contains("hand") && !listed.contains("web  web"), "{listed}");
+    let discovery = format!("{}/.well-known/openid-configuration", server.base());
+    let discovery: Value = server.client().get(discovery).send().await.unwrap().json().await.unwrap();
+    assert!(discovery["scopes_supported"].as_array().unwrap().contains(&"notes".into()), "{discovery}");
+
+    // A fault changes nothing; a client of the command line is not taken over.
+    std::fs::write(&file, format!("{web}scopes = 3\n")).unwrap();
+    check(&server.trefoil(&["reload"]), 3, "line 4");
+    std::fs::write(&file, format!("{web}\n[[client]]\nclient_id = \"hand\"\n")).unwrap();
+    let refused = server.trefoil(&["reload"]);
+    check(&refused, 3, "line 6: client_id: a client 'hand' was added by command");
+    let listed = text(&server.trefoil(&["client", "list"]));
+    assert!(listed.contains("batch") && !listed.contains("web  web"), "{listed}");
+
+    // SIGHUP does the same; the log says so, and the list shows it sooner or later.
+    std::fs::write(&file, web).unwrap();
+    server.signal("HUP");
+    // Each look is a process of its own, which takes its time.
+    let seen = (0..500).any(|_| text(&server.trefoil(&["client", "list"])).contains("web  web"));
+    assert!(seen, "the server did not heed SIGHUP");
+    assert_eq!(server.stop(), Some(0));
+    std::fs::write(&file, "[[client]]\nclient_id = \"hand\"\n").unwrap();
+    check(&serve(&server, &["--config", file.to_str().unwrap()]), 3, "line 2: client_id");
+}
+
+/// A server that is to refuse to start.
+fn serve(server: &Server, args: &[&str]) -> Output {
+    let command = ["serve", "--listen", "127.0.0.1:0"];
+    let data = server.data().to_str().unwrap();
+    Command::new(TREFOIL)
+        .args(command)
+        .args(["--data", data])
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_sealed_folder_needs_its_key() {
+    let mut server = Server::in_fresh_folder();
+    let (file, data) = (settings(&server), server.data().to_owned());
+    let key = |name: &str, byte: u8| std::fs::write(data.join(name), STANDARD.encode([byte; 32])).unwrap();
+    key("one", 1);
+    key("two", 2);
+    let config = file.to_str().unwrap().to_owned();
+    let write = |text: &str| std::fs::write(&file, format!("[identity]\n{text}\n")).unwrap();
+    write("key_encryption_key_file = \"one\"");
+    server.start_with(&["--config", &config]);
+    let kids = text(&server.trefoil(&["keys", "list"]));
+    assert_eq!(server.stop(), Some(0));
+    check(&serve(&server, &[]), 3, "is encrypted; [identity] key_encryption_key_file");
+    check(&server.trefoil(&["keys", "list"]), 3, "is encrypted");
+    let listed = server.trefoil(&["keys", "list", "--config", &config]);
+    assert_eq!(text(&listed), kids);
+    write("key_encryption_key_file = \"two\"");
+    check(&serve(&server, &["--config", &config]), 3, "encrypted with another key");
+    write("key_encryption_key_file = \"two\"\nprevious_key_encryption_key_file = \"one\"");
+    server.start_with(&["--config", &config]);
+    assert_eq!(text(&server.trefoil(&["keys", "list"])), kids);
+    assert_eq!(server.stop(), Some(0));
+    write("key_encryption_key_file = \"two\"");
+    assert_eq!(text(&server.trefoil(&["keys", "list", "--config", &config])), kids);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_audit_log_tells_what_was_done_and_no_secret() {
+    let mut server = Server::demo();
+    let added = server.trefoil(&[
+        "client",
+        "add",
+        "office",
+        "--auth-method",
+        "client_secret_post",
+        "--scope",
+        "trefoil/admin",
+    ]);
+    let added = text(&added);
+    let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap().to_owned();
+    let backend = server.backend_token("system/*.rs").await;
+    let client = server.client();
+    let token_url = format!("{}/oauth2/token", server.base());
+    let form = |secret: &str| {
+        let pairs =
+            [("grant_type", "client_credentials"), ("client_id", "office"), ("client_secret", secret)];
+        client.post(&token_url).form(&pairs).send()
+    };
+    assert_eq!(form("a-wrong-secret-that-somebody-tried").await.unwrap().status(), 401);
+    let answer: Value = form(&secret).await.unwrap().json().await.unwrap();
+    let admin = answer["access_token"].as_str().unwrap().to_owned();
+    let users = format!("{}/admin/users", server.base());
+    let new = serde_json::json!({ "username": "ash", "password": "a long password for ash" });
+    let made = client
+        .post(&users)
+        .bearer_auth(&admin)
+        .header("content-type", "application/json")
+        .body(new.to_string());
+    let made = made.send().await.unwrap();
+    assert_eq!(made.status(), 201);
+    let sub = made.json::<Value>().await.unwrap()["sub"].as_str().unwrap().to_owned();
+    let export = client.get(format!("{}/$export", server.fhir())).bearer_auth(&backend).send().await.unwrap();
+    assert_eq!(export.status(), 202);
+    assert!(server.trefoil(&["keys", "rotate", "--now"]).status.success());
+    // An open connection would be waited for.
+    drop(client);
+    assert_eq!(server.stop(), Some(0));
+
+    let mut log = String::new();
+    for entry in std::fs::read_dir(server.data().join("audit")).unwrap() {
+        log.push_str(&std::fs::read_to_string(entry.unwrap().path()).unwrap());
+    }
+    let events: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for event in &events {
+        let is_text = |at: &str| event.pointer(at).is_some_and(Value::is_string);
+        assert!(["/type/code", "/recorded", "/source/observer/display"].into_iter().all(is_text), "{event}");
+        assert!(event.pointer("/agent/0/requestor") == Some(&true.into()), "{event}");
+    }
+    let codes: BTreeSet<_> =
+        events.iter().filter_map(|event| event.pointer("/subtype/0/code")?.as_str()).collect();
+    for code in ["client", "user", "token", "client-authentication", "export", "key-rotation"] {
+        assert!(codes.contains(code), "{code} is not among {codes:?}");
+    }
+    let of = |code: &str, id: &str| {
+        let is_it =
+            |event: &&Value| event["subtype"][0]["code"] == code && event["entity"].to_string().contains(id);
+        events.iter().find(is_it).unwrap_or_else(|| panic!("no {code} of {id}"))
+    };
+    // Who did it: the back-end client over the wire, the operator on the command line.
+    let created = of("user", &sub);
+    assert_eq!(created["agent"][0]["who"]["identifier"]["value"], "office", "{created}");
+    assert!(created["agent"][0]["network"]["address"].is_string(), "{created}");
+    assert_eq!(of("client", "office")["agent"][0]["type"]["text"], "operator");
+    let refused = events.iter().find(|event| event["outcome"] == "4").unwrap();
+    assert_eq!(refused["agent"][0]["who"]["identifier"]["value"], "office", "{refused}");
+
+    let demo = server.demo_json();
+    let mut secrets = vec![secret, backend, admin, "a-wrong-secret".to_owned(), "a long password".to_owned()];
+    let members = ["client_secret", "password", "d"];
+    collect(&demo, &members, &mut secrets);
+    assert!(secrets.len() > 8);
+    for secret in secrets {
+        assert!(!log.contains(&secret), "a secret stands in the audit log");
+    }
+}
+
+/// The values of these members, wherever they stand.
+fn collect(value: &Value, members: &[&str], found: &mut Vec<String>) {
+    match value {
+        Value::Object(object) => {
+            for (name, value) in object {
+                found.extend(value.as_str().filter(|_| members.contains(&name.as_str())).map(str::to_owned));
+                collect(value, members, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| collect(item, members, found)),
+        _ => {}
+    }
+}
