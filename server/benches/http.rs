@@ -35,7 +35,8 @@ fn main() {
     let data = tempfile::tempdir().expect("a folder for the demo");
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trefoil"));
     serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
-    let trefoil = Arc::new(Server::start(serve.arg(data.path()).env("TREFOIL_LOG", "error"), "ready http://"));
+    let trefoil =
+        Arc::new(Server::start(serve.arg(data.path()).env("TREFOIL_LOG", "error"), "ready http://"));
     let demo: Value =
         serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json"))
             .expect("demo.json is JSON");

@@ -12,11 +12,12 @@ use identity::{Identity, Outside};
 use resources::{Limits, Resources};
 use store::{Scan, Seq, Store, StoreError, Versions as _};
 use terminology::Terminology;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::Clock;
 use crate::config::{Config, Flags};
+use crate::hashing::Hashing;
 use crate::key_fetch::KeyFetcher;
 use crate::settings::{Live, Settings};
 
@@ -54,8 +55,8 @@ pub struct App {
     pub flags: Flags,
     /// For calls to providers: no redirects, no proxies, our own limits.
     pub http: reqwest::Client,
-    /// Bounds password hashes under way: each takes 19 MiB and a core.
-    pub hashing: Arc<Semaphore>,
+    /// Password hashes under way and waiting.
+    pub hashing: Hashing,
     /// How far the terminology index has followed the store.
     followed: AtomicU64,
     /// One follower at a time.
@@ -122,7 +123,7 @@ impl App {
             fixed,
             flags: flags.clone(),
             http: provider_client()?,
-            hashing: Arc::new(Semaphore::new(cores)),
+            hashing: Hashing::new(cores),
             followed: AtomicU64::new(0),
             following: Mutex::new(()),
             clock,
@@ -205,12 +206,6 @@ impl App {
         usable.flat_map(|client| &client.redirect_uris).any(|uri| {
             url::Url::parse(uri.as_str()).is_ok_and(|url| url.origin().ascii_serialization() == origin)
         })
-    }
-
-    /// Hashes or checks a password away from the async threads, a few at a time.
-    pub async fn hashing<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
-        let _place = self.hashing.acquire().await.expect("the semaphore is never closed");
-        tokio::task::spawn_blocking(work).await.expect("hashing does not panic")
     }
 }
 

@@ -130,6 +130,9 @@ pub struct ProviderSection {
     /// Make a user for somebody who signs in for the first time; default no.
     #[serde(default)]
     pub create_users: bool,
+    /// Link somebody who signs in for the first time to the user with the same verified e-mail; default no.
+    #[serde(default)]
+    pub link_by_email: bool,
     /// Longest wait for an answer head and between two pieces of a body, in milliseconds; default 8000.
     pub timeout_ms: Option<u64>,
 }
@@ -549,6 +552,7 @@ fn provider(section: ProviderSection, file: &File<'_>) -> Result<ConfiguredProvi
             scopes: section.scopes.unwrap_or_else(|| "openid profile email".to_owned()),
             google,
             create_users: section.create_users,
+            link_by_email: section.link_by_email,
         },
     })
 }

@@ -12,6 +12,7 @@
 //! | [`key_fetch`] | key sets of clients from their addresses |
 //! | [`clock`] | time and randomness |
 //! | [`tls`] | certificates |
+//! | [`hashing`] | how many passwords are hashed at once |
 //! | [`http`] | the edge |
 //! | [`serve`] | start, ready, stop |
 //! | [`admin`] | administration, in process or through the socket of a running server |
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod hashing;
 pub mod http;
 pub mod key_fetch;
 pub mod registration;

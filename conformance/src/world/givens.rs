@@ -32,10 +32,12 @@ pub const NAMES: &[&str] = &[
     "declared-codes",
     "deleted-user",
     "demo-data",
+    "device-code",
     "disabled-user",
     "dpop-key",
     "dpop-token",
     "expired-code",
+    "expired-device-code",
     "expired-token",
     "export",
     "failed-export",
@@ -202,6 +204,8 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
         "expired-code" => aged(world, scene, 301).await?,
         "lasting-token" => aged(world, scene, 3570).await?,
         "expired-token" => aged(world, scene, 3601).await?,
+        "device-code" => device_code(&world.target, scene).await?,
+        "expired-device-code" => aged(world, scene, 601).await?,
         _ => return Err(Trouble::Failed("nobody can make this".to_owned())),
     }
     Ok(())
@@ -505,12 +509,30 @@ async fn aged(world: &World, scene: &mut Scene, age_s: i64) -> Result<(), Troubl
     let person = person(&target.vars(), "user")?;
     let code = client::code(&target, &mut cookies, &person, "public", true, &[("scope", "openid")]).await?;
     let tokens = client::tokens(&target, &mut cookies, &person, "openid").await?;
+    device_code(&target, scene).await?;
+    let device_code = scene.vars.text("device_code")?.to_owned();
     let server = server.restart(age_s).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     scene.vars = target.vars();
     scene.cookies = cookies;
     scene.set_code(code);
     scene.set_tokens(&tokens);
+    scene.vars.set("device_code", device_code);
     scene.own = Some((server, target));
+    Ok(())
+}
+
+/// A device that shows its code: `$device_code`, `$user_code`.
+async fn device_code(target: &Target, scene: &mut Scene) -> Result<(), Trouble> {
+    let vars = target.vars();
+    let form = [("client_id", member(&vars, "device.client_id")?), ("scope", "openid email")];
+    let sent = browser::post(address(&format!("{}/oauth2/device_authorization", target.base_url))?, &form);
+    let answer = target.send(&sent, &mut Cookies::new()).await?;
+    let Some(begun) = answer.json().filter(|_| answer.status.is_success()) else {
+        return Err(unexpected("the device authorization endpoint", &answer));
+    };
+    for name in ["device_code", "user_code"] {
+        scene.vars.set(name, begun[name].clone());
+    }
     Ok(())
 }

@@ -2,8 +2,8 @@
 //! way in which a provider can fail.
 //!
 //! They keep no state. What the browser brings back as `code` tells the sound provider what to
-//! answer: `400.invalid_grant` an error with that status and code, anything else an ID token whose
-//! nonce it is.
+//! answer: `400.invalid_grant` an error with that status and code, `SUB~MAIL~NONCE` an ID token for
+//! that subject with that verified e-mail address, anything else an ID token whose nonce it is.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -57,11 +57,16 @@ impl Respond for Tokens {
             return ResponseTemplate::new(status).set_body_json(json!({ "error": error }));
         }
         let now = Timestamp::now().as_second();
+        let parts: Vec<&str> = code.split('~').collect();
+        let (sub, email, verified, nonce) = match parts[..] {
+            [sub, email, nonce] => (sub, email, true, nonce),
+            _ => ("outside-1", "ash@outside.example", false, code),
+        };
         let claims = json!({
-            "iss": self.issuer, "sub": "outside-1", "aud": CLIENT_ID, "nonce": code,
+            "iss": self.issuer, "sub": sub, "aud": CLIENT_ID, "nonce": nonce,
             "iat": now, "exp": now + 300,
             "name": "Ash Outside", "given_name": "Ash", "family_name": "Outside",
-            "preferred_username": "ash", "email": "ash@outside.example",
+            "preferred_username": "ash", "email": email, "email_verified": verified,
         });
         match jose::sign(&self.key, &json!({ "alg": "ES256", "kid": "outside" }), &claims) {
             Ok(id_token) => ResponseTemplate::new(200).set_body_json(
@@ -121,6 +126,8 @@ impl Providers {
         let other_keys = format!("{http}/other-keys");
         let all = [
             ("Outside", token.as_str(), keys.as_str()),
+            ("Strict", &token, &keys),
+            ("ByMail", &token, &keys),
             ("Google", &token, &keys),
             ("SlowToken", &slow("token"), &keys),
             ("SlowKeys", &token, &slow("keys")),
@@ -133,13 +140,14 @@ impl Providers {
         let mut text = String::new();
         for (name, token, keys) in all {
             let preset = if name == "Google" { "preset = \"google\"\n" } else { "" };
-            let create = name == "Outside";
+            let (create, by_email) = (name == "Outside", name == "ByMail");
             // Writing to a String does not fail.
             let _ = write!(
                 text,
                 "[[provider]]\nname = \"{name}\"\n{preset}issuer = \"{http}\"\n\
                  authorization_endpoint = \"{http}/authorize\"\ntoken_endpoint = \"{token}\"\n\
                  jwks_uri = \"{keys}\"\nclient_id = \"{CLIENT_ID}\"\ncreate_users = {create}\n\
+                 link_by_email = {by_email}\n\
                  timeout_ms = {TIMEOUT_MS}\n\n"
             );
         }

@@ -35,6 +35,7 @@ pub async fn user(services: &Services<'_>, command: UserCommand, events: Events<
             return Ok(());
         }
         UserCommand::SetPassword { name, password } => {
+            password::check_against_name(&password, &name)?;
             let phc = password::hash(&password, &*services.clock.random)?;
             // Who knew the old password may hold sessions and tokens: they end with it.
             let change = |user: &mut User| (user.password, user.epoch) = (Some(phc.clone()), user.epoch + 1);
@@ -66,6 +67,7 @@ pub async fn user(services: &Services<'_>, command: UserCommand, events: Events<
 }
 
 fn new_user(services: &Services<'_>, new: NewUser) -> Result<User> {
+    password::check_against_name(&new.password, &new.username)?;
     let password = password::hash(&new.password, &*services.clock.random)?;
     Ok(User {
         sub: String::new(),

@@ -7,10 +7,13 @@ use fhir::{IssueCode, OperationOutcome};
 use http::{StatusCode, header};
 use identity::authorize::ShowError;
 use identity::client_auth::ClientAuthError;
+use identity::device::DeviceError;
 use identity::dpop::ProofError;
 use identity::grant::GrantError;
+use identity::passkey::PasskeyError;
 use identity::pushed::PushError;
 use identity::token::BadToken;
+use identity::user::UserError;
 use resources::{BodyError, ResourceError};
 use store::StoreError;
 use terminology::TxError;
@@ -152,6 +155,40 @@ pub fn grant(error: &GrantError) -> Response {
         | GrantError::Verifier
         | GrantError::Key
         | GrantError::Revoked => oauth(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string())),
+    }
+}
+
+/// A device code that gave no token (RFC 8628 3.5).
+pub fn device(error: &DeviceError) -> Response {
+    let code = match error {
+        DeviceError::Grant(error) => return grant(error),
+        DeviceError::Pending => "authorization_pending",
+        DeviceError::SlowDown => "slow_down",
+        DeviceError::Expired => "expired_token",
+        DeviceError::Denied => "access_denied",
+    };
+    oauth(StatusCode::BAD_REQUEST, code, Some(&error.to_string()))
+}
+
+/// A passkey ceremony that could not go on.
+pub fn passkey(error: &PasskeyError) -> Response {
+    let status = match error {
+        PasskeyError::Store(error) => return store(Dialect::Page, error),
+        PasskeyError::NoHostName => StatusCode::NOT_FOUND,
+        PasskeyError::Over | PasskeyError::Refused(_) => StatusCode::BAD_REQUEST,
+        PasskeyError::TooMany | PasskeyError::OnlyWay | PasskeyError::NoPasskey => StatusCode::CONFLICT,
+    };
+    pages::error(status, &pages::passkey::sentence(&error.to_string()))
+}
+
+/// A user who could not be changed, on a page.
+pub fn user(error: &UserError) -> Response {
+    match error {
+        UserError::Store(error) => store(Dialect::Page, error),
+        UserError::Unknown(_) => pages::error(StatusCode::NOT_FOUND, "This account is gone."),
+        UserError::Exists(_) | UserError::BadName(_) => {
+            pages::error(StatusCode::CONFLICT, "This name cannot be used.")
+        }
     }
 }
 

@@ -66,6 +66,7 @@ static OAUTH: &[Route] = routes! {
     POST "oauth2/userInfo" cors => oauth::userinfo::answer;
     POST "oauth2/introspect" => oauth::introspect::post;
     POST "oauth2/revoke" => oauth::revoke::post;
+    POST "oauth2/device_authorization" cors => oauth::device_authorization::post;
     GET  "oauth2/idpresponse" => oauth::federation::callback;
 };
 
@@ -73,6 +74,7 @@ static WELL_KNOWN: &[Route] = routes! {
     GET ".well-known/openid-configuration" cors => oauth::discovery::openid_configuration;
     GET ".well-known/oauth-authorization-server" cors => oauth::discovery::openid_configuration;
     GET ".well-known/jwks.json" cors => oauth::discovery::jwks;
+    GET ".well-known/oauth-protected-resource/fhir/R4" cors => oauth::discovery::protected_resource;
 };
 
 static ADMIN: &[Route] = routes! {
@@ -83,6 +85,8 @@ static ADMIN: &[Route] = routes! {
     DELETE "admin/users/{}" => admin::users::delete;
     PUT    "admin/users/{}/password" => admin::users::set_password;
     POST   "admin/users/{}/sign-out" => admin::users::sign_out;
+    GET    "admin/users/{}/consents" => admin::users::consents;
+    DELETE "admin/users/{}/consents/{}" => admin::users::withdraw;
     GET    "admin/clients" => admin::clients::list;
     GET    "admin/clients/{}" => admin::clients::read;
 };
@@ -100,9 +104,26 @@ static PAGES: &[Route] = routes! {
     POST "sign-out" => pages::sign_out::post;
     GET  "logout" => pages::sign_out::get;
     POST "logout" => pages::sign_out::post;
+    POST "passkey" => pages::passkey::post;
+    POST "passkey/options" => pages::passkey::options;
+    GET  "recovery" => pages::recovery::get;
+    POST "recovery" => pages::recovery::post;
+    GET  "device" => pages::device::get;
+    POST "device" => pages::device::post;
     GET  "account" => pages::account::get;
-    POST "account" => pages::account::post;
+    POST "account" => pages::account::sessions::everywhere;
+    POST "account/sessions/end" => pages::account::sessions::end;
+    POST "account/passkeys" => pages::account::passkeys::add;
+    POST "account/passkeys/options" => pages::account::passkeys::options;
+    POST "account/passkeys/remove" => pages::account::passkeys::remove;
+    POST "account/passkeys/ask" => pages::account::passkeys::ask;
+    POST "account/recovery-codes" => pages::account::passkeys::recovery_codes;
+    POST "account/password" => pages::account::password::change;
+    POST "account/apps/remove" => pages::account::apps::remove;
+    POST "account/links" => pages::account::links::begin;
+    POST "account/links/remove" => pages::account::links::remove;
     GET  "style.css" => pages::style;
+    GET  "passkey.js" => pages::passkey::script;
     GET  "health/live" => pages::health::live;
     GET  "health/ready" => pages::health::ready;
 };

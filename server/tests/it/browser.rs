@@ -1,116 +1,20 @@
-//! A real browser signs in: Chromium, driven by the WebDriver protocol through chromedriver.
+//! A real browser signs in and out.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
-use crate::support::{Server, have};
-
-struct Driver {
-    child: Child,
-    base: String,
-    http: reqwest::Client,
-}
-
-impl Driver {
-    /// Starts chromedriver on a free port, and one browser.
-    async fn start() -> Self {
-        let mut child = Command::new("chromedriver")
-            .arg("--port=0")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let port = lines
-            .map_while(Result::ok)
-            .find_map(|line| {
-                line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
-            })
-            .expect("chromedriver says its port");
-        let http = reqwest::Client::builder().no_proxy().build().unwrap();
-        let mut driver = Self { child, base: format!("http://127.0.0.1:{port}"), http };
-        let options = json!({ "capabilities": { "alwaysMatch": {
-            "acceptInsecureCerts": true,
-            "goog:chromeOptions": { "args": [
-                "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                "--window-size=390,844",
-            ] },
-        } } });
-        let session = driver.post("/session", options).await;
-        driver.base = format!("{}/session/{}", driver.base, session["sessionId"].as_str().unwrap());
-        // An element may stand on the page that is being loaded.
-        driver.post("/timeouts", json!({ "implicit": 20_000 })).await;
-        driver
-    }
-
-    async fn post(&self, path: &str, body: Value) -> Value {
-        let answer = self.http.post(format!("{}{path}", self.base)).json(&body).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
-        assert!(answer["value"]["error"].is_null(), "{path}: {answer}");
-        answer["value"].clone()
-    }
-
-    async fn get(&self, path: &str) -> Value {
-        self.http.get(format!("{}{path}", self.base)).send().await.unwrap().json::<Value>().await.unwrap()["value"].clone()
-    }
-
-    async fn go(&self, address: &str) {
-        self.post("/url", json!({ "url": address })).await;
-    }
-
-    async fn find(&self, css: &str) -> String {
-        let found = self.post("/element", json!({ "using": "css selector", "value": css })).await;
-        found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
-    }
-
-    async fn text(&self, css: &str) -> String {
-        let element = self.find(css).await;
-        self.get(&format!("/element/{element}/text")).await.as_str().unwrap_or_default().to_owned()
-    }
-
-    async fn fill(&self, css: &str, text: &str) {
-        let element = self.find(css).await;
-        self.post(&format!("/element/{element}/clear"), json!({})).await;
-        self.post(&format!("/element/{element}/value"), json!({ "text": text })).await;
-    }
-
-    async fn press(&self, css: &str) {
-        let element = self.find(css).await;
-        self.post(&format!("/element/{element}/click"), json!({})).await;
-    }
-}
-
-impl Drop for Driver {
-    /// Ends the browser, which would outlive its driver.
-    fn drop(&mut self) {
-        let address = self.base.trim_start_matches("http://");
-        if let Some((host, path)) = address.split_once('/')
-            && let Ok(mut stream) = TcpStream::connect(host)
-        {
-            let request = format!("DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
-            drop(stream.write_all(request.as_bytes()));
-            drop(stream.read(&mut [0; 256]));
-        }
-        drop(self.child.kill());
-        drop(self.child.wait());
-    }
-}
+use crate::driver::{Driver, have_browser};
+use crate::support::Server;
 
 #[tokio::test]
 async fn a_browser_signs_in_and_out() {
-    if !(have("chromedriver", "the browser") && have("chromium", "the browser")) {
+    if !have_browser() {
         return;
     }
     let server = Server::demo();
     let demo = server.demo_json();
-    drop(server.client());
     let driver = Driver::start().await;
 
     // The app listens on the person's own machine, on a port of its own.

@@ -3,11 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod account;
 mod administration;
 mod browser;
 mod clients;
 mod command_line;
 mod crash;
+mod driver;
 mod listen;
+mod pages;
+mod passkeys;
 mod sign_in;
 mod support;

@@ -1,22 +1,23 @@
 //! Sign-in by hand: what a browser does, step by step, and what ends a sign-in.
 
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 use crate::support::Server;
 
 /// A browser without pictures: cookies and forms.
-struct Browser<'a> {
+pub struct Browser<'a> {
     server: &'a Server,
-    client: reqwest::Client,
-    cookies: Vec<(String, String)>,
+    pub client: reqwest::Client,
+    pub cookies: Vec<(String, String)>,
 }
 
 impl<'a> Browser<'a> {
-    fn new(server: &'a Server) -> Self {
+    pub fn new(server: &'a Server) -> Self {
         Self { server, client: server.client(), cookies: Vec::new() }
     }
 
-    async fn send(&mut self, request: reqwest::RequestBuilder) -> reqwest::Response {
+    pub async fn send(&mut self, request: reqwest::RequestBuilder) -> reqwest::Response {
         let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let response = request.header("cookie", cookies.join("; ")).send().await.unwrap();
         for set in response.headers().get_all("set-cookie") {
@@ -35,12 +36,12 @@ impl<'a> Browser<'a> {
         response
     }
 
-    async fn get(&mut self, address: &str) -> reqwest::Response {
+    pub async fn get(&mut self, address: &str) -> reqwest::Response {
         self.send(self.client.get(address)).await
     }
 
     /// The hidden fields of the first form of a page.
-    fn hidden(page: &str) -> Vec<(String, String)> {
+    pub fn hidden(page: &str) -> Vec<(String, String)> {
         let value = |tag: &str, name: &str| {
             let rest = tag.split(&format!("{name}=\"")).nth(1)?;
             Some(rest.split('"').next()?.replace("&amp;", "&"))
@@ -70,7 +71,7 @@ impl<'a> Browser<'a> {
     }
 }
 
-fn location(response: &reqwest::Response) -> String {
+pub fn location(response: &reqwest::Response) -> String {
     response.headers()["location"].to_str().unwrap().to_owned()
 }
 
@@ -85,13 +86,14 @@ fn parameter(address: &str, name: &str) -> Option<String> {
     })
 }
 
-struct Tokens {
-    access: String,
+pub struct Tokens {
+    pub access: String,
+    pub sid: String,
     refresh: Option<String>,
     id: String,
 }
 
-async fn tokens(server: &Server, browser: &mut Browser<'_>, user: &Value) -> Tokens {
+pub async fn tokens(server: &Server, browser: &mut Browser<'_>, user: &Value) -> Tokens {
     let client = &server.demo_json()["confidential"];
     let (id, secret) = (client["client_id"].as_str().unwrap(), client["client_secret"].as_str().unwrap());
     let to = client["redirect_uris"][0].as_str().unwrap();
@@ -110,14 +112,19 @@ async fn tokens(server: &Server, browser: &mut Browser<'_>, user: &Value) -> Tok
     let request =
         server.client().post(format!("{}/oauth2/token", server.base())).basic_auth(id, Some(secret));
     let answer: Value = request.form(&form).send().await.unwrap().json().await.unwrap();
+    let claims =
+        answer["access_token"].as_str().and_then(|token| token.split('.').nth(1)).unwrap_or_default();
+    let claims: Value =
+        URL_SAFE_NO_PAD.decode(claims).ok().and_then(|c| serde_json::from_slice(&c).ok()).unwrap();
     Tokens {
+        sid: claims["sid"].as_str().unwrap().to_owned(),
         access: answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned(),
         refresh: answer["refresh_token"].as_str().map(str::to_owned),
         id: answer["id_token"].as_str().unwrap().to_owned(),
     }
 }
 
-async fn userinfo(server: &Server, token: &str) -> u16 {
+pub async fn userinfo(server: &Server, token: &str) -> u16 {
     let request = server.client().get(format!("{}/oauth2/userinfo", server.base())).bearer_auth(token);
     request.send().await.unwrap().status().as_u16()
 }

@@ -20,6 +20,7 @@ pub const TREFOIL: &str = env!("CARGO_BIN_EXE_trefoil");
 pub struct Server {
     pub dir: TempDir,
     port: u16,
+    plain: bool,
     child: Option<Child>,
 }
 
@@ -31,10 +32,20 @@ impl Server {
         server
     }
 
+    /// The same over plain HTTP on this machine, where browsers keep passkeys without a certificate that they
+    /// would have to trust.
+    pub fn plain_demo() -> Self {
+        let mut server = Self::in_fresh_folder();
+        server.plain = true;
+        server.start();
+        server
+    }
+
     /// A fresh folder and a port that was free, so that addresses stay the same over restarts.
     pub fn in_fresh_folder() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        Self { dir: tempfile::tempdir().unwrap(), port: free.local_addr().unwrap().port(), child: None }
+        let port = free.local_addr().unwrap().port();
+        Self { dir: tempfile::tempdir().unwrap(), port, plain: false, child: None }
     }
 
     pub fn data(&self) -> &Path {
@@ -48,8 +59,13 @@ impl Server {
 
     /// The same with more flags.
     pub fn start_with(&mut self, flags: &[&str]) {
-        let mut child = Command::new(TREFOIL)
-            .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
+        let mut command = Command::new(TREFOIL);
+        command.arg("serve");
+        if self.plain {
+            command.args(["--insecure-http", "--base-url", &self.base()]);
+        }
+        let mut child = command
+            .args(["--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
             .arg(self.dir.path())
             .args(flags)
             .env("TREFOIL_LOG", "warn")
@@ -93,7 +109,7 @@ impl Server {
     }
 
     pub fn base(&self) -> String {
-        format!("https://localhost:{}", self.port)
+        format!("{}://localhost:{}", if self.plain { "http" } else { "https" }, self.port)
     }
 
     pub fn fhir(&self) -> String {
@@ -107,9 +123,9 @@ impl Server {
     /// Trusts the development CA, follows no redirect.
     pub fn client(&self) -> reqwest::Client {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-        let ca = reqwest::Certificate::from_pem(&std::fs::read(self.ca()).unwrap()).unwrap();
+        let ca = (!self.plain).then(|| std::fs::read(self.ca()).unwrap());
         reqwest::Client::builder()
-            .tls_certs_only([ca])
+            .tls_certs_only(ca.map(|pem| reqwest::Certificate::from_pem(&pem).unwrap()))
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .timeout(Duration::from_secs(30))

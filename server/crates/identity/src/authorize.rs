@@ -383,7 +383,7 @@ fn check_pkce(
     }
 }
 
-fn check_scope(asked: Option<&str>, client: &Client) -> Result<Scopes, ErrorCode> {
+pub(crate) fn check_scope(asked: Option<&str>, client: &Client) -> Result<Scopes, ErrorCode> {
     let scopes = Scopes::parse(asked.unwrap_or("openid")).map_err(|_| ErrorCode::InvalidScope)?;
     // `system/` scopes come from client_credentials only.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == Context::System);

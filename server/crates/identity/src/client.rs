@@ -34,6 +34,9 @@ pub enum GrantType {
     RefreshToken,
     /// RFC 6749 4.4.
     ClientCredentials,
+    /// RFC 8628.
+    #[serde(rename = "urn:ietf:params:oauth:grant-type:device_code")]
+    DeviceCode,
 }
 
 /// What `authorize` may answer with: `code`, or tokens on the front channel.

@@ -180,12 +180,7 @@ impl Identity {
         self.check_standing(&code.grant, now).await?;
         code.spent = true;
         let write = ledger::put(key, &code, Some(now + REFRESH_LIFE), Expect::Revision(stored.revision));
-        match self.store.write(vec![write], now).await {
-            Ok(_) => {}
-            // Somebody else was first; this second use kills what the first one got.
-            Err(StoreError::Conflict { .. }) => return Err(self.reused("code", &code.grant, now).await),
-            Err(error) => return Err(error.into()),
-        }
+        self.spend("code", write, &code.grant, now).await?;
         code.grant.jkt = sent.jkt.map(str::to_owned);
         Ok(code.grant)
     }
@@ -277,8 +272,23 @@ impl Identity {
         }
     }
 
+    /// Writes the spent record. Whoever comes second learns that here, and the family dies.
+    pub(crate) async fn spend(
+        &self,
+        what: &'static str,
+        write: LedgerWrite,
+        grant: &Grant,
+        now: Timestamp,
+    ) -> Result<(), GrantError> {
+        match self.store.write(vec![write], now).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { .. }) => Err(self.reused(what, grant, now).await),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Kills the family of what came a second time.
-    async fn reused(&self, what: &'static str, grant: &Grant, now: Timestamp) -> GrantError {
+    pub(crate) async fn reused(&self, what: &'static str, grant: &Grant, now: Timestamp) -> GrantError {
         let (client_id, sub, family) = (grant.client_id.clone(), grant.sub.clone(), grant.family.clone());
         self.record(Event::Reused { what, client_id, sub, family });
         match self.revoke_family(&grant.family, now).await {
@@ -309,7 +319,7 @@ impl Identity {
     }
 
     /// Does the grant still stand: family not revoked, user there, no global sign-out since?
-    async fn check_standing(&self, grant: &Grant, now: Timestamp) -> Result<(), GrantError> {
+    pub(crate) async fn check_standing(&self, grant: &Grant, now: Timestamp) -> Result<(), GrantError> {
         let user = self.user(&grant.sub, now).await?;
         if user.is_none_or(|user| user.epoch != grant.epoch)
             || self.is_revoked("family", &grant.family, now).await?

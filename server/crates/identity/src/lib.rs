@@ -19,11 +19,13 @@
 //! | [`token`] | access tokens and ID tokens: claims, minting, judging |
 //! | `introspect` | what a token says, for whoever may know |
 //! | [`dpop`] | proof that the sender holds the key that a token is bound to |
-//! | [`throttle`] | guessing passwords is made slow |
 //! | [`keys`], [`seal`] | signing keys and their stages; secrets at rest |
 //! | [`key_sets`] | key sets of clients by address |
 //! | [`audit`] | what happened, for the audit log |
 //! | [`directory`] | users for administration: pages, changes by subject |
+//! | [`throttle`] | guessing is made slow |
+//! | [`password`], [`passkey`] | how users show who they are; recovery codes |
+//! | [`device`] | devices without a browser (RFC 8628) |
 //! | [`client_auth`], [`assertion`] | who is calling the token endpoint |
 //! | [`userinfo`] | claims by scope |
 //! | [`provider`] | federated sign-in: addresses, ID token, failure texts |
@@ -34,6 +36,7 @@ pub mod authorize;
 pub mod client;
 pub mod client_auth;
 pub mod consent;
+pub mod device;
 pub mod directory;
 pub mod dpop;
 pub mod grant;
@@ -44,6 +47,7 @@ pub mod key_sets;
 pub mod keys;
 mod ledger;
 pub mod params;
+pub mod passkey;
 pub mod password;
 pub mod pkce;
 pub mod provider;
@@ -98,6 +102,7 @@ pub struct Identity {
     pub(crate) seal: seal::Seal,
     pub(crate) key_sets: key_sets::KeySets,
     pub(crate) audit: Arc<dyn audit::Sink>,
+    pub(crate) relying_party: Option<webauthn_rs::Webauthn>,
     /// Issuer identifier: the base URL without a trailing slash.
     pub issuer: String,
     /// FHIR base, the audience of tokens with SMART scopes.
@@ -147,6 +152,7 @@ impl Identity {
             seal,
             key_sets: key_sets::KeySets::new(fetch),
             audit,
+            relying_party: passkey::relying_party(issuer),
             issuer: issuer.to_owned(),
             fhir_base: format!("{issuer}/fhir/R4"),
             demo,

@@ -1,7 +1,9 @@
 //! Federated sign-in with external OpenID Connect providers: the rules (SPEC, Errors; DESIGN,
 //! providers). The edge makes the calls and tells here what came of them.
 //!
-//! An account is linked by (issuer, sub); an e-mail address never links by itself.
+//! An account is linked by (issuer, sub): by a user who has signed in here, or by the provider's switches
+//! `create_users` and `link_by_email`, which are off. `link/{digest of both}` leads to the user, and
+//! `link-of/{sub}/{digest}` lists a user's accounts.
 
 use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::Algorithm;
@@ -43,6 +45,9 @@ pub struct Provider {
     pub google: bool,
     /// Is a user made for somebody who signs in for the first time?
     pub create_users: bool,
+    /// Is somebody who signs in for the first time linked to the one user who has the same e-mail address,
+    /// where the provider says that it was verified?
+    pub link_by_email: bool,
 }
 
 /// A sign-in under way at a provider, under `flow/{digest of state}`.
@@ -52,6 +57,9 @@ pub struct Flow {
     pub provider: String,
     /// The sealed authorization request that it serves.
     pub back: String,
+    /// The session whose user wants to link the account; `None` is a sign-in.
+    #[serde(default)]
+    pub link_to: Option<String>,
     nonce: String,
     /// For the token request.
     pub verifier: String,
@@ -124,7 +132,7 @@ enum OneOrMany {
 }
 
 /// Who a provider says has signed in.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExternalUser {
     /// The provider's issuer.
     pub issuer: String,
@@ -139,9 +147,45 @@ struct Link {
     sub: String,
 }
 
+/// An external account of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkedAccount {
+    /// Names the link in forms.
+    pub id: String,
+    /// The provider's name when it was linked.
+    pub provider: String,
+    /// What the provider calls the account: e-mail, user name or name.
+    pub label: String,
+    /// When it was linked.
+    pub since: Timestamp,
+}
+
+/// Why an account was not linked or unlinked.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// It is another user's.
+    #[error("this account is linked to another user")]
+    Taken,
+    /// Nobody could sign in afterwards.
+    #[error("this is your only way to sign in; set a password or add a passkey first")]
+    OnlyWay,
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// An account that waits for its user to sign in here once, under `pending-link/{digest of id}`.
+#[derive(Serialize, Deserialize)]
+struct PendingLink {
+    provider: String,
+    external: ExternalUser,
+    browser: String,
+}
+
 impl Identity {
     /// Begins a sign-in at a provider; gives the address to send the browser to. `browser` is a
-    /// value of a cookie, so that only the browser that began can end it.
+    /// value of a cookie, so that only the browser that began can end it; `link_to` is the session id of a
+    /// user who wants to link the account.
     ///
     /// # Errors
     /// The store's.
@@ -149,6 +193,7 @@ impl Identity {
         &self,
         provider: &Provider,
         back: &str,
+        link_to: Option<&str>,
         browser: &str,
         now: Timestamp,
     ) -> Result<String, StoreError> {
@@ -157,6 +202,7 @@ impl Identity {
         let flow = Flow {
             provider: provider.name.clone(),
             back: back.to_owned(),
+            link_to: link_to.map(str::to_owned),
             nonce: nonce.clone(),
             verifier,
             browser: ledger::digest(browser),
@@ -196,7 +242,7 @@ impl Identity {
     ) -> Result<Option<Flow>, StoreError> {
         let key = flow_key(state);
         let Some(stored) = ledger::get::<Flow>(&self.store, &key, now).await? else { return Ok(None) };
-        if !bool::from(stored.value.browser.as_bytes().ct_eq(ledger::digest(browser).as_bytes())) {
+        if !is_browser(&stored.value.browser, browser) {
             return Ok(None);
         }
         let delete = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
@@ -216,17 +262,57 @@ impl Identity {
         external: &ExternalUser,
         now: Timestamp,
     ) -> Result<Option<User>, StoreError> {
-        match ledger::get::<Link>(&self.store, &link_key(external), now).await? {
+        match ledger::get::<Link>(&self.store, &link_key(&account_id(external)), now).await? {
             Some(link) => self.user(&link.value.sub, now).await,
             None => Ok(None),
         }
     }
 
-    /// Makes a user for an external account and links them.
+    /// The user whom the provider's switches link or make for an account that is linked to nobody.
     ///
     /// # Errors
     /// The store's, and names that cannot be.
-    pub async fn create_linked_user(
+    pub async fn admit(
+        &self,
+        provider: &Provider,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<Option<User>, UserError> {
+        if provider.link_by_email
+            && let Some(user) = self.user_of_email(&external.claims, now).await?
+        {
+            return match self.link(&user, &provider.name, external, now).await {
+                Ok(()) => Ok(Some(user)),
+                Err(LinkError::Store(error)) => Err(error.into()),
+                Err(LinkError::Taken | LinkError::OnlyWay) => Ok(None),
+            };
+        }
+        if provider.create_users {
+            return self.create_linked_user(provider, external, now).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The one user who has an e-mail address that both sides have verified. An administrator is never
+    /// found so: whoever holds that mailbox would hold the server.
+    async fn user_of_email(&self, claims: &Claims, now: Timestamp) -> Result<Option<User>, StoreError> {
+        let Some(email) = claims.email.as_deref().filter(|_| claims.email_verified == Some(true)) else {
+            return Ok(None);
+        };
+        let has = |user: &User| {
+            let verified = user.claims.email_verified == Some(true);
+            verified && user.claims.email.as_deref().is_some_and(|known| known.eq_ignore_ascii_case(email))
+        };
+        let mut found = self.users(now).await?.into_iter().filter(has);
+        let user = match (found.next(), found.next()) {
+            (Some(user), None) if !user.administrator => user,
+            _ => return Ok(None),
+        };
+        self.user(&user.sub, now).await
+    }
+
+    /// Makes a user for an external account and links them.
+    async fn create_linked_user(
         &self,
         provider: &Provider,
         external: &ExternalUser,
@@ -234,7 +320,7 @@ impl Identity {
     ) -> Result<User, UserError> {
         let user = User {
             sub: String::new(),
-            username: format!("{}_{}", provider.name.to_lowercase(), ledger::digest(&link_key(external))),
+            username: format!("{}_{}", provider.name.to_lowercase(), account_id(external)),
             claims: external.claims.clone(),
             allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
             fhir_user: None,
@@ -245,10 +331,147 @@ impl Identity {
             demo: false,
         };
         let user = self.add_user(user, now).await?;
-        let link = Link { sub: user.sub.clone() };
-        self.store.write(vec![ledger::put(link_key(external), &link, None, Expect::Absent)], now).await?;
+        self.store.write(link_writes(&user.sub, &provider.name, external, now).into(), now).await?;
         Ok(user)
     }
+
+    /// Links an external account to a user who has signed in here. Linking it once more changes nothing.
+    ///
+    /// # Errors
+    /// [`LinkError::Taken`] and the store's.
+    pub async fn link(
+        &self,
+        user: &User,
+        provider: &str,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<(), LinkError> {
+        match self.store.write(link_writes(&user.sub, provider, external, now).into(), now).await {
+            Ok(_) => return Ok(()),
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let link = ledger::get::<Link>(&self.store, &link_key(&account_id(external)), now).await?;
+        if link.is_some_and(|link| link.value.sub == user.sub) { Ok(()) } else { Err(LinkError::Taken) }
+    }
+
+    /// The external accounts of a user.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn links_of(&self, sub: &str, now: Timestamp) -> Result<Vec<LinkedAccount>, StoreError> {
+        ledger::all(&self.store, &link_of_key(sub, ""), now).await
+    }
+
+    /// Takes a link away, but never a user's only way to sign in. `false`: the user has no such link.
+    ///
+    /// # Errors
+    /// [`LinkError::OnlyWay`] and the store's.
+    pub async fn unlink(&self, user: &User, id: &str, now: Timestamp) -> Result<bool, LinkError> {
+        let links = self.links_of(&user.sub, now).await?;
+        if !links.iter().any(|link| link.id == id) {
+            return Ok(false);
+        }
+        let has_another =
+            user.password.is_some() || links.len() > 1 || !self.passkeys_of(&user.sub, now).await?.is_empty();
+        if !has_another {
+            return Err(LinkError::OnlyWay);
+        }
+        self.store.write(unlink_writes(&user.sub, id).into(), now).await?;
+        Ok(true)
+    }
+
+    /// Takes all links of a user away who is being deleted.
+    pub(crate) async fn unlink_all(&self, sub: &str, now: Timestamp) -> Result<Vec<LedgerWrite>, StoreError> {
+        let links = self.links_of(sub, now).await?;
+        Ok(links.iter().flat_map(|link| unlink_writes(sub, &link.id)).collect())
+    }
+
+    /// Keeps an account that is linked to nobody, until its user has signed in here in the same browser;
+    /// gives what the sign-in form carries.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn keep_for_linking(
+        &self,
+        provider: &str,
+        external: ExternalUser,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let id = self.random.secret();
+        let browser = ledger::digest(browser);
+        let pending = PendingLink { provider: provider.to_owned(), external, browser };
+        let write = ledger::put(pending_key(&id), &pending, Some(now + FLOW_LIFE), Expect::Absent);
+        self.store.write(vec![write], now).await?;
+        Ok(id)
+    }
+
+    /// What is kept under this id for this browser: the provider's name, and what it calls the account.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn kept_for_linking(
+        &self,
+        id: &str,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        let found = ledger::get::<PendingLink>(&self.store, &pending_key(id), now).await?;
+        let ours = found.map(|stored| stored.value).filter(|pending| is_browser(&pending.browser, browser));
+        Ok(ours.map(|pending| (pending.provider, label(&pending.external))))
+    }
+
+    /// Links what is kept under this id to the user who has signed in, once.
+    ///
+    /// # Errors
+    /// [`LinkError`].
+    pub async fn link_kept(
+        &self,
+        id: &str,
+        browser: &str,
+        user: &User,
+        now: Timestamp,
+    ) -> Result<(), LinkError> {
+        let key = pending_key(id);
+        let Some(stored) = ledger::get::<PendingLink>(&self.store, &key, now).await? else { return Ok(()) };
+        let pending = stored.value;
+        if !is_browser(&pending.browser, browser) {
+            return Ok(());
+        }
+        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
+        match self.store.write(vec![delete], now).await {
+            Ok(_) => self.link(user, &pending.provider, &pending.external, now).await,
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Both records of a link.
+fn link_writes(sub: &str, provider: &str, external: &ExternalUser, now: Timestamp) -> [LedgerWrite; 2] {
+    let id = account_id(external);
+    let account =
+        LinkedAccount { id: id.clone(), provider: provider.to_owned(), label: label(external), since: now };
+    [
+        ledger::put(link_key(&id), &Link { sub: sub.to_owned() }, None, Expect::Absent),
+        ledger::put(link_of_key(sub, &id), &account, None, Expect::Any),
+    ]
+}
+
+fn unlink_writes(sub: &str, id: &str) -> [LedgerWrite; 2] {
+    [link_key(id), link_of_key(sub, id)].map(|key| LedgerWrite::Delete { key, expect: Expect::Any })
+}
+
+/// What people know an account by.
+fn label(external: &ExternalUser) -> String {
+    let claims = &external.claims;
+    let known = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
+    known.unwrap_or(&external.sub).chars().take(100).collect()
+}
+
+fn is_browser(digest: &str, browser: &str) -> bool {
+    digest.as_bytes().ct_eq(ledger::digest(browser).as_bytes()).into()
 }
 
 impl Flow {
@@ -312,8 +535,21 @@ fn flow_key(state: &str) -> String {
     format!("flow/{}", ledger::digest(state))
 }
 
-fn link_key(external: &ExternalUser) -> String {
-    format!("link/{}", ledger::digest(&format!("{} {}", external.issuer, external.sub)))
+/// Names an external account.
+fn account_id(external: &ExternalUser) -> String {
+    ledger::digest(&format!("{} {}", external.issuer, external.sub))
+}
+
+fn link_key(id: &str) -> String {
+    format!("link/{id}")
+}
+
+fn link_of_key(sub: &str, id: &str) -> String {
+    format!("link-of/{sub}/{id}")
+}
+
+fn pending_key(id: &str) -> String {
+    format!("pending-link/{}", ledger::digest(id))
 }
 
 #[cfg(test)]
@@ -332,6 +568,7 @@ mod tests {
             scopes: "openid".to_owned(),
             google,
             create_users: false,
+            link_by_email: false,
         }
     }
 

@@ -1,4 +1,7 @@
 //! Browser sessions: 1 h idle, 12 h absolute; the cookie's value is kept as its SHA-256.
+//!
+//! A session stands under `session/{digest of its cookie}`; `session-of/{sub}/{sid}` leads from a user to
+//! it, and is written only where a session begins or ends.
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -31,7 +34,56 @@ pub struct Session {
     /// The external provider that signed the user in.
     #[serde(default)]
     pub provider: Option<String>,
-    last_seen: Timestamp,
+    /// The browser that the session is in.
+    #[serde(default)]
+    pub place: Place,
+    /// When it was last used, to the minute.
+    pub last_seen: Timestamp,
+}
+
+/// Where a session is: what the user needs to know it again.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    /// Address of the other end at sign-in.
+    pub address: String,
+    /// What the browser calls itself (`User-Agent`), cut off at 256 characters.
+    pub agent: String,
+}
+
+/// How a user has shown who they are.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// Methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`; empty for an external provider.
+    pub amr: Vec<String>,
+    /// The external provider.
+    pub provider: Option<String>,
+}
+
+impl Proof {
+    /// By these methods.
+    pub fn by(amr: &[&str]) -> Self {
+        Self { amr: amr.iter().map(|method| (*method).to_owned()).collect(), provider: None }
+    }
+
+    /// What was shown when a session began.
+    pub fn of(session: &Session) -> Self {
+        Self { amr: session.amr.clone(), provider: session.provider.clone() }
+    }
+
+    /// By a password.
+    pub fn password() -> Self {
+        Self::by(&["pwd"])
+    }
+
+    /// By an external provider.
+    pub fn provider(name: &str) -> Self {
+        Self { amr: Vec::new(), provider: Some(name.to_owned()) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Index {
+    digest: String,
 }
 
 impl Identity {
@@ -44,8 +96,8 @@ impl Identity {
     pub async fn begin_session(
         &self,
         user: &User,
-        amr: &[&str],
-        provider: Option<String>,
+        proof: &Proof,
+        place: Place,
         replaced: Option<&str>,
         now: Timestamp,
     ) -> Result<String, StoreError> {
@@ -60,11 +112,16 @@ impl Identity {
             sub: user.sub.clone(),
             auth_time: now,
             epoch: user.epoch,
-            amr: amr.iter().map(|method| (*method).to_owned()).collect(),
-            provider,
+            amr: proof.amr.clone(),
+            provider: proof.provider.clone(),
+            place: Place { agent: place.agent.chars().take(256).collect(), ..place },
             last_seen: now,
         };
-        let mut writes = vec![ledger::put(key(&cookie), &session, Some(now + IDLE), Expect::Absent)];
+        let index = Index { digest: ledger::digest(&cookie) };
+        let mut writes = vec![
+            ledger::put(key(&cookie), &session, Some(now + IDLE), Expect::Absent),
+            ledger::put(index_key(&user.sub, &session.sid), &index, Some(now + ABSOLUTE), Expect::Any),
+        ];
         writes.extend(replaced.map(|cookie| LedgerWrite::Delete { key: key(cookie), expect: Expect::Any }));
         self.store.write(writes, now).await?;
         let Session { sub, sid, amr, provider, .. } = session;
@@ -105,7 +162,41 @@ impl Identity {
         let key = key(cookie);
         let Some(stored) = ledger::get::<Session>(&self.store, &key, now).await? else { return Ok(()) };
         self.end_sid(&stored.value.sid, now).await?;
-        self.store.write(vec![LedgerWrite::Delete { key, expect: Expect::Any }], now).await.map(drop)
+        let index = index_key(&stored.value.sub, &stored.value.sid);
+        let writes = [key, index].map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
+        self.store.write(writes.into(), now).await.map(drop)
+    }
+
+    /// The sessions of a user that still stand, the newest first.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn sessions_of(&self, user: &User, now: Timestamp) -> Result<Vec<Session>, StoreError> {
+        let mut sessions = Vec::new();
+        for index in ledger::all::<Index>(&self.store, &index_key(&user.sub, ""), now).await? {
+            let key = format!("session/{}", index.digest);
+            let found = ledger::get::<Session>(&self.store, &key, now).await?.map(|stored| stored.value);
+            let stands =
+                |session: &Session| session.epoch == user.epoch && now <= session.auth_time + ABSOLUTE;
+            sessions.extend(found.filter(stands));
+        }
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.auth_time));
+        Ok(sessions)
+    }
+
+    /// Ends the session of this id for its user, with every token issued from it; gives `false` where the
+    /// user has no such session.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn end_session_of(&self, sub: &str, sid: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let index = index_key(sub, sid);
+        let Some(stored) = ledger::get::<Index>(&self.store, &index, now).await? else { return Ok(false) };
+        self.end_sid(sid, now).await?;
+        let writes = [index, format!("session/{}", stored.value.digest)]
+            .map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
+        self.store.write(writes.into(), now).await?;
+        Ok(true)
     }
 
     /// Ends every token of a session by its id: for a session whose cookie or record is gone already.
@@ -118,6 +209,10 @@ impl Identity {
         self.record(Event::SignOut { sid: sid.to_owned() });
         Ok(())
     }
+}
+
+fn index_key(sub: &str, sid: &str) -> String {
+    format!("session-of/{sub}/{sid}")
 }
 
 fn key(cookie: &str) -> String {

@@ -1,86 +1,278 @@
-//! Guessing passwords is made slow: five failures of one user name from one address lock that pair for a
-//! second, each further one twice as long, up to 15 minutes; 15 quiet minutes forget it all.
+//! Guessing is made slow: so many failures are free, then each one locks for twice as long as the one
+//! before, from a second to 15 minutes; 15 quiet minutes forget it all.
 //!
-//! Names that nobody has are counted the same way, so that nothing is learned from a lock. An attempt
-//! during a lock is not looked at and does not lengthen it.
+//! An attempt counts at several places at once, each with its own number of free failures: the user name
+//! at this address, the user name wherever it is tried from, and the address whatever name it tries. So
+//! neither one address nor many of them get far. A browser in which this user has signed in before counts
+//! by itself alone (OWASP's device cookie): strangers can lock their own attempts, never the user out.
+//!
+//! An attempt is noted before it is looked at and settled afterwards, so that many at once are hardly better
+//! than one after another: only so many may be under way, and one alone where the free failures are used up.
+//! One that comes during a lock is not looked at and does not lengthen it. Names that nobody has are counted
+//! the same way, so that a lock tells nothing.
+
+use std::net::{IpAddr, Ipv6Addr};
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
+use crate::user::User;
 use crate::{Identity, ledger};
 
-/// Failures before the first lock.
-const FREE: u32 = 5;
 /// The longest lock, and the pause that forgets.
 const QUIET: SignedDuration = SignedDuration::from_mins(15);
+
+/// Free failures of one name at one address, or of one known browser.
+const FREE_PAIR: u32 = 5;
+/// Free failures of one name over all addresses.
+const FREE_USER: u32 = 25;
+/// Free failures of one address over all names: many people may stand behind one.
+const FREE_ADDRESS: u32 = 50;
+
+/// Most attempts under way at once of one name at one address, or of one known browser: programs that sign one
+/// user in many times over are not taken for an attack.
+const AT_ONCE: u32 = 32;
+/// Most attempts under way at once of one name, or of one address.
+const AT_ONCE_WIDE: u32 = 128;
+/// How long to wait for those that are under way.
+const MOMENT: SignedDuration = SignedDuration::from_secs(1);
+
+/// Purpose of the marks on device cookies.
+const DEVICE: &str = "device";
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct Failures {
     count: u32,
+    /// Attempts that are being looked at.
+    under_way: u32,
     last: Timestamp,
 }
 
 impl Failures {
     /// When the lock ends.
-    fn locked_until(self) -> Timestamp {
-        match self.count.checked_sub(FREE) {
+    fn locked_until(self, free: u32) -> Timestamp {
+        match self.count.checked_sub(free) {
             None => self.last,
             Some(over) => self.last + SignedDuration::from_secs(1 << over.min(10)).min(QUIET),
         }
     }
+
+    /// How long an attempt has to wait; not positive where it need not.
+    fn wait(self, counter: &Counter, now: Timestamp) -> SignedDuration {
+        let at_once = if self.count >= counter.free { 1 } else { counter.at_once };
+        let crowd = if self.under_way >= at_once { MOMENT } else { SignedDuration::ZERO };
+        now.duration_until(self.locked_until(counter.free)).max(crowd)
+    }
+
+    fn put(self, counter: &Counter, expect: Expect) -> LedgerWrite {
+        ledger::put(counter.key.clone(), &self, Some(self.locked_until(counter.free) + QUIET), expect)
+    }
+}
+
+/// One place where failures are counted.
+#[derive(Debug, Clone)]
+struct Counter {
+    key: String,
+    free: u32,
+    at_once: u32,
+    /// Does an attempt that is right forget the failures before it? Where it does not, it only takes
+    /// itself back: nobody wipes out what they did to others by a sign-in of their own.
+    forgets: bool,
+}
+
+impl Counter {
+    /// What one person does in one place.
+    fn narrow(what: &str, of: &str) -> Self {
+        let key = format!("throttle/{what}/{}", ledger::digest(of));
+        Self { key, free: FREE_PAIR, at_once: AT_ONCE, forgets: true }
+    }
+
+    /// What many may share.
+    fn wide(what: &str, of: &str, free: u32) -> Self {
+        Self { free, at_once: AT_ONCE_WIDE, forgets: false, ..Self::narrow(what, of) }
+    }
+}
+
+/// What came of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was right: the failures of this name here are forgotten.
+    Right,
+    /// It was wrong, and counts.
+    Wrong,
+    /// It was not looked at.
+    Unseen,
+}
+
+/// An attempt that was noted and may be looked at.
+#[derive(Debug)]
+#[must_use = "an attempt is settled"]
+pub struct Attempt {
+    counters: Vec<Counter>,
 }
 
 impl Identity {
-    /// How long a sign-in of this name from this address has to wait; `None` when it need not.
+    /// Notes an attempt to sign in as this user name; `Err` says how long to wait where it may not be
+    /// looked at. `device` is the device cookie, and `user` who the name belongs to, where there are any.
     ///
     /// # Errors
     /// The store's.
-    pub async fn sign_in_wait(
+    pub async fn attempt_sign_in(
         &self,
         username: &str,
+        user: Option<&User>,
         address: &str,
+        device: Option<&str>,
         now: Timestamp,
-    ) -> Result<Option<SignedDuration>, StoreError> {
-        let found = ledger::get::<Failures>(&self.store, &key(username, address), now).await?;
-        let wait = found.map(|stored| now.duration_until(stored.value.locked_until()));
-        Ok(wait.filter(|wait| wait.is_positive()))
+    ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
+        let (name, address) = (username.to_lowercase(), network(address));
+        let known = device.zip(user).and_then(|(cookie, user)| self.known_device(cookie, user));
+        let counters = match known {
+            Some(device) => vec![Counter::narrow("device", device)],
+            None => vec![
+                Counter::narrow("pair", &format!("{address} {name}")),
+                Counter::wide("user", &name, FREE_USER),
+                Counter::wide("address", &address, FREE_ADDRESS),
+            ],
+        };
+        self.attempt(counters, now).await
     }
 
-    /// Counts a failed sign-in, or forgets the failures after one that worked.
+    /// Notes an attempt to guess something that is no password (a device's user code), by who tries and
+    /// from where.
     ///
     /// # Errors
     /// The store's.
-    pub async fn count_sign_in(
+    pub async fn attempt_guess(
         &self,
-        username: &str,
+        what: &str,
+        sub: &str,
         address: &str,
-        worked: bool,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
-        let key = key(username, address);
+    ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
+        let counters = vec![
+            Counter::narrow(what, &format!("sub {sub}")),
+            Counter::wide(what, &format!("address {}", network(address)), FREE_USER),
+        ];
+        self.attempt(counters, now).await
+    }
+
+    async fn attempt(
+        &self,
+        counters: Vec<Counter>,
+        now: Timestamp,
+    ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
         loop {
-            let found = ledger::get::<Failures>(&self.store, &key, now).await?;
-            let write = match (&found, worked) {
-                (None, true) => return Ok(()),
-                (Some(_), true) => LedgerWrite::Delete { key: key.clone(), expect: Expect::Any },
-                (_, false) => {
-                    let count = found.as_ref().map_or(0, |stored| stored.value.count).saturating_add(1);
-                    let expect =
-                        found.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
-                    let failures = Failures { count, last: now };
-                    ledger::put(key.clone(), &failures, Some(failures.locked_until() + QUIET), expect)
-                }
-            };
-            match self.store.write(vec![write], now).await {
-                // Somebody counted at the same time: count again, so that no failure is lost.
+            let mut writes = Vec::new();
+            let mut wait = SignedDuration::ZERO;
+            for counter in &counters {
+                let found = ledger::get::<Failures>(&self.store, &counter.key, now).await?;
+                let (mut failures, expect) = match found {
+                    Some(stored) => (stored.value, Expect::Revision(stored.revision)),
+                    None => (Failures { count: 0, under_way: 0, last: now }, Expect::Absent),
+                };
+                wait = wait.max(failures.wait(counter, now));
+                failures.under_way = failures.under_way.saturating_add(1);
+                writes.push(failures.put(counter, expect));
+            }
+            if wait.is_positive() {
+                return Ok(Err(wait));
+            }
+            match self.store.write(writes, now).await {
+                Ok(_) => return Ok(Ok(Attempt { counters })),
+                // Somebody noted one at the same time: look again.
                 Err(StoreError::Conflict { .. }) => {}
-                done => return done.map(drop),
+                Err(error) => return Err(error),
             }
         }
     }
+
+    /// Says what came of an attempt.
+    ///
+    /// # Errors
+    /// The store's.
+    pub async fn settle(&self, attempt: Attempt, outcome: Outcome, now: Timestamp) -> Result<(), StoreError> {
+        for counter in attempt.counters {
+            loop {
+                let found = ledger::get::<Failures>(&self.store, &counter.key, now).await?;
+                let (mut failures, expect) = match found {
+                    Some(stored) => (stored.value, Expect::Revision(stored.revision)),
+                    None => (Failures { count: 0, under_way: 0, last: now }, Expect::Absent),
+                };
+                failures.under_way = failures.under_way.saturating_sub(1);
+                match outcome {
+                    Outcome::Right if counter.forgets => failures.count = 0,
+                    Outcome::Wrong => {
+                        failures.count = failures.count.saturating_add(1);
+                        failures.last = now;
+                    }
+                    Outcome::Right | Outcome::Unseen => {}
+                }
+                let write = if failures.count == 0 && failures.under_way == 0 {
+                    LedgerWrite::Delete { key: counter.key.clone(), expect }
+                } else {
+                    failures.put(&counter, expect)
+                };
+                match self.store.write(vec![write], now).await {
+                    Ok(_) => break,
+                    // Somebody settled at the same time: look again, so that no failure is lost.
+                    Err(StoreError::Conflict { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Value of the cookie that says of a browser that this user has signed in there. It ends with the
+    /// user's password.
+    pub fn device_cookie(&self, user: &User, before: Option<&str>) -> String {
+        let id = match before.and_then(|cookie| self.known_device(cookie, user)) {
+            Some(known) => known.to_owned(),
+            None => self.random.id(),
+        };
+        format!("{id}.{}", self.mark(DEVICE, &device_text(&id, user)))
+    }
+
+    /// The browser's own id, where the cookie is one of ours for this user.
+    fn known_device<'a>(&self, cookie: &'a str, user: &User) -> Option<&'a str> {
+        let (id, mark) = cookie.split_once('.')?;
+        self.is_marked(DEVICE, &device_text(id, user), mark).then_some(id)
+    }
 }
 
-fn key(username: &str, address: &str) -> String {
-    format!("throttle/{}", ledger::digest(&format!("{address} {}", username.to_lowercase())))
+/// What one subscriber holds: an IPv4 address, or the 64 bits before the rest of an IPv6 one (RFC 6177), of
+/// which anybody has more than can be counted.
+fn network(address: &str) -> String {
+    match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
+        Ok(IpAddr::V6(address)) => {
+            let [a, b, c, d, ..] = address.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).to_string()
+        }
+        Ok(IpAddr::V4(address)) => address.to_string(),
+        Err(_) => address.to_owned(),
+    }
+}
+
+fn device_text(id: &str, user: &User) -> String {
+    format!("{id} {} {}", user.sub, ledger::digest(user.password.as_deref().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_counts_as_its_network() {
+        for (address, counted) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2:ffff::", "2001:db8:1:2::"),
+            ("", ""),
+        ] {
+            assert_eq!(network(address), counted, "{address}");
+        }
+    }
 }

@@ -145,7 +145,7 @@ fn user_error(error: &UserError) -> Response {
 
 async fn hash(call: &Call, plain: String) -> Result<String, Response> {
     let random = call.app.clock.random.clone();
-    let hashed = call.app.hashing(move || password::hash(&plain, &*random)).await;
+    let hashed = call.app.hashing.run(move || password::hash(&plain, &*random)).await;
     hashed.map_err(|error| wrong(&error.to_string()))
 }
 
@@ -284,5 +284,37 @@ async fn answer_delete(call: &Call) -> Result<Response, Response> {
     }
     let done = call.app.identity.delete_user(&found.user.username, call.now).await;
     done.map_err(|error| user_error(&error))?;
+    Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
+}
+
+/// GET {base}/admin/users/{sub}/consents
+pub async fn consents(call: Call) -> Response {
+    answer_consents(&call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_consents(call: &Call) -> Result<Response, Response> {
+    check(call).await?;
+    let sub = entry(call).await?.user.sub;
+    let found = call.app.identity.consents(&sub, call.now).await.map_err(|error| store(&error))?;
+    let shown: Vec<_> = found
+        .iter()
+        .map(|consent| {
+            let at = fhir::instant::format(consent.at);
+            json!({ "client_id": consent.client_id, "scope": consent.scopes.to_string(), "at": at })
+        })
+        .collect();
+    Ok(json(StatusCode::OK, &json!({ "consents": shown })))
+}
+
+/// DELETE {base}/admin/users/{sub}/consents/{client_id}: what was granted on it ends.
+pub async fn withdraw(call: Call) -> Response {
+    answer_withdraw(&call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_withdraw(call: &Call) -> Result<Response, Response> {
+    check(call).await?;
+    let sub = entry(call).await?.user.sub;
+    let done = call.app.identity.withdraw(&sub, &call.args[1], call.now).await;
+    done.map_err(|error| store(&error))?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }

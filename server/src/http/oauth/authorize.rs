@@ -61,11 +61,6 @@ pub async fn opened(call: &Call, sealed: &str) -> Result<(Request, Interaction),
     }
 }
 
-/// Where a page of ours leads back to.
-pub fn resume_address(call: &Call, sealed: &str) -> String {
-    page_address(call, "oauth2/resume", sealed)
-}
-
 /// The address of a page, with the sealed request.
 fn page_address(call: &Call, page: &str, sealed: &str) -> String {
     // Its alphabet needs no encoding.
@@ -135,7 +130,7 @@ async fn proceed(call: &Call, request: Request, interaction: Interaction) -> Res
         if let Some(name) = &request.identity_provider {
             return match call.app.settings().providers.iter().find(|known| known.provider.name == *name) {
                 Some(provider) => {
-                    let response = federation::begin(call, provider, &browser, &sealed).await?;
+                    let response = federation::begin(call, provider, &browser, &sealed, None).await?;
                     Ok(cookie::set(response, set_cookie))
                 }
                 None => Ok(refuse(&request.reply, ErrorCode::InvalidRequest, None)),

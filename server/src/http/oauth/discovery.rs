@@ -13,7 +13,12 @@ use crate::http::reply::{self, Response};
 
 const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
 const CONFIDENTIAL_METHODS: [&str; 3] = ["client_secret_basic", "client_secret_post", "private_key_jwt"];
-const GRANT_TYPES: [&str; 3] = ["authorization_code", "refresh_token", "client_credentials"];
+const GRANT_TYPES: [&str; 4] = [
+    "authorization_code",
+    "refresh_token",
+    "client_credentials",
+    "urn:ietf:params:oauth:grant-type:device_code",
+];
 const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
 const SCOPES: [&str; 15] = [
     "openid",
@@ -67,6 +72,7 @@ pub async fn openid_configuration(call: Call) -> Response {
             "require_pushed_authorization_requests": false,
             "dpop_signing_alg_values_supported": identity::dpop::ALGORITHMS,
             "display_values_supported": ["page"],
+            "device_authorization_endpoint": at("/oauth2/device_authorization"),
             "end_session_endpoint": at("/logout"),
             "jwks_uri": at("/.well-known/jwks.json"),
             "response_types_supported": RESPONSE_TYPES,
@@ -129,6 +135,22 @@ pub async fn smart_configuration(call: Call) -> Response {
             "capabilities": ["launch-standalone", "context-standalone-patient", "sso-openid-connect", "client-public",
                 "client-confidential-symmetric", "client-confidential-asymmetric", "permission-offline",
                 "permission-patient", "permission-user", "permission-v1", "permission-v2"],
+        }),
+    ))
+}
+
+/// GET {base}/.well-known/oauth-protected-resource/fhir/R4 (RFC 9728): who gives tokens for the FHIR endpoints.
+pub async fn protected_resource(call: Call) -> Response {
+    let (base, fhir) = (&call.app.base_url, &call.app.fhir_base);
+    cached(reply::json(
+        StatusCode::OK,
+        &json!({
+            "resource": fhir,
+            "authorization_servers": [base],
+            "scopes_supported": scopes(&call),
+            "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": identity::dpop::ALGORITHMS,
+            "resource_name": "Trefoil FHIR R4",
         }),
     ))
 }

@@ -11,8 +11,11 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use identity::audit::Event;
-use identity::authorize::ErrorCode;
-use identity::provider::{ExternalUser, Flow, ProviderFailure};
+use identity::authorize::{ErrorCode, Reply};
+use identity::params::Params;
+use identity::provider::{ExternalUser, Flow, LinkError, ProviderFailure};
+use identity::session::Proof;
+use identity::user::UserError;
 use store::StoreError;
 use tokio::time::timeout;
 
@@ -20,15 +23,18 @@ use super::authorize::{self, refuse};
 use crate::app::App;
 use crate::config::ConfiguredProvider;
 use crate::http::extract::Call;
+use crate::http::pages::sign_in::Onward;
 use crate::http::pages::{self, cookie};
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
+const PROVIDER_FAILED: &str = "The provider did not answer as it should. Please try again later.";
+
 /// Largest answer of a provider that is read, in bytes.
 const ANSWER_LIMIT: usize = 1 << 20;
 
-/// Sends the browser to the provider. `back` is the sealed authorization request that it comes back to, or empty
-/// for our own account page.
+/// Sends the browser to the provider. `back` is where it goes on afterwards (see [`pages::resume`]); `link_to` is
+/// the session of a user who wants to link the account.
 ///
 /// # Errors
 /// The store's.
@@ -37,9 +43,12 @@ pub async fn begin(
     provider: &ConfiguredProvider,
     browser: &str,
     back: &str,
+    link_to: Option<&str>,
 ) -> Result<Response, StoreError> {
-    let to = call.app.identity.begin_flow(&provider.provider, back, browser, call.now).await?;
-    Ok(reply::no_store(reply::redirect(StatusCode::FOUND, &to)))
+    let to = call.app.identity.begin_flow(&provider.provider, back, link_to, browser, call.now).await?;
+    // A form led here or a link did: 303 is right after both.
+    let status = if link_to.is_some() { StatusCode::SEE_OTHER } else { StatusCode::FOUND };
+    Ok(reply::no_store(reply::redirect(status, &to)))
 }
 
 /// GET {base}/sign-in/with/{provider}: chosen on the sign-in page.
@@ -48,9 +57,9 @@ pub async fn start(call: Call) -> Response {
     let Some(provider) = settings.providers.iter().find(|known| known.provider.name == call.args[0]) else {
         return pages::error(StatusCode::NOT_FOUND, "There is no such way to sign in here.");
     };
-    let back = call.params().get("continue").unwrap_or_default().to_owned();
+    let back = pages::resume::read(&call.params());
     let (browser, set_cookie) = cookie::browser(&call);
-    match begin(&call, provider, &browser, &back).await {
+    match begin(&call, provider, &browser, &back, None).await {
         Ok(response) => cookie::set(response, set_cookie),
         Err(error) => problem::store(Dialect::Page, &error),
     }
@@ -73,62 +82,129 @@ pub async fn callback(call: Call) -> Response {
         Ok(None) => return lost(),
         Err(error) => return problem::store(Dialect::Page, &error),
     };
-    let request = match authorize::opened(&call, &flow.back).await {
-        Ok((request, _)) => request,
-        Err(response) => return response,
+    if flow.link_to.is_some() {
+        return link(&call, &params, &flow).await;
+    }
+    // Errors go to the application that waits, where one does.
+    let waiting = match pages::resume::is_request(&flow.back) {
+        true => match authorize::opened(&call, &flow.back).await {
+            Ok((request, _)) => Some(request.reply),
+            Err(response) => return response,
+        },
+        false => None,
     };
     let settings = call.app.settings();
     let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
-    let Some(provider) = known else { return refuse(&request.reply, ErrorCode::ServerError, None) };
-    let outcome = match (params.get("error"), params.get("code")) {
-        (Some("access_denied"), _) => Err(ProviderFailure::Denied),
-        (None, Some(code)) => exchange(&call.app, provider, &flow, code, &call).await,
-        _ => Err(ProviderFailure::Other("the provider answered with an error or without a code")),
-    };
-    let external = match outcome {
+    let Some(provider) = known else { return failed(waiting.as_ref(), ErrorCode::ServerError, None) };
+    let external = match outcome(&call, &params, provider, &flow).await {
         Ok(external) => external,
         Err(failure) => {
-            tracing::warn!(provider = flow.provider, ?failure, "federated sign-in failed");
             let reason = "the external provider refused or failed";
             call.app.identity.record(Event::SignInFailed { sub: None, reason });
             let (error, description) = provider.provider.describe(&failure);
-            return refuse(&request.reply, error, description.as_deref());
+            return failed(waiting.as_ref(), error, description.as_deref());
         }
     };
-    match sign_in(&call, provider, &external).await {
-        Ok(Some(cookie)) => {
-            let to = authorize::resume_address(&call, &flow.back);
-            let response = reply::no_store(reply::redirect(StatusCode::FOUND, &to));
-            cookie::set(response, Some(cookie::set_session(&call.app, &cookie)))
-        }
-        Ok(None) => {
-            let reason = "nobody is linked to the external account";
-            call.app.identity.record(Event::SignInFailed { sub: None, reason });
-            refuse(&request.reply, ErrorCode::AccessDenied, None)
-        }
+    match sign_in(&call, provider, external, &flow, browser).await {
+        Ok(response) => response,
         Err(error) => {
             tracing::error!(%error, "federated sign-in");
-            refuse(&request.reply, ErrorCode::ServerError, None)
+            failed(waiting.as_ref(), ErrorCode::ServerError, None)
         }
     }
 }
 
-/// Begins a session for the linked user; makes one where the provider may. `None`: nobody is linked.
+/// Tells the application that waits, or whoever looks at the browser.
+fn failed(waiting: Option<&Reply>, error: ErrorCode, description: Option<&str>) -> Response {
+    match waiting {
+        Some(reply) => refuse(reply, error, description),
+        None => pages::error(StatusCode::BAD_GATEWAY, PROVIDER_FAILED),
+    }
+}
+
+/// Who has signed in at the provider, or what failed.
+async fn outcome(
+    call: &Call,
+    params: &Params,
+    provider: &ConfiguredProvider,
+    flow: &Flow,
+) -> Result<ExternalUser, ProviderFailure> {
+    let outcome = match (params.get("error"), params.get("code")) {
+        (Some("access_denied"), _) => Err(ProviderFailure::Denied),
+        (None, Some(code)) => exchange(&call.app, provider, flow, code, call).await,
+        _ => Err(ProviderFailure::Other("the provider answered with an error or without a code")),
+    };
+    outcome.inspect_err(|failure| {
+        tracing::warn!(provider = flow.provider, ?failure, "federated sign-in failed");
+    })
+}
+
+/// Signs the linked user in. An account that is linked to nobody, and that the provider's switches do not
+/// admit, waits for its owner to sign in here once.
 async fn sign_in(
     call: &Call,
     provider: &ConfiguredProvider,
-    external: &ExternalUser,
-) -> Result<Option<String>, identity::user::UserError> {
+    external: ExternalUser,
+    flow: &Flow,
+    browser: &str,
+) -> Result<Response, UserError> {
     let identity = &call.app.identity;
-    let user = match identity.linked_user(external, call.now).await? {
-        Some(user) => user,
-        None if provider.provider.create_users => {
-            identity.create_linked_user(&provider.provider, external, call.now).await?
-        }
-        None => return Ok(None),
+    let rules = &provider.provider;
+    let user = match identity.linked_user(&external, call.now).await? {
+        Some(user) => Some(user),
+        None => identity.admit(rules, &external, call.now).await?,
     };
-    let by = Some(provider.provider.name.clone());
-    Ok(Some(identity.begin_session(&user, &[], by, cookie::session(call), call.now).await?))
+    let onward = Onward { back: flow.back.clone(), link: None };
+    if let Some(user) = user {
+        return Ok(pages::sign_in::complete(call, &user, &Proof::provider(&rules.name), &onward).await?);
+    }
+    let link = identity.keep_for_linking(&rules.name, external, browser, call.now).await?;
+    let onward = Onward { link: Some(link), ..onward };
+    let to = format!("{}{}", call.app.base_url, onward.at("/sign-in"));
+    Ok(reply::no_store(reply::redirect(StatusCode::FOUND, &to)))
+}
+
+/// Links the account to the user who asked for it, in the session in which it was asked.
+async fn link(call: &Call, params: &Params, flow: &Flow) -> Response {
+    let identity = &call.app.identity;
+    let session = match cookie::session(call) {
+        Some(value) => identity.session(value, call.now).await,
+        None => Ok(None),
+    };
+    let user = match session {
+        Ok(Some((session, user))) if flow.link_to.as_ref() == Some(&session.sid) => user,
+        Ok(_) => {
+            let text = "You have signed out since you began to link this account. Sign in and begin again.";
+            return pages::error(StatusCode::FORBIDDEN, text);
+        }
+        Err(error) => return problem::store(Dialect::Page, &error),
+    };
+    let settings = call.app.settings();
+    let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
+    let Some(provider) = known else {
+        return pages::error(StatusCode::NOT_FOUND, "This provider is not offered here any more.");
+    };
+    let external = match outcome(call, params, provider, flow).await {
+        Ok(external) => external,
+        Err(ProviderFailure::Denied) => {
+            return pages::error(StatusCode::FORBIDDEN, "You said no at the provider. Nothing was linked.");
+        }
+        Err(_) => {
+            let text =
+                "The provider did not answer as it should. Nothing was linked; please try again later.";
+            return pages::error(StatusCode::BAD_GATEWAY, text);
+        }
+    };
+    match identity.link(&user, &provider.provider.name, &external, call.now).await {
+        Ok(()) => {
+            let to = format!("{}/account?said=linked", call.app.base_url);
+            reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
+        }
+        Err(LinkError::Store(error)) => problem::store(Dialect::Page, &error),
+        Err(error @ (LinkError::Taken | LinkError::OnlyWay)) => {
+            pages::error(StatusCode::CONFLICT, &pages::passkey::sentence(&error.to_string()))
+        }
+    }
 }
 
 /// Exchanges the code and judges the ID token.

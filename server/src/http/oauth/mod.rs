@@ -1,6 +1,7 @@
 //! `/oauth2/*` and discovery: the handlers of the authorization server.
 
 pub mod authorize;
+pub mod device_authorization;
 pub mod discovery;
 pub mod federation;
 pub mod introspect;

@@ -1,5 +1,5 @@
-//! POST {base}/oauth2/token: authorization_code, refresh_token, client_credentials (RFC 6749 4.1.3,
-//! 4.4, 6; SMART Backend Services).
+//! POST {base}/oauth2/token: authorization_code, refresh_token, client_credentials, device_code (RFC 6749
+//! 4.1.3, 4.4, 6; SMART Backend Services; RFC 8628 3.4).
 
 use http::StatusCode;
 use identity::client::{Client, GrantType};
@@ -47,10 +47,11 @@ pub async fn post(mut call: Call) -> Response {
         Some("authorization_code") => GrantType::AuthorizationCode,
         Some("refresh_token") => GrantType::RefreshToken,
         Some("client_credentials") => GrantType::ClientCredentials,
+        Some("urn:ietf:params:oauth:grant-type:device_code") => GrantType::DeviceCode,
         Some(_) => {
             return wrong(
                 "unsupported_grant_type",
-                "grant_type must be authorization_code, refresh_token or client_credentials",
+                "grant_type must be authorization_code, refresh_token, client_credentials or urn:ietf:params:oauth:grant-type:device_code",
             );
         }
     };
@@ -75,6 +76,7 @@ pub async fn post(mut call: Call) -> Response {
         GrantType::AuthorizationCode => code(&call, &form, &client, jkt).await,
         GrantType::RefreshToken => refresh(&call, &form, &client, jkt).await,
         GrantType::ClientCredentials => backend(&call, &form, &client, jkt),
+        GrantType::DeviceCode => device(&call, &form, &client, jkt).await,
     };
     match answered {
         Ok(tokens) => reply::no_store(reply::json(StatusCode::OK, &tokens)),
@@ -92,16 +94,41 @@ async fn code(call: &Call, form: &Params, client: &Client, jkt: Option<String>) 
         verifier: form.get("code_verifier"),
         jkt: jkt.as_deref(),
     };
+    let grant = call
+        .app
+        .identity
+        .redeem_code(&sent, client, call.now)
+        .await
+        .map_err(|error| problem::grant(&error))?;
+    first_tokens(call, client, &grant).await
+}
+
+async fn device(
+    call: &Call,
+    form: &Params,
+    client: &Client,
+    jkt: Option<String>,
+) -> Result<Tokens, Response> {
+    let code = form.get("device_code").ok_or_else(|| wrong("invalid_request", "device_code is missing"))?;
+    let grant = call
+        .app
+        .identity
+        .redeem_device(code, client, jkt.as_deref(), call.now)
+        .await
+        .map_err(|error| problem::device(&error))?;
+    first_tokens(call, client, &grant).await
+}
+
+/// The first tokens of a grant, with a refresh token where the client may have one.
+async fn first_tokens(call: &Call, client: &Client, grant: &Grant) -> Result<Tokens, Response> {
     let identity = &call.app.identity;
-    let grant =
-        identity.redeem_code(&sent, client, call.now).await.map_err(|error| problem::grant(&error))?;
-    let refresh_token = if identity.may_refresh(client, &grant) {
-        let issued = identity.issue_refresh(&grant, client, call.now).await;
+    let refresh_token = if identity.may_refresh(client, grant) {
+        let issued = identity.issue_refresh(grant, client, call.now).await;
         Some(issued.map_err(|error| problem::grant(&GrantError::Store(error)))?)
     } else {
         None
     };
-    user_tokens(call, client, &grant, refresh_token).await
+    user_tokens(call, client, grant, refresh_token).await
 }
 
 async fn refresh(

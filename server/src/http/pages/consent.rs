@@ -4,11 +4,11 @@
 use http::StatusCode;
 use identity::authorize::Request;
 use identity::interaction::{Interaction, Step};
-use identity::scope::{Context, Permissions, Scopes, SmartScope};
+use identity::scope::Scopes;
 use identity::user::User;
-use maud::{Markup, html};
+use maud::html;
 
-use super::{cookie, csrf, page};
+use super::{cookie, csrf, page, resume, scopes as words};
 use crate::http::extract::Call;
 use crate::http::oauth::authorize;
 use crate::http::problem::{self, Dialect};
@@ -38,7 +38,7 @@ async fn question(call: &Call, sealed: &str) -> Result<Question, Response> {
 }
 
 fn go_on(call: &Call, sealed: &str) -> Response {
-    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &authorize::resume_address(call, sealed)))
+    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &resume::address(&call.app, sealed)))
 }
 
 /// Asks.
@@ -53,7 +53,7 @@ pub async fn get(call: Call) -> Response {
     let client = &request.client.name;
     let content = html! {
         p { strong { (client) } " asks to:" }
-        ul.scopes { @for scope in scopes.iter() { li { (meaning(scope)) } } }
+        (words::list(&call, &scopes))
         @if let Some(patient) = &patient { p { "Patient: " strong { (patient) } } }
         p.quiet { "You are signed in as " (name) ". You can take this back at any time on your account page." }
         form method="post" action="/consent" {
@@ -95,42 +95,4 @@ pub async fn post(mut call: Call) -> Response {
         // Something else was shown than what would be allowed now: it is shown again.
         _ => go_on(&call, sealed),
     }
-}
-
-/// What a scope means, in words for people.
-fn meaning(scope: &str) -> Markup {
-    let text = match scope {
-        "openid" => "know that it is you, by an identifier",
-        "profile" => "see your name",
-        "email" => "see your e-mail address",
-        "phone" => "see your phone number",
-        "offline_access" => "go on working for you while you are away",
-        "online_access" => "go on working for you while you are signed in",
-        "fhirUser" => "know who you are in the health records",
-        "launch/patient" => "know which patient you are working with",
-        _ => match SmartScope::parse(scope) {
-            Some(smart) => return smart_meaning(&smart),
-            None => return html! { "use " code { (scope) } },
-        },
-    };
-    html! { (text) }
-}
-
-fn smart_meaning(scope: &SmartScope) -> Markup {
-    let reads = scope.permissions.contain(Permissions::GET);
-    let changes = [Permissions::CREATE, Permissions::UPDATE, Permissions::DELETE]
-        .into_iter()
-        .any(|permission| scope.permissions.contain(permission));
-    let verb = match (reads, changes) {
-        (true, true) => "read and change",
-        (false, true) => "change",
-        _ => "read",
-    };
-    let what = if scope.kind == "*" { "all records" } else { scope.kind };
-    let whose = match scope.context {
-        Context::Patient => " of the patient",
-        Context::User => " that you may see",
-        Context::System => "",
-    };
-    html! { (verb) " " strong { (what) } (whose) }
 }

@@ -1,4 +1,5 @@
-//! Cookies: the session's, and one that names the browser before anybody is signed in.
+//! Cookies: the session's, one that names the browser before anybody is signed in, and one that says of a
+//! browser that a user has signed in there before (see `identity::throttle`).
 //!
 //! `__Host-` ties them to this host and to HTTPS; over `--insecure-http` they lose the prefix, which
 //! browsers would refuse.
@@ -9,8 +10,15 @@ use crate::app::App;
 use crate::http::extract::Call;
 use crate::http::reply::{self, Response};
 
+/// How long a browser is known again.
+const DEVICE_LIFE_S: u32 = 365 * 24 * 3600;
+
 fn names(app: &App) -> (&'static str, &'static str) {
     if app.is_https { ("__Host-trefoil", "__Host-trefoil-browser") } else { ("trefoil", "trefoil-browser") }
+}
+
+fn device_name(app: &App) -> &'static str {
+    if app.is_https { "__Host-trefoil-device" } else { "trefoil-device" }
 }
 
 fn attributes(app: &App) -> &'static str {
@@ -45,6 +53,16 @@ pub fn browser(call: &Call) -> (String, Option<String>) {
     let value = call.app.clock.random.secret();
     let set = format!("{}={value}{}", names(&call.app).1, attributes(&call.app));
     (value, Some(set))
+}
+
+/// Value of the device cookie.
+pub fn device(call: &Call) -> Option<&str> {
+    call.cookie(device_name(&call.app))
+}
+
+/// `Set-Cookie` of the device cookie.
+pub fn set_device(app: &App, value: &str) -> String {
+    format!("{}={value}{}; Max-Age={DEVICE_LIFE_S}", device_name(app), attributes(app))
 }
 
 /// Adds `Set-Cookie`.

@@ -30,7 +30,7 @@ pub async fn get(call: Call) -> Response {
             }
         }
         h2 { "Try it" }
-        pre { code { "curl " @if call.app.is_loopback { "--insecure " } (fhir) "/metadata" } }
+        pre { code { "curl " @if call.app.is_loopback && call.app.is_https { "--insecure " } (fhir) "/metadata" } }
         p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
     };
     reply::no_store(reply::html(StatusCode::OK, page("A server with three leaves", &content)))

@@ -3,8 +3,12 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`home`] | what this server is |
-//! | [`sign_in`], [`sign_out`], [`account`] | sessions |
 //! | [`consent`], [`patient`] | what an application gets, and whose |
+//! | [`sign_in`], [`passkey`], [`recovery`] | the ways in; how each of them ends |
+//! | [`sign_out`], [`account`] | the way out, and what a person can change |
+//! | [`device`] | yes or no to a device without a browser |
+//! | [`resume`] | where the browser goes on after a sign-in |
+//! | [`scopes`] | scopes in words |
 //! | [`cookie`], [`csrf`] | what ties a form to a browser |
 //! | [`health`] | for load balancers |
 
@@ -12,14 +16,22 @@ pub mod account;
 pub mod consent;
 pub mod cookie;
 pub mod csrf;
+pub mod device;
 pub mod health;
 pub mod home;
+pub mod passkey;
 pub mod patient;
+pub mod recovery;
+pub mod resume;
+mod scopes;
 pub mod sign_in;
 pub mod sign_out;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
+use identity::session::Session;
+use identity::user::User;
 use maud::{DOCTYPE, Markup, html};
+use store::StoreError;
 
 use super::extract::Call;
 use super::reply::{self, Response};
@@ -29,24 +41,52 @@ const FORM_LIMIT: usize = 64 * 1024;
 
 /// The frame of every page.
 fn page(title: &str, content: &Markup) -> Markup {
+    frame(title, content, false)
+}
+
+/// The frame of a page that has forms for passkeys.
+fn page_with_script(title: &str, content: &Markup) -> Markup {
+    frame(title, content, true)
+}
+
+fn frame(title: &str, content: &Markup, script: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
                 title { (title) " · Trefoil" }
+                link rel="icon" href="data:,";
                 link rel="stylesheet" href="/style.css";
+                @if script { script src="/passkey.js" defer {} }
             }
             body {
+                header { a.brand href="/" { span.mark aria-hidden="true" { "☘" } "Trefoil" } }
                 main {
-                    header { span.mark aria-hidden="true" { "☘" } span.name { "Trefoil" } }
                     h1 { (title) }
                     (content)
                 }
             }
         }
     }
+}
+
+/// Who is signed in in this browser.
+///
+/// # Errors
+/// The store's.
+async fn signed_in(call: &Call) -> Result<Option<(Session, User)>, StoreError> {
+    match cookie::session(call) {
+        Some(value) => call.app.identity.session(value, call.now).await,
+        None => Ok(None),
+    }
+}
+
+/// The address that somebody comes from.
+fn address(call: &Call) -> String {
+    call.client_ip().map(|peer| peer.to_string()).unwrap_or_default()
 }
 
 /// An error page.
@@ -57,14 +97,16 @@ pub fn error(status: StatusCode, text: &str) -> Response {
         500.. => "Something went wrong here",
         _ => "This request cannot be answered",
     };
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
     let content = html! {
-        p.error role="alert" { (text) }
+        p.error role="alert" { (first) (letters.as_str()) }
         p.quiet { "Status " (status.as_u16()) }
     };
     reply::no_store(reply::html(status, page(title, &content)))
 }
 
-/// Headers of every page: nothing from elsewhere, no frames, no referrer for other sites. (Without any
+/// Headers of every page: nothing from elsewhere and no script but the one for passkeys, no frames, no referrer for other sites. (Without any
 /// referrer browsers would also hide the origin of our own forms.)
 ///
 /// `form-action` is left out on purpose: browsers apply it to the redirect to the client that
@@ -73,7 +115,7 @@ pub fn with_page_headers(mut response: Response) -> Response {
     let headers = [
         (
             header::CONTENT_SECURITY_POLICY,
-            "default-src 'none'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'",
+            "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'",
         ),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "same-origin"),

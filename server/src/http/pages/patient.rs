@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use store::{Limit, Scan, StoreError, Versions as _};
 
-use super::{cookie, csrf, page};
+use super::{cookie, csrf, page, resume};
 use crate::http::extract::Call;
 use crate::http::oauth::authorize;
 use crate::http::problem::{self, Dialect};
@@ -98,7 +98,7 @@ async fn chooser(call: &Call, sealed: &str) -> Result<(Request, Interaction, Use
 }
 
 fn go_on(call: &Call, sealed: &str) -> Response {
-    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &authorize::resume_address(call, sealed)))
+    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &resume::address(&call.app, sealed)))
 }
 
 /// Shows the list.
@@ -142,8 +142,9 @@ fn content(
             ul.choices {
                 @for row in rows {
                     li {
-                        button.choice type="submit" name="patient" value=(row.id) {
-                            (row.name) " " span.quiet { "born " (row.birth_date) " · " (row.id) }
+                        button.second type="submit" name="patient" value=(row.id) {
+                            (row.name)
+                            span.quiet { @if !row.birth_date.is_empty() { "born " (row.birth_date) " · " } (row.id) }
                         }
                     }
                 }

@@ -1,52 +1,106 @@
-//! {base}/sign-in: user name and password.
+//! {base}/sign-in: user name and password, and how every sign-in ends.
 //!
-//! Where it was an authorization request that led here, the form carries it, sealed, and the answer goes back
-//! to `/oauth2/resume` with 303; only that GET sends the browser to the client.
+//! The form carries where the browser goes on to, see [`resume`], and the answer goes there with 303; only
+//! that GET sends the browser to the client. A passkey or a recovery code signs in at [`super::passkey`] and
+//! [`super::recovery`].
 
 use http::{StatusCode, header};
 use identity::audit::Event;
+use identity::params::Params;
 use identity::password;
+use identity::provider::LinkError;
+use identity::session::{Place, Proof};
+use identity::throttle::{Attempt, Outcome};
+use identity::user::User;
+use jiff::SignedDuration;
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use store::StoreError;
 
-use super::{cookie, csrf, page};
+use super::{cookie, csrf, page_with_script, passkey, resume};
 use crate::http::extract::Call;
-use crate::http::oauth::authorize;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// What the page says above the form after an attempt.
 const WRONG: &str = "The user name or the password is wrong.";
+/// After how many seconds somebody may come again who found too many others waiting.
+const BUSY_S: u64 = 5;
 
-async fn form(call: &Call, browser: &str, back: &str, username: &str, said: Option<&str>) -> Markup {
-    let opened = call.app.identity.open_seal(back, browser, call.now);
-    let client = match opened {
-        Some(interaction) => call.app.identity.check_interaction(&interaction, call.now).await.ok(),
+/// What the forms of a sign-in carry on.
+pub struct Onward {
+    /// Where the browser goes on to, see [`resume`].
+    pub back: String,
+    /// The external account that waits to be linked.
+    pub link: Option<String>,
+}
+
+impl Onward {
+    /// From a query or form.
+    pub fn read(sent: &Params) -> Self {
+        Self { back: resume::read(sent), link: sent.get("link").map(str::to_owned) }
+    }
+
+    /// The hidden fields.
+    pub fn fields(&self) -> Markup {
+        html! {
+            input type="hidden" name="continue" value=(self.back);
+            @if let Some(link) = &self.link { input type="hidden" name="link" value=(link); }
+        }
+    }
+
+    /// A page of ours that takes these fields in its query.
+    pub fn at(&self, path: &str) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.append_pair("continue", &self.back);
+        if let Some(link) = &self.link {
+            query.append_pair("link", link);
+        }
+        format!("{path}?{}", query.finish())
+    }
+}
+
+async fn form(call: &Call, browser: &str, onward: &Onward, username: &str, said: Option<&str>) -> Markup {
+    let app = &call.app;
+    let client = match app.identity.open_seal(&onward.back, browser, call.now) {
+        Some(interaction) => app.identity.check_interaction(&interaction, call.now).await.ok(),
         None => None,
     };
     let client = client.map(|request| request.client);
-    let settings = call.app.settings();
-    let providers = settings.providers.iter().filter(|_| !back.is_empty());
-    page(
+    let waiting = match &onward.link {
+        Some(link) => app.identity.kept_for_linking(link, browser, call.now).await.ok().flatten(),
+        None => None,
+    };
+    let settings = app.settings();
+    let providers = settings.providers.iter().filter(|_| waiting.is_none());
+    let (described, invalid) = (said.map(|_| "said"), said.map(|_| "true"));
+    page_with_script(
         "Sign in",
         &html! {
-            @if let Some(said) = said { p.error role="alert" { (said) } }
-            @if let Some(client) = client { p.quiet { "to continue to " strong { (client.name) } } }
+            @if let Some(said) = said { p #said .error role="alert" { (said) } }
+            @if let Some(client) = &client { p.quiet { "to continue to " strong { (client.name) } } }
+            @if let Some((provider, account)) = &waiting {
+                p { "Your " strong { (provider) } " account " strong { (account) } " is not linked to anybody here yet. "
+                    "Sign in once with the account that you have here, and it will be." }
+            }
             form method="post" action="/sign-in" {
                 (csrf::field(browser))
-                input type="hidden" name="continue" value=(back);
+                (onward.fields())
                 label for="username" { "User name" }
-                input #username name="username" autocomplete="username" autocapitalize="none" spellcheck="false"
-                    maxlength="100" required value=(username) autofocus[username.is_empty()];
+                input #username name="username" autocomplete="username webauthn" autocapitalize="none" spellcheck="false"
+                    maxlength="100" required value=(username) autofocus[username.is_empty()]
+                    aria-describedby=[described] aria-invalid=[invalid];
                 label for="password" { "Password" }
                 input #password name="password" type="password" autocomplete="current-password" maxlength="128"
-                    required autofocus[!username.is_empty()];
+                    required autofocus[!username.is_empty()] aria-describedby=[described] aria-invalid=[invalid];
                 button type="submit" { "Sign in" }
             }
+            @if app.identity.has_passkeys() { (passkey::sign_in_form(browser, onward)) }
+            p { a href=(onward.at("/recovery")) { "Use a recovery code" } }
             @for provider in providers {
                 @let name = &provider.provider.name;
-                @let address = format!("/sign-in/with/{}?continue={back}", utf8_percent_encode(name, NON_ALPHANUMERIC));
-                p { a href=(address) { "Sign in with " (name) } }
+                @let path = format!("/sign-in/with/{}", utf8_percent_encode(name, NON_ALPHANUMERIC));
+                p { a.button.second href=(onward.at(&path)) { "Sign in with " (name) } }
             }
         },
     )
@@ -56,16 +110,42 @@ async fn form(call: &Call, browser: &str, back: &str, username: &str, said: Opti
 pub async fn get(call: Call) -> Response {
     let params = call.params();
     let (browser, set_cookie) = cookie::browser(&call);
-    let back = params.get("continue").unwrap_or_default();
+    let onward = Onward::read(&params);
     let hint = params.get("login_hint").unwrap_or_default();
-    let response = reply::html(StatusCode::OK, form(&call, &browser, back, hint, None).await);
+    let response = reply::html(StatusCode::OK, form(&call, &browser, &onward, hint, None).await);
     reply::no_store(cookie::set(response, set_cookie))
 }
 
 /// The form once more, with a word about the attempt.
-async fn again(call: &Call, back: &str, username: &str, status: StatusCode, said: &str) -> Response {
-    let (browser, _) = cookie::browser(call);
-    reply::no_store(reply::html(status, form(call, &browser, back, username, Some(said)).await))
+pub async fn again(call: &Call, onward: &Onward, username: &str, status: StatusCode, said: &str) -> Response {
+    let (browser, set_cookie) = cookie::browser(call);
+    let response = reply::html(status, form(call, &browser, onward, username, Some(said)).await);
+    reply::no_store(cookie::set(response, set_cookie))
+}
+
+/// An attempt of this name from this browser: noted, or how long to wait; and whose name it is.
+///
+/// # Errors
+/// The store's.
+pub async fn attempt(
+    call: &Call,
+    username: &str,
+) -> Result<(Option<User>, Result<Attempt, SignedDuration>), StoreError> {
+    let identity = &call.app.identity;
+    let user = identity.user_for_sign_in(username, call.now).await?;
+    let (address, device) = (super::address(call), cookie::device(call));
+    let counted = identity.attempt_sign_in(username, user.as_ref(), &address, device, call.now).await?;
+    Ok((user, counted))
+}
+
+/// What is said to somebody who tries too often, and the header that says it to programs.
+pub fn too_often(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Response) {
+    let seconds = wait.as_secs() + 1;
+    let text = match seconds {
+        ..60 => format!("Too many attempts. Try again in {seconds} s."),
+        _ => format!("Too many attempts. Try again in {} min.", (seconds + 59) / 60),
+    };
+    (text, move |response| reply::with(response, header::RETRY_AFTER, &seconds.to_string()))
 }
 
 /// Checks what was typed.
@@ -74,51 +154,92 @@ pub async fn post(mut call: Call) -> Response {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    let app = call.app.clone();
+    check(&call, &sent).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+}
+
+async fn check(call: &Call, sent: &Params) -> Result<Response, StoreError> {
+    let (app, now) = (&call.app, call.now);
     let username = sent.get("username").unwrap_or_default();
-    let password = sent.get("password").unwrap_or_default().to_owned();
-    let back = sent.get("continue").unwrap_or_default();
-    let address = call.client_ip().map(|peer| peer.to_string()).unwrap_or_default();
-    match app.identity.sign_in_wait(username, &address, call.now).await {
-        Ok(None) => {}
-        Ok(Some(wait)) => {
-            let sub = app.identity.user_named(username, call.now).await.ok().flatten().map(|user| user.sub);
+    let typed = sent.get("password").unwrap_or_default().to_owned();
+    let onward = Onward::read(sent);
+    let (user, counted) = attempt(call, username).await?;
+    let attempt = match counted {
+        Ok(attempt) => attempt,
+        Err(wait) => {
+            let sub = user.map(|user| user.sub);
             app.identity.record(Event::SignInFailed { sub, reason: "too many attempts" });
-            let seconds = wait.as_secs() + 1;
-            let text = format!("Too many attempts. Try again in {seconds} s.");
-            let response = again(&call, back, username, StatusCode::TOO_MANY_REQUESTS, &text).await;
-            return reply::with(response, header::RETRY_AFTER, &seconds.to_string());
+            let (text, with_header) = too_often(wait);
+            return Ok(with_header(
+                again(call, &onward, username, StatusCode::TOO_MANY_REQUESTS, &text).await,
+            ));
         }
-        Err(error) => return problem::store(Dialect::Page, &error),
-    }
-    let user = match app.identity.user_for_sign_in(username, call.now).await {
-        Ok(user) => user,
-        Err(error) => return problem::store(Dialect::Page, &error),
     };
     let phc = user.as_ref().and_then(|user| user.password.clone());
-    let right = app.hashing(move || password::verify(&password, phc.as_deref())).await;
-    if let Err(error) = app.identity.count_sign_in(username, &address, right, call.now).await {
-        return problem::store(Dialect::Page, &error);
-    }
+    let password = typed.clone();
+    let Some(right) = app.hashing.in_turn(move || password::verify(&password, phc.as_deref())).await else {
+        app.identity.settle(attempt, Outcome::Unseen, now).await?;
+        let text = "Too many people are signing in at this moment. Please try again.";
+        let response = again(call, &onward, username, StatusCode::SERVICE_UNAVAILABLE, text).await;
+        return Ok(reply::with(response, header::RETRY_AFTER, &BUSY_S.to_string()));
+    };
+    let outcome = if right { Outcome::Right } else { Outcome::Wrong };
+    app.identity.settle(attempt, outcome, app.clock.now()).await?;
     let sub = user.as_ref().map(|user| user.sub.clone());
     let Some(user) = user.filter(|_| right) else {
         app.identity.record(Event::SignInFailed { sub, reason: "wrong user name or password" });
-        return again(&call, back, username, StatusCode::UNAUTHORIZED, WRONG).await;
+        return Ok(again(call, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
     };
+    let user = renew_hash(call, user, typed).await;
+    if app.identity.needs_passkey(&user.sub, now).await? {
+        return Ok(passkey::after_password(call, &user, &onward).await);
+    }
+    complete(call, &user, &Proof::password(), &onward).await
+}
+
+/// Hashes the password anew where today's parameters are others. What fails is tried again next time.
+async fn renew_hash(call: &Call, user: User, password: String) -> User {
+    let (app, before) = (&call.app, user.password.clone());
+    if !before.as_deref().is_some_and(password::is_outdated) {
+        return user;
+    }
+    let random = app.clock.random.clone();
+    let Some(Ok(phc)) = app.hashing.in_turn(move || password::hash(&password, &*random)).await else {
+        return user;
+    };
+    let change = |user: &mut User| {
+        if user.password == before {
+            user.password = Some(phc.clone());
+        }
+    };
+    app.identity.change_user(&user.username, call.now, change).await.unwrap_or(user)
+}
+
+/// How every sign-in ends: a new session, what waits to be linked, the cookies, and on.
+///
+/// # Errors
+/// The store's.
+pub async fn complete(
+    call: &Call,
+    user: &User,
+    proof: &Proof,
+    onward: &Onward,
+) -> Result<Response, StoreError> {
+    let (app, identity) = (&call.app, &call.app.identity);
     // The clock is asked again: hashing may have waited for its turn.
-    let value = match app
-        .identity
-        .begin_session(&user, &["pwd"], None, cookie::session(&call), app.clock.now())
-        .await
-    {
-        Ok(value) => value,
-        Err(error) => return problem::store(Dialect::Page, &error),
-    };
-    let browser = cookie::known_browser(&call).unwrap_or_default();
-    let to = match app.identity.open_seal(back, browser, call.now) {
-        Some(_) => authorize::resume_address(&call, back),
-        None => format!("{}/account", app.base_url),
-    };
-    let response = reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to));
-    cookie::set(response, Some(cookie::set_session(&app, &value)))
+    let now = app.clock.now();
+    let agent = call.header(header::USER_AGENT).unwrap_or_default().to_owned();
+    let place = Place { address: super::address(call), agent };
+    let value = identity.begin_session(user, proof, place, cookie::session(call), now).await?;
+    if let (Some(link), Some(browser)) = (&onward.link, cookie::known_browser(call)) {
+        match identity.link_kept(link, browser, user, now).await {
+            Ok(()) => {}
+            Err(LinkError::Store(error)) => return Err(error),
+            Err(error) => tracing::warn!(%error, "an external account was not linked"),
+        }
+    }
+    let status = if call.method == http::Method::GET { StatusCode::FOUND } else { StatusCode::SEE_OTHER };
+    let response = reply::no_store(reply::redirect(status, &resume::address(app, &onward.back)));
+    let response = cookie::set(response, Some(cookie::set_session(app, &value)));
+    let device = identity.device_cookie(user, cookie::device(call));
+    Ok(cookie::set(response, Some(cookie::set_device(app, &device))))
 }

@@ -8,6 +8,7 @@ use trefoil_identity::dpop::Proven;
 use trefoil_identity::grant::{CodeExchange, Grant, GrantError};
 use trefoil_identity::params::Params;
 use trefoil_identity::redirect_uri::RegisteredRedirectUri;
+use trefoil_identity::session::{Place, Proof};
 use trefoil_identity::token::{BadToken, Beside};
 
 use crate::support::{CALLBACK, World, at, client};
@@ -248,7 +249,8 @@ async fn an_access_token_ends_in_every_way_that_it_should() {
     assert!(matches!(identity.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
 
     // The end of the browser session ends its tokens, but for those under offline_access.
-    let cookie = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
+    let cookie =
+        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
     let (session, _) = identity.session(&cookie, at(1)).await.unwrap().unwrap();
     let mut grant = world.grant("openid profile");
     grant.sid = session.sid.clone();
@@ -272,10 +274,12 @@ async fn an_access_token_ends_in_every_way_that_it_should() {
 async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
     let world = World::new().await;
     let identity = &world.identity;
-    let idle = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
+    let idle =
+        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
     assert!(identity.session(&idle, at(3599)).await.unwrap().is_some());
     assert!(identity.session(&idle, at(3599 + 3600)).await.unwrap().is_none());
-    let busy = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
+    let busy =
+        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
     for half_hour in 1..24 {
         assert!(identity.session(&busy, at(half_hour * 1800)).await.unwrap().is_some(), "{half_hour}");
     }
@@ -286,44 +290,22 @@ async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
 async fn signing_in_again_goes_on_with_the_session() {
     let world = World::new().await;
     let identity = &world.identity;
-    let first = identity.begin_session(&world.user, &["pwd"], None, None, at(0)).await.unwrap();
+    let first =
+        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
     let mut grant = world.grant("openid");
     grant.sid = identity.session(&first, at(1)).await.unwrap().unwrap().0.sid;
     let early = identity.mint_access_token(&grant, at(1));
-    let again = identity.begin_session(&world.user, &["pwd"], None, Some(&first), at(2)).await.unwrap();
+    let again = identity
+        .begin_session(&world.user, &Proof::password(), Place::default(), Some(&first), at(2))
+        .await
+        .unwrap();
     assert!(identity.session(&first, at(3)).await.unwrap().is_none(), "the old cookie is worth nothing");
     assert!(identity.verify_access_token(&early, at(3)).await.is_ok());
     identity.end_session(&again, at(4)).await.unwrap();
     assert!(matches!(identity.verify_access_token(&early, at(4)).await, Err(BadToken::Revoked)));
-    let fresh = identity.begin_session(&world.user, &["pwd"], None, Some(&again), at(5)).await.unwrap();
+    let fresh = identity
+        .begin_session(&world.user, &Proof::password(), Place::default(), Some(&again), at(5))
+        .await
+        .unwrap();
     assert_ne!(identity.session(&fresh, at(6)).await.unwrap().unwrap().0.sid, grant.sid);
-}
-
-#[tokio::test]
-async fn guessing_is_slow_and_strangers_lock_nobody_else_out() {
-    let world = World::new().await;
-    let identity = &world.identity;
-    let wait = async |who: &str, from: &str, now: i64| {
-        identity.sign_in_wait(who, from, at(now)).await.unwrap().map_or(0, |wait| wait.as_secs())
-    };
-    for failure in 1..=4 {
-        identity.count_sign_in("ada", "192.0.2.1", false, at(0)).await.unwrap();
-        assert_eq!(wait("ada", "192.0.2.1", 0).await, 0, "{failure}");
-    }
-    for seconds in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
-        identity.count_sign_in("Ada", "192.0.2.1", false, at(0)).await.unwrap();
-        assert_eq!(wait("ada", "192.0.2.1", 0).await, seconds);
-    }
-    assert_eq!(wait("ada", "192.0.2.2", 0).await, 0, "another address");
-    assert_eq!(wait("bob", "192.0.2.1", 0).await, 0, "another name");
-    assert_eq!(wait("ada", "192.0.2.1", 900).await, 0);
-    // After a quiet time the count begins anew; a success forgets it at once.
-    identity.count_sign_in("ada", "192.0.2.1", false, at(1800)).await.unwrap();
-    assert_eq!(wait("ada", "192.0.2.1", 1800).await, 0);
-    for _ in 0..6 {
-        identity.count_sign_in("ada", "192.0.2.1", false, at(1800)).await.unwrap();
-    }
-    assert!(wait("ada", "192.0.2.1", 1800).await > 0);
-    identity.count_sign_in("ada", "192.0.2.1", true, at(1800)).await.unwrap();
-    assert_eq!(wait("ada", "192.0.2.1", 1800).await, 0);
 }

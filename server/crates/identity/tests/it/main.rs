@@ -6,6 +6,11 @@
 mod administration;
 mod authorize;
 mod client_auth;
+mod device;
 mod grants;
 mod keys;
+mod links;
+mod passkeys;
+mod sessions;
 mod support;
+mod throttle;

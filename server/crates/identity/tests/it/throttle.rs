@@ -1,0 +1,169 @@
+//! Guessing is made slow, and nobody is locked out by strangers.
+
+use jiff::SignedDuration;
+use trefoil_identity::throttle::{Attempt, Outcome};
+
+use crate::support::{World, at};
+
+const HOME: &str = "192.0.2.1";
+const AWAY: &str = "198.51.100.7";
+
+impl World {
+    async fn attempt(
+        &self,
+        name: &str,
+        address: &str,
+        device: Option<&str>,
+        second: i64,
+    ) -> Result<Attempt, SignedDuration> {
+        let user = self.identity.user_for_sign_in(name, at(second)).await.unwrap();
+        self.identity.attempt_sign_in(name, user.as_ref(), address, device, at(second)).await.unwrap()
+    }
+
+    async fn fails(&self, name: &str, address: &str, second: i64) {
+        let attempt = self.attempt(name, address, None, second).await.expect("the attempt is looked at");
+        self.identity.settle(attempt, Outcome::Wrong, at(second)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn five_failures_are_free_and_each_further_one_locks_twice_as_long() {
+    for name in ["ada", "nobody-of-that-name"] {
+        let world = World::new().await;
+        for _ in 0..5 {
+            world.fails(name, HOME, 0).await;
+        }
+        let mut second = 0;
+        for lock in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
+            let wait = world.attempt(name, HOME, None, second).await.unwrap_err();
+            assert_eq!(wait, SignedDuration::from_secs(lock), "{name} at {second}");
+            // What comes during a lock does not lengthen it.
+            assert!(world.attempt(name, HOME, None, second).await.is_err());
+            second += lock;
+            world.fails(name, HOME, second).await;
+        }
+        // 15 quiet minutes after the last lock all is forgotten.
+        world.fails(name, HOME, second + 1801).await;
+        world.fails(name, HOME, second + 1801).await;
+    }
+}
+
+#[tokio::test]
+async fn what_was_right_forgets_the_failures_before_it() {
+    let world = World::new().await;
+    for _ in 0..4 {
+        world.fails("ada", HOME, 0).await;
+    }
+    let right = world.attempt("ADA", HOME, None, 0).await.unwrap();
+    world.identity.settle(right, Outcome::Right, at(0)).await.unwrap();
+    for _ in 0..5 {
+        world.fails("ada", HOME, 0).await;
+    }
+    assert!(world.attempt("ada", HOME, None, 0).await.is_err());
+}
+
+#[tokio::test]
+async fn many_addresses_do_not_help() {
+    let world = World::new().await;
+    for n in 0..25 {
+        world.fails("ada", &format!("203.0.113.{n}"), 0).await;
+    }
+    assert!(world.attempt("ada", "203.0.113.200", None, 0).await.is_err());
+    assert!(world.attempt("other", "203.0.113.200", None, 0).await.is_ok());
+}
+
+#[tokio::test]
+async fn many_names_do_not_help() {
+    let world = World::new().await;
+    for n in 0..50 {
+        world.fails(&format!("name-{n}"), AWAY, 0).await;
+    }
+    assert!(world.attempt("ada", AWAY, None, 0).await.is_err());
+    assert!(world.attempt("ada", HOME, None, 0).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_account_of_ones_own_does_not_wash_an_address_clean() {
+    let world = World::new().await;
+    for n in 0..50 {
+        world.fails(&format!("name-{n}"), AWAY, 0).await;
+        if n < 49 {
+            let own = world.attempt("ada", AWAY, None, 0).await.unwrap();
+            world.identity.settle(own, Outcome::Right, at(0)).await.unwrap();
+        }
+    }
+    assert!(world.attempt("ada", AWAY, None, 0).await.is_err());
+}
+
+#[tokio::test]
+async fn a_known_browser_is_not_locked_out_by_strangers_and_has_its_own_limit() {
+    let world = World::new().await;
+    let cookie = world.identity.device_cookie(&world.user, None);
+    for n in 0..25 {
+        world.fails("ada", &format!("203.0.113.{n}"), 0).await;
+    }
+    assert!(world.attempt("ada", HOME, None, 0).await.is_err());
+    // The owner's browser comes from the same address as a stranger, and is let in.
+    for _ in 0..5 {
+        let attempt = world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.unwrap();
+        world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
+    }
+    assert!(world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.is_err());
+    // It goes on under its own id, so that a new sign-in does not begin a new count.
+    let renewed = world.identity.device_cookie(&world.user, Some(&cookie));
+    assert_eq!(renewed, cookie);
+}
+
+#[tokio::test]
+async fn a_device_cookie_is_good_for_its_user_and_password_alone() {
+    let world = World::new().await;
+    let cookie = world.identity.device_cookie(&world.user, None);
+    for _ in 0..5 {
+        world.fails("ada", HOME, 0).await;
+        world.fails("grace", HOME, 0).await;
+    }
+    assert!(world.attempt("grace", HOME, Some(&cookie), 0).await.is_err(), "another name");
+    let forged = format!("{}x.{}", &cookie[..5], cookie.split_once('.').unwrap().1);
+    assert!(world.attempt("ada", HOME, Some(&forged), 0).await.is_err(), "another id");
+    assert!(world.attempt("ada", HOME, Some("no cookie of ours"), 0).await.is_err());
+    assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_ok());
+    let changed = |user: &mut trefoil_identity::user::User| user.password = Some("another".to_owned());
+    world.identity.change_user("ada", at(0), changed).await.unwrap();
+    assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_err(), "another password");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn attempts_at_once_are_bounded_and_one_at_a_time_after_the_free_ones() {
+    let world = std::sync::Arc::new(World::new().await);
+    let tries = (0..64).map(|_| {
+        let world = world.clone();
+        tokio::spawn(async move { world.attempt("ada", HOME, None, 0).await })
+    });
+    let mut looked_at = Vec::new();
+    for tried in tries.collect::<Vec<_>>() {
+        looked_at.extend(tried.await.unwrap());
+    }
+    assert_eq!(looked_at.len(), 32);
+    for attempt in looked_at {
+        world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
+    }
+    let wait = world.attempt("ada", HOME, None, 0).await.unwrap_err();
+    assert_eq!(wait, SignedDuration::from_mins(15), "all of them count");
+    let one = world.attempt("ada", HOME, None, 901).await.unwrap();
+    assert_eq!(world.attempt("ada", HOME, None, 901).await.unwrap_err(), SignedDuration::from_secs(1));
+    world.identity.settle(one, Outcome::Unseen, at(902)).await.unwrap();
+    assert!(world.attempt("ada", HOME, None, 902).await.is_ok());
+}
+
+#[tokio::test]
+async fn one_user_in_many_programs_at_once_is_no_attack() {
+    let world = World::new().await;
+    let mut under_way = Vec::new();
+    for _ in 0..32 {
+        under_way.push(world.attempt("ada", HOME, None, 0).await.unwrap());
+    }
+    for attempt in under_way {
+        world.identity.settle(attempt, Outcome::Right, at(1)).await.unwrap();
+    }
+    assert!(world.attempt("ada", HOME, None, 1).await.is_ok());
+}

@@ -1,0 +1,146 @@
+//! The user's password.
+
+use http::{StatusCode, header};
+use identity::password::{self, LONGEST, PasswordError, SHORTEST};
+use identity::session::{Place, Proof};
+use identity::throttle::Outcome;
+use identity::user::User;
+use maud::{Markup, html};
+
+use super::{Said, Visit, begin, done, render, wrong};
+use crate::http::extract::Call;
+use crate::http::pages::{address, cookie, csrf, passkey, sign_in};
+use crate::http::problem::{self, Dialect};
+use crate::http::reply::{self, Response};
+
+/// The section.
+pub(super) fn section(visit: &Visit, wrong: Option<&str>) -> Markup {
+    let has_one = visit.user.password.is_some();
+    let described = |field: &str| (wrong == Some(field)).then_some("said");
+    let of_new = if wrong == Some("new") { "said password-hint" } else { "password-hint" };
+    html! {
+        h2 { "Password" }
+        form method="post" action="/account/password" {
+            (csrf::field(&visit.browser))
+            // For password managers, which keep it with the new password.
+            input type="text" name="username" value=(visit.user.username) autocomplete="username" hidden;
+            @if has_one {
+                label for="current" { "Password now" }
+                input #current name="current" type="password" autocomplete="current-password" maxlength=(LONGEST) required
+                    aria-describedby=[described("current")] aria-invalid=[described("current").map(|_| "true")];
+            }
+            label for="new" { "New password" }
+            input #new name="new" type="password" autocomplete="new-password" minlength=(SHORTEST) maxlength=(LONGEST)
+                required aria-describedby=(of_new) aria-invalid=[described("new").map(|_| "true")];
+            p #password-hint .quiet { "At least " (SHORTEST) " characters; a few words in a row are good. "
+                "All other sessions and apps are signed out by the change." }
+            button.second type="submit" { @if has_one { "Change the password" } @else { "Set a password" } }
+        }
+    }
+}
+
+/// POST {base}/account/password
+pub async fn change(mut call: Call) -> Response {
+    let (visit, sent) = match begin(&mut call).await {
+        Ok(begun) => begun,
+        Err(response) => return response,
+    };
+    // Where the password alone does not sign in, it does not do here either.
+    let alone = match call.app.identity.needs_passkey(&visit.user.sub, call.now).await {
+        Ok(asked) => visit.user.password.is_some() && !asked,
+        Err(error) => return problem::store(Dialect::Page, &error),
+    };
+    if !alone && let Err(response) = super::is_fresh(&call, &visit) {
+        return response;
+    }
+    let Some(phc) = visit.user.password.clone() else {
+        return set(&call, &visit, sent.get("new").unwrap_or_default()).await;
+    };
+    let app = &call.app;
+    // The old password can be guessed here as well as at sign-in, so it is counted as there.
+    let attempt = match sign_in::attempt(&call, &visit.user.username).await {
+        Ok((_, Ok(attempt))) => attempt,
+        Ok((_, Err(wait))) => {
+            let (text, with_header) = sign_in::too_often(wait);
+            return with_header(wrong(&call, &visit, StatusCode::TOO_MANY_REQUESTS, &text).await);
+        }
+        Err(error) => return problem::store(Dialect::Page, &error),
+    };
+    let current = sent.get("current").unwrap_or_default().to_owned();
+    let right = app.hashing.in_turn(move || password::verify(&current, Some(&phc))).await;
+    let outcome = match right {
+        Some(true) => Outcome::Right,
+        Some(false) => Outcome::Wrong,
+        None => Outcome::Unseen,
+    };
+    if let Err(error) = app.identity.settle(attempt, outcome, app.clock.now()).await {
+        return problem::store(Dialect::Page, &error);
+    }
+    if right == Some(false) {
+        let said = Said::Wrong("The password now is another one.", Some("current"));
+        return render(&call, &visit, StatusCode::UNAUTHORIZED, Some(said)).await;
+    }
+    if right.is_none() {
+        return busy(&call, &visit).await;
+    }
+    set(&call, &visit, sent.get("new").unwrap_or_default()).await
+}
+
+async fn busy(call: &Call, visit: &Visit) -> Response {
+    let text = "Too many people are signing in at this moment. Please try again.";
+    let response = wrong(call, visit, StatusCode::SERVICE_UNAVAILABLE, text).await;
+    reply::with(response, header::RETRY_AFTER, "5")
+}
+
+/// Sets the new password, ends everything that stood on the old one, and begins a new session here.
+async fn set(call: &Call, visit: &Visit, new: &str) -> Response {
+    let (app, username) = (&call.app, &visit.user.username);
+    let (password, random) = (new.to_owned(), app.clock.random.clone());
+    let hashed = match password::check_against_name(new, username) {
+        Ok(()) => app.hashing.in_turn(move || password::hash(&password, &*random)).await,
+        Err(error) => Some(Err(error)),
+    };
+    let phc = match hashed {
+        Some(Ok(phc)) => phc,
+        Some(Err(error)) => {
+            let text = passkey::sentence(&error.to_string());
+            let status = match error {
+                PasswordError::TooShort
+                | PasswordError::TooLong
+                | PasswordError::Common
+                | PasswordError::UserName => StatusCode::BAD_REQUEST,
+            };
+            return render(call, visit, status, Some(Said::Wrong(&text, Some("new")))).await;
+        }
+        None => return busy(call, visit).await,
+    };
+    // Only over the password that was checked: another change may have come between.
+    let before = visit.user.password.clone();
+    let change = |user: &mut User| {
+        if user.password == before {
+            (user.password, user.epoch) = (Some(phc.clone()), user.epoch + 1);
+        }
+    };
+    let now = app.clock.now();
+    let user = match app.identity.change_user(username, now, change).await {
+        Ok(user) if user.password.as_ref() == Some(&phc) => user,
+        Ok(_) => {
+            return wrong(call, visit, StatusCode::CONFLICT, "The password was changed elsewhere.").await;
+        }
+        Err(error) => return problem::user(&error),
+    };
+    let agent = call.header(header::USER_AGENT).unwrap_or_default().to_owned();
+    let place = Place { address: address(call), agent };
+    let begun = app
+        .identity
+        .begin_session(&user, &Proof::of(&visit.session), place, cookie::session(call), now)
+        .await;
+    match begun {
+        Ok(value) => {
+            let response = cookie::set(done(call, "password"), Some(cookie::set_session(app, &value)));
+            let device = app.identity.device_cookie(&user, None);
+            cookie::set(response, Some(cookie::set_device(app, &device)))
+        }
+        Err(error) => problem::store(Dialect::Page, &error),
+    }
+}

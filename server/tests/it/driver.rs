@@ -1,0 +1,166 @@
+//! A browser: Chromium, driven by the WebDriver protocol through chromedriver.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
+
+use crate::support::have;
+
+/// Is there a browser here?
+pub fn have_browser() -> bool {
+    have("chromedriver", "the browser") && have("chromium", "the browser")
+}
+
+/// One browser and what drives it.
+pub struct Driver {
+    child: Child,
+    base: String,
+    http: reqwest::Client,
+}
+
+impl Driver {
+    /// Starts chromedriver on a free port, and one browser.
+    pub async fn start() -> Self {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let mut child = Command::new("chromedriver")
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines
+            .map_while(Result::ok)
+            .find_map(|line| {
+                line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
+            })
+            .expect("chromedriver says its port");
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        let mut driver = Self { child, base: format!("http://127.0.0.1:{port}"), http };
+        let options = json!({ "capabilities": { "alwaysMatch": {
+            "acceptInsecureCerts": true,
+            "goog:chromeOptions": { "args": [
+                "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                "--disable-background-networking", "--disable-component-update", "--disable-sync",
+                "--window-size=390,844",
+            ] },
+        } } });
+        let session = driver.post("/session", options).await;
+        driver.base = format!("{}/session/{}", driver.base, session["sessionId"].as_str().unwrap());
+        // An element may stand on the page that is being loaded.
+        driver.post("/timeouts", json!({ "implicit": 20_000 })).await;
+        driver
+    }
+
+    /// Runs a script in the page; gives what it returns, or what its promise becomes.
+    pub async fn run(&self, script: &str) -> Value {
+        self.post("/execute/sync", json!({ "script": script, "args": [] })).await
+    }
+
+    /// A command of Chromium's own protocol.
+    async fn devtools(&self, command: &str, params: Value) {
+        self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).await;
+    }
+
+    /// Makes the page so large, as a phone's or as a desktop's.
+    pub async fn resize(&self, width: u32, height: u32) {
+        let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
+    }
+
+    /// What the person prefers: these colours, and nothing that moves.
+    pub async fn prefer(&self, scheme: &str) {
+        let features = json!({ "features": [
+            { "name": "prefers-color-scheme", "value": scheme },
+            { "name": "prefers-reduced-motion", "value": "reduce" },
+        ] });
+        self.devtools("Emulation.setEmulatedMedia", features).await;
+    }
+
+    /// A picture of the whole page, as PNG.
+    pub async fn picture(&self) -> Vec<u8> {
+        let height = self.run("return document.documentElement.scrollHeight").await.as_u64().unwrap();
+        let width = self.run("return document.documentElement.clientWidth").await.as_u64().unwrap();
+        self.resize(u32::try_from(width).unwrap(), u32::try_from(height.max(800)).unwrap()).await;
+        let picture = self.get("/screenshot").await;
+        STANDARD.decode(picture.as_str().unwrap()).unwrap()
+    }
+
+    /// Presses one key.
+    pub async fn key(&self, key: char) {
+        let presses = json!([{ "type": "keyDown", "value": key }, { "type": "keyUp", "value": key }]);
+        let actions = json!({ "actions": [{ "type": "key", "id": "keyboard", "actions": presses }] });
+        self.post("/actions", actions).await;
+    }
+
+    /// Takes the suggestions in the field of the user name away from pages to come: with them a virtual
+    /// authenticator, whose user always says yes, signs in as soon as the page is there.
+    pub async fn refuse_suggestions(&self) {
+        let source = "PublicKeyCredential.isConditionalMediationAvailable = async () => false;";
+        self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": source })).await;
+    }
+
+    /// An authenticator of software, in the device, whose user always says yes (WebAuthn 11.2).
+    pub async fn add_authenticator(&self) -> String {
+        let authenticator = json!({
+            "protocol": "ctap2", "transport": "internal", "hasResidentKey": true, "hasUserVerification": true,
+            "isUserVerified": true, "isUserConsenting": true,
+        });
+        self.post("/webauthn/authenticator", authenticator).await.as_str().unwrap().to_owned()
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Value {
+        let answer = self.http.post(format!("{}{path}", self.base)).json(&body).send().await.unwrap();
+        let answer: Value = answer.json().await.unwrap();
+        assert!(answer["value"]["error"].is_null(), "{path}: {answer}");
+        answer["value"].clone()
+    }
+
+    pub async fn get(&self, path: &str) -> Value {
+        self.http.get(format!("{}{path}", self.base)).send().await.unwrap().json::<Value>().await.unwrap()["value"].clone()
+    }
+
+    pub async fn go(&self, address: &str) {
+        self.post("/url", json!({ "url": address })).await;
+    }
+
+    pub async fn find(&self, css: &str) -> String {
+        let found = self.post("/element", json!({ "using": "css selector", "value": css })).await;
+        found.as_object().unwrap().values().next().unwrap().as_str().unwrap().to_owned()
+    }
+
+    pub async fn text(&self, css: &str) -> String {
+        let element = self.find(css).await;
+        self.get(&format!("/element/{element}/text")).await.as_str().unwrap_or_default().to_owned()
+    }
+
+    pub async fn fill(&self, css: &str, text: &str) {
+        let element = self.find(css).await;
+        self.post(&format!("/element/{element}/clear"), json!({})).await;
+        self.post(&format!("/element/{element}/value"), json!({ "text": text })).await;
+    }
+
+    pub async fn press(&self, css: &str) {
+        let element = self.find(css).await;
+        self.post(&format!("/element/{element}/click"), json!({})).await;
+    }
+}
+
+impl Drop for Driver {
+    /// Ends the browser, which would outlive its driver.
+    fn drop(&mut self) {
+        let address = self.base.trim_start_matches("http://");
+        if let Some((host, path)) = address.split_once('/')
+            && let Ok(mut stream) = TcpStream::connect(host)
+        {
+            let request = format!("DELETE /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+            drop(stream.write_all(request.as_bytes()));
+            drop(stream.read(&mut [0; 256]));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}

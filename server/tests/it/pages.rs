@@ -1,0 +1,155 @@
+//! Every page in a real browser: can everybody read and use it? (WCAG 2.2 AA, as far as a program sees it.)
+//!
+//! `TREFOIL_PICTURES=DIR` keeps a picture of each page on a phone and on a desktop, light and dark.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use crate::driver::{Driver, have_browser};
+use crate::support::Server;
+
+/// What is wrong with the page that is shown: a list of sentences.
+const CHECKS: &str = include_str!("pages/checks.js");
+
+/// What the keyboard reaches, in the order of the page.
+const REACHED: &str = r#"
+window.reachable = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary")]
+  .filter((element) => element.checkVisibility({ checkVisibilityCSS: true }) && !element.disabled);
+document.activeElement?.blur();
+window.getSelection().removeAllRanges();
+document.body.tabIndex = -1;
+document.body.focus();
+document.body.removeAttribute("tabindex");
+return window.reachable.length;
+"#;
+
+/// Where the focus is, and whether it can be seen (2.4.7, 1.4.11).
+const FOCUS: &str = r#"
+const style = getComputedStyle(document.activeElement);
+const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+return [window.reachable.indexOf(document.activeElement), seen, document.activeElement.outerHTML.slice(0, 90)];
+"#;
+
+const TAB: char = '\u{e004}';
+
+/// Looks at the page that is shown.
+async fn look(driver: &Driver, name: &str) {
+    let pictures = std::env::var_os("TREFOIL_PICTURES").map(PathBuf::from);
+    for (scheme, width, height) in [
+        ("light", 320, 640),
+        ("light", 390, 844),
+        ("light", 1280, 800),
+        ("dark", 390, 844),
+        ("dark", 1280, 800),
+    ] {
+        driver.prefer(scheme).await;
+        driver.resize(width, height).await;
+        let wrong = driver.run(CHECKS).await;
+        assert_eq!(wrong, Value::Array(Vec::new()), "{name}, {scheme}, {width} wide");
+        if let Some(folder) = &pictures {
+            let file = folder.join(format!("{name}-{scheme}-{width}.png"));
+            std::fs::write(file, driver.picture().await).unwrap();
+        }
+    }
+    driver.prefer("light").await;
+    let count = driver.run(REACHED).await.as_u64().unwrap();
+    for expected in 0..count {
+        driver.key(TAB).await;
+        let focus = driver.run(FOCUS).await;
+        assert_eq!(focus[0], expected, "{name}: the focus is at {}", focus[2]);
+        assert_eq!(focus[1], true, "{name}: the focus cannot be seen at {}", focus[2]);
+    }
+}
+
+/// A device that shows its code.
+async fn device_code(server: &Server) -> String {
+    let form = [("client_id", "demo-device"), ("scope", "openid profile garden.notes offline_access")];
+    let answer = server.client().post(format!("{}/oauth2/device_authorization", server.base())).form(&form);
+    let answer: Value = answer.send().await.unwrap().json().await.unwrap();
+    answer["user_code"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+#[tokio::test]
+async fn every_page_can_be_read_and_used() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::plain_demo();
+    let demo = server.demo_json();
+    let driver = Driver::start().await;
+    driver.refuse_suggestions().await;
+    driver.add_authenticator().await;
+    let base = server.base();
+    let go = async |path: &str| driver.go(&format!("{base}{path}")).await;
+
+    go("/").await;
+    look(&driver, "home").await;
+    go("/nothing-here").await;
+    look(&driver, "not-found").await;
+    go("/sign-out").await;
+    look(&driver, "signed-out").await;
+    go("/recovery").await;
+    look(&driver, "recovery").await;
+    driver.fill("#username", "willow").await;
+    driver.fill("#code", "0000-0000-0000-0000").await;
+    driver.press("button").await;
+    driver.find("[role=alert]").await;
+    look(&driver, "recovery-wrong").await;
+    let client = &demo["native"];
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", client["client_id"].as_str().unwrap()),
+            ("redirect_uri", "http://localhost:1/callback"),
+            ("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
+            ("code_challenge_method", "S256"),
+        ])
+        .finish();
+    go(&format!("/oauth2/authorize?{query}")).await;
+    look(&driver, "sign-in").await;
+    driver.fill("#username", "willow").await;
+    driver.fill("#password", "not the password").await;
+    driver.press("form[action='/sign-in'] button").await;
+    driver.find("[role=alert]").await;
+    look(&driver, "sign-in-wrong").await;
+
+    driver.sign_in(&server).await;
+    driver.wait_for("Your account").await;
+    look(&driver, "account-new").await;
+    driver.add_passkey("A phone with a rather long name that somebody gave it").await;
+    look(&driver, "account").await;
+    driver.fill("#current", "not the password").await;
+    driver.fill("#new", "a walk in the garden").await;
+    driver.press("form[action='/account/password'] button").await;
+    driver.find("[role=alert]").await;
+    look(&driver, "account-wrong").await;
+    driver.press("form[action='/account/recovery-codes'] button").await;
+    driver.wait_for("Your recovery codes").await;
+    look(&driver, "recovery-codes").await;
+
+    go("/device").await;
+    look(&driver, "device").await;
+    driver.fill("#user_code", "BBBB-BBBB").await;
+    driver.press("button").await;
+    driver.find("[role=alert]").await;
+    look(&driver, "device-unknown").await;
+    let code = device_code(&server).await;
+    driver.fill("#user_code", &code.to_lowercase()).await;
+    driver.press("button").await;
+    assert_eq!(driver.text("p.code").await, code);
+    look(&driver, "device-asked").await;
+    driver.press("button[value=allow]").await;
+    driver.wait_for("Device connected").await;
+    look(&driver, "device-connected").await;
+
+    go("/sign-out").await;
+    look(&driver, "sign-out").await;
+    go("/account").await;
+    driver.press("form[action='/account/passkeys/ask'] button").await;
+    driver.find("p.done").await;
+    driver.sign_out(&server).await;
+    driver.sign_in(&server).await;
+    driver.wait_for("Use your passkey").await;
+    look(&driver, "passkey-after-password").await;
+}

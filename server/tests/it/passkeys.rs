@@ -1,0 +1,105 @@
+//! Passkeys in a real browser, with WebDriver's virtual authenticator.
+
+use std::time::{Duration, Instant};
+
+use crate::driver::{Driver, have_browser};
+use crate::support::Server;
+
+impl Driver {
+    /// Waits until the page has this heading.
+    pub async fn wait_for(&self, heading: &str) {
+        let begun = Instant::now();
+        loop {
+            let found = self.run("return document.querySelector('h1')?.textContent ?? ''").await;
+            if found == heading {
+                return;
+            }
+            let page = self.run("return document.body?.innerText ?? ''").await;
+            assert!(begun.elapsed() < Duration::from_secs(30), "{heading}: the page is {page}");
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Signs in with name and password.
+    pub async fn sign_in(&self, server: &Server) {
+        let demo = server.demo_json();
+        self.go(&format!("{}/sign-in", server.base())).await;
+        self.fill("#username", demo["user"]["username"].as_str().unwrap()).await;
+        self.fill("#password", demo["user"]["password"].as_str().unwrap()).await;
+        self.press("form[action='/sign-in'] button").await;
+    }
+
+    /// Signs out of the account page.
+    pub async fn sign_out(&self, server: &Server) {
+        self.go(&format!("{}/account", server.base())).await;
+        self.press("form[action='/sign-out'] button").await;
+        self.wait_for("You are signed out").await;
+    }
+
+    /// Adds a passkey on the account page.
+    pub async fn add_passkey(&self, name: &str) {
+        self.wait_for("Your account").await;
+        self.fill("#passkey-name", name).await;
+        self.press("form[data-passkey=create] button").await;
+        assert_eq!(self.text("p.done").await, "The passkey was added. You can sign in with it from now on.");
+    }
+}
+
+#[tokio::test]
+async fn a_passkey_is_added_used_and_removed() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::plain_demo();
+    let driver = Driver::start().await;
+    driver.refuse_suggestions().await;
+    driver.add_authenticator().await;
+    driver.sign_in(&server).await;
+    driver.add_passkey("Garden phone").await;
+    assert!(driver.text("main").await.contains("Garden phone"));
+    driver.sign_out(&server).await;
+
+    // By the button.
+    driver.go(&format!("{}/sign-in", server.base())).await;
+    driver.press("form[data-passkey=get] button").await;
+    driver.wait_for("Your account").await;
+    assert!(driver.text("main").await.contains("Willow Marsh"));
+
+    // After the password, where the user wants it so.
+    driver.press("form[action='/account/passkeys/ask'] button").await;
+    assert_eq!(driver.text("p.done").await, "Saved.");
+    driver.sign_out(&server).await;
+    driver.sign_in(&server).await;
+    driver.wait_for("Use your passkey").await;
+    driver.go(&format!("{}/account", server.base())).await;
+    driver.wait_for("Sign in").await;
+    driver.sign_in(&server).await;
+    driver.press("form[data-passkey=get] button").await;
+    driver.wait_for("Your account").await;
+
+    // A removed passkey signs nobody in, though the device still has it.
+    driver.press("form[action='/account/passkeys/remove'] button").await;
+    assert_eq!(driver.text("p.done").await, "The passkey was removed. It signs nobody in any more.");
+    driver.sign_out(&server).await;
+    driver.go(&format!("{}/sign-in", server.base())).await;
+    driver.press("form[data-passkey=get] button").await;
+    assert_eq!(driver.text("[role=alert]").await, "This passkey was not accepted here.");
+    driver.go(&format!("{}/account", server.base())).await;
+    driver.wait_for("Sign in").await;
+}
+
+#[tokio::test]
+async fn a_passkey_is_suggested_in_the_field_of_the_user_name() {
+    if !have_browser() {
+        return;
+    }
+    let server = Server::plain_demo();
+    let driver = Driver::start().await;
+    driver.add_authenticator().await;
+    driver.sign_in(&server).await;
+    driver.add_passkey("").await;
+    assert!(driver.text("main").await.contains("Passkey 1"));
+    driver.sign_out(&server).await;
+    driver.go(&format!("{}/sign-in", server.base())).await;
+    driver.wait_for("Your account").await;
+}
