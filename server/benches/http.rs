@@ -47,7 +47,9 @@ fn main() {
         let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
         let (base, rate) = floor.measure(REQUESTS, &|connection, _| floor.ask(connection, request));
         println!("{:<34} {base:>12.1} {rate:>10.0} {:>8}", "floor: bare hyper, 200 bytes", "1.00");
-        for work in WORK.iter().filter(|work| wanted.is_none_or(|wanted| wanted == work.group)) {
+        for work in WORK.iter().filter(|work| {
+            wanted.is_none_or(|wanted| work.group == wanted || work.name.contains(wanted.as_str()))
+        }) {
             let prepared = (work.prepare)(&bench, work.requests + work.requests / 10);
             let (cpu, rate) = trefoil.measure(work.requests, &|connection, at| prepared(connection, at));
             println!("{:<34} {cpu:>12.1} {rate:>10.0} {:>8.2} {:>14}", work.name, cpu / base, work.goal);

@@ -15,7 +15,7 @@ use terminology::Terminology;
 use tokio::sync::Mutex;
 
 use crate::audit::Audit;
-use crate::clock::Clock;
+use crate::clock::{Clock, RequestIds};
 use crate::config::{Config, Flags};
 use crate::hashing::Hashing;
 use crate::key_fetch::KeyFetcher;
@@ -25,6 +25,8 @@ use crate::settings::{Live, Settings};
 pub struct App {
     /// Time and chance.
     pub clock: Clock,
+    /// Ids of requests.
+    pub request_ids: RequestIds,
     /// Base URL without trailing slash.
     pub base_url: String,
     /// FHIR base.
@@ -126,6 +128,7 @@ impl App {
             hashing: Hashing::new(cores),
             followed: AtomicU64::new(0),
             following: Mutex::new(()),
+            request_ids: RequestIds::new(&*clock.random),
             clock,
         };
         app.read_terminology().await.context("failed to read the stored terminology")?;

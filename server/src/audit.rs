@@ -38,7 +38,7 @@ pub struct Caller {
     /// From where.
     pub address: Option<IpAddr>,
     /// Id of the request.
-    pub request_id: Option<String>,
+    pub request_id: Option<Arc<str>>,
     actor: OnceLock<Actor>,
 }
 
@@ -55,7 +55,7 @@ pub enum Actor {
 
 impl Caller {
     /// Whoever sent a request.
-    pub fn of_request(address: Option<IpAddr>, request_id: String) -> Self {
+    pub fn of_request(address: Option<IpAddr>, request_id: Arc<str>) -> Self {
         Self { address, request_id: Some(request_id), ..Self::default() }
     }
 
@@ -489,7 +489,7 @@ fn render(entry: &Entry, caller: &Caller, at: Timestamp, id: &str, observer: &st
         .map(|(kind, id)| json!({ "what": { "identifier": { "value": id } }, "name": kind }))
         .collect();
     let mut details = rendered.details;
-    details.extend(caller.request_id.clone().map(|id| ("request-id", id)));
+    details.extend(caller.request_id.as_deref().map(|id| ("request-id", id.to_owned())));
     if !details.is_empty() {
         let details: Vec<_> =
             details.iter().map(|(kind, value)| json!({ "type": kind, "valueString": value })).collect();
@@ -585,7 +585,7 @@ mod tests {
                 check_shape(&render(&entry, &caller, now, "a1", "https://as.example"));
             }
             let address = Some("203.0.113.9".parse().unwrap());
-            let caller = Caller { address, request_id: Some("r1".to_owned()), ..Caller::default() };
+            let caller = Caller { address, request_id: Some("r1".into()), ..Caller::default() };
             let event = render(&entry, &caller, now, "a1", "https://as.example");
             check_shape(&event);
             assert_eq!(event["agent"][0]["network"], json!({ "address": "203.0.113.9", "type": "2" }));

@@ -227,7 +227,8 @@ pub struct NewClient {
     /// code, token, id_token, 'id_token token' [default: code, where there is a redirect URI].
     #[arg(long = "response-type")]
     pub response_types: Vec<String>,
-    /// authorization_code, refresh_token, client_credentials [default: by the rest].
+    /// authorization_code, refresh_token, client_credentials,
+    /// urn:ietf:params:oauth:grant-type:device_code [default: by the rest].
     #[arg(long = "grant-type")]
     pub grant_types: Vec<String>,
     /// none, client_secret_basic, client_secret_post, private_key_jwt [default: none].

@@ -1,6 +1,7 @@
 //! The system's clock and randomness. Nobody else asks for the time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use identity::{Random, SystemRandom};
 use jiff::{SignedDuration, Timestamp};
@@ -43,6 +44,25 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         let now = (self.now)();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
+    }
+}
+
+/// Ids of requests: a random beginning for each start of the server, and a number. They are told to callers and
+/// stand in logs, and are no secret, so that no request waits for the system's randomness.
+pub struct RequestIds {
+    beginning: String,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    /// Ids of one run of the server.
+    pub fn new(random: &dyn Random) -> Self {
+        Self { beginning: random.id(), next: AtomicU64::new(1) }
+    }
+
+    /// The next one.
+    pub fn next(&self) -> Arc<str> {
+        format!("{}-{}", self.beginning, self.next.fetch_add(1, Ordering::Relaxed)).into()
     }
 }
 

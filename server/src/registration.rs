@@ -165,7 +165,12 @@ impl Registration {
 
 const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
 const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
-const GRANT_TYPES: [&str; 3] = ["authorization_code", "refresh_token", "client_credentials"];
+const GRANT_TYPES: [&str; 4] = [
+    "authorization_code",
+    "refresh_token",
+    "client_credentials",
+    "urn:ietf:params:oauth:grant-type:device_code",
+];
 
 /// Does this way to authenticate need a secret?
 pub fn needs_secret(client: &Client) -> bool {

@@ -31,6 +31,8 @@ pub const FILES: &[(&str, &str)] = tables![
     "passkey.toml",
     "account.toml",
     "device.toml",
+    "pages.toml",
+    "oauth.toml",
     "token.toml",
     "refresh.toml",
     "dpop.toml",

@@ -86,7 +86,7 @@ pub struct Call {
     /// The other end of the connection. Who called is [`Call::client_ip`].
     pub peer: Option<IpAddr>,
     /// Id of the request, in the answer and in the log.
-    pub request_id: String,
+    pub request_id: Arc<str>,
 }
 
 /// Why a body could not be read.

@@ -85,6 +85,8 @@ static ADMIN: &[Route] = routes! {
     DELETE "admin/users/{}" => admin::users::delete;
     PUT    "admin/users/{}/password" => admin::users::set_password;
     POST   "admin/users/{}/sign-out" => admin::users::sign_out;
+    GET    "admin/users/{}/sessions" => admin::users::sessions;
+    DELETE "admin/users/{}/sessions/{}" => admin::users::end_session;
     GET    "admin/users/{}/consents" => admin::users::consents;
     DELETE "admin/users/{}/consents/{}" => admin::users::withdraw;
     GET    "admin/clients" => admin::clients::list;
@@ -185,7 +187,7 @@ fn group(app: &Arc<App>, table: &'static [Route], dialect: Dialect) -> Routes {
                     headers,
                     body,
                     peer: peer.map(|peer| peer.0.ip()),
-                    request_id: app.clock.random.id(),
+                    request_id: app.request_ids.next(),
                 };
                 let caller = Caller::of_request(call.client_ip(), call.request_id.clone());
                 audit::on_behalf(caller, answer(call, table, dialect))
@@ -204,7 +206,7 @@ async fn answer(call: Call, table: &'static [Route], dialect: Dialect) -> Respon
     // The query is left out: it carries codes, tokens and states.
     let status = response.status().as_u16();
     let took_us = started.elapsed().as_micros();
-    tracing::info!(%method, path, status, took_us, request_id, "request");
+    tracing::info!(%method, path, status, took_us, %request_id, "request");
     if cors {
         response = with_cors(&app, response, origin.as_deref()).await;
     }

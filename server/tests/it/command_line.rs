@@ -55,6 +55,10 @@ fn the_same_commands_work_stopped_and_running() {
         0,
         "client_secret ",
     );
+    const DEVICE: &str = "urn:ietf:params:oauth:grant-type:device_code";
+    let add = ["client", "add", "television", "--grant-type", DEVICE, "--grant-type", "refresh_token"];
+    check(&server.trefoil(&add), 0, "added client television");
+    check(&server.trefoil(&["client", "show", "television"]), 0, DEVICE);
     check(&server.trefoil(&["client", "delete", "office"]), 0, "deleted client office");
     assert_eq!(server.stop(), Some(0));
     assert!(!server.data().join("endpoint.json").exists(), "nobody is misled after the stop");

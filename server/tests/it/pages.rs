@@ -96,17 +96,7 @@ async fn every_page_can_be_read_and_used() {
     driver.press("button").await;
     driver.find("[role=alert]").await;
     look(&driver, "recovery-wrong").await;
-    let client = &demo["native"];
-    let query = form_urlencoded::Serializer::new(String::new())
-        .extend_pairs([
-            ("response_type", "code"),
-            ("client_id", client["client_id"].as_str().unwrap()),
-            ("redirect_uri", "http://localhost:1/callback"),
-            ("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
-            ("code_challenge_method", "S256"),
-        ])
-        .finish();
-    go(&format!("/oauth2/authorize?{query}")).await;
+    go(&authorize(&demo["native"], "http://localhost:1/callback", "openid", "")).await;
     look(&driver, "sign-in").await;
     driver.fill("#username", "willow").await;
     driver.fill("#password", "not the password").await;
@@ -117,6 +107,18 @@ async fn every_page_can_be_read_and_used() {
     driver.sign_in(&server).await;
     driver.wait_for("Your account").await;
     look(&driver, "account-new").await;
+    let planner = &demo["third_party"];
+    let back = planner["redirect_uris"][0].as_str().unwrap();
+    go(&authorize(planner, back, "openid profile offline_access garden.notes", "")).await;
+    driver.find("form[action='/consent']").await;
+    look(&driver, "consent").await;
+    // The answer leads to an address that nobody has; what was allowed stands on the account page.
+    driver.press("button[value=allow]").await;
+    while driver.run("return location.href").await.as_str().unwrap().contains("/consent") {
+        tokio::task::yield_now().await;
+    }
+    go("/account").await;
+    driver.find("form[action='/account/apps/remove']").await;
     driver.add_passkey("A phone with a rather long name that somebody gave it").await;
     look(&driver, "account").await;
     driver.fill("#current", "not the password").await;
@@ -152,4 +154,29 @@ async fn every_page_can_be_read_and_used() {
     driver.sign_in(&server).await;
     driver.wait_for("Use your passkey").await;
     look(&driver, "passkey-after-password").await;
+
+    let health = &demo["smart"];
+    let back = health["redirect_uris"][0].as_str().unwrap();
+    go(&authorize(health, back, "launch/patient patient/*.rs", &format!("{base}/fhir/R4"))).await;
+    driver.fill("#username", demo["users"][1]["username"].as_str().unwrap()).await;
+    driver.fill("#password", demo["users"][1]["password"].as_str().unwrap()).await;
+    driver.press("form[action='/sign-in'] button").await;
+    driver.wait_for("Choose a patient").await;
+    look(&driver, "patient").await;
+}
+
+/// The path of an authorization request.
+fn authorize(client: &Value, redirect_uri: &str, scope: &str, aud: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([
+            ("response_type", "code"),
+            ("client_id", client["client_id"].as_str().unwrap()),
+            ("redirect_uri", redirect_uri),
+            ("scope", scope),
+            ("aud", aud),
+            ("code_challenge", "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"),
+            ("code_challenge_method", "S256"),
+        ])
+        .finish();
+    format!("/oauth2/authorize?{query}")
 }

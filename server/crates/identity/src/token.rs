@@ -5,7 +5,6 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use store::StoreError;
 
 use crate::audit::Event;
@@ -47,6 +46,9 @@ pub struct AccessToken {
     /// When the user signed in, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<i64>,
+    /// How strongly the user signed in (see [`acr`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acr: Option<String>,
     /// The browser session that this token ends with; none under `offline_access`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sid: Option<String>,
@@ -72,6 +74,15 @@ pub struct AccessToken {
 pub struct Confirmation {
     /// RFC 7638 thumbprint.
     pub jkt: String,
+}
+
+/// The values of `acr`, the weaker first.
+pub const ACR_VALUES: [&str; 2] = ["1", "2"];
+
+/// The authentication context class of a sign-in (OpenID Connect Core 2): `2` where there was more than
+/// one factor, `1` else; what an external provider asked for is not known here.
+fn acr(amr: &[String]) -> &'static str {
+    ACR_VALUES[usize::from(amr.iter().any(|method| method == "mfa"))]
 }
 
 impl AccessToken {
@@ -156,6 +167,8 @@ struct IdToken {
     at_hash: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     amr: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    acr: Option<String>,
     #[serde(flatten)]
     user: serde_json::Map<String, serde_json::Value>,
 }
@@ -217,9 +230,9 @@ impl From<ProofError> for BadToken {
     }
 }
 
-/// Tokens that were judged before, by SHA-256 of the token, and in which age of the records (see
-/// `records`). Bounded; expiry is checked every time.
-pub(crate) struct Verified(Cache<[u8; 32], Arc<Verdict>>);
+/// Tokens that were judged before, and in which age of the records (see `records`). Bounded; expiry is checked
+/// every time. The key is the whole token: a digest of it would cost more than all the rest of a hit.
+pub(crate) struct Verified(Cache<Box<str>, Arc<Verdict>>);
 
 struct Verdict {
     access: Arc<Access>,
@@ -250,6 +263,7 @@ impl Identity {
             exp: (now + ACCESS_LIFE).as_second(),
             jti: self.random.id(),
             auth_time: Some(grant.auth_time.as_second()),
+            acr: Some(acr(&grant.amr).to_owned()),
             sid: (!offline).then(|| grant.sid.clone()),
             family: Some(grant.family.clone()),
             epoch: Some(grant.epoch),
@@ -277,6 +291,7 @@ impl Identity {
             exp: (now + BACKEND_LIFE).as_second(),
             jti: self.random.id(),
             auth_time: None,
+            acr: None,
             sid: None,
             family: None,
             epoch: None,
@@ -313,6 +328,7 @@ impl Identity {
             nonce: grant.nonce.clone(),
             at_hash: beside.access_token.map(|token| alg.half_hash(token)),
             amr: grant.amr.clone(),
+            acr: Some(acr(&grant.amr).to_owned()),
             user,
         };
         let ring = self.ring();
@@ -384,9 +400,9 @@ impl Identity {
     /// # Errors
     /// [`BadToken`]: why not.
     pub async fn verify_access_token(&self, token: &str, now: Timestamp) -> Result<Arc<Access>, BadToken> {
-        let digest: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let age = self.store.age();
-        let known = self.verified.0.get(&digest);
+        let known = self.verified.0.get(token);
+        let key = token;
         let token = match &known {
             Some(verdict) => verdict.access.token.clone(),
             None => Arc::new(self.check_access_token(token, now).ok_or(BadToken::Malformed)?),
@@ -400,7 +416,7 @@ impl Identity {
         let user = self.check_access_stands(&token, now).await?;
         let scopes = Scopes::parse(&token.scope).map_err(|_| BadToken::Malformed)?;
         let access = Arc::new(Access { token, scopes, user });
-        self.verified.0.insert(digest, Arc::new(Verdict { access: access.clone(), age }));
+        self.verified.0.insert(key.into(), Arc::new(Verdict { access: access.clone(), age }));
         Ok(access)
     }
 

@@ -287,6 +287,47 @@ async fn answer_delete(call: &Call) -> Result<Response, Response> {
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
+/// GET {base}/admin/users/{sub}/sessions
+pub async fn sessions(call: Call) -> Response {
+    answer_sessions(&call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_sessions(call: &Call) -> Result<Response, Response> {
+    check(call).await?;
+    let user = entry(call).await?.user;
+    let found = call.app.identity.sessions_of(&user, call.now).await.map_err(|error| store(&error))?;
+    let shown: Vec<_> = found
+        .iter()
+        .map(|session| {
+            json!({
+                "sid": session.sid,
+                "auth_time": fhir::instant::format(session.auth_time),
+                "last_seen": fhir::instant::format(session.last_seen),
+                "amr": session.amr,
+                "provider": session.provider,
+                "address": session.place.address,
+                "user_agent": session.place.agent,
+            })
+        })
+        .collect();
+    Ok(json(StatusCode::OK, &json!({ "sessions": shown })))
+}
+
+/// DELETE {base}/admin/users/{sub}/sessions/{sid}: with every token that was issued from it.
+pub async fn end_session(call: Call) -> Response {
+    answer_end_session(&call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_end_session(call: &Call) -> Result<Response, Response> {
+    check(call).await?;
+    let sub = entry(call).await?.user.sub;
+    let done = call.app.identity.end_session_of(&sub, &call.args[1], call.now).await;
+    if !done.map_err(|error| store(&error))? {
+        return Err(unknown("session"));
+    }
+    Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
+}
+
 /// GET {base}/admin/users/{sub}/consents
 pub async fn consents(call: Call) -> Response {
     answer_consents(&call).await.unwrap_or_else(|response| response)

@@ -5,22 +5,18 @@ use identity::client::GrantType;
 use identity::device::{INTERVAL, LIFE};
 use serde_json::json;
 
-use super::{authorization, form};
+use super::form_of_client;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// Begins a device authorization.
 pub async fn post(mut call: Call) -> Response {
-    let form = match form(&mut call).await {
-        Ok(form) => form,
+    let (form, client) = match form_of_client(&mut call).await {
+        Ok(sent) => sent,
         Err(response) => return response,
     };
     let identity = &call.app.identity;
-    let client = match identity.authenticate_client(authorization(&call).as_deref(), &form, call.now).await {
-        Ok(client) => client,
-        Err(error) => return problem::client_auth(&error),
-    };
     if !client.grant_types.contains(&GrantType::DeviceCode) {
         let text = "the client is not registered for the device authorization grant";
         return problem::oauth(StatusCode::BAD_REQUEST, "unauthorized_client", Some(text));

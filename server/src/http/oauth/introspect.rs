@@ -4,7 +4,7 @@
 use http::{StatusCode, header};
 use identity::client::Client;
 
-use super::{authorization, form};
+use super::{client, form};
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -44,10 +44,7 @@ async fn caller(call: &Call, form: &identity::params::Params) -> Result<Client, 
         }
         return Ok(Client { introspects: true, ..Client::new(&access.token.client_id) });
     }
-    let client = identity
-        .authenticate_client(authorization(call).as_deref(), form, call.now)
-        .await
-        .map_err(|error| problem::client_auth(&error))?;
+    let client = client(call, form).await?;
     if client.is_public() {
         let text = "introspection needs a client with a secret or a key";
         return Err(problem::oauth(StatusCode::UNAUTHORIZED, "invalid_client", Some(text)));

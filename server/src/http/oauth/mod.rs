@@ -11,6 +11,7 @@ pub mod token;
 pub mod userinfo;
 
 use http::header;
+use identity::client::Client;
 use identity::dpop::{ProofError, Proven};
 use identity::params::Params;
 
@@ -35,9 +36,18 @@ async fn form(call: &mut Call) -> Result<Params, Response> {
     }
 }
 
-/// The Authorization header, where there is one that is text.
-fn authorization(call: &Call) -> Option<String> {
-    call.header(header::AUTHORIZATION).map(str::to_owned)
+/// The client that sent a form, by the header or by the form.
+async fn client(call: &Call, form: &Params) -> Result<Client, Response> {
+    let authorization = call.header(header::AUTHORIZATION);
+    let client = call.app.identity.authenticate_client(authorization, form, call.now).await;
+    client.map_err(|error| problem::client_auth(&error))
+}
+
+/// A form, and the client that sent it.
+async fn form_of_client(call: &mut Call) -> Result<(Params, Client), Response> {
+    let form = form(call).await?;
+    let client = client(call, &form).await?;
+    Ok((form, client))
 }
 
 /// The thumbprint of the key that the request proves by DPoP, where it has a proof.

@@ -3,22 +3,18 @@
 use http::StatusCode;
 use serde_json::json;
 
-use super::{authorization, form, proven};
+use super::{form_of_client, proven};
 use crate::http::extract::Call;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
 
 /// Takes a request in; the browser then brings its reference to `authorize`.
 pub async fn post(mut call: Call) -> Response {
-    let form = match form(&mut call).await {
-        Ok(form) => form,
+    let (form, client) = match form_of_client(&mut call).await {
+        Ok(sent) => sent,
         Err(response) => return response,
     };
     let identity = &call.app.identity;
-    let client = match identity.authenticate_client(authorization(&call).as_deref(), &form, call.now).await {
-        Ok(client) => client,
-        Err(error) => return problem::client_auth(&error),
-    };
     let jkt = match proven(&call).await {
         Ok(jkt) => jkt,
         Err(error) => return problem::proof(&error),

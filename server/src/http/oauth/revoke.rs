@@ -2,22 +2,18 @@
 
 use http::StatusCode;
 
-use super::{authorization, form};
+use super::form_of_client;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// Revokes a token of the calling client. An unknown token is answered like a known one.
 pub async fn post(mut call: Call) -> Response {
-    let form = match form(&mut call).await {
-        Ok(form) => form,
+    let (form, client) = match form_of_client(&mut call).await {
+        Ok(sent) => sent,
         Err(response) => return response,
     };
     let identity = &call.app.identity;
-    let client = match identity.authenticate_client(authorization(&call).as_deref(), &form, call.now).await {
-        Ok(client) => client,
-        Err(error) => return problem::client_auth(&error),
-    };
     let Some(token) = form.get("token") else {
         return problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", Some("token is missing"));
     };

@@ -9,7 +9,7 @@ use identity::scope::{Context, Scopes, SmartScope};
 use identity::token::{ACCESS_LIFE, BACKEND_LIFE, Beside};
 use serde::Serialize;
 
-use super::{authorization, form, proven};
+use super::{client, form, proven};
 use crate::http::extract::Call;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
@@ -55,11 +55,9 @@ pub async fn post(mut call: Call) -> Response {
             );
         }
     };
-    let authorization = authorization(&call);
-    let client = match call.app.identity.authenticate_client(authorization.as_deref(), &form, call.now).await
-    {
+    let client = match client(&call, &form).await {
         Ok(client) => client,
-        Err(error) => return problem::client_auth(&error),
+        Err(response) => return response,
     };
     if !client.grant_types.contains(&grant_type) {
         return wrong("unauthorized_client", "the client is not registered for this grant_type");

@@ -132,7 +132,7 @@ fn content(
         form method="get" action="/patient" {
             input type="hidden" name="continue" value=(sealed);
             label for="name" { "Name or id" }
-            input #name name="name" type="search" maxlength="100" value=(wanted);
+            input #name name="name" type="search" autocomplete="off" maxlength="100" value=(wanted);
             button.second type="submit" { "Search" }
         }
         form method="post" action="/patient" {

@@ -82,6 +82,7 @@ async fn form(call: &Call, browser: &str, onward: &Onward, username: &str, said:
             @if let Some((provider, account)) = &waiting {
                 p { "Your " strong { (provider) } " account " strong { (account) } " is not linked to anybody here yet. "
                     "Sign in once with the account that you have here, and it will be." }
+                p { a href=(Onward { back: onward.back.clone(), link: None }.at("/sign-in")) { "Do not link it" } }
             }
             form method="post" action="/sign-in" {
                 (csrf::field(browser))
