@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use identity::seal::OpenError;
-use store::{Ledger as _, Store};
+use jiff::Timestamp;
+use store::{Ledger as _, Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -164,13 +165,21 @@ async fn wait_for_signal(app: &App, mut hang_up: Signal) -> Result<()> {
     }
 }
 
-/// Frees the space of expired records and exports, a little at a time, and tends the signing keys.
+/// Takes away all records that have expired, a little at a time: however many are made in between, by
+/// proofs, attempts and requests of strangers, they do not pile up.
+async fn sweep_records(store: &Store, now: Timestamp) -> Result<(), StoreError> {
+    const AT_ONCE: usize = 1_000;
+    while store.sweep(now, AT_ONCE).await? == AT_ONCE {}
+    Ok(())
+}
+
+/// Frees the space of expired records and exports, and tends the signing keys.
 async fn sweep(app: Arc<App>) {
     let mut every = tokio::time::interval(Duration::from_secs(30));
     loop {
         every.tick().await;
         let now = app.clock.now();
-        if let Err(error) = app.store.sweep(now, 1_000).await {
+        if let Err(error) = sweep_records(&app.store, now).await {
             tracing::warn!(%error, "sweep");
         }
         if let Err(error) = app.bulk.sweep(now).await {
@@ -181,5 +190,27 @@ async fn sweep(app: Arc<App>) {
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "signing keys"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{Expect, LedgerWrite};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_sweep_takes_away_however_many_have_expired() {
+        let store = Store::memory();
+        let [made, later] = [0, 60].map(|second| Timestamp::from_second(second).unwrap());
+        let expired = |n: usize| LedgerWrite::Put {
+            key: format!("jti/{n}"),
+            value: "true".into(),
+            expires: Some(later),
+            expect: Expect::Absent,
+        };
+        store.write((0..2_500).map(expired).collect(), made).await.unwrap();
+        sweep_records(&store, later).await.unwrap();
+        assert_eq!(store.sweep(later, 1).await.unwrap(), 0);
     }
 }

@@ -27,6 +27,7 @@ pub const NAMES: &[&str] = &[
     "assertions",
     "basic-client",
     "browser-at-sign-in",
+    "client-of-a-group",
     "code",
     "confidential-code",
     "declared-codes",
@@ -164,7 +165,11 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
         "keyed-assertions" => {
             scene.vars.set("keyed", world.local()?.key_hosts.assertions(target)?);
         }
-        "basic-client" => scene.vars.set("basic_client", basic_client(world, "system/*.rs").await?),
+        "basic-client" => scene.vars.set("basic_client", basic_client(world, "system/*.rs", &[]).await?),
+        "client-of-a-group" => {
+            let group = member(&scene.vars, "groups.0")?.to_owned();
+            scene.vars.set("basic_client", basic_client(world, "system/*.rs", &["--group", &group]).await?);
+        }
         "admin-token" => {
             let made = shared.admin.get_or_try_init(|| admin_token(world)).await?;
             scene.vars.set("admin_token", made.as_str());
@@ -420,10 +425,10 @@ async fn removed_user(world: &World, scene: &mut Scene, how: &str) -> Result<(),
 }
 
 /// A client of the case's own that authenticates with its secret in the header and in no other way.
-async fn basic_client(world: &World, scope: &str) -> Result<Value, Trouble> {
+async fn basic_client(world: &World, scope: &str, more: &[&str]) -> Result<Value, Trouble> {
     let id = format!("basic-{}", Timestamp::now().as_nanosecond());
     let add = ["client", "add", &id, "--auth-method", "client_secret_basic", "--scope", scope];
-    let said = world.local()?.server.admin(&add, "").await?;
+    let said = world.local()?.server.admin(&[&add, more].concat(), "").await?;
     let secret = said.lines().find_map(|line| line.strip_prefix("client_secret "));
     let secret = secret.ok_or_else(|| Trouble::Failed("the command told no secret".to_owned()))?;
     // RFC 6749 2.3.1: each half is form-encoded, and any character may be.
@@ -440,7 +445,7 @@ async fn basic_client(world: &World, scope: &str) -> Result<Value, Trouble> {
 
 /// A token of a back-end client for the admin API.
 async fn admin_token(world: &World) -> Result<String, Trouble> {
-    let client = basic_client(world, "trefoil/admin").await?;
+    let client = basic_client(world, "trefoil/admin", &[]).await?;
     let form = [("grant_type", "client_credentials"), ("scope", "trefoil/admin")];
     let tokens = client::token_request(&world.target, &form, client["basic"].as_str()).await?;
     let token = tokens["access_token"].as_str().map(str::to_owned);

@@ -50,6 +50,18 @@ pub struct Request {
     pub identity_provider: Option<String>,
 }
 
+impl Request {
+    /// `prompt` for an external provider, so that its own session is not taken for the fresh sign-in that the
+    /// client asks for.
+    pub fn provider_prompt(&self) -> Option<&'static str> {
+        if self.prompt.login || self.max_age.is_some() {
+            Some("login")
+        } else {
+            self.prompt.select_account.then_some("select_account")
+        }
+    }
+}
+
 /// `prompt` of OpenID Connect Core 3.1.2.1: all off is whatever is needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Prompt {
@@ -296,7 +308,10 @@ impl Identity {
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
         self.check_audience(params.get("aud"), &scopes)?;
         let jkt = match params.get("dpop_jkt") {
-            Some(jkt) if !dpop::is_thumbprint(jkt) => return Err(ErrorCode::InvalidRequest),
+            // Tokens of the front channel are bearer tokens.
+            Some(jkt) if !dpop::is_thumbprint(jkt) || response_type != ResponseType::Code => {
+                return Err(ErrorCode::InvalidRequest);
+            }
             asked => asked.map(str::to_owned).or_else(|| pushed.as_ref()?.jkt.clone()),
         };
         let hint = match params.get("id_token_hint") {

@@ -263,11 +263,11 @@ impl Identity {
         let expect = Expect::Revision(stored.revision);
         match std::mem::replace(&mut request.state, State::Pending) {
             State::Granted(grant) => {
-                self.check_standing(&grant, now).await?;
+                let scopes = self.check_standing(&grant, client, now).await?;
                 request.state = State::Spent(grant.clone());
                 let write = ledger::put(key, &request, Some(now + REFRESH_LIFE), expect);
                 self.spend("device_code", write, &grant, now).await?;
-                Ok(Grant { jkt: jkt.map(str::to_owned), ..*grant })
+                Ok(Grant { scopes, jkt: jkt.map(str::to_owned), ..*grant })
             }
             State::Denied | State::Spent(_) => Err(DeviceError::Denied),
             State::Pending => {

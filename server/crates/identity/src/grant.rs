@@ -15,6 +15,7 @@ use crate::pkce::CodeChallenge;
 use crate::redirect_uri::RegisteredRedirectUri;
 use crate::scope::Scopes;
 use crate::token::ACCESS_LIFE;
+use crate::user::User;
 use crate::{Identity, ledger};
 
 /// Life of an authorization code (SPEC, Limits).
@@ -119,6 +120,11 @@ impl Grant {
     }
 }
 
+/// What is left of granted scopes: those that the client and, where there is one, the user still have.
+pub(crate) fn still_granted(scopes: &Scopes, client: &Client, user: Option<&User>) -> Scopes {
+    scopes.covered_by(&client.scopes).filter(|scope| user.is_none_or(|user| user.may_grant(scope)))
+}
+
 impl Identity {
     /// Issues an authorization code, together with records that must be new (a pushed request is used once).
     ///
@@ -177,12 +183,11 @@ impl Identity {
         }
         // Before it is spent: whoever comes second revokes the family, and must not take the first
         // one's answer along.
-        self.check_standing(&code.grant, now).await?;
+        let left = self.check_standing(&code.grant, client, now).await?;
         code.spent = true;
         let write = ledger::put(key, &code, Some(now + REFRESH_LIFE), Expect::Revision(stored.revision));
         self.spend("code", write, &code.grant, now).await?;
-        code.grant.jkt = sent.jkt.map(str::to_owned);
-        Ok(code.grant)
+        Ok(Grant { scopes: left, jkt: sent.jkt.map(str::to_owned), ..code.grant })
     }
 
     /// Issues the first refresh token of a family. A public client's is bound to the key that the grant is
@@ -234,7 +239,7 @@ impl Identity {
             if scopes.is_some_and(|asked| asked.covered_by(&refresh.grant.scopes) != *asked) {
                 return Err(GrantError::Scope);
             }
-            if let Some(spent) = refresh.spent {
+            let left = if let Some(spent) = refresh.spent {
                 let grace = SignedDuration::from_secs(i64::from(client.refresh_grace_s));
                 let unused = match ledger::get::<Refresh>(&self.store, &refresh_key(&successor), now).await? {
                     Some(stored) => stored.value.spent.is_none(),
@@ -243,9 +248,9 @@ impl Identity {
                 if !unused || now >= spent + grace {
                     return Err(self.reused("refresh_token", &refresh.grant, now).await);
                 }
-                self.check_standing(&refresh.grant, now).await?;
+                self.check_standing(&refresh.grant, client, now).await?
             } else {
-                self.check_standing(&refresh.grant, now).await?;
+                let left = self.check_standing(&refresh.grant, client, now).await?;
                 refresh.spent = Some(now);
                 let next = Refresh { grant: refresh.grant.clone(), ends: refresh.ends, spent: None };
                 let ends = Some(refresh.ends);
@@ -259,13 +264,12 @@ impl Identity {
                     Err(StoreError::Conflict { .. }) => continue,
                     Err(error) => return Err(error.into()),
                 }
-            }
+                left
+            };
             let mut grant = refresh.grant;
             // The successor keeps the whole grant; only this access token is narrower. The nonce
             // belongs to the first ID token alone.
-            if let Some(asked) = scopes {
-                grant.scopes = asked.clone();
-            }
+            grant.scopes = scopes.map_or_else(|| left.clone(), |asked| asked.covered_by(&left));
             grant.nonce = None;
             grant.jkt = jkt.map(str::to_owned);
             return Ok((grant, successor));
@@ -308,22 +312,25 @@ impl Identity {
             return Ok(None);
         };
         let client = self.client(&refresh.grant.client_id, now).await?;
-        if client.is_none_or(|client| !refresh.grant.is_of(&client)) {
-            return Ok(None);
-        }
-        match self.check_standing(&refresh.grant, now).await {
-            Ok(()) => Ok(Some((refresh.grant, refresh.ends))),
+        let Some(client) = client.filter(|client| refresh.grant.is_of(client)) else { return Ok(None) };
+        match self.check_standing(&refresh.grant, &client, now).await {
+            Ok(scopes) => Ok(Some((Grant { scopes, ..refresh.grant }, refresh.ends))),
             Err(GrantError::Store(error)) => Err(error),
             Err(_) => Ok(None),
         }
     }
 
-    /// Does the grant still stand: family not revoked, user there, no global sign-out since?
-    pub(crate) async fn check_standing(&self, grant: &Grant, now: Timestamp) -> Result<(), GrantError> {
-        let user = self.user(&grant.sub, now).await?;
-        if user.is_none_or(|user| user.epoch != grant.epoch)
-            || self.is_revoked("family", &grant.family, now).await?
-        {
+    /// Does the grant still stand: family not revoked, user there, no global sign-out since? Gives the
+    /// scopes that are left of it.
+    pub(crate) async fn check_standing(
+        &self,
+        grant: &Grant,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<Scopes, GrantError> {
+        let user = self.user(&grant.sub, now).await?.filter(|user| user.epoch == grant.epoch);
+        let user = user.ok_or(GrantError::Revoked)?;
+        if self.is_revoked("family", &grant.family, now).await? {
             return Err(GrantError::Revoked);
         }
         if self.is_withdrawn(&grant.sub, &grant.client_id, grant.granted, now).await? {
@@ -333,7 +340,8 @@ impl Identity {
         if !offline && self.is_revoked("sid", &grant.sid, now).await? {
             return Err(GrantError::Revoked);
         }
-        Ok(())
+        let left = still_granted(&grant.scopes, client, Some(&user));
+        if left.is_empty() { Err(GrantError::Revoked) } else { Ok(left) }
     }
 
     /// Revokes all tokens of a family.

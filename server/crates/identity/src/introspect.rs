@@ -46,6 +46,7 @@ impl Identity {
             }
         }
         told["active"] = true.into();
+        told["scope"] = access.scopes.to_string().into();
         told["token_type"] = if access.token.cnf.is_some() { "DPoP" } else { "Bearer" }.into();
         if let Some(user) = &access.user {
             told["username"] = user.username.as_str().into();

@@ -190,7 +190,7 @@ pub(crate) struct Loaded {
 /// All keys that are not gone.
 pub(crate) struct KeyRing {
     pub keys: Vec<Loaded>,
-    revision: u64,
+    pub revision: u64,
 }
 
 /// Fills every slot that lacks an active or a next key. Gives `true` where something was made.

@@ -521,7 +521,7 @@ impl Flow {
         if !for_us {
             return Err(bad("the ID token is for another client"));
         }
-        if token.exp + LEEWAY <= now || token.iat > now + LEEWAY {
+        if token.exp.saturating_add(LEEWAY) <= now || token.iat > now + LEEWAY {
             return Err(bad("the ID token is expired or from the future"));
         }
         if token.nonce.as_deref() != Some(self.nonce.as_str()) {

@@ -138,7 +138,7 @@ impl Identity {
         let Some(stored) = ledger::get::<Session>(&self.store, &key, now).await? else { return Ok(None) };
         let mut session = stored.value;
         let Some(user) = self.user(&session.sub, now).await? else { return Ok(None) };
-        if user.epoch != session.epoch || now > session.auth_time + ABSOLUTE {
+        if !self.is_standing(&session, &user, now).await? {
             return Ok(None);
         }
         // A minute's grain saves a durable write on every request.
@@ -152,6 +152,13 @@ impl Identity {
             }
         }
         Ok(Some((session, user)))
+    }
+
+    /// Does a session of this user still stand? It may have ended by its id alone: a client's request to sign
+    /// out comes without the cookie when it is sent from the client's own page.
+    async fn is_standing(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
+        let lasts = user.epoch == session.epoch && now <= session.auth_time + ABSOLUTE;
+        Ok(lasts && !self.is_revoked("sid", &session.sid, now).await?)
     }
 
     /// Ends a session and, at once, every token issued from it (those under `offline_access` live on).
@@ -176,9 +183,11 @@ impl Identity {
         for index in ledger::all::<Index>(&self.store, &index_key(&user.sub, ""), now).await? {
             let key = format!("session/{}", index.digest);
             let found = ledger::get::<Session>(&self.store, &key, now).await?.map(|stored| stored.value);
-            let stands =
-                |session: &Session| session.epoch == user.epoch && now <= session.auth_time + ABSOLUTE;
-            sessions.extend(found.filter(stands));
+            if let Some(session) = found
+                && self.is_standing(&session, user, now).await?
+            {
+                sessions.push(session);
+            }
         }
         sessions.sort_by_key(|session| std::cmp::Reverse(session.auth_time));
         Ok(sessions)

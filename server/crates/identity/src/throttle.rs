@@ -140,7 +140,7 @@ impl Identity {
     }
 
     /// Notes an attempt to guess something that is no password (a device's user code), by who tries and
-    /// from where.
+    /// from where. What is right forgets nothing: whoever guesses can make a right one for the purpose.
     ///
     /// # Errors
     /// The store's.
@@ -152,7 +152,7 @@ impl Identity {
         now: Timestamp,
     ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
         let counters = vec![
-            Counter::narrow(what, &format!("sub {sub}")),
+            Counter { forgets: false, ..Counter::narrow(what, &format!("sub {sub}")) },
             Counter::wide(what, &format!("address {}", network(address)), FREE_USER),
         ];
         self.attempt(counters, now).await

@@ -10,9 +10,9 @@ use store::StoreError;
 use crate::audit::Event;
 use crate::client::Client;
 use crate::dpop::{BadProof, ProofError, Proven};
-use crate::grant::Grant;
+use crate::grant::{Grant, still_granted};
 use crate::jose::{Parts, SigningAlg};
-use crate::keys::Purpose;
+use crate::keys::{KeyRing, Purpose};
 use crate::scope::{Context, Permissions, Scopes};
 use crate::user::User;
 use crate::{Identity, userinfo};
@@ -97,7 +97,7 @@ impl AccessToken {
 pub struct Access {
     /// Its claims.
     pub token: Arc<AccessToken>,
-    /// Its scopes.
+    /// What is left of its scopes: those that its client and its user still have.
     pub scopes: Scopes,
     /// Its user; `None` for a client's own token.
     pub user: Option<User>,
@@ -237,6 +237,8 @@ pub(crate) struct Verified(Cache<Box<str>, Arc<Verdict>>);
 struct Verdict {
     access: Arc<Access>,
     age: u64,
+    /// Revision of the keys that the signature was checked with.
+    ring: u64,
 }
 
 impl Verified {
@@ -401,11 +403,12 @@ impl Identity {
     /// [`BadToken`]: why not.
     pub async fn verify_access_token(&self, token: &str, now: Timestamp) -> Result<Arc<Access>, BadToken> {
         let age = self.store.age();
-        let known = self.verified.0.get(token);
+        let ring = self.ring();
+        let known = self.verified.0.get(token).filter(|verdict| verdict.ring == ring.revision);
         let key = token;
         let token = match &known {
             Some(verdict) => verdict.access.token.clone(),
-            None => Arc::new(self.check_access_token(token, now).ok_or(BadToken::Malformed)?),
+            None => Arc::new(self.check_access_token(token, &ring, now).ok_or(BadToken::Malformed)?),
         };
         if now.as_second() >= token.exp {
             return Err(BadToken::Expired);
@@ -413,16 +416,17 @@ impl Identity {
         if let Some(verdict) = known.filter(|verdict| verdict.age == age) {
             return Ok(verdict.access.clone());
         }
-        let user = self.check_access_stands(&token, now).await?;
+        let (client, user) = self.check_access_stands(&token, now).await?;
         let scopes = Scopes::parse(&token.scope).map_err(|_| BadToken::Malformed)?;
+        let scopes = still_granted(&scopes, &client, user.as_ref());
         let access = Arc::new(Access { token, scopes, user });
-        self.verified.0.insert(key.into(), Arc::new(Verdict { access: access.clone(), age }));
+        let verdict = Verdict { access: access.clone(), age, ring: ring.revision };
+        self.verified.0.insert(key.into(), Arc::new(verdict));
         Ok(access)
     }
 
-    fn check_access_token(&self, token: &str, now: Timestamp) -> Option<AccessToken> {
+    fn check_access_token(&self, token: &str, ring: &KeyRing, now: Timestamp) -> Option<AccessToken> {
         let parts = Parts::parse(token)?;
-        let ring = self.ring();
         let (loaded, alg) = ring.published(parts.header.kid.as_deref()?, now)?;
         let ours = loaded.key.purpose == Purpose::AccessToken
             && parts.header.alg == loaded.signer.alg().name()
@@ -432,16 +436,15 @@ impl Identity {
         parts.claims::<AccessToken>().filter(|claims| ours && claims.iss == self.issuer)
     }
 
-    /// Does what the token came from still stand? Gives its user.
+    /// Does what the token came from still stand? Gives its client and its user.
     async fn check_access_stands(
         &self,
         access: &AccessToken,
         now: Timestamp,
-    ) -> Result<Option<User>, BadToken> {
+    ) -> Result<(Client, Option<User>), BadToken> {
         let client = self.client(&access.client_id, now).await?;
-        if client.is_none_or(|client| client.generation != access.generation) {
-            return Err(BadToken::ClientGone);
-        }
+        let client = client.filter(|client| client.generation == access.generation);
+        let client = client.ok_or(BadToken::ClientGone)?;
         let ends_with =
             [("jti", Some(&access.jti)), ("family", access.family.as_ref()), ("sid", access.sid.as_ref())];
         for (what, id) in ends_with {
@@ -451,7 +454,7 @@ impl Identity {
                 return Err(BadToken::Revoked);
             }
         }
-        let Some(epoch) = access.epoch else { return Ok(None) };
+        let Some(epoch) = access.epoch else { return Ok((client, None)) };
         let issued = Timestamp::from_second(access.iat).map_err(|_| BadToken::Malformed)?;
         if self.is_withdrawn(&access.sub, &access.client_id, issued, now).await? {
             return Err(BadToken::Revoked);
@@ -460,7 +463,7 @@ impl Identity {
         if user.epoch != epoch {
             return Err(BadToken::SignedOut);
         }
-        Ok(Some(user))
+        Ok((client, Some(user)))
     }
 
     /// The claims about a user that these scopes open (see [`userinfo::claims`]); `fhirUser` is an address.

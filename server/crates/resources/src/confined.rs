@@ -8,7 +8,7 @@ use crate::service::{Written, stored};
 use crate::{BodyError, Deletion, ResourceError, Resources, Stored};
 
 /// What a caller sees. What lies outside is not there: it is neither read nor replaced, and nothing can be put
-/// there.
+/// there. What lies in somebody else's compartment as well is read, and not written.
 #[derive(Clone)]
 pub struct Confined<'a> {
     resources: &'a Resources,
@@ -27,6 +27,13 @@ impl Resources {
 impl Confined<'_> {
     fn holds(&self, compartments: &[String]) -> bool {
         self.compartments.as_ref().is_none_or(|mine| compartments.iter().any(|c| mine.contains(c)))
+    }
+
+    /// May the caller write it: does it lie inside, and in no other Patient's compartment besides? Else who
+    /// performs an observation could write it of anybody.
+    fn may_write(&self, compartments: &[String]) -> bool {
+        let is_mine = |c: &String| self.compartments.as_ref().is_none_or(|mine| mine.contains(c));
+        self.holds(compartments) && compartments.iter().filter(|c| c.starts_with("Patient/")).all(is_mine)
     }
 
     async fn newest(&self, kind: &'static str, id: &str) -> Result<Option<Version>, ResourceError> {
@@ -128,7 +135,7 @@ impl Confined<'_> {
     }
 
     fn inside(&self, prepared: Prepared) -> Result<Prepared, ResourceError> {
-        if self.holds(&prepared.compartments) {
+        if self.may_write(&prepared.compartments) {
             return Ok(prepared);
         }
         Err(ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id })
@@ -143,7 +150,7 @@ impl Confined<'_> {
     ) -> Result<ExpectVersion, ResourceError> {
         match self.newest(kind, id).await? {
             // A tombstone keeps its compartments: what was somebody else's is not taken over.
-            Some(version) if !self.holds(&version.compartments) => {
+            Some(version) if !self.may_write(&version.compartments) => {
                 Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() })
             }
             Some(version) if !version.is_deleted() => {

@@ -133,7 +133,7 @@ pub enum ResourceError {
         id: String,
     },
     /// The resource lies, or would lie, outside of what the caller may touch.
-    #[error("{kind}/{id} is not in the compartment of a Patient that the token is for")]
+    #[error("{kind}/{id} is not, or not only, in the compartment of a Patient that the token is for")]
     Outside {
         /// The type.
         kind: String,

@@ -52,6 +52,9 @@ async fn kick_off(call: Call, level: Level) -> Response {
         Ok(client) => client.and_then(|client| client.groups),
         Err(error) => return problem::store(Dialect::Fhir, &error),
     };
+    if groups.is_some() && matches!(level, Level::System) {
+        return access::lacking("this client may export its Groups, not the whole system");
+    }
     let prefer = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let lenient = prefer
         .flat_map(|value| value.split(','))

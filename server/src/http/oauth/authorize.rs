@@ -130,7 +130,9 @@ async fn proceed(call: &Call, request: Request, interaction: Interaction) -> Res
         if let Some(name) = &request.identity_provider {
             return match call.app.settings().providers.iter().find(|known| known.provider.name == *name) {
                 Some(provider) => {
-                    let response = federation::begin(call, provider, &browser, &sealed, None).await?;
+                    let response =
+                        federation::begin(call, provider, &browser, &sealed, None, request.provider_prompt())
+                            .await?;
                     Ok(cookie::set(response, set_cookie))
                 }
                 None => Ok(refuse(&request.reply, ErrorCode::InvalidRequest, None)),

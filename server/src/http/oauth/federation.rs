@@ -34,7 +34,7 @@ const PROVIDER_FAILED: &str = "The provider did not answer as it should. Please 
 const ANSWER_LIMIT: usize = 1 << 20;
 
 /// Sends the browser to the provider. `back` is where it goes on afterwards (see [`pages::resume`]); `link_to` is
-/// the session of a user who wants to link the account.
+/// the session of a user who wants to link the account; `prompt` is what the provider is to show.
 ///
 /// # Errors
 /// The store's.
@@ -44,8 +44,13 @@ pub async fn begin(
     browser: &str,
     back: &str,
     link_to: Option<&str>,
+    prompt: Option<&str>,
 ) -> Result<Response, StoreError> {
-    let to = call.app.identity.begin_flow(&provider.provider, back, link_to, browser, call.now).await?;
+    let mut to = call.app.identity.begin_flow(&provider.provider, back, link_to, browser, call.now).await?;
+    if let Some(prompt) = prompt {
+        to.push_str("&prompt=");
+        to.push_str(prompt);
+    }
     // A form led here or a link did: 303 is right after both.
     let status = if link_to.is_some() { StatusCode::SEE_OTHER } else { StatusCode::FOUND };
     Ok(reply::no_store(reply::redirect(status, &to)))
@@ -59,7 +64,11 @@ pub async fn start(call: Call) -> Response {
     };
     let back = pages::resume::read(&call.params());
     let (browser, set_cookie) = cookie::browser(&call);
-    match begin(&call, provider, &browser, &back, None).await {
+    let prompt = match pages::resume::is_request(&back) {
+        true => authorize::opened(&call, &back).await.ok().and_then(|(request, _)| request.provider_prompt()),
+        false => None,
+    };
+    match begin(&call, provider, &browser, &back, None, prompt).await {
         Ok(response) => cookie::set(response, set_cookie),
         Err(error) => problem::store(Dialect::Page, &error),
     }

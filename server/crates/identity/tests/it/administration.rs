@@ -121,7 +121,8 @@ async fn what_happens_is_told_without_secrets() {
     let identity = Identity::open_with(Store::memory(), random, outside, "https://as.example", false, at(0))
         .await
         .unwrap();
-    let user = identity.add_user(user("ada"), at(0)).await.unwrap();
+    let ada = User { allowed_scopes: ["openid"].into_iter().collect(), ..user("ada") };
+    let user = identity.add_user(ada, at(0)).await.unwrap();
     identity.add_client(&client("app"), at(0)).await.unwrap();
     // As it was registered, with its generation.
     let app = identity.client("app", at(0)).await.unwrap().unwrap();

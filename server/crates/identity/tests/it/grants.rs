@@ -8,6 +8,7 @@ use trefoil_identity::dpop::Proven;
 use trefoil_identity::grant::{CodeExchange, Grant, GrantError};
 use trefoil_identity::params::Params;
 use trefoil_identity::redirect_uri::RegisteredRedirectUri;
+use trefoil_identity::scope::Scopes;
 use trefoil_identity::session::{Place, Proof};
 use trefoil_identity::token::{BadToken, Beside};
 
@@ -221,6 +222,45 @@ async fn a_refresh_never_widens_the_scope() {
 }
 
 #[tokio::test]
+async fn what_client_or_user_lose_their_tokens_lose_at_once() {
+    let world = World::new().await;
+    let (identity, scopes) = (&world.identity, |text: &str| Scopes::parse(text).unwrap());
+    let declare = async |text: &str| {
+        let declared = Client { scopes: scopes(text), ..client("declared") };
+        identity.declare_clients(&[declared], at(0)).await.unwrap();
+        identity.client("declared", at(0)).await.unwrap().unwrap()
+    };
+    let client = declare("openid profile offline_access").await;
+    let grant = Grant {
+        client_id: client.client_id.clone(),
+        generation: client.generation.clone(),
+        ..world.grant("openid profile offline_access")
+    };
+    let access = identity.mint_access_token(&grant, at(0));
+    let refresh = identity.issue_refresh(&grant, &client, at(0)).await.unwrap();
+    let left =
+        async |second| identity.verify_access_token(&access, at(second)).await.unwrap().scopes.to_string();
+    assert_eq!(left(1).await, "openid profile offline_access");
+
+    identity.change_user("ada", at(2), |user| user.allowed_scopes = scopes("openid profile")).await.unwrap();
+    assert_eq!(left(2).await, "openid profile");
+    let (renewed, refresh) = identity.redeem_refresh(&refresh, &client, None, None, at(3)).await.unwrap();
+    assert_eq!(renewed.scopes.to_string(), "openid profile");
+
+    let client = declare("openid").await;
+    assert_eq!(left(4).await, "openid");
+    let told = identity.introspect(&access, &client, at(4)).await.unwrap();
+    assert_eq!(told["scope"], "openid");
+    let (renewed, refresh) = identity.redeem_refresh(&refresh, &client, None, None, at(5)).await.unwrap();
+    assert_eq!(renewed.scopes.to_string(), "openid");
+
+    identity.change_user("ada", at(6), |user| user.allowed_scopes = scopes("email")).await.unwrap();
+    assert_eq!(left(6).await, "");
+    let refused = identity.redeem_refresh(&refresh, &client, None, None, at(6)).await;
+    assert!(matches!(refused, Err(GrantError::Revoked)));
+}
+
+#[tokio::test]
 async fn an_access_token_ends_in_every_way_that_it_should() {
     let world = World::new().await;
     let identity = &world.identity;
@@ -284,6 +324,18 @@ async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
         assert!(identity.session(&busy, at(half_hour * 1800)).await.unwrap().is_some(), "{half_hour}");
     }
     assert!(identity.session(&busy, at(12 * 3600 + 1)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_session_ends_by_its_id_alone() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    let cookie =
+        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
+    let (session, _) = identity.session(&cookie, at(1)).await.unwrap().unwrap();
+    identity.end_sid(&session.sid, at(2)).await.unwrap();
+    assert!(identity.session(&cookie, at(2)).await.unwrap().is_none());
+    assert!(identity.sessions_of(&world.user, at(2)).await.unwrap().is_empty());
 }
 
 #[tokio::test]

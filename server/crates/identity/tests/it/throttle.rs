@@ -63,6 +63,27 @@ async fn what_was_right_forgets_the_failures_before_it() {
 }
 
 #[tokio::test]
+async fn a_right_code_of_ones_own_forgets_no_wrong_guesses() {
+    let world = World::new().await;
+    let guess = async |n: u8, outcome| {
+        let address = format!("203.0.113.{n}");
+        let counted = world.identity.attempt_guess("user-code", &world.user.sub, &address, at(0)).await;
+        match counted.unwrap() {
+            Ok(attempt) => {
+                world.identity.settle(attempt, outcome, at(0)).await.unwrap();
+                true
+            }
+            Err(_) => false,
+        }
+    };
+    for n in 0..5 {
+        assert!(guess(n, Outcome::Wrong).await);
+        assert_eq!(guess(n, Outcome::Right).await, n < 4, "{n}");
+    }
+    assert!(!guess(9, Outcome::Wrong).await);
+}
+
+#[tokio::test]
 async fn many_addresses_do_not_help() {
     let world = World::new().await;
     for n in 0..25 {

@@ -64,3 +64,32 @@ async fn an_update_may_create() {
     let unknown = resources.read("Basic", "c").await;
     assert_eq!(unknown, Err(ResourceError::NotFound { kind: "Basic".into(), id: "c".into() }));
 }
+
+#[tokio::test]
+async fn what_is_somebody_elses_too_is_read_and_not_written() {
+    let resources = Resources::new(Store::memory());
+    let mine = resources.confined_to(Some(vec!["me"]));
+    let body = |id: &str, subject: &str, performer: &str| {
+        let reference = |id: &str| format!(r#"{{"reference":"Patient/{id}"}}"#);
+        let (subject, performer) = (reference(subject), reference(performer));
+        format!(
+            r#"{{"resourceType":"Observation","id":"{id}","subject":{subject},"performer":[{performer}]}}"#
+        )
+    };
+    let of_both = body("o", "you", "me");
+    let refused = mine.create("Observation", "o".into(), of_both.as_bytes(), now()).await;
+    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+    let refused = mine.update("Observation", "o", of_both.as_bytes(), None, now()).await;
+    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+
+    resources.update("Observation", "o", of_both.as_bytes(), None, now()).await.unwrap();
+    assert!(mine.read("Observation", "o").await.is_ok());
+    let taken = body("o", "me", "me");
+    let refused = mine.update("Observation", "o", taken.as_bytes(), None, now()).await;
+    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+    let refused = mine.delete("Observation", "o", None, now()).await;
+    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+
+    let own = body("p", "me", "me");
+    assert!(mine.update("Observation", "p", own.as_bytes(), None, now()).await.unwrap().created);
+}

@@ -57,7 +57,7 @@ pub async fn begin(mut call: Call) -> Response {
     let Some(provider) = settings.providers.iter().find(|known| known.provider.name == wanted) else {
         return wrong(&call, &visit, StatusCode::BAD_REQUEST, "There is no such provider.").await;
     };
-    match federation::begin(&call, provider, &visit.browser, "", Some(&visit.session.sid)).await {
+    match federation::begin(&call, provider, &visit.browser, "", Some(&visit.session.sid), None).await {
         Ok(response) => response,
         Err(error) => problem::store(Dialect::Page, &error),
     }
