@@ -68,6 +68,20 @@ pub enum PushError {
     Store(#[from] StoreError),
 }
 
+/// What a developer is to look at. (At `authorize` errors have no description, as SPEC says.)
+fn what_to_change(error: ErrorCode) -> &'static str {
+    match error {
+        ErrorCode::InvalidScope => "scope is malformed or asks for what the client is not registered for",
+        ErrorCode::UnauthorizedClient => "the client is not registered for this response_type",
+        ErrorCode::UnsupportedResponseType => "response_type must be code, token, id_token or id_token token",
+        ErrorCode::RequestNotSupported => "request objects are not supported; push the parameters themselves",
+        _ => {
+            "a parameter is missing, sent twice, or has a value that it cannot have; look at response_type, state, \
+             code_challenge with its method S256, nonce, prompt, max_age, display, aud and response_mode"
+        }
+    }
+}
+
 /// The part of a `request_uri` of ours that names the request; `None` for any other address.
 pub(crate) fn id(request_uri: &str) -> Option<&str> {
     request_uri.strip_prefix(PREFIX)
@@ -118,7 +132,7 @@ impl Identity {
             }
             Err(Refusal::Show(_)) => return Err(invalid("client_id is not the authenticated client's")),
             Err(Refusal::Redirect { error, .. }) => {
-                return Err(refused(error, "the request would be refused by the authorization endpoint too"));
+                return Err(refused(error, what_to_change(error)));
             }
         }
         let record = Record { client_id: client.client_id.clone(), query, jkt };

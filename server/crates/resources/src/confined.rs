@@ -1,7 +1,7 @@
 //! Resources as a caller sees them: all, or the compartments of some Patients and nothing else.
 
 use jiff::Timestamp;
-use store::{Effect, ExpectVersion, ResourceKey, Seq, Version, VersionWrite, Versions};
+use store::{ExpectVersion, ResourceKey, Seq, Version, Versions};
 
 use crate::prepare::{Id, Prepared, prepare};
 use crate::service::{Written, stored};
@@ -122,16 +122,10 @@ impl Confined<'_> {
         if self.compartments.is_none() {
             return self.resources.delete(kind, id, if_match, now).await;
         }
-        let expect = self.expected(kind, id, if_match).await?;
-        if expect == ExpectVersion::Absent {
-            return Ok(Deletion::WasAbsent);
+        match self.expected(kind, id, if_match).await? {
+            ExpectVersion::Version(judged) => self.resources.delete(kind, id, Some(judged), now).await,
+            ExpectVersion::Absent | ExpectVersion::Any => Ok(Deletion::WasAbsent),
         }
-        let write = VersionWrite::delete(ResourceKey::new(kind, id)).expecting(expect);
-        let commit = self.resources.store().commit(vec![write], now).await?;
-        Ok(match commit.written[..] {
-            [store::Written { effect: Effect::Deleted, version, .. }] => Deletion::Deleted { version },
-            _ => Deletion::WasAbsent,
-        })
     }
 
     fn inside(&self, prepared: Prepared) -> Result<Prepared, ResourceError> {
