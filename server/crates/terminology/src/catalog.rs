@@ -46,7 +46,7 @@ pub(crate) struct Resource<T> {
     header: Result<Header, String>,
     /// Given back once compiled: large systems would stand in memory twice.
     source: Mutex<Bytes>,
-    compiled: OnceLock<Result<T, String>>,
+    compiled: OnceLock<Result<Arc<T>, String>>,
 }
 
 impl<T: Compiled> Resource<T> {
@@ -59,6 +59,12 @@ impl<T: Compiled> Resource<T> {
                 },
             );
         Self { id, header, source: Mutex::new(bytes), compiled: OnceLock::new() }
+    }
+
+    /// A resource that was compiled before.
+    fn ready(id: String, header: Header, compiled: Arc<T>) -> Self {
+        let compiled = OnceLock::from(Ok(compiled));
+        Self { id, header: Ok(header), source: Mutex::default(), compiled }
     }
 
     /// Its header, where it could be read.
@@ -74,9 +80,9 @@ impl<T: Compiled> Resource<T> {
         let compiled = self.compiled.get_or_init(|| {
             let bytes = std::mem::take(&mut *self.source.lock().unwrap_or_else(PoisonError::into_inner));
             let header = self.header.as_ref().map_err(String::clone)?;
-            T::compile(header, &bytes)
+            T::compile(header, &bytes).map(Arc::new)
         });
-        compiled.as_ref().map_err(|why| {
+        compiled.as_ref().map(|compiled| &**compiled).map_err(|why| {
             let url = self.header().and_then(|header| header.url.clone());
             let resource = url.unwrap_or_else(|| format!("{}/{}", T::KIND, self.id));
             Unprocessable::Broken { resource, why: why.clone() }
@@ -110,9 +116,10 @@ impl<T> Clone for Shelf<T> {
 }
 
 impl<T: Compiled> Shelf<T> {
-    fn put(&mut self, id: String, bytes: Bytes) {
+    fn put(&mut self, resource: Resource<T>) {
+        let id = resource.id.clone();
         self.remove(&id);
-        let resource = Arc::new(Resource::new(id.clone(), bytes));
+        let resource = Arc::new(resource);
         if let Some((url, header)) = resource.header().and_then(|h| Some((h.url.clone()?, h))) {
             let versions = self.by_url.entry(url).or_default();
             // Before its equals: what came last is preferred.
@@ -177,8 +184,16 @@ impl Catalog {
         let mut next = self.clone();
         for change in changes {
             match change {
-                Change::Put { kind: CodeSystem::KIND, id, bytes } => next.code_systems.put(id, bytes),
-                Change::Put { kind: ValueSet::KIND, id, bytes } => next.value_sets.put(id, bytes),
+                Change::Put { kind: CodeSystem::KIND, id, bytes } => {
+                    next.code_systems.put(Resource::new(id, bytes));
+                }
+                Change::Put { kind: ValueSet::KIND, id, bytes } => {
+                    next.value_sets.put(Resource::new(id, bytes));
+                }
+                Change::Index { id, index } => {
+                    let header = index.0.header.clone();
+                    next.code_systems.put(Resource::ready(id, header, index.0));
+                }
                 Change::Delete { kind: CodeSystem::KIND, id } => next.code_systems.remove(&id),
                 Change::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
                 Change::Put { .. } | Change::Delete { .. } => {}

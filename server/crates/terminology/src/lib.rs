@@ -6,6 +6,7 @@
 //! | [`input`] | the parameters of a request, typed (body) or untyped (query) |
 //! | [`error`] | why a question could not be judged |
 //! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes` |
+//! | [`index`] | a compiled code system, to be saved and read back |
 //! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
 //! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
 //! | `value_set` | one value set, compiled: includes, filters, the search for a code |
@@ -36,6 +37,7 @@ mod catalog;
 mod code_system;
 mod display;
 pub mod error;
+pub mod index;
 pub mod input;
 mod messages;
 pub mod subsumes;
@@ -46,6 +48,7 @@ mod version;
 mod wire;
 
 pub use error::{FilterFault, TxError, Unprocessable};
+pub use index::Index;
 pub use input::{Input, Level};
 pub use subsumes::Subsumption;
 pub use terminology::{Change, Problem, Terminology};

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use fhir::Parameters;
 
 use crate::catalog::Catalog;
-use crate::{Input, Level, TxError, subsumes, validate};
+use crate::{Index, Input, Level, TxError, subsumes, validate};
 
 /// One change of the stored terminology, as the edge's change feed tells it.
 #[derive(Debug, Clone)]
@@ -20,6 +20,13 @@ pub enum Change {
         id: String,
         /// The resource as JSON.
         bytes: Bytes,
+    },
+    /// A code system is there whose index was made before.
+    Index {
+        /// Its id: that of the resource it was made from, or one that the loader chose.
+        id: String,
+        /// The index.
+        index: Index,
     },
     /// A resource was deleted.
     Delete {
@@ -78,6 +85,13 @@ impl Terminology {
     /// When the relationship cannot be determined.
     pub fn subsumes(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
         subsumes::answer(&self.catalog.load(), level, input)
+    }
+
+    /// Compiles the CodeSystem with this id now, where that was not done yet, so that no question has to wait
+    /// for it. Takes as long as its size demands.
+    pub fn prepare(&self, id: &str) {
+        // Whether it is broken is told by `problems` and at each use.
+        let _ = self.catalog.load().code_system_by_id(id);
     }
 
     /// How many CodeSystem resources are held, broken ones included.

@@ -6,8 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Extension that gives a concept, designation or resource its standards status.
 const STANDARDS_STATUS: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status";
@@ -30,7 +30,7 @@ impl std::ops::Deref for Text<'_> {
 }
 
 /// What can be read of a resource at a glance: enough to find it and to choose between versions.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Header {
     pub(crate) resource_type: String,
@@ -45,10 +45,42 @@ pub(crate) struct Header {
     pub(crate) value_set: Option<String>,
     /// CodeSystem only: canonical URL of the code system that a supplement adds to.
     pub(crate) supplements: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) title: Option<String>,
+    pub(crate) language: Option<String>,
+    /// CodeSystem only.
+    pub(crate) case_sensitive: Option<bool>,
+    /// CodeSystem only.
+    pub(crate) hierarchy_meaning: Option<Meaning>,
+    /// CodeSystem only: the properties that it declares.
+    pub(crate) property: Vec<PropertyDefinition>,
+    /// Standards status, which is an extension.
+    #[serde(rename = "extension", serialize_with = "write_status", deserialize_with = "read_status")]
+    pub(crate) standards_status: Option<String>,
+}
+
+fn read_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let extensions = Vec::<Tagged<'de>>::deserialize(deserializer)?;
+    Ok(standards_status(&extensions).map(String::from))
+}
+
+fn write_status<S: Serializer>(status: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    let extension = |status| serde_json::json!({ "url": STANDARDS_STATUS, "valueCode": status });
+    serializer.collect_seq(status.iter().map(extension))
+}
+
+/// `CodeSystem.property`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PropertyDefinition {
+    pub(crate) code: String,
+    pub(crate) uri: Option<String>,
+    pub(crate) description: Option<String>,
+    pub(crate) r#type: Option<String>,
 }
 
 /// `CodeSystem.content`, best first.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Content {
     #[default]
@@ -73,7 +105,7 @@ impl Content {
 }
 
 /// `CodeSystem.hierarchyMeaning`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Meaning {
     IsA,
@@ -94,47 +126,6 @@ impl Meaning {
     }
 }
 
-/// A CodeSystem.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct CodeSystem<'a> {
-    pub(crate) language: Option<String>,
-    pub(crate) case_sensitive: Option<bool>,
-    pub(crate) hierarchy_meaning: Option<Meaning>,
-    #[serde(borrow)]
-    pub(crate) extension: Vec<Tagged<'a>>,
-    #[serde(borrow)]
-    pub(crate) property: Vec<PropertyDefinition<'a>>,
-    #[serde(borrow)]
-    pub(crate) concept: Vec<Concept<'a>>,
-}
-
-/// `CodeSystem.property`.
-#[derive(Debug, Deserialize)]
-pub(crate) struct PropertyDefinition<'a> {
-    #[serde(borrow)]
-    pub(crate) code: Text<'a>,
-    #[serde(borrow)]
-    pub(crate) uri: Option<Text<'a>>,
-}
-
-/// `CodeSystem.concept`, at any depth.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Concept<'a> {
-    #[serde(borrow)]
-    pub(crate) code: Text<'a>,
-    #[serde(borrow, default)]
-    pub(crate) display: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    pub(crate) designation: Vec<Designation<'a>>,
-    #[serde(borrow, default)]
-    pub(crate) property: Vec<Tagged<'a>>,
-    #[serde(borrow, default)]
-    pub(crate) extension: Vec<Tagged<'a>>,
-    #[serde(borrow, default)]
-    pub(crate) concept: Vec<Concept<'a>>,
-}
-
 /// A designation of a concept, in a code system or in a value set.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Designation<'a> {
@@ -142,8 +133,22 @@ pub(crate) struct Designation<'a> {
     pub(crate) language: Option<Text<'a>>,
     #[serde(borrow)]
     pub(crate) value: Text<'a>,
+    #[serde(borrow, default, rename = "use")]
+    pub(crate) usage: Option<Usage<'a>>,
     #[serde(borrow, default)]
     pub(crate) extension: Vec<Tagged<'a>>,
+}
+
+/// What a designation is used for: a Coding.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Usage<'a> {
+    #[serde(borrow)]
+    pub(crate) system: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) code: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) display: Option<Text<'a>>,
 }
 
 /// A ValueSet.

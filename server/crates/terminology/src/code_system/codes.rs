@@ -2,40 +2,11 @@
 //! beside it. No code is stored twice.
 
 use std::hash::{BuildHasher, Hash, Hasher};
+use std::io;
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-/// Texts by ordinal, end to end in one string.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
-    arena: String,
-    ends: Vec<u32>,
-}
-
-impl Texts {
-    /// Appends the text of the next ordinal.
-    ///
-    /// # Errors
-    /// When the arena would outgrow 4 GiB.
-    pub(crate) fn push(&mut self, text: &str) -> Result<(), String> {
-        self.arena.push_str(text);
-        let end = u32::try_from(self.arena.len()).map_err(|_| "more than 4 GiB of text".to_owned())?;
-        self.ends.push(end);
-        Ok(())
-    }
-
-    /// The text of an ordinal.
-    pub(crate) fn get(&self, at: u32) -> &str {
-        let at = at as usize;
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.arena[start..self.ends[at] as usize]
-    }
-
-    /// How many texts there are.
-    pub(crate) fn len(&self) -> usize {
-        self.ends.len()
-    }
-}
+use super::columns::{Columns, Tape, Texts};
 
 /// Codes of one code system.
 #[derive(Debug, Default)]
@@ -65,6 +36,37 @@ impl Codes {
         Ok(())
     }
 
+    /// Codes of texts that are there already.
+    pub(crate) fn of(texts: Texts, fold: bool) -> Self {
+        let mut codes = Self { texts, fold, ..Self::default() };
+        codes.fill();
+        codes
+    }
+
+    /// Makes the table anew. It is not saved: its order hangs on this process's secret.
+    fn fill(&mut self) {
+        let (texts, hasher, fold) = (&self.texts, &self.hasher, self.fold);
+        let hash = |at: &u32| hash(hasher, texts.get(*at), fold);
+        self.table = HashTable::with_capacity(texts.len());
+        for ordinal in 0..texts.len() as u32 {
+            self.table.insert_unique(hash(&ordinal), ordinal, hash);
+        }
+    }
+
+    /// The number of a text, given to it now if it has none.
+    ///
+    /// # Errors
+    /// When the arena would outgrow 4 GiB.
+    pub(crate) fn number(&mut self, text: &str) -> Result<u32, String> {
+        match self.find(text) {
+            Some(number) => Ok(number),
+            None => {
+                self.push(text)?;
+                Ok(self.len() as u32 - 1)
+            }
+        }
+    }
+
     /// The ordinal of a code. Where case does not matter, an exact match is preferred.
     pub(crate) fn find(&self, code: &str) -> Option<u32> {
         let hash = hash(&self.hasher, code, self.fold);
@@ -82,9 +84,27 @@ impl Codes {
     }
 
     /// How many codes there are.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.texts.len()
+    }
+
+    /// All codes by ordinal.
+    pub(crate) fn texts(&self) -> &Texts {
+        &self.texts
+    }
+}
+
+impl Columns for Codes {
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
+        let mut fold = vec![u8::from(self.fold)];
+        tape.column(&mut fold)?;
+        self.fold = fold == [1];
+        let known = self.texts.len();
+        self.texts.columns(tape)?;
+        if self.texts.len() != known {
+            self.fill();
+        }
+        Ok(())
     }
 }
 

@@ -6,41 +6,12 @@
 //! intervals. "Is `b` below `a`?" is then two comparisons, or a binary search where `a` has more
 //! than one interval.
 
-/// Variable-length rows in two flat columns.
-#[derive(Debug)]
-pub(crate) struct Rows<T> {
-    ends: Vec<u32>,
-    items: Vec<T>,
-}
+use std::io;
 
-impl<T> Default for Rows<T> {
-    fn default() -> Self {
-        Self { ends: Vec::new(), items: Vec::new() }
-    }
-}
+use super::columns::{Columns, Rows, Tape};
 
-impl<T> Rows<T> {
-    /// Appends the next row.
-    pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
-        self.items.extend(row);
-        self.ends.push(self.items.len() as u32);
-    }
-
-    /// A row; empty where none was appended.
-    pub(crate) fn row(&self, at: u32) -> &[T] {
-        let at = at as usize;
-        let Some(end) = self.ends.get(at) else { return &[] };
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        &self.items[start as usize..*end as usize]
-    }
-}
-
-/// Ordinals from `start` up to but not including `end`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Span {
-    start: u32,
-    end: u32,
-}
+/// Ordinals from the first up to but not including the second.
+type Span = [u32; 2];
 
 /// Parents, children and descendants by ordinal.
 #[derive(Debug, Default)]
@@ -96,8 +67,18 @@ impl Hierarchy {
             return true;
         }
         let beyond = self.beyond.row(a);
-        let at = beyond.partition_point(|span| span.end <= b);
-        beyond.get(at).is_some_and(|span| span.start <= b)
+        let at = beyond.partition_point(|span| span[1] <= b);
+        beyond.get(at).is_some_and(|span| span[0] <= b)
+    }
+
+    /// The concept and all below it, as ranges of ordinals in order. Only for hierarchies without a circle.
+    pub(crate) fn below(&self, a: u32) -> impl Iterator<Item = std::ops::Range<u32>> {
+        let own = [a, self.tree_end[a as usize]];
+        let (before, after) = {
+            let beyond = self.beyond.row(a);
+            beyond.split_at(beyond.partition_point(|span| span[0] < a))
+        };
+        before.iter().copied().chain([own]).chain(after.iter().copied()).map(|[start, end]| start..end)
     }
 
     /// Direct parents.
@@ -108,6 +89,16 @@ impl Hierarchy {
     /// Direct children.
     pub(crate) fn children(&self, of: u32) -> &[u32] {
         self.children.row(of)
+    }
+}
+
+impl Columns for Hierarchy {
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
+        self.parents.columns(tape)?;
+        self.children.columns(tape)?;
+        tape.column(&mut self.tree_end)?;
+        self.beyond.columns(tape)?;
+        tape.column(&mut self.circle)
     }
 }
 
@@ -247,22 +238,22 @@ fn beyond(
     let mut found: Vec<Vec<Span>> = vec![Vec::new(); len];
     let mut all = Vec::new();
     for node in bottom_up {
-        let own = Span { start: node, end: tree_end[node as usize] };
+        let own = [node, tree_end[node as usize]];
         all.clear();
         for &child in children.row(node) {
-            let subtree = Span { start: child, end: tree_end[child as usize] };
+            let subtree = [child, tree_end[child as usize]];
             for span in std::iter::once(&subtree).chain(&found[child as usize]) {
                 // What the own interval covers is cut out; a merged span may reach over its edge.
-                let before = Span { start: span.start, end: span.end.min(own.start) };
-                let after = Span { start: span.start.max(own.end), end: span.end };
-                all.extend([before, after].into_iter().filter(|part| part.start < part.end));
+                let before = [span[0], span[1].min(own[0])];
+                let after = [span[0].max(own[1]), span[1]];
+                all.extend([before, after].into_iter().filter(|part| part[0] < part[1]));
             }
         }
-        all.sort_unstable_by_key(|span| span.start);
+        all.sort_unstable();
         let merged = &mut found[node as usize];
         for span in &all {
             match merged.last_mut() {
-                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
+                Some(last) if span[0] <= last[1] => last[1] = last[1].max(span[1]),
                 _ => merged.push(*span),
             }
         }

@@ -3,15 +3,20 @@
 //! Concepts are numbered in preorder of the hierarchy ([`hierarchy`]); everything else stands in
 //! columns by that ordinal.
 
+pub(crate) mod builder;
 pub(crate) mod codes;
+mod columns;
 pub(crate) mod hierarchy;
+mod json;
 
-use std::collections::HashMap;
+use std::io;
 
-use self::codes::{Codes, Texts, same_folded};
-use self::hierarchy::{Hierarchy, Rows};
+pub(crate) use self::builder::Designation;
+use self::codes::{Codes, same_folded};
+use self::columns::{Columns, Player, Recorder, Rows, Tape, Texts};
+use self::hierarchy::Hierarchy;
 use crate::value_set::ValueSet;
-use crate::wire::{self, Content, Header, Meaning};
+use crate::wire::{Content, Header, Meaning};
 
 /// Prefix of the URIs of FHIR's standard concept properties.
 const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
@@ -52,22 +57,6 @@ impl Role {
     }
 }
 
-/// A property of a concept: both numbers point into the system's interned names and values.
-#[derive(Debug, Clone, Copy)]
-struct Property {
-    name: u32,
-    value: u32,
-}
-
-/// A designation of a concept.
-#[derive(Debug)]
-struct Designation {
-    language: Option<u32>,
-    value: Box<str>,
-    /// Withdrawn or deprecated by its standards status: known, but no longer correct.
-    status: Option<u32>,
-}
-
 /// A text for a concept and its language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Display<'a> {
@@ -77,19 +66,21 @@ pub(crate) struct Display<'a> {
     pub(crate) retired: Option<&'a str>,
 }
 
-/// What one concept's properties and extensions say about its state.
-#[derive(Debug, Clone, Copy, Default)]
-struct State {
-    inactive: bool,
-    not_selectable: bool,
-    deprecated: bool,
-    /// Interned value of the `status` property.
-    status: Option<u32>,
-}
+/// No number.
+const NONE: u32 = u32::MAX;
+
+// What a concept's flags say.
+/// Out of use.
+pub(crate) const INACTIVE: u8 = 1;
+/// Only a grouping, not to be chosen itself.
+pub(crate) const ABSTRACT: u8 = 2;
+/// Deprecated, without being out of use.
+pub(crate) const DEPRECATED: u8 = 4;
 
 /// A compiled code system.
 #[derive(Debug, Default)]
 pub(crate) struct CodeSystem {
+    pub(crate) header: Header,
     pub(crate) url: String,
     pub(crate) version: Option<String>,
     pub(crate) content: Content,
@@ -104,68 +95,61 @@ pub(crate) struct CodeSystem {
     pub(crate) of_all: Option<ValueSet>,
     codes: Codes,
     displays: Texts,
-    designations: Rows<Designation>,
-    properties: Rows<Property>,
-    states: Vec<State>,
-    names: Interner,
-    values: Interner,
+    designations: Designations,
+    /// Names and values by number.
+    properties: Rows<[u32; 2]>,
+    flags: Vec<u8>,
+    /// Values of the `status` property by number; empty where no concept has one.
+    statuses: Vec<u32>,
+    names: Codes,
+    values: Codes,
     hierarchy: Hierarchy,
+    /// Defining relationships: group, kind and value.
+    attributes: Rows<[u32; 3]>,
+    subset_names: Codes,
+    /// Members of each subset, sorted.
+    subsets: Rows<u32>,
 }
 
-/// Equal texts under one number.
+/// Designations by concept.
 #[derive(Debug, Default)]
-struct Interner {
-    list: Vec<Box<str>>,
-    numbers: HashMap<Box<str>, u32>,
+struct Designations {
+    ends: Vec<u32>,
+    texts: Texts,
+    /// Language, use and standards status, by number among the values.
+    facts: Vec<[u32; 3]>,
 }
 
-impl Interner {
-    fn number(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.numbers.get(text) {
-            return *number;
-        }
-        let number = self.list.len() as u32;
-        self.list.push(text.into());
-        self.numbers.insert(text.into(), number);
-        number
-    }
-
-    fn find(&self, text: &str) -> Option<u32> {
-        self.numbers.get(text).copied()
-    }
-
-    fn get(&self, number: u32) -> &str {
-        &self.list[number as usize]
+impl Designations {
+    fn range(&self, at: u32) -> std::ops::Range<u32> {
+        let Some(end) = self.ends.get(at as usize) else { return 0..0 };
+        let start = if at == 0 { 0 } else { self.ends[at as usize - 1] };
+        start..*end
     }
 }
 
-/// The concepts of a file in document order, with the links of their nesting. A code that stands
-/// twice is one concept with the links of both places.
-struct Flat<'c, 'a> {
-    concepts: Vec<&'c wire::Concept<'a>>,
-    codes: Codes,
-    links: Vec<(u32, u32)>,
+impl Columns for Designations {
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
+        tape.column(&mut self.ends)?;
+        self.texts.columns(tape)?;
+        tape.column(&mut self.facts)
+    }
 }
 
-impl<'c, 'a> Flat<'c, 'a> {
-    fn walk(&mut self, list: &'c [wire::Concept<'a>], parent: Option<u32>) -> Result<(), String> {
-        for concept in list {
-            if concept.code.is_empty() {
-                return Err("a concept has an empty code".to_owned());
-            }
-            let seen = self.codes.find(&concept.code).filter(|n| self.codes.get(*n) == &*concept.code);
-            let number = match seen {
-                Some(number) => number,
-                None => {
-                    self.codes.push(&concept.code)?;
-                    self.concepts.push(concept);
-                    self.concepts.len() as u32 - 1
-                }
-            };
-            self.links.extend(parent.map(|parent| (number, parent)));
-            self.walk(&concept.concept, Some(number))?;
-        }
-        Ok(())
+impl Columns for CodeSystem {
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
+        self.codes.columns(tape)?;
+        self.displays.columns(tape)?;
+        self.designations.columns(tape)?;
+        self.properties.columns(tape)?;
+        tape.column(&mut self.flags)?;
+        tape.column(&mut self.statuses)?;
+        self.names.columns(tape)?;
+        self.values.columns(tape)?;
+        self.hierarchy.columns(tape)?;
+        self.attributes.columns(tape)?;
+        self.subset_names.columns(tape)?;
+        self.subsets.columns(tape)
     }
 }
 
@@ -175,103 +159,58 @@ impl CodeSystem {
     /// # Errors
     /// Says in one line what was wrong with the resource.
     pub(crate) fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String> {
-        let read: wire::CodeSystem<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-        let fold = read.case_sensitive == Some(false);
-        let mut flat = Flat { concepts: Vec::new(), codes: Codes::new(fold), links: Vec::new() };
-        flat.walk(&read.concept, None)?;
-
-        let uris: HashMap<&str, Option<&str>> =
-            read.property.iter().map(|p| (&*p.code, p.uri.as_deref())).collect();
-        let role = |code: &str| Role::of(code, uris.get(code).copied().flatten());
-        let Flat { concepts, codes, mut links } = flat;
-        for (number, concept) in concepts.iter().enumerate() {
-            let number = number as u32;
-            for property in &concept.property {
-                // A link to a code that is not there says nothing; fragments have many.
-                let other = || property.value.as_deref().and_then(|code| codes.find(code));
-                match role(&property.name) {
-                    Some(Role::Parent) => links.extend(other().map(|parent| (number, parent))),
-                    Some(Role::Child) => links.extend(other().map(|child| (child, number))),
-                    _ => {}
-                }
-            }
-        }
-        let (order, hierarchy) = Hierarchy::build(concepts.len(), links);
-
-        let mut out = Self {
-            url: header.url.clone().unwrap_or_default(),
-            version: header.version.clone(),
-            content: header.content.unwrap_or_default(),
-            meaning: read.hierarchy_meaning,
-            case_sensitive: read.case_sensitive,
-            language: read.language,
-            status: header.status.clone(),
-            experimental: header.experimental,
-            standards_status: wire::standards_status(&read.extension).map(String::from),
-            codes: Codes::new(fold),
-            hierarchy,
-            ..Self::default()
-        };
-        out.of_all =
-            header.value_set.clone().map(|url| ValueSet::of_all(url, out.version.clone(), out.url.clone()));
-        for property in &read.property {
-            out.names.number(&property.code);
-        }
-        for old in order {
-            out.push(concepts[old as usize], role)?;
-        }
-        Ok(out)
+        json::compile(header, bytes)
     }
 
-    /// Appends the next concept to every column.
-    fn push(
-        &mut self,
-        concept: &wire::Concept<'_>,
-        role: impl Fn(&str) -> Option<Role>,
-    ) -> Result<(), String> {
-        self.codes.push(&concept.code)?;
-        self.displays.push(concept.display.as_deref().unwrap_or_default())?;
+    /// A code system without concepts.
+    fn described(header: &Header) -> Self {
+        let url = header.url.clone().unwrap_or_default();
+        let version = header.version.clone();
+        Self {
+            of_all: header.value_set.clone().map(|all| ValueSet::of_all(all, version.clone(), url.clone())),
+            url,
+            version,
+            content: header.content.unwrap_or_default(),
+            meaning: header.hierarchy_meaning,
+            case_sensitive: header.case_sensitive,
+            language: header.language.clone(),
+            status: header.status.clone(),
+            experimental: header.experimental,
+            standards_status: header.standards_status.clone(),
+            codes: Codes::new(header.case_sensitive == Some(false)),
+            header: header.clone(),
+            ..Self::default()
+        }
+    }
 
-        let mut state = State {
-            deprecated: wire::standards_status(&concept.extension) == Some("deprecated"),
-            inactive: wire::standards_status(&concept.extension) == Some("withdrawn"),
-            ..State::default()
-        };
-        let mut row = Vec::with_capacity(concept.property.len());
-        for property in &concept.property {
-            let Some(value) = property.value.as_deref() else { continue };
-            let yes = value.eq_ignore_ascii_case("true");
-            let number = self.values.number(value);
-            row.push(Property { name: self.names.number(&property.name), value: number });
-            match role(&property.name) {
-                Some(Role::Inactive) => state.inactive |= yes,
-                Some(Role::NotSelectable) => state.not_selectable |= yes,
-                Some(Role::Deprecated) => state.deprecated |= yes,
-                Some(Role::Status) => {
-                    state.status = Some(number);
-                    state.inactive |= matches!(value, "retired" | "deprecated" | "withdrawn" | "inactive");
-                }
-                Some(Role::Parent | Role::Child) | None => {}
-            }
-        }
-        self.properties.push(row);
-        self.states.push(state);
-        let mut designations = Vec::with_capacity(concept.designation.len());
-        for designation in &concept.designation {
-            let status = wire::standards_status(&designation.extension)
-                .filter(|status| matches!(*status, "deprecated" | "withdrawn"));
-            designations.push(Designation {
-                language: designation.language.as_deref().map(|language| self.values.number(language)),
-                value: (*designation.value).into(),
-                status: status.map(|status| self.values.number(status)),
-            });
-        }
-        self.designations.push(designations);
-        Ok(())
+    /// Saves the index, so that it need not be built again. `&mut` since reading and writing go the same way;
+    /// nothing is changed.
+    ///
+    /// # Errors
+    /// The file's.
+    pub(crate) fn save(&mut self, out: impl io::Write) -> io::Result<()> {
+        let mut recorder = Recorder::begin(out)?;
+        let mut header = serde_json::to_vec(&self.header)?;
+        recorder.column(&mut header)?;
+        self.columns(&mut recorder)?;
+        recorder.end()
+    }
+
+    /// Reads a saved index.
+    ///
+    /// # Errors
+    /// The file's; one that is no index, of another format, or damaged.
+    pub(crate) fn read(input: impl io::Read) -> io::Result<Self> {
+        let mut player = Player::begin(input)?;
+        let mut header = Vec::<u8>::new();
+        player.column(&mut header)?;
+        let mut system = Self::described(&serde_json::from_slice(&header)?);
+        system.columns(&mut player)?;
+        player.end()?;
+        Ok(system)
     }
 
     /// How many concepts there are.
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.codes.len()
     }
@@ -300,32 +239,57 @@ impl CodeSystem {
     pub(crate) fn displays(&self, at: u32) -> impl Iterator<Item = Display<'_>> {
         let first =
             self.display(at).map(|text| Display { text, language: self.language.as_deref(), retired: None });
-        let more = self.designations.row(at).iter().map(|d| Display {
-            text: &d.value,
-            language: d.language.map(|n| self.values.get(n)),
-            retired: d.status.map(|n| self.values.get(n)),
+        let more = self.designations.range(at).map(|n| {
+            let [language, _, status] = self.designations.facts[n as usize];
+            Display {
+                text: self.designations.texts.get(n),
+                language: self.value(language),
+                retired: self.value(status),
+            }
         });
         first.into_iter().chain(more)
     }
 
+    /// An interned text, where there is one.
+    fn value(&self, number: u32) -> Option<&str> {
+        (number != NONE).then(|| self.values.get(number))
+    }
+
+    /// The designations of a concept.
+    pub(crate) fn designations(&self, at: u32) -> impl Iterator<Item = Designation<'_>> {
+        self.designations.range(at).map(|n| {
+            let [language, usage, status] = self.designations.facts[n as usize];
+            let usage = self.value(usage).map(|usage| {
+                let mut parts = usage.split('\u{1f}');
+                [(); 3].map(|()| parts.next().unwrap_or_default())
+            });
+            Designation {
+                language: self.value(language),
+                usage,
+                value: self.designations.texts.get(n),
+                status: self.value(status),
+            }
+        })
+    }
+
     /// Is the concept out of use?
     pub(crate) fn is_inactive(&self, at: u32) -> bool {
-        self.states[at as usize].inactive
+        self.flags[at as usize] & INACTIVE != 0
     }
 
     /// Is the concept only a grouping, not to be chosen itself?
     pub(crate) fn is_abstract(&self, at: u32) -> bool {
-        self.states[at as usize].not_selectable
+        self.flags[at as usize] & ABSTRACT != 0
     }
 
     /// Is the concept deprecated, without being out of use?
     pub(crate) fn is_deprecated(&self, at: u32) -> bool {
-        self.states[at as usize].deprecated
+        self.flags[at as usize] & DEPRECATED != 0
     }
 
     /// The value of the concept's `status` property.
     pub(crate) fn concept_status(&self, at: u32) -> Option<&str> {
-        self.states[at as usize].status.map(|n| self.values.get(n))
+        self.value(*self.statuses.get(at as usize)?)
     }
 
     /// The hierarchy.
@@ -347,8 +311,28 @@ impl CodeSystem {
     /// The values of a property of a concept, as text.
     pub(crate) fn property<'a>(&'a self, at: u32, name: &str) -> impl Iterator<Item = &'a str> {
         let name = self.names.find(name);
-        let mine = move |property: &&Property| Some(property.name) == name;
-        self.properties.row(at).iter().filter(mine).map(|property| self.values.get(property.value))
+        let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
+        self.properties.row(at).iter().filter(mine).map(|property| self.values.get(property[1]))
+    }
+
+    /// All properties of a concept but its parents and children, by name and value.
+    pub(crate) fn properties(&self, at: u32) -> impl Iterator<Item = (&str, &str)> {
+        self.properties.row(at).iter().map(|[name, value]| (self.names.get(*name), self.values.get(*value)))
+    }
+
+    /// The defining relationships of a concept: group, kind and value.
+    pub(crate) fn attributes(&self, at: u32) -> &[[u32; 3]] {
+        self.attributes.row(at)
+    }
+
+    /// The members of a subset, sorted; `None` where there is no such subset.
+    pub(crate) fn subset(&self, name: &str) -> Option<&[u32]> {
+        self.subset_names.find(name).map(|number| self.subsets.row(number))
+    }
+
+    /// The names of all subsets.
+    pub(crate) fn subset_names(&self) -> impl Iterator<Item = &str> {
+        (0..self.subset_names.len() as u32).map(|number| self.subset_names.get(number))
     }
 }
 

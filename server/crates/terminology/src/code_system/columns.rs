@@ -1,0 +1,326 @@
+//! The columns that an index is made of, and the tape by which they go to a file and come back: each struct
+//! lists its columns once, for both directions.
+
+use std::io::{self, Read, Write};
+
+use bytemuck::Pod;
+use crc32fast::Hasher;
+
+/// First bytes of a saved index.
+const MAGIC: &[u8; 8] = b"TREFOIL\n";
+/// Changes with every change of the columns; a file of another format is built again from its source.
+const FORMAT: u32 = 1;
+/// Reads differently where the machine has its bytes the other way round.
+const ORDER: u32 = 0x0102_0304;
+/// Pieces that a column is read in: a length that is a lie takes no more memory than this.
+const PIECE_BYTES: usize = 16 << 20;
+
+/// Takes columns in the order in which a struct names them: writes them, or fills them.
+pub(crate) trait Tape {
+    /// The next column.
+    ///
+    /// # Errors
+    /// Of the file; a column that cannot be what it should.
+    fn column<T: Pod>(&mut self, column: &mut Vec<T>) -> io::Result<()>;
+
+    /// The next column, of text.
+    ///
+    /// # Errors
+    /// As for [`column`](Self::column); text that is not UTF-8.
+    fn text(&mut self, text: &mut String) -> io::Result<()> {
+        let mut bytes = std::mem::take(text).into_bytes();
+        self.column(&mut bytes)?;
+        *text = String::from_utf8(bytes).map_err(|_| broken("text that is not UTF-8"))?;
+        Ok(())
+    }
+}
+
+/// What stands on a tape.
+pub(crate) trait Columns {
+    /// Hands every column over, always in the same order.
+    ///
+    /// # Errors
+    /// The tape's.
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()>;
+}
+
+/// Writes columns, a checksum behind them.
+pub(crate) struct Recorder<W> {
+    out: W,
+    sum: Hasher,
+}
+
+impl<W: Write> Recorder<W> {
+    /// Begins a file.
+    ///
+    /// # Errors
+    /// The file's.
+    pub(crate) fn begin(out: W) -> io::Result<Self> {
+        let mut recorder = Self { out, sum: Hasher::new() };
+        recorder.write(MAGIC)?;
+        recorder.write(bytemuck::bytes_of(&[FORMAT, ORDER]))?;
+        Ok(recorder)
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    /// The file's.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let sum = self.sum.finalize();
+        self.out.write_all(&sum.to_ne_bytes())?;
+        self.out.flush()
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.sum.update(bytes);
+        self.out.write_all(bytes)
+    }
+}
+
+impl<W: Write> Tape for Recorder<W> {
+    fn column<T: Pod>(&mut self, column: &mut Vec<T>) -> io::Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(column);
+        self.write(&(bytes.len() as u64).to_ne_bytes())?;
+        self.write(bytes)
+    }
+}
+
+/// Reads what a [`Recorder`] wrote.
+pub(crate) struct Player<R> {
+    input: R,
+    sum: Hasher,
+}
+
+impl<R: Read> Player<R> {
+    /// Opens a file.
+    ///
+    /// # Errors
+    /// The file's; a file that is no index, or one of another format or machine.
+    pub(crate) fn begin(input: R) -> io::Result<Self> {
+        let mut player = Self { input, sum: Hasher::new() };
+        let mut magic = [0; 8];
+        player.fill(&mut magic)?;
+        let mut numbers = [0_u32; 2];
+        player.fill(bytemuck::bytes_of_mut(&mut numbers))?;
+        match (&magic, numbers) {
+            (MAGIC, [FORMAT, ORDER]) => Ok(player),
+            (MAGIC, _) => Err(broken("an index of another format; import its source again")),
+            _ => Err(broken("no index of Trefoil")),
+        }
+    }
+
+    /// Judges the checksum, once all columns were read.
+    ///
+    /// # Errors
+    /// The file's; a checksum that does not fit.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        let mut sum = [0; 4];
+        self.input.read_exact(&mut sum)?;
+        match u32::from_ne_bytes(sum) == self.sum.finalize() {
+            true => Ok(()),
+            false => Err(broken("a checksum that does not fit; import its source again")),
+        }
+    }
+
+    fn fill(&mut self, bytes: &mut [u8]) -> io::Result<()> {
+        self.input.read_exact(bytes)?;
+        self.sum.update(bytes);
+        Ok(())
+    }
+}
+
+impl<R: Read> Tape for Player<R> {
+    fn column<T: Pod>(&mut self, column: &mut Vec<T>) -> io::Result<()> {
+        let mut length = [0; 8];
+        self.fill(&mut length)?;
+        let length = usize::try_from(u64::from_ne_bytes(length)).map_err(|_| broken("a column too long"))?;
+        if !length.is_multiple_of(size_of::<T>()) {
+            return Err(broken("a column of an odd length"));
+        }
+        let (items, piece) = (length / size_of::<T>(), PIECE_BYTES / size_of::<T>());
+        column.clear();
+        while column.len() < items {
+            let from = column.len();
+            let to = items.min(from + piece);
+            // Once for all where the length is believable, so that nothing is copied as it grows.
+            column.reserve_exact(to - from);
+            column.resize(to, T::zeroed());
+            self.fill(bytemuck::cast_slice_mut(&mut column[from..]))?;
+        }
+        Ok(())
+    }
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("the file holds {what}"))
+}
+
+/// Variable-length rows in two flat columns.
+#[derive(Debug)]
+pub(crate) struct Rows<T> {
+    ends: Vec<u32>,
+    items: Vec<T>,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Self { ends: Vec::new(), items: Vec::new() }
+    }
+}
+
+impl<T> Rows<T> {
+    /// Appends the next row.
+    pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
+        self.items.extend(row);
+        self.ends.push(self.items.len() as u32);
+    }
+
+    /// A row; empty where none was appended.
+    pub(crate) fn row(&self, at: u32) -> &[T] {
+        &self.items[self.range(at)]
+    }
+
+    /// Where the items of a row stand among all.
+    pub(crate) fn range(&self, at: u32) -> std::ops::Range<usize> {
+        let at = at as usize;
+        let Some(end) = self.ends.get(at) else { return 0..0 };
+        let start = if at == 0 { 0 } else { self.ends[at - 1] };
+        start as usize..*end as usize
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Gives back what growing took too much.
+    pub(crate) fn shrink(&mut self) {
+        self.ends.shrink_to_fit();
+        self.items.shrink_to_fit();
+    }
+}
+
+impl<T: Pod> Rows<T> {
+    /// Rows of items that came in any order: `of` names the row of each. Items of one row stay in order.
+    pub(crate) fn grouped(rows: usize, of: &[u32], items: &[T]) -> Self {
+        let (ends, order) = group(rows, of);
+        Self { ends, items: order.iter().map(|at| items[*at as usize]).collect() }
+    }
+}
+
+/// Sorts by row, and says where each row ends and which item comes where.
+pub(crate) fn group(rows: usize, of: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    let mut ends = vec![0_u32; rows];
+    for row in of {
+        ends[*row as usize] += 1;
+    }
+    let mut sum = 0;
+    for end in &mut ends {
+        // The start for now; placing the items moves it to the end.
+        sum += std::mem::replace(end, sum);
+    }
+    let mut order = vec![0_u32; of.len()];
+    for (at, row) in of.iter().enumerate() {
+        let place = &mut ends[*row as usize];
+        order[*place as usize] = at as u32;
+        *place += 1;
+    }
+    (ends, order)
+}
+
+impl<T: Pod> Columns for Rows<T> {
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
+        tape.column(&mut self.ends)?;
+        tape.column(&mut self.items)
+    }
+}
+
+/// Texts by ordinal, end to end in one string.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    arena: String,
+    ends: Vec<u32>,
+}
+
+impl Texts {
+    /// Room for so many bytes in so many texts.
+    pub(crate) fn with_capacity(bytes: usize, texts: usize) -> Self {
+        Self { arena: String::with_capacity(bytes), ends: Vec::with_capacity(texts) }
+    }
+
+    /// Appends the text of the next ordinal.
+    ///
+    /// # Errors
+    /// When the arena would outgrow 4 GiB.
+    pub(crate) fn push(&mut self, text: &str) -> Result<(), String> {
+        self.arena.push_str(text);
+        let end = u32::try_from(self.arena.len()).map_err(|_| "more than 4 GiB of text".to_owned())?;
+        self.ends.push(end);
+        Ok(())
+    }
+
+    /// The text of an ordinal.
+    pub(crate) fn get(&self, at: u32) -> &str {
+        let at = at as usize;
+        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
+        &self.arena[start..self.ends[at] as usize]
+    }
+
+    /// How many texts there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Gives back what growing took too much.
+    pub(crate) fn shrink(&mut self) {
+        self.arena.shrink_to_fit();
+        self.ends.shrink_to_fit();
+    }
+
+    /// All bytes together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.arena.len()
+    }
+}
+
+impl Columns for Texts {
+    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
+        tape.text(&mut self.arena)?;
+        tape.column(&mut self.ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(rows: &mut Rows<u32>) -> Vec<u8> {
+        let mut file = Vec::new();
+        let mut recorder = Recorder::begin(&mut file).unwrap();
+        rows.columns(&mut recorder).unwrap();
+        recorder.end().unwrap();
+        file
+    }
+
+    fn read(file: &[u8]) -> io::Result<Rows<u32>> {
+        let mut player = Player::begin(file)?;
+        let mut rows = Rows::default();
+        rows.columns(&mut player)?;
+        player.end().map(|()| rows)
+    }
+
+    #[test]
+    fn what_is_saved_comes_back_and_nothing_else_does() {
+        let mut rows = Rows::grouped(3, &[2, 0, 2, 0], &[9_u32, 8, 7, 6]);
+        let file = saved(&mut rows);
+        let back = read(&file).unwrap();
+        assert_eq!((back.row(0), back.row(1), back.row(2)), (&[8, 6][..], &[][..], &[9, 7][..]));
+        for at in 0..file.len() {
+            let mut other = file.clone();
+            other[at] ^= 1;
+            assert!(read(&other).is_err(), "a bit of byte {at} is wrong");
+            assert!(read(&file[..at]).is_err(), "torn at {at}");
+        }
+    }
+}

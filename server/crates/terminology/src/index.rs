@@ -1,0 +1,100 @@
+//! A compiled code system as a thing of its own: made from a resource or a release, saved, read back, and put in
+//! place by [`Change::Index`](crate::Change::Index).
+
+use std::io;
+use std::sync::Arc;
+
+use crate::code_system::CodeSystem;
+use crate::wire::Header;
+
+/// The index of one code system version. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Index(pub(crate) Arc<CodeSystem>);
+
+impl From<CodeSystem> for Index {
+    fn from(system: CodeSystem) -> Self {
+        Self(Arc::new(system))
+    }
+}
+
+impl Index {
+    /// Compiles a CodeSystem resource.
+    ///
+    /// # Errors
+    /// Says in one line what was wrong with the resource.
+    pub fn from_resource(json: &[u8]) -> Result<Self, String> {
+        let header: Header = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        if header.resource_type != "CodeSystem" {
+            return Err(format!("it is a {}, not a CodeSystem", header.resource_type));
+        }
+        CodeSystem::compile(&header, json).map(Self::from)
+    }
+
+    /// Saves it. `&mut` is for the tape that runs both ways; nothing is changed. To be done before it is shared.
+    ///
+    /// # Errors
+    /// The file's; an index that is shared already.
+    pub fn save(&mut self, out: impl io::Write) -> io::Result<()> {
+        Arc::get_mut(&mut self.0).ok_or_else(|| io::Error::other("the index is in use"))?.save(out)
+    }
+
+    /// Reads what [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// The file's; `InvalidData` for a file that is no index, of another format or machine, or damaged.
+    pub fn read(input: impl io::Read) -> io::Result<Self> {
+        CodeSystem::read(input).map(Self::from)
+    }
+
+    /// Canonical URL.
+    pub fn url(&self) -> &str {
+        &self.0.url
+    }
+
+    /// Version of the code system.
+    pub fn version(&self) -> Option<&str> {
+        self.0.version.as_deref()
+    }
+
+    /// How many concepts there are.
+    pub fn concepts(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The codes of one circle of the hierarchy, the first again at the end, if there is any.
+    pub fn circle(&self) -> Option<Vec<String>> {
+        self.0.circle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_comes_back_as_it_was() {
+        let json = r#"{"resourceType":"CodeSystem","url":"urn:a","version":"2","status":"active","content":"complete",
+            "caseSensitive":false,"hierarchyMeaning":"is-a","valueSet":"urn:all","language":"en",
+            "property":[{"code":"n","uri":"urn:n","type":"integer"}],
+            "concept":[{"code":"A","display":"Eins","designation":[{"language":"de","value":"eins",
+                "use":{"system":"urn:u","code":"s","display":"Synonym"}}],"concept":[{"code":"b",
+                "property":[{"code":"n","valueInteger":7},{"code":"inactive","valueBoolean":true}]}]}]}"#;
+        let mut index = Index::from_resource(json.as_bytes()).unwrap();
+        let mut file = Vec::new();
+        index.save(&mut file).unwrap();
+        let back = Index::read(&file[..]).unwrap();
+        assert_eq!((back.url(), back.version(), back.concepts()), ("urn:a", Some("2"), 2));
+        let (was, is) = (&index.0, &back.0);
+        for code in ["a", "A", "b", "B", "c"] {
+            assert_eq!(was.find(code), is.find(code), "{code}");
+        }
+        let (a, b) = (is.find("a").unwrap(), is.find("b").unwrap());
+        assert!(is.hierarchy().is_a(b, a) && is.is_inactive(b) && !is.is_inactive(a));
+        assert_eq!(is.properties(b).collect::<Vec<_>>(), [("n", "7"), ("inactive", "true")]);
+        let designation = is.designations(a).next().unwrap();
+        assert_eq!((designation.language, designation.value), (Some("de"), "eins"));
+        assert_eq!(designation.usage, Some(["urn:u", "s", "Synonym"]));
+        assert_eq!(is.of_all.as_ref().map(|set| set.url.as_str()), Some("urn:all"));
+        assert_eq!(is.header.property[0].uri.as_deref(), Some("urn:n"));
+    }
+}
