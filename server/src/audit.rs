@@ -25,6 +25,8 @@ use crate::clock::{Clock, resource_id};
 
 /// Lines that wait for the disk at most.
 const WAITING: usize = 10_000;
+/// How long lines are gathered before they are written: waking a thread costs more than writing.
+const GATHER: Duration = Duration::from_millis(50);
 /// The pause before the disk is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -215,6 +217,9 @@ impl Writer {
                 match receiver.recv() {
                     Ok(line) => self.waiting.push_back(line),
                     Err(_) => return,
+                }
+                if !is_closing {
+                    std::thread::park_timeout(GATHER);
                 }
             }
             // What came meanwhile goes in the same round; while the disk is stuck the channel is the bound.

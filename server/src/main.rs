@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     trefoil_server::cli::run(trefoil_server::cli::Cli::parse())
 }

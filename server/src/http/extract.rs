@@ -1,6 +1,7 @@
 //! What a handler gets: one [`Call`], with readers that yield `Result` so that the handler answers in
 //! the dialect of its endpoint. No decisions here.
 
+use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -201,8 +202,8 @@ impl Call {
 }
 
 /// Decodes the segments of a path; `None` when one is no UTF-8.
-pub fn segments(path: &str) -> Option<Vec<String>> {
-    let decode = |segment: &str| percent_decode_str(segment).decode_utf8().ok().map(|text| text.into_owned());
+pub fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
+    let decode = |segment| percent_decode_str(segment).decode_utf8().ok();
     path.trim_start_matches('/').split('/').map(decode).collect()
 }
 

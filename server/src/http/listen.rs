@@ -34,7 +34,8 @@ pub struct Timers {
     pub first: Duration,
     /// A request head.
     pub head: Duration,
-    /// Nothing in either direction.
+    /// Nothing in either direction. It is looked at when it is over, so that silence ends a connection after
+    /// once to twice this time.
     pub idle: Duration,
     /// From the wish to stop until open connections are cut.
     pub drain: Duration,
@@ -237,6 +238,8 @@ where
 struct Timed {
     stream: TcpStream,
     idle: Duration,
+    /// Something moved since the deadline was set.
+    moved: bool,
     /// Once too late, always too late: whoever asks next is told so too.
     expired: bool,
     deadline: Pin<Box<Sleep>>,
@@ -247,18 +250,26 @@ impl Timed {
         Self {
             stream,
             idle: timers.idle,
+            moved: false,
             expired: false,
             deadline: Box::pin(sleep_until(Instant::now() + timers.first)),
         }
     }
 
-    /// Something moved, so the clock starts again; nothing did, so it is asked.
+    /// Notes that something moved; where nothing did, asks whether the time is over. The clock is read once in
+    /// an idle time and not for every piece.
     fn judge<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.deadline.as_mut().reset(Instant::now() + self.idle);
+            self.moved = true;
             return polled;
         }
-        self.expired = self.expired || self.deadline.as_mut().poll(context).is_ready();
+        while !self.expired && self.deadline.as_mut().poll(context).is_ready() {
+            if std::mem::take(&mut self.moved) {
+                self.deadline.as_mut().reset(Instant::now() + self.idle);
+            } else {
+                self.expired = true;
+            }
+        }
         if self.expired { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
     }
 }

@@ -1,9 +1,10 @@
 //! Every route of the server, one line each. No bodies of handlers.
 //!
-//! warp matches the first segment of a path; inside a group the table below picks the handler by
-//! path and method, answers 405 with `Allow`, CORS preflights, and turns a panic into an error of
-//! the group's dialect, so that no connection is ever dropped.
+//! The first segment of a path picks the table and the dialect of errors; the table picks the handler by path and
+//! method. What is missing there is answered 404, or 405 with `Allow`; CORS preflights are answered here, and a
+//! panic becomes an error in the table's dialect, so that no connection is ever dropped.
 
+use std::borrow::Cow;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -154,19 +155,20 @@ static FHIR: &[Route] = routes! {
     GET    "fhir/R4/{}/{}/_history/{}" => fhir::resource::read_version;
 };
 
-/// Builds the tree.
-pub fn routes(app: Arc<App>) -> Routes {
-    let oauth = warp::path("oauth2").and(group(&app, OAUTH, Dialect::OAuth));
-    let well_known = warp::path(".well-known").and(group(&app, WELL_KNOWN, Dialect::OAuth));
-    let fhir = warp::path("fhir").and(group(&app, FHIR, Dialect::Fhir));
-    let admin = warp::path("admin").and(group(&app, ADMIN, Dialect::OAuth));
-    let pages = group(&app, PAGES, Dialect::Page);
-    oauth.or(well_known).unify().or(admin).unify().or(fhir).unify().or(pages).unify().boxed()
+/// The table that a path belongs to, by its first segment, and the dialect of its errors.
+fn table(path: &str) -> (&'static [Route], Dialect) {
+    match path.strip_prefix('/').and_then(|path| path.split('/').next()) {
+        Some("oauth2") => (OAUTH, Dialect::OAuth),
+        Some("fhir") => (FHIR, Dialect::Fhir),
+        Some(".well-known") => (WELL_KNOWN, Dialect::OAuth),
+        Some("admin") => (ADMIN, Dialect::OAuth),
+        _ => (PAGES, Dialect::Page),
+    }
 }
 
-/// A filter that answers everything below its prefix.
-fn group(app: &Arc<App>, table: &'static [Route], dialect: Dialect) -> Routes {
-    let app = app.clone();
+/// Builds the tree: one filter that takes in everything, since each filter that has to pass a request on costs
+/// more than a look into a table.
+pub fn routes(app: Arc<App>) -> Routes {
     let query = warp::query::raw().or(warp::any().map(String::new)).unify();
     warp::method()
         .and(warp::path::full())
@@ -190,6 +192,7 @@ fn group(app: &Arc<App>, table: &'static [Route], dialect: Dialect) -> Routes {
                     request_id: app.request_ids.next(),
                 };
                 let caller = Caller::of_request(call.client_ip(), call.request_id.clone());
+                let (table, dialect) = table(path.as_str());
                 audit::on_behalf(caller, answer(call, table, dialect))
             },
         )
@@ -263,15 +266,15 @@ async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> 
 }
 
 /// The values of the placeholders, where the pattern fits.
-fn fits(pattern: &str, segments: &[String]) -> Option<Vec<String>> {
+fn fits(pattern: &str, segments: &[Cow<'_, str>]) -> Option<Vec<String>> {
     let mut args = Vec::new();
     let mut rest = segments.iter();
     for part in pattern.split('/') {
         let segment = rest.next()?;
         // An operation is never taken for an id.
         if part == "{}" && !segment.is_empty() && !segment.starts_with('$') {
-            args.push(segment.clone());
-        } else if part != segment {
+            args.push(segment.to_string());
+        } else if part != *segment {
             return None;
         }
     }

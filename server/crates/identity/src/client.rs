@@ -1,6 +1,9 @@
 //! Clients: who may ask for what, and how they prove who they are (RFC 6749 2, RFC 7591 names).
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
+use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
@@ -316,14 +319,36 @@ fn is_key_set_address(address: &str) -> bool {
     })
 }
 
+/// Clients that were read before, and in which age of the records (see `records`). Bounded.
+pub(crate) struct Clients(Cache<Box<str>, Arc<Known>>);
+
+struct Known {
+    client: Client,
+    age: u64,
+}
+
+impl Clients {
+    pub fn new() -> Self {
+        Self(Cache::new(1_000))
+    }
+}
+
 impl Identity {
     /// The client of this id, where it exists and may be used now.
     ///
     /// # Errors
     /// The store's.
     pub async fn client(&self, client_id: &str, now: Timestamp) -> Result<Option<Client>, StoreError> {
+        let age = self.store.age();
+        if let Some(known) = self.clients.0.get(client_id).filter(|known| known.age == age) {
+            return Ok(Some(known.client.clone()));
+        }
         let found = ledger::get::<Client>(&self.store, &format!("client/{client_id}"), now).await?;
-        Ok(found.map(|stored| stored.value).filter(|client| self.demo || !client.demo))
+        let found = found.map(|stored| stored.value).filter(|client| self.demo || !client.demo);
+        if let Some(client) = &found {
+            self.clients.0.insert(client_id.into(), Arc::new(Known { client: client.clone(), age }));
+        }
+        Ok(found)
     }
 
     /// All clients, demo ones included, by id.
