@@ -8,16 +8,18 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use bulk::Bulk;
+use bytes::Bytes;
 use identity::{Identity, Outside};
 use resources::{Limits, Resources};
 use store::{Scan, Seq, Store, StoreError, Versions as _};
-use terminology::Terminology;
+use terminology::{Change, Terminology};
 use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, RequestIds};
-use crate::config::{Config, Flags};
+use crate::config::{Config, Engine, Flags};
 use crate::hashing::Hashing;
+use crate::indexes::{self, Indexes};
 use crate::key_fetch::KeyFetcher;
 use crate::settings::{Live, Settings};
 
@@ -45,6 +47,8 @@ pub struct App {
     pub resources: Resources,
     /// Code systems and value sets.
     pub terminology: Terminology,
+    /// Saved indexes of code systems; `None` where the store forgets and nothing is saved.
+    pub indexes: Option<Indexes>,
     /// Exports.
     pub bulk: Bulk,
     /// What happened.
@@ -108,6 +112,10 @@ impl App {
             },
             clock.for_bulk(),
         )?;
+        let indexes = match config.engine {
+            Engine::Memory => None,
+            Engine::File => Some(Indexes::open(&config.data).context("failed to open the saved indexes")?),
+        };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let app = Self {
             fhir_base: format!("{base_url}/fhir/R4"),
@@ -119,6 +127,7 @@ impl App {
             identity,
             resources,
             terminology: Terminology::default(),
+            indexes,
             bulk,
             audit,
             settings,
@@ -148,16 +157,21 @@ impl App {
     }
 
     /// Fills the terminology index with what is stored.
-    async fn read_terminology(&self) -> Result<(), StoreError> {
+    async fn read_terminology(&self) -> Result<()> {
+        if let Some(indexes) = self.indexes.clone() {
+            let releases = tokio::task::spawn_blocking(move || indexes.releases()).await??;
+            self.terminology.apply(releases);
+        }
         let at = self.store.last_seq();
         for kind in TERMINOLOGY_TYPES {
             let mut after: Option<String> = None;
             loop {
                 let page = self.store.scan_kind(kind, Scan::at(at).after(after.as_deref())).await?;
-                let put = |version: store::Version| {
-                    Some(terminology::Change::Put { kind, id: version.key.id, bytes: version.body? })
-                };
-                self.terminology.apply(page.versions.into_iter().filter_map(put).collect::<Vec<_>>());
+                let stored = page
+                    .versions
+                    .into_iter()
+                    .map(|version| (kind, version.key.id, version.seq, version.body));
+                self.take_in(stored.collect());
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -166,6 +180,41 @@ impl App {
         }
         self.followed.store(at.0, Ordering::Release);
         Ok(())
+    }
+
+    /// Tells the terminology of stored resources. A large code system is taken by its saved index; where there is
+    /// none, it is compiled and saved behind the requests, one at a time.
+    fn take_in(&self, stored: Vec<(&'static str, String, Seq, Option<Bytes>)>) {
+        let mut large = Vec::new();
+        let change = |(kind, id, seq, body): (&'static str, String, Seq, Option<Bytes>)| {
+            let Some(bytes) = body else { return Change::Delete { kind, id } };
+            if kind == "CodeSystem" && bytes.len() >= indexes::LARGE {
+                if let Some(index) = self.indexes.as_ref().and_then(|indexes| indexes.of_resource(&id, seq)) {
+                    return Change::Index { id, index };
+                }
+                large.push((id.clone(), seq));
+            }
+            Change::Put { kind, id, bytes }
+        };
+        let changes: Vec<Change> = stored.into_iter().map(change).collect();
+        if changes.is_empty() {
+            return;
+        }
+        self.terminology.apply(changes);
+        if large.is_empty() {
+            return;
+        }
+        let (terminology, indexes) = (self.terminology.clone(), self.indexes.clone());
+        tokio::task::spawn_blocking(move || {
+            for (id, seq) in large {
+                let Some(index) = terminology.index(&id) else { continue };
+                let saved =
+                    indexes.as_ref().map_or(Ok(()), |indexes| indexes.keep_resource(&id, seq, &index));
+                if let Err(error) = saved {
+                    tracing::warn!(%error, id, "an index could not be saved; a restart will build it again");
+                }
+            }
+        });
     }
 
     /// Feeds the terminology index what was written since the last time, so that an answer that
@@ -188,15 +237,12 @@ impl App {
                 let Some(kind) = TERMINOLOGY_TYPES.into_iter().find(|kind| *kind == change.key.kind) else {
                     continue;
                 };
+                // The newest version counts, which may be a later one.
                 let newest = self.store.read(&change.key, Seq::LATEST).await?;
-                feed.push(match newest.and_then(|version| version.body) {
-                    Some(bytes) => terminology::Change::Put { kind, id: change.key.id, bytes },
-                    None => terminology::Change::Delete { kind, id: change.key.id },
-                });
+                let (seq, body) = newest.map_or((change.seq, None), |version| (version.seq, version.body));
+                feed.push((kind, change.key.id, seq, body));
             }
-            if !feed.is_empty() {
-                self.terminology.apply(feed);
-            }
+            self.take_in(feed);
             self.followed.store(last.0, Ordering::Release);
         }
         Ok(())

@@ -27,6 +27,7 @@ pub mod config;
 pub mod demo;
 pub mod hashing;
 pub mod http;
+pub mod indexes;
 pub mod key_fetch;
 pub mod registration;
 pub mod reload;

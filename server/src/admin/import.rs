@@ -1,13 +1,17 @@
-//! `trefoil import`: files and folders into the store, with a durable line of progress per 1,000
-//! lines and a report by type at the end.
+//! `trefoil import`: releases of code systems into indexes; other files and folders into the store, with a durable
+//! line of progress per 1,000 lines and a report by type at the end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use resources::{Bad, ImportOptions, Progress, Report};
+use terminology::{Change, load};
+use tokio::sync::mpsc;
 
 use super::{Event, Events, Services};
+use crate::app::App;
 use crate::clock::resource_id;
+use crate::indexes::Indexes;
 
 /// Bad inputs that are printed one by one.
 const PRINTED: usize = 100;
@@ -19,6 +23,14 @@ const PRINTED: usize = 100;
 pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_>) -> Result<u8> {
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         bail!("there is no {}", missing.display());
+    }
+    let (releases, paths) = tokio::task::spawn_blocking(|| apart(paths)).await??;
+    let mut refused = 0;
+    for path in releases {
+        refused += u8::from(!release(services.data, services.app, path, events).await?);
+    }
+    if paths.is_empty() {
+        return Ok(refused.min(1));
     }
     let random = services.clock.random.clone();
     let new_id = move || resource_id(&*random);
@@ -37,7 +49,65 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     let now = || services.clock.now();
     let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
     tell(&report, events);
-    Ok(u8::from(report.bad_total > 0))
+    Ok(u8::from(report.bad_total > 0 || refused > 0))
+}
+
+/// The releases of code systems among the paths and directly in their folders, and what else there is to import.
+fn apart(paths: Vec<PathBuf>) -> std::io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+    let (mut releases, mut others) = (Vec::new(), Vec::new());
+    for path in paths {
+        if load::is_release(&path) {
+            releases.push(path);
+            continue;
+        }
+        if path.is_dir() {
+            let mut inside = std::fs::read_dir(&path)?
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect::<std::io::Result<Vec<_>>>()?;
+            inside.sort();
+            releases.extend(inside.into_iter().filter(|path| path.is_file() && load::is_release(path)));
+        }
+        others.push(path);
+    }
+    Ok((releases, others))
+}
+
+/// Loads one release: whole, or not at all and `false`.
+async fn release(data: &Path, app: Option<&App>, path: PathBuf, events: Events<'_>) -> Result<bool> {
+    let (sender, mut progress) = mpsc::unbounded_channel();
+    let indexes = Indexes::open(data)?;
+    let work = tokio::task::spawn_blocking(move || {
+        let loaded = load::load(&path, &mut |step| {
+            drop(sender.send(format!("{}: {} lines", step.file, step.lines)));
+        })?;
+        let id = indexes.keep_release(&loaded.index).map_err(|error| load::LoadError {
+            file: path.display().to_string(),
+            line: None,
+            why: format!("its index could not be saved: {error}"),
+        })?;
+        Ok::<_, load::LoadError>((id, loaded))
+    });
+    while let Some(line) = progress.recv().await {
+        events(Event::Progress(line));
+    }
+    let (id, loaded) = match work.await? {
+        Ok(done) => done,
+        Err(error) => {
+            events(Event::Trouble(format!("{error}; nothing of this release was changed")));
+            return Ok(false);
+        }
+    };
+    for remark in loaded.remarks {
+        events(Event::Line(remark));
+    }
+    let index = loaded.index;
+    let version = index.version().unwrap_or("no version");
+    let concepts = index.concepts();
+    events(Event::Line(format!("{:<28} {concepts:>9}  {} {version}, as {id}", loaded.format, index.url())));
+    if let Some(app) = app {
+        app.terminology.apply([Change::Index { id, index }]);
+    }
+    Ok(true)
 }
 
 fn describe(bad: &Bad) -> String {

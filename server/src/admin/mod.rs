@@ -12,7 +12,7 @@ pub mod people;
 pub mod socket;
 
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub struct Services<'a> {
     pub identity: &'a Identity,
     /// Resources.
     pub resources: &'a Resources,
+    /// The data folder.
+    pub data: &'a Path,
     /// Time and chance.
     pub clock: &'a Clock,
     /// The server, where one runs.
@@ -152,7 +154,7 @@ async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Resul
     let identity =
         Identity::open_with(store.clone(), random, outside, "https://localhost", true, now).await?;
     let resources = Resources::new(store);
-    let services = Services { identity: &identity, resources: &resources, clock: &clock, app: None };
+    let services = Services { identity: &identity, resources: &resources, data, clock: &clock, app: None };
     let done = on_behalf(Caller::operator(), execute(&services, command, events)).await;
     audit.close();
     done

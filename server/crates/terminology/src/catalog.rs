@@ -3,16 +3,18 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
+use elsa::sync::FrozenMap;
 
 use crate::code_system::CodeSystem;
 use crate::terminology::{Change, Problem};
-use crate::value_set::ValueSet;
+use crate::value_set::{ValueSet, implicit};
 use crate::version;
 use crate::wire::{Content, Header};
-use crate::{TxError, Unprocessable};
+use crate::{Index, TxError, Unprocessable};
 
 /// What a resource is compiled to.
 pub(crate) trait Compiled: Sized {
@@ -77,12 +79,16 @@ impl<T: Compiled> Resource<T> {
     /// # Errors
     /// When it is broken, with the reason.
     pub(crate) fn get(&self) -> Result<&T, Unprocessable> {
+        self.shared().map(|compiled| &**compiled)
+    }
+
+    fn shared(&self) -> Result<&Arc<T>, Unprocessable> {
         let compiled = self.compiled.get_or_init(|| {
             let bytes = std::mem::take(&mut *self.source.lock().unwrap_or_else(PoisonError::into_inner));
             let header = self.header.as_ref().map_err(String::clone)?;
             T::compile(header, &bytes).map(Arc::new)
         });
-        compiled.as_ref().map(|compiled| &**compiled).map_err(|why| {
+        compiled.as_ref().map_err(|why| {
             let url = self.header().and_then(|header| header.url.clone());
             let resource = url.unwrap_or_else(|| format!("{}/{}", T::KIND, self.id));
             Unprocessable::Broken { resource, why: why.clone() }
@@ -171,11 +177,29 @@ fn by_preference(a: &Header, b: &Header) -> Ordering {
         .then_with(|| newest(&a.date, &b.date))
 }
 
+/// Value sets that their URLs define, kept from their first use on. It only grows; who holds the catalog puts
+/// another one in its place before that becomes too much.
+#[derive(Default)]
+struct Implicit(FrozenMap<String, Box<ValueSet>>);
+
+impl Clone for Implicit {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Implicit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} implicit value sets", self.0.len())
+    }
+}
+
 /// Code systems and value sets at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Catalog {
     code_systems: Shelf<CodeSystem>,
     value_sets: Shelf<ValueSet>,
+    implicit: Implicit,
 }
 
 impl Catalog {
@@ -200,6 +224,11 @@ impl Catalog {
             }
         }
         next
+    }
+
+    /// The index of the code system of an id, where there is one that is not broken.
+    pub(crate) fn index(&self, id: &str) -> Option<Index> {
+        self.code_systems.by_id.get(id)?.shared().ok().cloned().map(Index)
     }
 
     /// The code system of an id.
@@ -240,8 +269,8 @@ impl Catalog {
         versions
     }
 
-    /// The value set with this canonical URL: a stored one, or the one of all codes that a code
-    /// system names in `CodeSystem.valueSet`. `None` where there is neither.
+    /// The value set with this canonical URL: a stored one, the one of all codes that a code
+    /// system names in `CodeSystem.valueSet`, or one that the URL itself defines. `None` where there is neither.
     ///
     /// # Errors
     /// When it is there but broken.
@@ -261,7 +290,18 @@ impl Catalog {
                 version.is_none_or(|wanted| have.is_some_and(|have| version::matches(wanted, have)))
             })
             .min_by(|a, b| by_preference(a.1, b.1).then_with(|| a.0.id.cmp(&b.0.id)));
-        Ok(of_all.map(|(resource, _)| resource.get()).transpose()?.and_then(|system| system.of_all.as_ref()))
+        if let Some((resource, _)) = of_all {
+            return Ok(resource.get()?.of_all.as_ref());
+        }
+        if let Some(set) = self.implicit.0.get(url) {
+            return Ok(Some(set));
+        }
+        Ok(implicit::value_set(url).map(|set| self.implicit.0.insert(url.to_owned(), Box::new(set))))
+    }
+
+    /// How many implicit value sets are kept.
+    pub(crate) fn implicit_count(&self) -> usize {
+        self.implicit.0.len()
     }
 
     /// How many CodeSystem resources there are.

@@ -30,12 +30,12 @@ impl Index {
         CodeSystem::compile(&header, json).map(Self::from)
     }
 
-    /// Saves it. `&mut` is for the tape that runs both ways; nothing is changed. To be done before it is shared.
+    /// Saves it.
     ///
     /// # Errors
-    /// The file's; an index that is shared already.
-    pub fn save(&mut self, out: impl io::Write) -> io::Result<()> {
-        Arc::get_mut(&mut self.0).ok_or_else(|| io::Error::other("the index is in use"))?.save(out)
+    /// The file's.
+    pub fn save(&self, out: impl io::Write) -> io::Result<()> {
+        self.0.save(out)
     }
 
     /// Reads what [`save`](Self::save) wrote.
@@ -79,7 +79,7 @@ mod tests {
             "concept":[{"code":"A","display":"Eins","designation":[{"language":"de","value":"eins",
                 "use":{"system":"urn:u","code":"s","display":"Synonym"}}],"concept":[{"code":"b",
                 "property":[{"code":"n","valueInteger":7},{"code":"inactive","valueBoolean":true}]}]}]}"#;
-        let mut index = Index::from_resource(json.as_bytes()).unwrap();
+        let index = Index::from_resource(json.as_bytes()).unwrap();
         let mut file = Vec::new();
         index.save(&mut file).unwrap();
         let back = Index::read(&file[..]).unwrap();

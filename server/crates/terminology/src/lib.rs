@@ -1,5 +1,6 @@
 //! FHIR R4 terminology: `ValueSet/$validate-code` and `CodeSystem/$subsumes` over immutable,
-//! in-memory indexes. No HTTP, no async, no IO: the edge feeds resources in and asks questions.
+//! in-memory indexes. No HTTP, no async, and no IO but for [`load`], which reads releases: the edge feeds resources
+//! in and asks questions.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -7,8 +8,10 @@
 //! | [`error`] | why a question could not be judged |
 //! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes` |
 //! | [`index`] | a compiled code system, to be saved and read back |
+//! | [`load`] | published releases of code systems, read into indexes |
 //! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
 //! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
+//! | `ecl` | SNOMED CT's expression constraint language |
 //! | `value_set` | one value set, compiled: includes, filters, the search for a code |
 //! | `validate` | the rules of `$validate-code` |
 //! | [`subsumes`] | the rules of `$subsumes` |
@@ -36,9 +39,11 @@
 mod catalog;
 mod code_system;
 mod display;
+mod ecl;
 pub mod error;
 pub mod index;
 pub mod input;
+pub mod load;
 mod messages;
 pub mod subsumes;
 pub mod terminology;

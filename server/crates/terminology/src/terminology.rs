@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use fhir::Parameters;
 
@@ -48,6 +48,9 @@ pub struct Problem {
     pub why: String,
 }
 
+/// So many value sets that their URLs define are kept ready before they are forgotten.
+const IMPLICIT_KEPT: usize = 1_000;
+
 /// Code systems and value sets and the questions about them.
 ///
 /// Clones share their content. Reading takes no lock; [`apply`](Self::apply) swaps a new catalog in
@@ -70,13 +73,23 @@ impl Terminology {
         self.catalog.rcu(|catalog| catalog.with(changes.iter().cloned()));
     }
 
+    /// The catalog as it is now.
+    fn now(&self) -> Guard<Arc<Catalog>> {
+        let catalog = self.catalog.load();
+        if catalog.implicit_count() < IMPLICIT_KEPT {
+            return catalog;
+        }
+        self.catalog.rcu(|catalog| catalog.with([]));
+        self.catalog.load()
+    }
+
     /// `ValueSet/$validate-code`.
     ///
     /// # Errors
     /// When the question cannot be judged; a code that is not valid is an answer with
     /// `result=false`, not an error.
     pub fn validate_code(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        validate::answer(&self.catalog.load(), level, input)
+        validate::answer(&self.now(), level, input)
     }
 
     /// `CodeSystem/$subsumes`: a Parameters resource with the one parameter `outcome`.
@@ -84,14 +97,13 @@ impl Terminology {
     /// # Errors
     /// When the relationship cannot be determined.
     pub fn subsumes(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        subsumes::answer(&self.catalog.load(), level, input)
+        subsumes::answer(&self.now(), level, input)
     }
 
-    /// Compiles the CodeSystem with this id now, where that was not done yet, so that no question has to wait
-    /// for it. Takes as long as its size demands.
-    pub fn prepare(&self, id: &str) {
-        // Whether it is broken is told by `problems` and at each use.
-        let _ = self.catalog.load().code_system_by_id(id);
+    /// The index of the CodeSystem with this id, made now where it was not made yet. `None` where there is no such
+    /// CodeSystem or it is broken, which [`problems`](Self::problems) tells.
+    pub fn index(&self, id: &str) -> Option<Index> {
+        self.catalog.load().index(id)
     }
 
     /// How many CodeSystem resources are held, broken ones included.

@@ -2,8 +2,12 @@
 
 use std::cmp::Ordering;
 
-/// Splits `url|version`; the version is `None` where none is given.
+/// Splits `url|version`; the version is `None` where none is given. The address of an implicit value set of SNOMED CT
+/// has its version inside, and its constraint may have bars.
 pub(crate) fn split(canonical: &str) -> (&str, Option<&str>) {
+    if canonical.contains("?fhir_vs") {
+        return (canonical, None);
+    }
     match canonical.rsplit_once('|') {
         Some((url, version)) => (url, Some(version).filter(|v| !v.is_empty())),
         None => (canonical, None),
@@ -73,7 +77,8 @@ pub(crate) fn matches(wanted: &str, version: &str) -> bool {
         return true;
     }
     if !is_pattern(wanted) {
-        return false;
+        // SNOMED CT: an edition without a date stands for each of its releases.
+        return version.strip_prefix(wanted).is_some_and(|rest| rest.starts_with("/version/"));
     }
     let mut given = version.split('.');
     let mut last_wild = false;

@@ -6,7 +6,7 @@
 use super::codes::Codes;
 use super::columns::{Rows, Texts, group};
 use super::hierarchy::Hierarchy;
-use super::{ABSTRACT, CodeSystem, DEPRECATED, Designations, INACTIVE, NONE, Role};
+use super::{ABSTRACT, CodeSystem, DEPRECATED, Designations, INACTIVE, LITERAL, NONE, Role};
 use crate::wire::Header;
 
 /// Number of a concept while the system is built.
@@ -204,6 +204,22 @@ impl Builder {
         self.attributes.push([group, kind, value]);
     }
 
+    /// A defining relationship whose value is no concept but a number or a text.
+    ///
+    /// # Errors
+    /// When there is too much text.
+    pub(crate) fn literal(
+        &mut self,
+        of: Number,
+        group: u32,
+        kind: Number,
+        value: &str,
+    ) -> Result<(), String> {
+        let value = LITERAL | self.out.values.number(value)?;
+        self.attribute(of, group, kind, value);
+        Ok(())
+    }
+
     /// Puts a concept into a named subset.
     ///
     /// # Errors
@@ -281,7 +297,10 @@ impl Builder {
         if !self.attributes.is_empty() {
             renumbered(&mut self.attribute_of);
             for [_, kind, value] in &mut self.attributes {
-                (*kind, *value) = (ordinal[*kind as usize], ordinal[*value as usize]);
+                *kind = ordinal[*kind as usize];
+                if *value & LITERAL == 0 {
+                    *value = ordinal[*value as usize];
+                }
             }
             out.attributes = Rows::grouped(len, &self.attribute_of, &self.attributes);
         }

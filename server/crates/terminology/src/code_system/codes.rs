@@ -2,11 +2,11 @@
 //! beside it. No code is stored twice.
 
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::io;
+use std::io::{self, Read, Write};
 
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use super::columns::{Columns, Tape, Texts};
+use super::columns::{Column, Player, Recorder, Texts};
 
 /// Codes of one code system.
 #[derive(Debug, Default)]
@@ -94,16 +94,18 @@ impl Codes {
     }
 }
 
-impl Columns for Codes {
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
-        let mut fold = vec![u8::from(self.fold)];
-        tape.column(&mut fold)?;
+impl Column for Codes {
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+        vec![u8::from(self.fold)].save(to)?;
+        self.texts.save(to)
+    }
+
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+        let mut fold = Vec::<u8>::new();
+        fold.load(from)?;
         self.fold = fold == [1];
-        let known = self.texts.len();
-        self.texts.columns(tape)?;
-        if self.texts.len() != known {
-            self.fill();
-        }
+        self.texts.load(from)?;
+        self.fill();
         Ok(())
     }
 }

@@ -1,5 +1,4 @@
-//! The columns that an index is made of, and the tape by which they go to a file and come back: each struct
-//! lists its columns once, for both directions.
+//! The columns that an index is made of, and how they go to a file and come back.
 
 use std::io::{self, Read, Write};
 
@@ -15,34 +14,44 @@ const ORDER: u32 = 0x0102_0304;
 /// Pieces that a column is read in: a length that is a lie takes no more memory than this.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// Takes columns in the order in which a struct names them: writes them, or fills them.
-pub(crate) trait Tape {
-    /// The next column.
+/// What goes to a file and comes back.
+pub(crate) trait Column {
+    /// Writes it.
     ///
     /// # Errors
-    /// Of the file; a column that cannot be what it should.
-    fn column<T: Pod>(&mut self, column: &mut Vec<T>) -> io::Result<()>;
+    /// The file's.
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()>;
 
-    /// The next column, of text.
+    /// Fills it with what [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// As for [`column`](Self::column); text that is not UTF-8.
-    fn text(&mut self, text: &mut String) -> io::Result<()> {
-        let mut bytes = std::mem::take(text).into_bytes();
-        self.column(&mut bytes)?;
-        *text = String::from_utf8(bytes).map_err(|_| broken("text that is not UTF-8"))?;
-        Ok(())
-    }
+    /// The file's; what cannot be this column.
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()>;
 }
 
-/// What stands on a tape.
-pub(crate) trait Columns {
-    /// Hands every column over, always in the same order.
-    ///
-    /// # Errors
-    /// The tape's.
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()>;
+/// Makes a struct a column of these of its fields, in this order: named once, for both directions.
+macro_rules! columns {
+    ($name:ident: $($field:ident),+) => {
+        impl $crate::code_system::columns::Column for $name {
+            fn save<W: std::io::Write>(
+                &self,
+                to: &mut $crate::code_system::columns::Recorder<W>,
+            ) -> std::io::Result<()> {
+                $($crate::code_system::columns::Column::save(&self.$field, to)?;)+
+                Ok(())
+            }
+
+            fn load<R: std::io::Read>(
+                &mut self,
+                from: &mut $crate::code_system::columns::Player<R>,
+            ) -> std::io::Result<()> {
+                $($crate::code_system::columns::Column::load(&mut self.$field, from)?;)+
+                Ok(())
+            }
+        }
+    };
 }
+pub(crate) use columns;
 
 /// Writes columns, a checksum behind them.
 pub(crate) struct Recorder<W> {
@@ -75,14 +84,6 @@ impl<W: Write> Recorder<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.sum.update(bytes);
         self.out.write_all(bytes)
-    }
-}
-
-impl<W: Write> Tape for Recorder<W> {
-    fn column<T: Pod>(&mut self, column: &mut Vec<T>) -> io::Result<()> {
-        let bytes: &[u8] = bytemuck::cast_slice(column);
-        self.write(&(bytes.len() as u64).to_ne_bytes())?;
-        self.write(bytes)
     }
 }
 
@@ -130,24 +131,44 @@ impl<R: Read> Player<R> {
     }
 }
 
-impl<R: Read> Tape for Player<R> {
-    fn column<T: Pod>(&mut self, column: &mut Vec<T>) -> io::Result<()> {
+impl<T: Pod> Column for Vec<T> {
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(self);
+        to.write(&(bytes.len() as u64).to_ne_bytes())?;
+        to.write(bytes)
+    }
+
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
         let mut length = [0; 8];
-        self.fill(&mut length)?;
+        from.fill(&mut length)?;
         let length = usize::try_from(u64::from_ne_bytes(length)).map_err(|_| broken("a column too long"))?;
         if !length.is_multiple_of(size_of::<T>()) {
             return Err(broken("a column of an odd length"));
         }
         let (items, piece) = (length / size_of::<T>(), PIECE_BYTES / size_of::<T>());
-        column.clear();
-        while column.len() < items {
-            let from = column.len();
-            let to = items.min(from + piece);
-            // Once for all where the length is believable, so that nothing is copied as it grows.
-            column.reserve_exact(to - from);
-            column.resize(to, T::zeroed());
-            self.fill(bytemuck::cast_slice_mut(&mut column[from..]))?;
+        self.clear();
+        while self.len() < items {
+            let begin = self.len();
+            let end = items.min(begin + piece);
+            self.reserve_exact(end - begin);
+            self.resize(end, T::zeroed());
+            from.fill(bytemuck::cast_slice_mut(&mut self[begin..]))?;
         }
+        Ok(())
+    }
+}
+
+impl Column for String {
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+        let bytes = self.as_bytes();
+        to.write(&(bytes.len() as u64).to_ne_bytes())?;
+        to.write(bytes)
+    }
+
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+        let mut bytes = Vec::<u8>::new();
+        bytes.load(from)?;
+        *self = Self::from_utf8(bytes).map_err(|_| broken("text that is not UTF-8"))?;
         Ok(())
     }
 }
@@ -194,6 +215,11 @@ impl<T> Rows<T> {
         self.ends.len()
     }
 
+    /// Is there no item in any row?
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
     /// Gives back what growing took too much.
     pub(crate) fn shrink(&mut self) {
         self.ends.shrink_to_fit();
@@ -229,10 +255,15 @@ pub(crate) fn group(rows: usize, of: &[u32]) -> (Vec<u32>, Vec<u32>) {
     (ends, order)
 }
 
-impl<T: Pod> Columns for Rows<T> {
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
-        tape.column(&mut self.ends)?;
-        tape.column(&mut self.items)
+impl<T: Pod> Column for Rows<T> {
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+        self.ends.save(to)?;
+        self.items.save(to)
+    }
+
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+        self.ends.load(from)?;
+        self.items.load(from)
     }
 }
 
@@ -284,21 +315,16 @@ impl Texts {
     }
 }
 
-impl Columns for Texts {
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
-        tape.text(&mut self.arena)?;
-        tape.column(&mut self.ends)
-    }
-}
+columns!(Texts: arena, ends);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn saved(rows: &mut Rows<u32>) -> Vec<u8> {
+    fn saved(rows: &Rows<u32>) -> Vec<u8> {
         let mut file = Vec::new();
         let mut recorder = Recorder::begin(&mut file).unwrap();
-        rows.columns(&mut recorder).unwrap();
+        rows.save(&mut recorder).unwrap();
         recorder.end().unwrap();
         file
     }
@@ -306,14 +332,14 @@ mod tests {
     fn read(file: &[u8]) -> io::Result<Rows<u32>> {
         let mut player = Player::begin(file)?;
         let mut rows = Rows::default();
-        rows.columns(&mut player)?;
+        rows.load(&mut player)?;
         player.end().map(|()| rows)
     }
 
     #[test]
     fn what_is_saved_comes_back_and_nothing_else_does() {
-        let mut rows = Rows::grouped(3, &[2, 0, 2, 0], &[9_u32, 8, 7, 6]);
-        let file = saved(&mut rows);
+        let rows = Rows::grouped(3, &[2, 0, 2, 0], &[9_u32, 8, 7, 6]);
+        let file = saved(&rows);
         let back = read(&file).unwrap();
         assert_eq!((back.row(0), back.row(1), back.row(2)), (&[8, 6][..], &[][..], &[9, 7][..]));
         for at in 0..file.len() {

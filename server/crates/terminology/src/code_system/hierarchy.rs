@@ -6,9 +6,7 @@
 //! intervals. "Is `b` below `a`?" is then two comparisons, or a binary search where `a` has more
 //! than one interval.
 
-use std::io;
-
-use super::columns::{Columns, Rows, Tape};
+use super::columns::{Rows, columns};
 
 /// Ordinals from the first up to but not including the second.
 type Span = [u32; 2];
@@ -92,15 +90,7 @@ impl Hierarchy {
     }
 }
 
-impl Columns for Hierarchy {
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
-        self.parents.columns(tape)?;
-        self.children.columns(tape)?;
-        tape.column(&mut self.tree_end)?;
-        self.beyond.columns(tape)?;
-        tape.column(&mut self.circle)
-    }
-}
+columns!(Hierarchy: parents, children, tree_end, beyond, circle);
 
 /// The links as they came in, by old numbers.
 struct Graph {

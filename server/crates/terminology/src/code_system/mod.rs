@@ -13,7 +13,7 @@ use std::io;
 
 pub(crate) use self::builder::Designation;
 use self::codes::{Codes, same_folded};
-use self::columns::{Columns, Player, Recorder, Rows, Tape, Texts};
+use self::columns::{Column, Player, Recorder, Rows, Texts, columns};
 use self::hierarchy::Hierarchy;
 use crate::value_set::ValueSet;
 use crate::wire::{Content, Header, Meaning};
@@ -69,6 +69,9 @@ pub(crate) struct Display<'a> {
 /// No number.
 const NONE: u32 = u32::MAX;
 
+/// Marks the number of a text where else that of a concept stands.
+const LITERAL: u32 = 1 << 31;
+
 // What a concept's flags say.
 /// Out of use.
 pub(crate) const INACTIVE: u8 = 1;
@@ -76,6 +79,23 @@ pub(crate) const INACTIVE: u8 = 1;
 pub(crate) const ABSTRACT: u8 = 2;
 /// Deprecated, without being out of use.
 pub(crate) const DEPRECATED: u8 = 4;
+
+/// A defining relationship of a concept.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attribute<'a> {
+    /// Those of one group belong together; those of group 0 stand alone.
+    pub(crate) group: u32,
+    pub(crate) kind: u32,
+    pub(crate) value: AttributeValue<'a>,
+}
+
+/// Value of a defining relationship.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AttributeValue<'a> {
+    Concept(u32),
+    /// As it was published: `#5`, `"text"`.
+    Literal(&'a str),
+}
 
 /// A compiled code system.
 #[derive(Debug, Default)]
@@ -128,30 +148,9 @@ impl Designations {
     }
 }
 
-impl Columns for Designations {
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
-        tape.column(&mut self.ends)?;
-        self.texts.columns(tape)?;
-        tape.column(&mut self.facts)
-    }
-}
-
-impl Columns for CodeSystem {
-    fn columns(&mut self, tape: &mut impl Tape) -> io::Result<()> {
-        self.codes.columns(tape)?;
-        self.displays.columns(tape)?;
-        self.designations.columns(tape)?;
-        self.properties.columns(tape)?;
-        tape.column(&mut self.flags)?;
-        tape.column(&mut self.statuses)?;
-        self.names.columns(tape)?;
-        self.values.columns(tape)?;
-        self.hierarchy.columns(tape)?;
-        self.attributes.columns(tape)?;
-        self.subset_names.columns(tape)?;
-        self.subsets.columns(tape)
-    }
-}
+columns!(Designations: ends, texts, facts);
+columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, names, values, hierarchy, attributes,
+    subset_names, subsets);
 
 impl CodeSystem {
     /// Compiles a CodeSystem resource.
@@ -183,16 +182,14 @@ impl CodeSystem {
         }
     }
 
-    /// Saves the index, so that it need not be built again. `&mut` since reading and writing go the same way;
-    /// nothing is changed.
+    /// Saves the index, so that it need not be built again.
     ///
     /// # Errors
     /// The file's.
-    pub(crate) fn save(&mut self, out: impl io::Write) -> io::Result<()> {
+    pub(crate) fn save(&self, out: impl io::Write) -> io::Result<()> {
         let mut recorder = Recorder::begin(out)?;
-        let mut header = serde_json::to_vec(&self.header)?;
-        recorder.column(&mut header)?;
-        self.columns(&mut recorder)?;
+        serde_json::to_string(&self.header)?.save(&mut recorder)?;
+        Column::save(self, &mut recorder)?;
         recorder.end()
     }
 
@@ -202,10 +199,10 @@ impl CodeSystem {
     /// The file's; one that is no index, of another format, or damaged.
     pub(crate) fn read(input: impl io::Read) -> io::Result<Self> {
         let mut player = Player::begin(input)?;
-        let mut header = Vec::<u8>::new();
-        player.column(&mut header)?;
-        let mut system = Self::described(&serde_json::from_slice(&header)?);
-        system.columns(&mut player)?;
+        let mut header = String::new();
+        header.load(&mut player)?;
+        let mut system = Self::described(&serde_json::from_str(&header)?);
+        system.load(&mut player)?;
         player.end()?;
         Ok(system)
     }
@@ -305,14 +302,22 @@ impl CodeSystem {
 
     /// Is this property declared, used by a concept, or one of FHIR's own?
     pub(crate) fn has_property(&self, name: &str) -> bool {
-        self.names.find(name).is_some() || Role::named(name).is_some()
+        self.names.find(name).is_some()
+            || Role::named(name).is_some()
+            || (!self.attributes.is_empty() && self.find(name).is_some())
     }
 
-    /// The values of a property of a concept, as text.
+    /// The values of a property of a concept, as text; a kind of defining relationship is a property too.
     pub(crate) fn property<'a>(&'a self, at: u32, name: &str) -> impl Iterator<Item = &'a str> {
+        let kind = if self.attributes.is_empty() { None } else { self.find(name) };
         let name = self.names.find(name);
         let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
-        self.properties.row(at).iter().filter(mine).map(|property| self.values.get(property[1]))
+        let said = self.properties.row(at).iter().filter(mine).map(|property| self.values.get(property[1]));
+        let defined = self.attributes(at).filter(move |attribute| Some(attribute.kind) == kind);
+        said.chain(defined.map(|attribute| match attribute.value {
+            AttributeValue::Concept(at) => self.code(at),
+            AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
+        }))
     }
 
     /// All properties of a concept but its parents and children, by name and value.
@@ -320,9 +325,16 @@ impl CodeSystem {
         self.properties.row(at).iter().map(|[name, value]| (self.names.get(*name), self.values.get(*value)))
     }
 
-    /// The defining relationships of a concept: group, kind and value.
-    pub(crate) fn attributes(&self, at: u32) -> &[[u32; 3]] {
-        self.attributes.row(at)
+    /// The defining relationships of a concept.
+    pub(crate) fn attributes(&self, at: u32) -> impl Iterator<Item = Attribute<'_>> {
+        self.attributes.row(at).iter().map(|[group, kind, value]| Attribute {
+            group: *group,
+            kind: *kind,
+            value: match value & LITERAL {
+                0 => AttributeValue::Concept(*value),
+                _ => AttributeValue::Literal(self.values.get(value ^ LITERAL)),
+            },
+        })
     }
 
     /// The members of a subset, sorted; `None` where there is no such subset.

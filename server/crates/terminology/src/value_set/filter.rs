@@ -5,7 +5,9 @@ use regex::{Regex, RegexBuilder};
 use crate::Unprocessable;
 use crate::code_system::CodeSystem;
 use crate::code_system::hierarchy::Hierarchy;
+use crate::ecl::Constraint;
 use crate::error::FilterFault;
+use crate::load::{LOINC, SNOMED_CT};
 use crate::wire::{self, Content, Meaning};
 
 /// Largest compiled form of a regular expression, in bytes. Matching is linear in any case.
@@ -13,7 +15,7 @@ const REGEX_LIMIT_BYTES: usize = 1 << 20;
 
 /// The operators of R4 and the two that R5 added, with their values made ready.
 #[derive(Debug)]
-enum Op {
+pub(super) enum Op {
     Equal,
     In(Vec<String>),
     NotIn(Vec<String>),
@@ -25,6 +27,11 @@ enum Op {
     Generalizes,
     ChildOf,
     DescendentLeaf,
+    /// Of a reference set, an answer list, a group.
+    MemberOf,
+    /// Is it the name of a reference set itself?
+    IsSubset,
+    Ecl(Box<Constraint>),
 }
 
 /// What of a concept a filter looks at.
@@ -65,6 +72,9 @@ impl Filter {
             "child" => Subject::Child,
             _ => Subject::Property,
         };
+        if let Some(op) = own_filter(system, written) {
+            return Self::ready(written.clone(), op, system, &at);
+        }
         let list = || written.value.split(',').map(|code| code.trim().to_owned()).collect();
         let op = match written.op.as_str() {
             "=" => Op::Equal,
@@ -96,6 +106,22 @@ impl Filter {
         Ok(filter)
     }
 
+    /// A filter whose operator is made ready, or what is wrong with it.
+    ///
+    /// # Errors
+    /// What is wrong, as that of this filter.
+    pub(super) fn ready(
+        written: wire::Filter,
+        op: Result<Op, String>,
+        system: &str,
+        at: &str,
+    ) -> Result<Self, Unprocessable> {
+        match op {
+            Ok(op) => Ok(Self { written, subject: Subject::Code, op, at: at.to_owned() }),
+            Err(why) => Err(fault(&written, system, at, why)),
+        }
+    }
+
     /// Does the filter let this concept through?
     ///
     /// # Errors
@@ -109,6 +135,18 @@ impl Filter {
             return Err(self.fault(&system.url, format!("there is no property '{}'", self.written.property)));
         }
         Ok(match &self.op {
+            Op::MemberOf => match system.subset(&self.written.value) {
+                Some(members) => members.binary_search(&at).is_ok(),
+                // What is there but has no members is no error; what is not there is.
+                None if system.find(&self.written.value).is_some() => false,
+                None => {
+                    return Err(self.fault(&system.url, format!("there is no code '{}'", self.written.value)));
+                }
+            },
+            Op::IsSubset => system.subset(system.code(at)).is_some(),
+            Op::Ecl(constraint) => {
+                constraint.admits(system, at).map_err(|fault| self.fault(&system.url, fault.to_string()))?
+            }
             Op::Equal => self.any(system, at, |value| self.same(system, value, &self.written.value)),
             Op::In(list) => self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x))),
             Op::NotIn(list) => {
@@ -169,6 +207,21 @@ impl Filter {
 
     fn fault(&self, system: &str, why: String) -> Unprocessable {
         fault(&self.written, system, &self.at, why)
+    }
+}
+
+/// The filters that a code system has of its own: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
+fn own_filter(system: &str, written: &wire::Filter) -> Option<Result<Op, String>> {
+    match (system, written.property.as_str(), written.op.as_str()) {
+        (SNOMED_CT, "concept", "in") => Some(Ok(Op::MemberOf)),
+        (SNOMED_CT, "constraint", "=") => Some(
+            Constraint::parse(&written.value)
+                .map(|constraint| Op::Ecl(Box::new(constraint)))
+                .map_err(|fault| fault.to_string()),
+        ),
+        (LOINC, "LIST" | "answer-list", "=") => Some(Ok(Op::MemberOf)),
+        (LOINC, "ancestor", "=") => Some(Ok(Op::DescendentOf)),
+        _ => None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! One value set version, compiled: its includes and excludes, made ready to test one code.
 
 pub(crate) mod filter;
+pub(crate) mod implicit;
 pub(crate) mod search;
 
 use std::collections::HashMap;

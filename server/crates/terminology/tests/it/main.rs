@@ -2,6 +2,7 @@
 
 mod laws;
 mod real_data;
+mod releases;
 mod subsumes;
 mod support;
 mod validate_code;

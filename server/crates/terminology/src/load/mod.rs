@@ -1,0 +1,134 @@
+//! Releases of code systems in the layouts that their makers publish, read into indexes.
+//!
+//! | file | what it reads |
+//! |---|---|
+//! | `source` | a folder, a zip archive or one file, as names and streams |
+//! | `table` | lines cut into fields: RF2 (tabs), RRF (bars), CSV |
+//! | `rf2` | SNOMED CT, RF2 snapshot |
+//! | `csv` | any code system, as CSV that says what it is |
+//!
+//! A release goes in whole or not at all: an index is made in memory, and nothing is changed before it is
+//! finished. What is wrong is told with the file and the line.
+
+mod csv;
+mod rf2;
+mod source;
+mod table;
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+
+use self::source::Source;
+use crate::Index;
+use crate::code_system::builder::Builder;
+
+/// Canonical URL of SNOMED CT.
+pub(crate) const SNOMED_CT: &str = "http://snomed.info/sct";
+/// Canonical URL of LOINC.
+pub(crate) const LOINC: &str = "http://loinc.org";
+
+/// Why a release could not be read.
+#[derive(Debug, thiserror::Error)]
+pub struct LoadError {
+    /// The file within the release, where it was one.
+    pub file: String,
+    /// The line, from 1, where it was one.
+    pub line: Option<u64>,
+    /// What was wrong.
+    pub why: String,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.why),
+            None => write!(f, "{}: {}", self.file, self.why),
+        }
+    }
+}
+
+impl LoadError {
+    fn in_file(file: &str, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: None, why: why.to_string() }
+    }
+
+    fn at_line(file: &str, line: u64, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: Some(line), why: why.to_string() }
+    }
+}
+
+/// What is being done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Progress<'a> {
+    /// The file that is being read.
+    pub file: &'a str,
+    /// Lines of it that were read.
+    pub lines: u64,
+}
+
+/// A release that was read.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its index.
+    pub index: Index,
+    /// What the release was taken for, such as `SNOMED CT RF2`.
+    pub format: &'static str,
+    /// What was left aside and why, in lines for people.
+    pub remarks: Vec<String>,
+}
+
+/// A kind of release.
+struct Format {
+    name: &'static str,
+    /// Is it this one?
+    fits: fn(&Source) -> bool,
+    read: fn(&mut Reading<'_>) -> Result<Builder, LoadError>,
+}
+
+const FORMATS: &[Format] = &[
+    Format { name: "SNOMED CT RF2", fits: rf2::fits, read: rf2::read },
+    Format { name: "CSV", fits: csv::fits, read: csv::read },
+];
+
+/// What a reader of a format works with.
+struct Reading<'a> {
+    source: &'a mut Source,
+    progress: &'a mut dyn FnMut(Progress<'_>),
+    remarks: Vec<String>,
+}
+
+/// Lines between two reports of progress.
+const REPORT_LINES: u64 = 100_000;
+
+/// Is this path a release of a code system, by the names of the files in it? A broken archive is no release; whoever
+/// asks finds out what else it may be.
+pub fn is_release(path: &Path) -> bool {
+    Source::open(path).is_ok_and(|source| FORMATS.iter().any(|format| (format.fits)(&source)))
+}
+
+/// Reads a release: a folder, a zip archive or a file.
+///
+/// # Errors
+/// [`LoadError`]: nothing was changed.
+pub fn load(path: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
+    let name = path.display().to_string();
+    let mut source = Source::open(path).map_err(|error| LoadError::in_file(&name, error))?;
+    let format = FORMATS.iter().find(|format| (format.fits)(&source)).ok_or_else(|| {
+        LoadError::in_file(&name, "it is no release of a code system in a layout known here")
+    })?;
+    let mut reading = Reading { source: &mut source, progress, remarks: Vec::new() };
+    let builder = (format.read)(&mut reading)?;
+    let remarks = reading.remarks;
+    let system = builder.finish().map_err(|why| LoadError::in_file(&name, why))?;
+    if let Some(circle) = system.circle() {
+        let why = format!("its hierarchy runs in a circle: {}", circle.join(" > "));
+        return Err(LoadError::in_file(&name, why));
+    }
+    Ok(Loaded { index: system.into(), format: format.name, remarks })
+}
+
+/// An error of the operating system or of an archive, as that of a file.
+fn unreadable(file: &str) -> impl Fn(io::Error) -> LoadError {
+    move |error| LoadError::in_file(file, error)
+}

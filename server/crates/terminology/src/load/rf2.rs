@@ -1,0 +1,337 @@
+//! SNOMED CT as RF2 snapshot (SNOMED International, Release File Specification): concepts, descriptions, inferred
+//! relationships with groups and concrete values, and reference sets, of one edition.
+//!
+//! An edition is the package that holds all modules it builds on, as the national editions do. It is known by the
+//! module that the others are there for, and by its date.
+
+use std::collections::HashMap;
+
+use super::source::base;
+use super::table::{Fields, Table};
+use super::{LoadError, Progress, Reading, SNOMED_CT as URL, Source};
+use crate::code_system::INACTIVE;
+use crate::code_system::builder::{Builder, Designation};
+use crate::wire::{Content, Header, Meaning, PropertyDefinition};
+
+const CORE_MODULE: &str = "900000000000207008";
+const MODEL_MODULE: &str = "900000000000012004";
+const IS_A: &str = "116680003";
+const INFERRED: &str = "900000000000011006";
+const FULLY_DEFINED: &str = "900000000000073002";
+const FULLY_SPECIFIED_NAME: &str = "900000000000003001";
+const SYNONYM: &str = "900000000000013009";
+const DEFINITION: &str = "900000000000550004";
+const PREFERRED: &str = "900000000000548007";
+const US_ENGLISH: &str = "900000000000509007";
+const GB_ENGLISH: &str = "900000000000508004";
+
+/// Is it a package with an RF2 snapshot?
+pub(super) fn fits(source: &Source) -> bool {
+    source.names().iter().any(|name| is_snapshot(name, "sct2_Concept_"))
+}
+
+/// Is this a snapshot file whose name begins so? Trial releases write an `x` before it.
+fn is_snapshot(name: &str, prefix: &str) -> bool {
+    let base = base(name);
+    base.strip_prefix('x').unwrap_or(base).starts_with(prefix)
+        && base.contains("Snapshot")
+        && base.ends_with(".txt")
+}
+
+/// Reads the package.
+///
+/// # Errors
+/// [`LoadError`].
+pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+    let version = edition(reading)?;
+    let mut builder = Builder::new(&header(version)).map_err(|why| LoadError::in_file("", why))?;
+    concepts(reading, &mut builder)?;
+    let preferred = preferred_terms(reading)?;
+    descriptions(reading, &mut builder, &preferred)?;
+    drop(preferred);
+    definitions(reading, &mut builder)?;
+    relationships(reading, &mut builder)?;
+    concrete_values(reading, &mut builder)?;
+    reference_sets(reading, &mut builder)?;
+    Ok(builder)
+}
+
+fn header(version: String) -> Header {
+    let property = |code: &str, kind: &str, description: &str| PropertyDefinition {
+        code: code.to_owned(),
+        r#type: Some(kind.to_owned()),
+        description: Some(description.to_owned()),
+        ..PropertyDefinition::default()
+    };
+    Header {
+        resource_type: "CodeSystem".to_owned(),
+        url: Some(URL.to_owned()),
+        version: Some(version),
+        name: Some("SNOMED_CT".to_owned()),
+        title: Some("SNOMED CT".to_owned()),
+        status: Some("active".to_owned()),
+        content: Some(Content::Complete),
+        case_sensitive: Some(true),
+        hierarchy_meaning: Some(Meaning::IsA),
+        language: Some("en".to_owned()),
+        property: vec![
+            property("inactive", "boolean", "Is the concept out of use?"),
+            property(
+                "sufficientlyDefined",
+                "boolean",
+                "Do its relationships say all that makes the concept?",
+            ),
+            property("moduleId", "code", "The module that the concept belongs to."),
+            property("effectiveTime", "string", "When this state of the concept began, as YYYYMMDD."),
+        ],
+        ..Header::default()
+    }
+}
+
+/// Calls `row` for each active line of the snapshot files with this prefix.
+fn active_rows(
+    reading: &mut Reading<'_>,
+    test: impl Fn(&str) -> bool,
+    least: usize,
+    mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    all_rows(reading, test, least, |table, fields| match fields.get(2) {
+        "1" => row(table, fields),
+        _ => Ok(()),
+    })
+}
+
+fn all_rows(
+    reading: &mut Reading<'_>,
+    test: impl Fn(&str) -> bool,
+    least: usize,
+    mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let files: Vec<String> = reading.source.names().iter().filter(|name| test(name)).cloned().collect();
+    let mut fields = Fields::default();
+    for file in files {
+        let mut table = Table::open(reading.source, &file, '\t')?;
+        // The first line names the columns.
+        table.next(&mut fields)?;
+        while table.row(&mut fields, least)?.is_some() {
+            if !matches!(fields.get(2), "0" | "1") {
+                return Err(table.wrong(format_args!("active is '{}', not 0 or 1", fields.get(2))));
+            }
+            row(&table, &fields)?;
+            if table.line().is_multiple_of(super::REPORT_LINES) {
+                (reading.progress)(Progress { file: &file, lines: table.line() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The version URI of the edition: its module and date.
+fn edition(reading: &mut Reading<'_>) -> Result<String, LoadError> {
+    let file = reading
+        .source
+        .named(|name| is_snapshot(name, "sct2_Concept_"))
+        .pop()
+        .expect("what fits has a file of concepts");
+    let name = base(&file);
+    let is_trial = name.starts_with('x');
+    let stem = name.trim_end_matches(".txt");
+    let mut parts = stem.rsplit('_');
+    let (date, owner) =
+        (parts.next().unwrap_or_default().to_owned(), parts.next().unwrap_or_default().to_owned());
+    let mut module = CORE_MODULE.to_owned();
+    let mut effective = date;
+    if owner != "INT" {
+        // How many modules each one builds on; and the date it has.
+        let mut builds_on: HashMap<String, (usize, String)> = HashMap::new();
+        let dependencies = |name: &str| is_snapshot(name, "der2_ssRefset_ModuleDependency");
+        active_rows(reading, dependencies, 8, |_, fields| {
+            let entry = builds_on.entry(fields.get(3).to_owned()).or_default();
+            entry.0 += 1;
+            if fields.get(6) > entry.1.as_str() {
+                entry.1 = fields.get(6).to_owned();
+            }
+            Ok(())
+        })?;
+        builds_on.retain(|module, _| module != CORE_MODULE && module != MODEL_MODULE);
+        let top =
+            builds_on.into_iter().max_by(|(a, (na, _)), (b, (nb, _))| na.cmp(nb).then_with(|| b.cmp(a)));
+        if let Some((top, (_, date))) = top {
+            (module, effective) = (top, date);
+        }
+    }
+    if effective.len() != 8 || !effective.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(LoadError::in_file(
+            &file,
+            "the name of the file does not end with the date of the release, as in sct2_Concept_Snapshot_INT_20250101.txt",
+        ));
+    }
+    let space = if is_trial { "http://snomed.info/xsct" } else { URL };
+    Ok(format!("{space}/{module}/version/{effective}"))
+}
+
+fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    all_rows(
+        reading,
+        |name| is_snapshot(name, "sct2_Concept_"),
+        5,
+        |table, fields| {
+            let told = || -> Result<(), String> {
+                let (number, is_new) = builder.concept(fields.get(0))?;
+                if !is_new {
+                    return Err(format!("concept {} stands there twice", fields.get(0)));
+                }
+                if fields.get(2) == "0" {
+                    builder.mark(number, INACTIVE);
+                }
+                builder.property(number, "inactive", if fields.get(2) == "0" { "true" } else { "false" })?;
+                let defined = fields.get(4) == FULLY_DEFINED;
+                builder.property(number, "sufficientlyDefined", if defined { "true" } else { "false" })?;
+                builder.property(number, "moduleId", fields.get(3))?;
+                builder.property(number, "effectiveTime", fields.get(1))
+            };
+            let mut told = told;
+            told().map_err(|why| table.wrong(why))
+        },
+    )?;
+    match builder.len() {
+        0 => Err(LoadError::in_file(&reading.source.path().display().to_string(), "it holds no concepts")),
+        _ => Ok(()),
+    }
+}
+
+/// How much a description is wanted as the display: 3 for what is preferred in the USA, 2 in Great Britain, 1
+/// elsewhere.
+fn preferred_terms(reading: &mut Reading<'_>) -> Result<HashMap<u64, u8>, LoadError> {
+    let mut preferred = HashMap::new();
+    active_rows(
+        reading,
+        |name| is_snapshot(name, "der2_cRefset_Language"),
+        7,
+        |table, fields| {
+            if fields.get(6) != PREFERRED {
+                return Ok(());
+            }
+            let description = identifier(table, fields.get(5))?;
+            let wanted = match fields.get(4) {
+                US_ENGLISH => 3,
+                GB_ENGLISH => 2,
+                _ => 1,
+            };
+            let best = preferred.entry(description).or_insert(wanted);
+            *best = wanted.max(*best);
+            Ok(())
+        },
+    )?;
+    Ok(preferred)
+}
+
+fn identifier(table: &Table<'_>, text: &str) -> Result<u64, LoadError> {
+    text.parse().map_err(|_| table.wrong(format_args!("'{text}' is no SNOMED CT identifier")))
+}
+
+fn descriptions(
+    reading: &mut Reading<'_>,
+    builder: &mut Builder,
+    preferred: &HashMap<u64, u8>,
+) -> Result<(), LoadError> {
+    // By concept: how good its display is so far.
+    let mut best = vec![0_u8; builder.len()];
+    active_rows(
+        reading,
+        |name| is_snapshot(name, "sct2_Description_"),
+        9,
+        |table, fields| {
+            let Some(concept) = builder.find(fields.get(4)) else {
+                return Err(table.wrong(format_args!("there is no concept {}", fields.get(4))));
+            };
+            let (language, kind, term) = (fields.get(5), fields.get(6), fields.get(7));
+            let is_name = kind == FULLY_SPECIFIED_NAME;
+            let wanted = preferred.get(&identifier(table, fields.get(0))?).copied().unwrap_or_default();
+            // English first, as the language that every edition has; a name with its tag is better than nothing.
+            let rank = 1 + u8::from(!is_name && wanted > 0) * (wanted + 3 * u8::from(language == "en"));
+            if rank > best[concept as usize] {
+                best[concept as usize] = rank;
+                builder.display(concept, term).map_err(|why| table.wrong(why))?;
+            }
+            let usage = if is_name {
+                [URL, FULLY_SPECIFIED_NAME, "Fully specified name"]
+            } else {
+                [URL, SYNONYM, "Synonym"]
+            };
+            let said =
+                Designation { language: Some(language), usage: Some(usage), value: term, status: None };
+            builder.designation(concept, said).map_err(|why| table.wrong(why))
+        },
+    )
+}
+
+fn definitions(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    active_rows(
+        reading,
+        |name| is_snapshot(name, "sct2_TextDefinition_"),
+        9,
+        |table, fields| {
+            let Some(concept) = builder.find(fields.get(4)) else { return Ok(()) };
+            let usage = Some([URL, DEFINITION, "Definition"]);
+            let said =
+                Designation { language: Some(fields.get(5)), usage, value: fields.get(7), status: None };
+            builder.designation(concept, said).map_err(|why| table.wrong(why))
+        },
+    )
+}
+
+fn relationships(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    active_rows(
+        reading,
+        |name| is_snapshot(name, "sct2_Relationship_"),
+        10,
+        |table, fields| {
+            if fields.get(8) != INFERRED {
+                return Ok(());
+            }
+            let find = |what: &str, id: &str| {
+                builder
+                    .find(id)
+                    .ok_or_else(|| table.wrong(format_args!("{what} {id} is no concept of this package")))
+            };
+            let (source, destination) =
+                (find("the source", fields.get(4))?, find("the destination", fields.get(5))?);
+            if fields.get(7) == IS_A {
+                builder.link(source, destination);
+                return Ok(());
+            }
+            let kind = find("the type", fields.get(7))?;
+            builder.attribute(source, group(table, fields.get(6))?, kind, destination);
+            Ok(())
+        },
+    )
+}
+
+fn group(table: &Table<'_>, text: &str) -> Result<u32, LoadError> {
+    text.parse().map_err(|_| table.wrong(format_args!("'{text}' is no number of a group")))
+}
+
+/// Numbers and texts as values: `#5`, `"text"`.
+fn concrete_values(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    let test = |name: &str| is_snapshot(name, "sct2_RelationshipConcreteValues_");
+    active_rows(reading, test, 10, |table, fields| {
+        if fields.get(8) != INFERRED {
+            return Ok(());
+        }
+        let (Some(source), Some(kind)) = (builder.find(fields.get(4)), builder.find(fields.get(7))) else {
+            return Err(table.wrong("its source or type is no concept of this package"));
+        };
+        let group = group(table, fields.get(6))?;
+        builder.literal(source, group, kind, fields.get(5)).map_err(|why| table.wrong(why))
+    })
+}
+
+/// Reference sets of concepts; those of descriptions and of the release's own bookkeeping hold none.
+fn reference_sets(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    let test = |name: &str| is_snapshot(name, "der2_") && !base(name).contains("_Language");
+    active_rows(reading, test, 6, |table, fields| {
+        let Some(member) = builder.find(fields.get(5)) else { return Ok(()) };
+        builder.member(fields.get(4), member).map_err(|why| table.wrong(why))
+    })
+}

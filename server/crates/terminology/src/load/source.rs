@@ -1,0 +1,108 @@
+//! Where a release lies: a folder, a zip archive or one file. Its files are known by their names alone; the layouts
+//! that makers publish differ in folders, not in the names that count.
+
+use std::borrow::Cow;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use flate2::bufread::MultiGzDecoder;
+use zip::ZipArchive;
+
+/// Size of the buffers, in bytes.
+const BUFFER: usize = 256 << 10;
+/// A release may unpack to this much, so that a small archive cannot fill the memory with endless lines.
+const LARGEST: u64 = 64 << 30;
+
+/// The files of a release.
+pub(super) struct Source {
+    /// The path that was given, for what has no other name.
+    path: PathBuf,
+    names: Vec<String>,
+    place: Place,
+}
+
+enum Place {
+    Folder(PathBuf),
+    Archive(Box<ZipArchive<BufReader<File>>>),
+    File,
+}
+
+impl Source {
+    /// Looks at the names of the files below a path.
+    ///
+    /// # Errors
+    /// Of the file system or the archive.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        if fs::metadata(path)?.is_dir() {
+            let mut names = Vec::new();
+            collect(path, Path::new(""), &mut names)?;
+            names.sort();
+            return Ok(Self { path: path.to_owned(), names, place: Place::Folder(path.to_owned()) });
+        }
+        let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+        if file.fill_buf()?.starts_with(b"PK\x03\x04") {
+            let archive = ZipArchive::new(file)?;
+            let names: Result<Vec<_>, _> =
+                archive.file_names().map(|name| name.map(Cow::into_owned)).collect();
+            let mut names = names?;
+            names.retain(|name| !name.ends_with('/'));
+            names.sort();
+            return Ok(Self { path: path.to_owned(), names, place: Place::Archive(Box::new(archive)) });
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { path: path.to_owned(), names: vec![name], place: Place::File })
+    }
+
+    /// The path that was given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The files, with their folders.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
+    /// The files whose own name, without folders, passes a test.
+    pub fn named(&self, test: impl Fn(&str) -> bool) -> Vec<String> {
+        self.names.iter().filter(|name| test(base(name))).cloned().collect()
+    }
+
+    /// Opens one of the files, unpacked.
+    ///
+    /// # Errors
+    /// Of the file system or the archive.
+    pub fn read(&mut self, name: &str) -> io::Result<Box<dyn BufRead + '_>> {
+        let reader: Box<dyn Read + '_> = match &mut self.place {
+            Place::Folder(folder) => Box::new(File::open(folder.join(name))?),
+            Place::Archive(archive) => Box::new(archive.by_name(name)?.take(LARGEST)),
+            Place::File => Box::new(File::open(&self.path)?),
+        };
+        let mut reader = BufReader::with_capacity(BUFFER, reader);
+        if reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
+            let unpacked = MultiGzDecoder::new(reader).take(LARGEST);
+            return Ok(Box::new(BufReader::with_capacity(BUFFER, unpacked)));
+        }
+        Ok(Box::new(reader))
+    }
+}
+
+/// The name of a file without its folders.
+pub(super) fn base(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+fn collect(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
+    for entry in fs::read_dir(root.join(below))? {
+        let entry = entry?;
+        let name = below.join(entry.file_name());
+        // Links to folders are not followed: they may lead in a circle.
+        if entry.file_type()?.is_dir() {
+            collect(root, &name, names)?;
+        } else {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! Releases in the layouts that their makers publish, and the value sets that only they have. The releases are small
+//! ones of our own making, in `fixtures/releases`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use fhir::Parameters;
+use trefoil_terminology::{Change, Input, Level, Terminology, load};
+
+use crate::support::short;
+
+const SCT: &str = "http://snomed.info/sct";
+
+fn release(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fixtures/releases").join(name)
+}
+
+/// A terminology of these releases.
+pub fn loaded(names: &[&str]) -> Terminology {
+    let terminology = Terminology::default();
+    for (number, name) in names.iter().enumerate() {
+        let loaded = load::load(&release(name), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+        terminology.apply([Change::Index { id: format!("release-{number}"), index: loaded.index }]);
+    }
+    terminology
+}
+
+fn garden() -> Terminology {
+    loaded(&[
+        "SnomedCT_GardenInternationalRF2_20250101T120000Z",
+        "SnomedCT_GardenEditionRF2_20250301T120000Z",
+    ])
+}
+
+fn ask(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
+    let set = set.replace('%', "%25").replace('&', "%26").replace('+', "%2B").replace('#', "%23");
+    let query = format!("url={set}&system={system}&code={code}{more}");
+    let query = Parameters::from_query(&query);
+    short(terminology.validate_code(Level::Type, Input::from_query(&query)))
+}
+
+/// The concepts of the garden that a constraint admits, by the last digits that tell them apart.
+#[track_caller]
+fn check(terminology: &Terminology, constraint: &str, expected: &str) {
+    let plants = ["110003", "111004", "112006", "113001", "114007", "101006", "106001", "104003", "010003"];
+    let set = format!("{SCT}?fhir_vs=ecl/{constraint}");
+    let is_in = |code: &&str| match ask(terminology, &set, SCT, &format!("700{code}"), "") {
+        answer if answer.starts_with("true") => true,
+        answer if answer.starts_with("false") => false,
+        other => panic!("{constraint}: {other}"),
+    };
+    let found: Vec<_> = plants.into_iter().filter(is_in).map(|code| &code[..3]).collect();
+    assert_eq!(found.join(" "), expected, "{constraint}");
+}
+
+#[test]
+fn the_constraint_language() {
+    let garden = garden();
+    for (constraint, expected) in [
+        ("*", "110 111 112 113 114 101 106 104 010"),
+        ("700112006", "112"),
+        ("700112006 |Water lily (garden)|", "112"),
+        ("< 700110003", "112 113"),
+        ("<< 700110003 /* flowers */", "110 112 113"),
+        ("<! 700101006", "110 111 114"),
+        ("<<! 700101006", "110 111 114 101"),
+        ("> 700112006", "110 111 101"),
+        (">> 700112006", "110 111 112 101"),
+        (">! 700112006", "110 111"),
+        (">>! 700112006", "110 111 112"),
+        ("^ 700010003", "112 114"),
+        ("^ 700011004", ""),
+        ("^ *", "112 114"),
+        ("<< 700110003 AND << 700111004", "112"),
+        ("<< 700110003, << 700111004", "112"),
+        ("<< 700110003 OR << 700111004", "110 111 112 113"),
+        ("<< 700101006 MINUS << 700110003", "111 114 101"),
+        ("(< 700110003) MINUS (^ 700010003)", "113"),
+        ("< (700110003 OR 700111004)", "112 113"),
+        ("<! (^ 700010003 OR 700101006)", "110 111 114"),
+        (">! (^ 700010003)", "110 111 101"),
+        ("> (^ 700010003)", "110 111 101"),
+        ("<< 700101006 : 700002005 = 700104003", "111 112 113"),
+        ("<< 700101006 : 700002005 |Growing place| = << 700102004", "111 112 113"),
+        ("* : << 700001001 = 700106001", "112 113"),
+        ("* : * = 700106001", "112 113"),
+        ("<< 700101006 : 700002005 = 700104003, 700003000 = 700107005", "113"),
+        ("<< 700101006 : { 700002005 = 700104003, 700003000 = 700107005 }", ""),
+        ("<< 700101006 : { 700002005 = 700104003, 700003000 = 700106001 }", "112 113"),
+        ("<< 700101006 : 700003000 = 700107005 OR 700002005 = 700104003", "111 112 113"),
+        ("<< 700101006 : (700003000 = 700107005 OR 700004006 = #0.2)", "112 113"),
+        ("<< 700110003 : 700002005 != 700104003", "113"),
+        ("<< 700101006 : [0..0] 700002005 = *", "110 114 101"),
+        ("<< 700101006 : [2..*] 700002005 = *", "113"),
+        ("<< 700101006 : [2..*] { 700002005 = * }", "113"),
+        ("<< 700101006 : [1..1] 700002005 = *", "111 112"),
+        ("* : 700004006 >= #0.2", "112 113"),
+        ("* : 700004006 > #0.2", "113"),
+        ("* : 700004006 < #1", "112"),
+        ("* : R 700002005 = 700111004", "104"),
+        ("700113001 . 700003000", "106"),
+        ("(< 700110003) . 700002005", "104"),
+    ] {
+        check(&garden, constraint, expected);
+        // As FHIR writes it in an address.
+        let encoded: String = constraint.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        check(&garden, &encoded, expected);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_constraint_is_told() {
+    let garden = garden();
+    for constraint in [
+        "",
+        "<",
+        "< x",
+        "<< 700110003 AND",
+        "(<< 700110003",
+        "700110003 |Flower",
+        "<< 123456789",
+        "^ 123456789",
+        "<< 700101006 : 700002005",
+        "* : 700004006 > 5",
+        "* : [1..x] * = *",
+        "* {{ term = \"a\" }}",
+        "<< 700110003 AND << 700111004 OR *",
+    ] {
+        let answer = ask(&garden, &format!("{SCT}?fhir_vs=ecl/{constraint}"), SCT, "700112006", "");
+        assert!(answer.starts_with("Unprocessable"), "{constraint}: {answer}");
+    }
+    let deep = format!("{}700110003{}", "(".repeat(1_000), ")".repeat(1_000));
+    let answer = ask(&garden, &format!("{SCT}?fhir_vs=ecl/{deep}"), SCT, "700112006", "");
+    assert!(answer.contains("nested too deep"), "{answer}");
+}
+
+#[test]
+fn implicit_value_sets_of_snomed_ct() {
+    let garden = garden();
+    let edition = format!("{SCT}/700999108/version/20250301");
+    for (set, code, expected) in [
+        (format!("{SCT}?fhir_vs"), "700112006", "true [Water lily]"),
+        (format!("{SCT}?fhir_vs"), "70099910002105", "false"),
+        (format!("{edition}?fhir_vs"), "70099910002105", "true [Moss]"),
+        (format!("{SCT}/700999108?fhir_vs"), "70099910002105", "true [Moss]"),
+        (format!("{SCT}?fhir_vs=isa/700110003"), "700112006", "true [Water lily]"),
+        (format!("{SCT}?fhir_vs=isa/700110003"), "700114007", "false"),
+        (format!("{SCT}?fhir_vs=refset/700010003"), "700114007", "true [Fern]"),
+        (format!("{SCT}?fhir_vs=refset/700010003"), "700113001", "false"),
+        (format!("{SCT}?fhir_vs=refset"), "700010003", "true [Garden set]"),
+        (format!("{SCT}?fhir_vs=refset"), "700112006", "false"),
+        (format!("{SCT}?fhir_vs=isa/1"), "700112006", "Unprocessable"),
+        (format!("{SCT}?fhir_vs=refset/1"), "700112006", "Unprocessable"),
+        (format!("{SCT}?fhir_vs=other/1"), "700112006", "UnknownValueSet"),
+        (format!("{SCT}x?fhir_vs"), "700112006", "UnknownValueSet"),
+    ] {
+        let answer = ask(&garden, &set, SCT, code, "");
+        assert!(answer.starts_with(expected), "{set} {code}: {answer}");
+    }
+}
+
+#[test]
+fn displays_languages_and_states_of_snomed_ct() {
+    let garden = loaded(&["SnomedCT_GardenInternationalRF2_20250101T120000Z"]);
+    let all = format!("{SCT}?fhir_vs");
+    for (code, more, expected) in [
+        // What is preferred in the USA is the display, what is preferred elsewhere is right too.
+        ("700105002", "", "true [Color]"),
+        ("700105002", "&display=Colour", "true [Color]"),
+        ("700105002", "&display=Withdrawn term of Color", "false [Color]"),
+        ("700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]"),
+        ("700115008", "", "true [Retired weed]"),
+    ] {
+        let answer = ask(&garden, &all, SCT, code, more);
+        assert!(answer.starts_with(expected), "{code}{more}: {answer}");
+    }
+    let query = Parameters::from_query(&format!("system={SCT}&codeA=700101006&codeB=700112006"));
+    let answer = garden.subsumes(Level::Type, Input::from_query(&query));
+    assert_eq!(short(answer), "subsumes");
+}
+
+#[test]
+fn csv_says_what_it_is() {
+    let herbs = loaded(&["plants.csv"]);
+    let (set, system) = ("http://garden.example/all-herbs", "http://garden.example/herbs");
+    assert!(ask(&herbs, set, system, "thyme", "").starts_with("true [Thyme, common]"));
+    assert!(
+        ask(&herbs, set, system, "mint", "&display=Minze&displayLanguage=de").starts_with("true [Minze]")
+    );
+    assert!(ask(&herbs, set, system, "herb", "&abstract=false").starts_with("false"));
+    let query = Parameters::from_query(&format!("system={system}&codeA=mint&codeB=lemon-thyme"));
+    assert_eq!(short(herbs.subsumes(Level::Type, Input::from_query(&query))), "subsumes");
+}
+
+/// Zips a folder.
+fn zipped(folder: &Path) -> tempfile::NamedTempFile {
+    fn add(root: &Path, at: &Path, zip: &mut zip::ZipWriter<&fs::File>) {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add(root, &path, zip);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+                zip.write_all(&fs::read(&path).unwrap()).unwrap();
+            }
+        }
+    }
+    let file = tempfile::NamedTempFile::with_suffix(".zip").unwrap();
+    let mut zip = zip::ZipWriter::new(file.as_file());
+    add(folder, folder, &mut zip);
+    zip.finish().unwrap();
+    file
+}
+
+#[test]
+fn an_archive_is_as_good_as_a_folder() {
+    let folder = release("SnomedCT_GardenEditionRF2_20250301T120000Z");
+    let archive = zipped(&folder);
+    assert!(load::is_release(archive.path()) && load::is_release(&folder));
+    let [mut a, mut b] = [Vec::new(), Vec::new()];
+    load::load(&folder, &mut |_| {}).unwrap().index.save(&mut a).unwrap();
+    load::load(archive.path(), &mut |_| {}).unwrap().index.save(&mut b).unwrap();
+    assert_eq!(a, b);
+    assert!(!load::is_release(Path::new(env!("CARGO_MANIFEST_DIR"))));
+}
+
+/// A copy of the release, one file changed.
+fn spoilt(file: &str, change: impl FnOnce(String) -> String) -> String {
+    let copy = tempfile::tempdir().unwrap();
+    let from = release("SnomedCT_GardenInternationalRF2_20250101T120000Z");
+    for part in ["Snapshot/Terminology", "Snapshot/Refset/Language", "Snapshot/Refset/Content"] {
+        fs::create_dir_all(copy.path().join(part)).unwrap();
+        for entry in fs::read_dir(from.join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, copy.path().join(part).join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let path = copy.path().join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, change(text)).unwrap();
+    load::load(copy.path(), &mut |_| {}).unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_wrong_in_a_release_is_told_with_file_and_line() {
+    let concepts = "Snapshot/Terminology/sct2_Concept_Snapshot_INT_20250101.txt";
+    let relationships = "Snapshot/Terminology/sct2_Relationship_Snapshot_INT_20250101.txt";
+    let error = spoilt(concepts, |text| text.replacen("\t1\t", "\t2\t", 1));
+    assert_eq!(error, format!("{concepts}:2: active is '2', not 0 or 1"));
+    let error = spoilt(concepts, |text| text + "138875005\t20250101\n");
+    assert_eq!(error, format!("{concepts}:25: it has 2 fields where 5 are needed"));
+    let error = spoilt(concepts, |text| text.clone() + text.lines().last().unwrap());
+    assert_eq!(error, format!("{concepts}:25: concept 700115008 stands there twice"));
+    let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t1388\t0", 1));
+    assert_eq!(error, format!("{relationships}:2: the destination 1388 is no concept of this package"));
+    let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t700112006\t0", 20));
+    assert!(error.contains("its hierarchy runs in a circle: "), "{error}");
+    let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
+    assert!(error.starts_with(relationships), "{error}");
+}
