@@ -52,24 +52,38 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     Ok(u8::from(report.bad_total > 0 || refused > 0))
 }
 
-/// The releases of code systems among the paths and directly in their folders, and what else there is to import.
+/// The releases of code systems among the paths and in their folders, and what else there is to import.
 fn apart(paths: Vec<PathBuf>) -> std::io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
     let (mut releases, mut others) = (Vec::new(), Vec::new());
     for path in paths {
-        if load::is_release(&path) {
-            releases.push(path);
-            continue;
+        if !find_releases(&path, &mut releases)? {
+            others.push(path);
         }
-        if path.is_dir() {
-            let mut inside = std::fs::read_dir(&path)?
-                .map(|entry| entry.map(|entry| entry.path()))
-                .collect::<std::io::Result<Vec<_>>>()?;
-            inside.sort();
-            releases.extend(inside.into_iter().filter(|path| path.is_file() && load::is_release(path)));
-        }
-        others.push(path);
     }
     Ok((releases, others))
+}
+
+/// Collects the releases at or below a path. Is it one itself?
+fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool> {
+    if load::is_release(path) {
+        found.push(path.to_owned());
+        return Ok(true);
+    }
+    if path.is_dir() {
+        let mut inside = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            // Links are not followed: they may lead in a circle.
+            if !entry.file_type()?.is_symlink() {
+                inside.push(entry.path());
+            }
+        }
+        inside.sort();
+        for path in inside {
+            find_releases(&path, found)?;
+        }
+    }
+    Ok(false)
 }
 
 /// Loads one release: whole, or not at all and `false`.

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::Subsumption;
 use crate::code_system::CodeSystem;
 use crate::wire::Header;
 
@@ -59,6 +60,14 @@ impl Index {
     /// How many concepts there are.
     pub fn concepts(&self) -> usize {
         self.0.len()
+    }
+
+    /// How the first code stands to the second; `None` where one of them is not there or the hierarchy runs in a
+    /// circle. The rules of `$subsumes` are [`Terminology::subsumes`](crate::Terminology::subsumes).
+    pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
+        let (a, b) = (self.0.find(a)?, self.0.find(b)?);
+        let hierarchy = self.0.hierarchy();
+        hierarchy.circle().is_empty().then(|| Subsumption::of(hierarchy, a, b))
     }
 
     /// The codes of one circle of the hierarchy, the first again at the end, if there is any.

@@ -4,6 +4,7 @@ use fhir::Parameters;
 
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
+use crate::code_system::hierarchy::Hierarchy;
 use crate::input::malformed;
 use crate::value_set::filter::is_a_hierarchy;
 use crate::wire::Content;
@@ -23,6 +24,16 @@ pub enum Subsumption {
 }
 
 impl Subsumption {
+    /// How two concepts of a hierarchy without a circle stand to one another.
+    pub(crate) fn of(hierarchy: &Hierarchy, a: u32, b: u32) -> Self {
+        match (a == b, hierarchy.is_a(b, a), hierarchy.is_a(a, b)) {
+            (true, ..) => Self::Equivalent,
+            (_, true, _) => Self::Subsumes,
+            (_, _, true) => Self::SubsumedBy,
+            _ => Self::NotSubsumed,
+        }
+    }
+
     /// As FHIR's concept-subsumption-outcome spells it.
     pub fn code(self) -> &'static str {
         match self {
@@ -156,10 +167,5 @@ fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subs
     if a == b {
         return Ok(Subsumption::Equivalent);
     }
-    let hierarchy = is_a_hierarchy(system)?;
-    Ok(match (hierarchy.is_a(b, a), hierarchy.is_a(a, b)) {
-        (true, _) => Subsumption::Subsumes,
-        (_, true) => Subsumption::SubsumedBy,
-        _ => Subsumption::NotSubsumed,
-    })
+    Ok(Subsumption::of(is_a_hierarchy(system)?, a, b))
 }

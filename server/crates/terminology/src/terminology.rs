@@ -7,7 +7,8 @@ use bytes::Bytes;
 use fhir::Parameters;
 
 use crate::catalog::Catalog;
-use crate::{Index, Input, Level, TxError, subsumes, validate};
+use crate::value_set::search::{self, Asked, Pins, Search};
+use crate::{Index, Input, Level, TxError, subsumes, validate, version};
 
 /// One change of the stored terminology, as the edge's change feed tells it.
 #[derive(Debug, Clone)]
@@ -90,6 +91,22 @@ impl Terminology {
     /// `result=false`, not an error.
     pub fn validate_code(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
         validate::answer(&self.now(), level, input)
+    }
+
+    /// Is a code in the value set of this canonical URL? The question inside of `$validate-code`, with nothing judged
+    /// but membership.
+    ///
+    /// # Errors
+    /// When the value set is unknown or cannot be used.
+    pub fn has_member(&self, value_set: &str, system: &str, code: &str) -> Result<bool, TxError> {
+        let catalog = self.now();
+        let (url, version) = version::split(value_set);
+        let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
+        let set = catalog.value_set(url, version)?.ok_or_else(unknown)?;
+        let pins = Pins::default();
+        search::check(&catalog, set, &pins, false)?;
+        let asked = Asked { system, version: None, code };
+        Ok(!Search::new(&catalog, asked, &pins, false).run(set)?.members.is_empty())
     }
 
     /// `CodeSystem/$subsumes`: a Parameters resource with the one parameter `outcome`.

@@ -25,9 +25,9 @@ const PREFERRED: &str = "900000000000548007";
 const US_ENGLISH: &str = "900000000000509007";
 const GB_ENGLISH: &str = "900000000000508004";
 
-/// Is it a package with an RF2 snapshot?
+/// Is it a package with an RF2 snapshot, and not a folder of several?
 pub(super) fn fits(source: &Source) -> bool {
-    source.names().iter().any(|name| is_snapshot(name, "sct2_Concept_"))
+    source.names().iter().filter(|name| is_snapshot(name, "sct2_Concept_")).count() == 1
 }
 
 /// Is this a snapshot file whose name begins so? Trial releases write an `x` before it.

@@ -1,0 +1,162 @@
+//! `cargo xtask bench terminology`: the index of a code system of SNOMED CT's size: how long it takes to build, what it
+//! costs in memory, how fast it is read back, and what one question costs in process (DESIGN 6). Over HTTP it is
+//! measured by the other benchmark, on the same code system.
+
+use std::hint::black_box;
+use std::io::{BufReader, BufWriter};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use terminology::{Change, Index, Terminology};
+use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Questions of one median: more than any cache of ours holds.
+const QUESTIONS: usize = 200_000;
+/// Questions between two looks at the clock.
+const AT_ONCE: usize = 100;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    if args.first().is_some_and(|arg| arg == "--load") {
+        return load(&args[1], &args[2]);
+    }
+    println!("{:<44} {:>12} {:>14}", "work", "", "goal");
+    for concepts in [50_000, 350_000] {
+        measure(concepts);
+    }
+}
+
+fn told(work: &str, figure: String, goal: &str) {
+    println!("{work:<44} {figure:>12} {goal:>14}");
+}
+
+fn measure(concepts: u32) {
+    let shape = Polyhierarchy::new(1, concepts);
+    println!("{concepts} concepts, {} links", shape.links());
+    let folder = tempfile::tempdir().expect("a folder");
+    let (json, saved) = (folder.path().join("big.json"), folder.path().join("big.index"));
+    let mut file = BufWriter::new(std::fs::File::create(&json).expect("a file"));
+    shape.write_json("big", &mut file).expect("the disk takes it");
+    drop(file);
+    let size = json.metadata().expect("it was written").len();
+    told("FHIR JSON", format!("{:.0} MB", size as f64 / 1e6), "");
+    // In a process of its own, so that its peak is its own.
+    let this = std::env::current_exe().expect("this program has a path");
+    let loaded = Command::new(this).arg("--load").args([&json, &saved]).status().expect("it starts");
+    assert!(loaded.success(), "loading failed");
+
+    let started = Instant::now();
+    let before = resident_kib();
+    let index = Index::read(BufReader::with_capacity(1 << 20, std::fs::File::open(&saved).expect("saved")));
+    let index = index.expect("it was saved whole");
+    told("read back from the saved index", ms(started.elapsed()), "200 ms");
+    let bytes = (resident_kib() - before) * 1024;
+    let each = bytes as f64 / f64::from(concepts);
+    told("memory of the index, a concept", format!("{each:.0} B"), "150 B");
+
+    let terminology = Terminology::default();
+    let mut random = fastrand::Rng::with_seed(2);
+    // Tops with many and with few below them: concepts of the first levels.
+    let sets: Vec<u32> = (0..2_000).map(|_| random.u32(1..concepts / 80)).collect();
+    let value_sets = sets.iter().map(|top| Change::Put {
+        kind: "ValueSet",
+        id: format!("below-{top}"),
+        bytes: value_set(*top).into(),
+    });
+    terminology.apply(value_sets);
+    terminology.apply([Change::Index { id: "big".to_owned(), index: index.clone() }]);
+    let pairs: Vec<(String, String)> = (0..QUESTIONS)
+        .map(|at| {
+            let below = random.u32(0..concepts);
+            // Half of them true.
+            let above =
+                if at % 2 == 0 { walk_up(&shape, below, &mut random) } else { random.u32(0..concepts) };
+            (Polyhierarchy::code(above), Polyhierarchy::code(below))
+        })
+        .collect();
+    let subsumes = |at: usize| {
+        let (a, b) = &pairs[at];
+        black_box(index.subsumes(a, b).expect("both are there"));
+    };
+    told("subsumes, two codes", median(subsumes), "300 ns");
+    let members: Vec<(String, String)> = (0..QUESTIONS)
+        .map(|_| (url(sets[random.usize(..sets.len())]), Polyhierarchy::code(random.u32(0..concepts))))
+        .collect();
+    let member = |at: usize| {
+        let (set, code) = &members[at];
+        black_box(terminology.has_member(set, URL, code).expect("the set is there"));
+    };
+    told("membership in one of 2,000 is-a sets", median(member), "300 ns");
+    let (set, _) = &members[0];
+    let same = |at: usize| {
+        black_box(terminology.has_member(set, URL, &members[at].1).expect("the set is there"));
+    };
+    told("membership in one is-a set", median(same), "200 ns");
+}
+
+/// The program's other half: compiles a resource, saves it and tells what it took.
+fn load(json: &str, saved: &str) {
+    let started = Instant::now();
+    let bytes = std::fs::read(json).expect("the file is there");
+    let index = Index::from_resource(&bytes).expect("it is a code system");
+    drop(bytes);
+    told("compiled from FHIR JSON", ms(started.elapsed()), "4 s");
+    told("resident at most meanwhile", format!("{} MiB", status_kib("VmHWM") / 1024), "400 MiB");
+    index.save(BufWriter::new(std::fs::File::create(saved).expect("a file"))).expect("the disk takes it");
+}
+
+/// A random ancestor, or the concept itself where it has none.
+fn walk_up(shape: &Polyhierarchy, from: u32, random: &mut fastrand::Rng) -> u32 {
+    let mut at = from;
+    for _ in 0..random.u32(1..6) {
+        match shape.parents(at) {
+            [] => break,
+            parents => at = parents[random.usize(..parents.len())],
+        }
+    }
+    at
+}
+
+fn url(top: u32) -> String {
+    format!("http://polyhierarchy.example/below-{top}")
+}
+
+fn value_set(top: u32) -> String {
+    serde_json::json!({
+        "resourceType": "ValueSet", "id": format!("below-{top}"), "url": url(top), "status": "active",
+        "compose": { "include": [{ "system": URL, "filter": [
+            { "property": "concept", "op": "is-a", "value": Polyhierarchy::code(top) }] }] },
+    })
+    .to_string()
+}
+
+/// The median of the time of one question.
+fn median(question: impl Fn(usize)) -> String {
+    let mut times: Vec<Duration> = (0..QUESTIONS / AT_ONCE)
+        .map(|round| {
+            let started = Instant::now();
+            (round * AT_ONCE..(round + 1) * AT_ONCE).for_each(&question);
+            started.elapsed() / AT_ONCE as u32
+        })
+        .collect();
+    times.sort_unstable();
+    format!("{} ns", times[times.len() / 2].as_nanos())
+}
+
+fn ms(time: Duration) -> String {
+    format!("{} ms", time.as_millis())
+}
+
+fn resident_kib() -> u64 {
+    status_kib("VmRSS")
+}
+
+/// A figure of `/proc/self/status` (Linux).
+fn status_kib(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or_default()
+}
