@@ -26,7 +26,8 @@ pub enum Command {
     /// Run the server.
     #[command(after_help = "Example:\n  trefoil serve --demo --data ./demo --listen 127.0.0.1:8443")]
     Serve(ServeArgs),
-    /// Load resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), folders, each also .gz.
+    /// Load resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), folders, each also .gz; and releases of code
+    /// systems as folder or .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
     #[command(after_help = "Example:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/")]
     Import {
         /// Where the data is.

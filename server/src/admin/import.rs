@@ -25,6 +25,7 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
         bail!("there is no {}", missing.display());
     }
     let (releases, paths) = tokio::task::spawn_blocking(|| apart(paths)).await??;
+    let found = releases.len();
     let mut refused = 0;
     for path in releases {
         refused += u8::from(!release(services.data, services.app, path, events).await?);
@@ -48,7 +49,10 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     };
     let now = || services.clock.now();
     let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
-    tell(&report, events);
+    // A folder that held nothing but releases needs no second report.
+    if found == 0 || report.total() > 0 || report.bad_total > 0 {
+        tell(&report, events);
+    }
     Ok(u8::from(report.bad_total > 0 || refused > 0))
 }
 

@@ -5,13 +5,21 @@
 //! | `source` | a folder, a zip archive or one file, as names and streams |
 //! | `table` | lines cut into fields: RF2 (tabs), RRF (bars), CSV |
 //! | `rf2` | SNOMED CT, RF2 snapshot |
+//! | `loinc` | LOINC, its tables |
+//! | `rrf` | RxNorm, RRF |
+//! | `icd10cm` | ICD-10-CM, order file |
+//! | `claml` | classifications in ClaML |
 //! | `csv` | any code system, as CSV that says what it is |
 //!
 //! A release goes in whole or not at all: an index is made in memory, and nothing is changed before it is
 //! finished. What is wrong is told with the file and the line.
 
+mod claml;
 mod csv;
+mod icd10cm;
+mod loinc;
 mod rf2;
+mod rrf;
 mod source;
 mod table;
 
@@ -88,6 +96,10 @@ struct Format {
 
 const FORMATS: &[Format] = &[
     Format { name: "SNOMED CT RF2", fits: rf2::fits, read: rf2::read },
+    Format { name: "LOINC", fits: loinc::fits, read: loinc::read },
+    Format { name: "RxNorm RRF", fits: rrf::fits, read: rrf::read },
+    Format { name: "ICD-10-CM", fits: icd10cm::fits, read: icd10cm::read },
+    Format { name: "ClaML", fits: claml::fits, read: claml::read },
     Format { name: "CSV", fits: csv::fits, read: csv::read },
 ];
 

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::Source;
-use super::{LoadError, unreadable};
+use super::{LoadError, Progress, REPORT_LINES, unreadable};
 
 /// Longest line, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -111,9 +111,74 @@ impl Fields {
         let start = if at == 0 { 0 } else { self.ends[at - 1] + self.width };
         &self.text[start..*end]
     }
+}
 
-    /// The place of the field with this content, whatever its case: for lines of headings.
-    pub fn position(&self, heading: &str) -> Option<usize> {
-        (0..self.len()).find(|at| self.get(*at).trim().eq_ignore_ascii_case(heading))
+/// A CSV file of which only the columns with certain headings count.
+pub(super) struct Sheet<'s> {
+    name: String,
+    csv: csv::Reader<Box<dyn BufRead + 's>>,
+    columns: Vec<usize>,
+}
+
+impl<'s> Sheet<'s> {
+    /// Opens a file of the release and finds its columns, whatever the case of their headings. The first `needed` of
+    /// them must be there; others are empty where older releases lack them.
+    ///
+    /// # Errors
+    /// Of the file; a column that is missing.
+    pub fn open(
+        source: &'s mut Source,
+        name: &str,
+        headings: &[&str],
+        needed: usize,
+    ) -> Result<Self, LoadError> {
+        let input = source.read(name).map_err(unreadable(name))?;
+        let mut csv = csv::ReaderBuilder::new().flexible(true).from_reader(input);
+        let found = csv.headers().map_err(|error| LoadError::at_line(name, 1, error))?;
+        let columns = headings.iter().enumerate().map(|(at, wanted)| {
+            let is_it = |heading: &str| heading.trim_start_matches('\u{feff}').eq_ignore_ascii_case(wanted);
+            let missing =
+                || LoadError::at_line(name, 1, format_args!("no column has the heading '{wanted}'"));
+            match found.iter().position(is_it) {
+                None if at < needed => Err(missing()),
+                // No line is as long as that.
+                column => Ok(column.unwrap_or(usize::MAX)),
+            }
+        });
+        let columns = columns.collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_owned(), csv, columns })
+    }
+
+    /// Calls `row` with the columns asked for, line by line.
+    ///
+    /// # Errors
+    /// Of the file; what the caller finds wrong, told with the line.
+    pub fn each(
+        mut self,
+        progress: &mut dyn FnMut(Progress<'_>),
+        row: &mut dyn FnMut(&[&str]) -> Result<(), String>,
+    ) -> Result<(), LoadError> {
+        let mut record = csv::StringRecord::new();
+        let mut lines = 0;
+        loop {
+            let line = |error: &csv::Error| error.position().map(csv::Position::line);
+            let read = self.csv.read_record(&mut record);
+            let more = read.map_err(|error| LoadError {
+                file: self.name.clone(),
+                line: line(&error),
+                why: error.to_string(),
+            })?;
+            if !more {
+                return Ok(());
+            }
+            let fields: Vec<&str> =
+                self.columns.iter().map(|at| record.get(*at).unwrap_or_default().trim()).collect();
+            let at = record.position().map_or(0, csv::Position::line);
+            row(&fields).map_err(|why| LoadError::at_line(&self.name, at, why))?;
+            lines += 1;
+            if u64::is_multiple_of(lines, REPORT_LINES) {
+                progress(Progress { file: &self.name, lines });
+            }
+        }
     }
 }

@@ -260,3 +260,103 @@ fn what_is_wrong_in_a_release_is_told_with_file_and_line() {
     let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
     assert!(error.starts_with(relationships), "{error}");
 }
+
+#[test]
+fn loinc_with_its_parts_lists_and_groups() {
+    let loinc = loaded(&["Loinc_0.1"]);
+    let system = "http://loinc.org";
+    for (set, code, more, expected) in [
+        ("http://loinc.org/vs", "90001-1", "", "true [Water depth of Pond]"),
+        ("http://loinc.org/vs", "LA90001-2", "", "true [White]"),
+        ("http://loinc.org/vs", "90009-9", "", "false"),
+        ("http://loinc.org/vs/LL9001-1", "LA90002-0", "", "true [Blue]"),
+        ("http://loinc.org/vs/LL9001-1", "90001-1", "", "false"),
+        ("http://loinc.org/vs/LL9002-9", "90001-1", "", "false"),
+        ("http://loinc.org/vs/LL9009-9", "90001-1", "", "Unprocessable"),
+        ("http://loinc.org/vs/LG901-9", "90003-7", "", "true [Water depth of Ditch]"),
+        ("http://loinc.org/vs/LP90002-8", "90001-1", "", "true [Water depth of Pond]"),
+        ("http://loinc.org/vs/LP90001-0", "90002-9", "", "false"),
+        ("http://loinc.org/vs", "90001-1", "&display=Water+depth+(Pond)", "true [Water depth of Pond]"),
+        (
+            "http://loinc.org/vs",
+            "90001-1",
+            "&display=Wassertiefe+des+Teichs&displayLanguage=de",
+            "true [Wassertiefe",
+        ),
+        ("http://loinc.org/vs", "90003-7", "&activeOnly=true", "false"),
+        ("http://loinc.org/vs/other", "90001-1", "", "UnknownValueSet"),
+    ] {
+        let answer = ask(&loinc, set, system, code, more);
+        assert!(answer.starts_with(expected), "{set} {code}{more}: {answer}");
+    }
+    // An axis is said by its name and by its part.
+    for (property, value, code, expected) in [
+        ("COMPONENT", "Water depth", "90001-1", "true"),
+        ("COMPONENT", "LP90001-0", "90001-1", "true"),
+        ("SYSTEM", "LP90003-6", "90002-9", "false"),
+        ("STATUS", "DEPRECATED", "90003-7", "true"),
+        ("ancestor", "LP90002-8", "90001-1", "true"),
+        ("ancestor", "LP90002-8", "LP90002-8", "false"),
+        ("parent", "LP90001-0", "90001-1", "true"),
+        ("LIST", "LL9001-1", "LA90001-2", "true"),
+        ("answer-list", "LL9001-1", "LA90002-0", "true"),
+    ] {
+        let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
+            "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
+        loinc.apply([Change::Put { kind: "ValueSet", id: "asked".into(), bytes: set.to_string().into() }]);
+        let answer = ask(&loinc, "urn:asked", system, code, "");
+        assert!(answer.starts_with(expected), "{property} {value} {code}: {answer}");
+    }
+}
+
+#[test]
+fn rxnorm_icd_10_cm_and_claml() {
+    let terminology = loaded(&["RxNorm_full_01012025", "icd10cm-garden", "claml-garden"]);
+    let subsumes = |system: &str, a: &str, b: &str| {
+        let query = Parameters::from_query(&format!("system={system}&codeA={a}&codeB={b}"));
+        short(terminology.subsumes(Level::Type, Input::from_query(&query)))
+    };
+    let set = |system: &str, property: &str, value: &str| {
+        let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
+            "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
+        terminology.apply([Change::Put {
+            kind: "ValueSet",
+            id: "asked".into(),
+            bytes: set.to_string().into(),
+        }]);
+    };
+    let check = |system: &str, code: &str, more: &str, expected: &str| {
+        let answer = ask(&terminology, "urn:asked", system, code, more);
+        assert!(answer.starts_with(expected), "{system} {code}{more}: {answer}");
+    };
+    let rxnorm = "http://www.nlm.nih.gov/research/umls/rxnorm";
+    set(rxnorm, "TTY", "SCD");
+    check(rxnorm, "9002", "", "true [peppermint 200 MG Oral Tea]");
+    check(rxnorm, "9002", "&display=peppermint+tea", "true [peppermint 200 MG Oral Tea]");
+    check(rxnorm, "9001", "", "false");
+    set(rxnorm, "has_ingredient", "9001");
+    check(rxnorm, "9002", "", "true");
+    check(rxnorm, "9003", "", "false");
+    set(rxnorm, "STY", "Clinical Drug");
+    check(rxnorm, "9002", "", "true");
+    assert_eq!(subsumes(rxnorm, "9001", "9002"), "subsumes");
+
+    let icd = "http://hl7.org/fhir/sid/icd-10-cm";
+    set(icd, "billable", "true");
+    check(icd, "Z99.11", "", "true [Fall into a pond of a garden, shallow water]");
+    check(icd, "Z99.1", "", "false");
+    check(icd, "Z9911", "", "false");
+    assert_eq!(subsumes(icd, "Z99", "Z99.11"), "subsumes");
+    assert_eq!(subsumes(icd, "Z99.1", "Z99.2"), "not-subsumed");
+
+    let icd = "http://hl7.org/fhir/sid/icd-10";
+    set(icd, "kind", "category");
+    check(icd, "G01", "", "true [Leaking pond]");
+    check(icd, "G01", "&display=Pond+without+water", "true [Leaking pond]");
+    check(icd, "G01", "&display=Dry+ditch", "false");
+    set(icd, "kind", "block");
+    check(icd, "G00-G09", "", "true [Trouble with water]");
+    set(icd, "kind", "chapter");
+    check(icd, "I", "", "true [Garden & yard]");
+    assert_eq!(subsumes(icd, "I", "G01"), "subsumes");
+}

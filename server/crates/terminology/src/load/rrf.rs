@@ -1,0 +1,166 @@
+//! RxNorm as the National Library of Medicine publishes it: RRF files, fields cut at `|`.
+//!
+//! The concepts are RxNorm's own (`SAB=RXNORM`), each by its RXCUI. Relationships are properties by their name (`has_ingredient`,
+//! `tradename_of`, …), as are term types (`TTY`) and semantic types (`STY`); `isa` makes the hierarchy.
+
+use std::collections::HashMap;
+
+use super::source::base;
+use super::table::{Fields, Table};
+use super::{LoadError, Progress, Reading, Source};
+use crate::code_system::INACTIVE;
+use crate::code_system::builder::{Builder, Designation};
+use crate::wire::{Content, Header, Meaning, PropertyDefinition};
+
+const URL: &str = "http://www.nlm.nih.gov/research/umls/rxnorm";
+
+/// Term types that only say again what another one says.
+const SYNONYMS: [&str; 4] = ["SY", "TMSY", "PSN", "ET"];
+
+/// Is there RxNorm's file of concepts?
+pub(super) fn fits(source: &Source) -> bool {
+    !concept_files(source, "RXNCONSO.RRF").is_empty()
+}
+
+/// The file of this name; a full release has a smaller set of the same names in another folder.
+fn concept_files(source: &Source, name: &str) -> Vec<String> {
+    source
+        .names()
+        .iter()
+        .filter(|found| base(found).eq_ignore_ascii_case(name) && !found.contains("prescribe"))
+        .take(1)
+        .cloned()
+        .collect()
+}
+
+/// Reads the release.
+///
+/// # Errors
+/// [`LoadError`].
+pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+    let version = version(reading)?;
+    let property = |code: &str| PropertyDefinition { code: code.to_owned(), ..PropertyDefinition::default() };
+    let header = Header {
+        resource_type: "CodeSystem".to_owned(),
+        url: Some(URL.to_owned()),
+        version: Some(version),
+        name: Some("RxNorm".to_owned()),
+        title: Some("RxNorm".to_owned()),
+        status: Some("active".to_owned()),
+        content: Some(Content::Complete),
+        case_sensitive: Some(true),
+        hierarchy_meaning: Some(Meaning::IsA),
+        language: Some("en".to_owned()),
+        property: ["TTY", "STY", "SAB"].map(property).to_vec(),
+        ..Header::default()
+    };
+    let mut builder = Builder::new(&header).map_err(|why| LoadError::in_file("RXNCONSO.RRF", why))?;
+    concepts(reading, &mut builder)?;
+    relationships(reading, &mut builder)?;
+    semantic_types(reading, &mut builder)?;
+    Ok(builder)
+}
+
+/// Calls `row` for each line of a file, where it is there.
+fn rows(
+    reading: &mut Reading<'_>,
+    name: &str,
+    least: usize,
+    mut row: impl FnMut(&Fields) -> Result<(), String>,
+) -> Result<(), LoadError> {
+    let mut fields = Fields::default();
+    for file in concept_files(reading.source, name) {
+        let mut table = Table::open(reading.source, &file, '|')?;
+        while table.row(&mut fields, least)?.is_some() {
+            row(&fields).map_err(|why| table.wrong(why))?;
+            if table.line().is_multiple_of(super::REPORT_LINES) {
+                (reading.progress)(Progress { file: &file, lines: table.line() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The version as RxNorm's own row of `RXNSAB.RRF` says it (`RXNORM_20AA_250106F` is known as 01062025), else from the name
+/// of the release (`RxNorm_full_01062025`).
+fn version(reading: &mut Reading<'_>) -> Result<String, LoadError> {
+    let path = reading.source.path().to_string_lossy().into_owned();
+    let names = reading.source.names().iter().map(String::as_str).chain([path.as_str()]);
+    let date = |name: &str| {
+        let at = name.find("RxNorm_")?;
+        let digits = name[at..].split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == 8)?;
+        Some(digits.to_owned())
+    };
+    if let Some(version) = names.into_iter().find_map(date) {
+        return Ok(version);
+    }
+    let mut version = None;
+    rows(reading, "RXNSAB.RRF", 7, |fields| {
+        if fields.get(3) == "RXNORM" {
+            version = Some(fields.get(6).to_owned()).filter(|version| !version.is_empty());
+        }
+        Ok(())
+    })?;
+    version.ok_or_else(|| {
+        LoadError::in_file(&path, "neither its name (RxNorm_full_01062025) nor RXNSAB.RRF tells the version")
+    })
+}
+
+fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    rows(reading, "RXNCONSO.RRF", 17, |fields| {
+        if fields.get(11) != "RXNORM" {
+            return Ok(());
+        }
+        let (number, is_new) = builder.concept(fields.get(0))?;
+        let (kind, text) = (fields.get(12), fields.get(14));
+        let is_synonym = SYNONYMS.contains(&kind);
+        if !is_synonym || !builder.has_display(number) {
+            builder.display(number, text)?;
+        }
+        if is_synonym {
+            let said = Designation { language: Some("en"), value: text, ..Designation::default() };
+            builder.designation(number, said)?;
+        } else {
+            builder.property(number, "TTY", kind)?;
+        }
+        if is_new {
+            builder.property(number, "SAB", "RXNORM")?;
+        }
+        // `O`: obsolete. Of several rows the one that gives the display says it.
+        if !is_synonym && fields.get(16) == "O" {
+            builder.mark(number, INACTIVE);
+        }
+        Ok(())
+    })
+}
+
+/// A row says how its second concept stands to its first.
+fn relationships(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    let mut seen: HashMap<(u32, u32), Vec<String>> = HashMap::new();
+    rows(reading, "RXNREL.RRF", 11, |fields| {
+        if fields.get(10) != "RXNORM" || fields.get(2) != "CUI" {
+            return Ok(());
+        }
+        let (Some(first), Some(second)) = (builder.find(fields.get(0)), builder.find(fields.get(4))) else {
+            return Ok(());
+        };
+        let name = if fields.get(7).is_empty() { fields.get(3) } else { fields.get(7) };
+        let said = seen.entry((first, second)).or_default();
+        if said.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        said.push(name.to_owned());
+        if name == "isa" {
+            builder.link(second, first);
+        }
+        builder.property(second, name, fields.get(0))
+    })
+}
+
+fn semantic_types(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+    rows(reading, "RXNSTY.RRF", 4, |fields| {
+        let Some(concept) = builder.find(fields.get(0)) else { return Ok(()) };
+        builder.property(concept, "STY", fields.get(1))?;
+        builder.property(concept, "STY", fields.get(3))
+    })
+}
