@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
+use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
 
 /// Requests of one measurement, over this many connections.
 const REQUESTS: usize = 20_000;
@@ -35,6 +36,9 @@ fn main() {
     let this = std::env::current_exe().expect("this program has a path");
     let floor = Server::start(Command::new(this).arg("--floor"), "listening ");
     let data = tempfile::tempdir().expect("a folder for the demo");
+    if WORK.iter().any(|work| work.is_wanted(wanted) && work.group == "terminology") {
+        SIZES.into_iter().for_each(|concepts| import(data.path(), concepts));
+    }
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trefoil"));
     serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
     let trefoil =
@@ -51,9 +55,7 @@ fn main() {
         println!("{:<34} {base:>12.1} {rate:>10.0} {:>8}", "floor: bare hyper, 200 bytes", "1.00");
         let check = es384_check_us();
         println!("{:<34} {check:>12.1} {:>10.0} {:>8}", "floor: one ES384 check", 1e6 / check, "1.00");
-        for work in WORK.iter().filter(|work| {
-            wanted.is_none_or(|wanted| work.group == wanted || work.name.contains(wanted.as_str()))
-        }) {
+        for work in WORK.iter().filter(|work| work.is_wanted(wanted)) {
             let prepared = (work.prepare)(&bench, work.requests + work.requests / 10);
             let (cpu, rate) = trefoil.measure(work.requests, &|connection, at| prepared(connection, at));
             let floor = if work.checks { check } else { base };
@@ -74,9 +76,16 @@ struct Work {
     prepare: for<'a> fn(&'a Bench, usize) -> Doing<'a>,
 }
 
+impl Work {
+    /// Was it asked for, by its group or by a part of its name? Without a word all are.
+    fn is_wanted(&self, wanted: Option<&String>) -> bool {
+        wanted.is_none_or(|wanted| self.group == wanted || self.name.contains(wanted.as_str()))
+    }
+}
+
 type Doing<'a> = Box<dyn Fn(&mut Connection, usize) + Sync + 'a>;
 
-const WORK: [Work; 5] = [
+const WORK: [Work; 7] = [
     Work {
         group: "identity",
         name: "userinfo, token seen before",
@@ -103,19 +112,35 @@ const WORK: [Work; 5] = [
     },
     Work {
         group: "terminology",
-        name: "$subsumes by GET (demo)",
+        name: "$subsumes by GET, 350,000 concepts",
         goal: "1.8 x",
         requests: REQUESTS,
         checks: false,
-        prepare: Bench::subsumes,
+        prepare: |bench, count| bench.subsumes(SIZES[1], count),
     },
     Work {
         group: "terminology",
-        name: "$validate-code by POST (demo)",
+        name: "$subsumes by GET, 50,000 concepts",
+        goal: "the same",
+        requests: REQUESTS,
+        checks: false,
+        prepare: |bench, count| bench.subsumes(SIZES[0], count),
+    },
+    Work {
+        group: "terminology",
+        name: "$validate-code by POST, 350,000",
         goal: "2.5 x",
         requests: REQUESTS,
         checks: false,
-        prepare: Bench::validate_code,
+        prepare: |bench, count| bench.validate_code(SIZES[1], count),
+    },
+    Work {
+        group: "terminology",
+        name: "$validate-code by POST, 50,000",
+        goal: "the same",
+        requests: REQUESTS,
+        checks: false,
+        prepare: |bench, count| bench.validate_code(SIZES[0], count),
     },
 ];
 
@@ -145,25 +170,45 @@ impl Bench {
         format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\n\r\n", self.token)
     }
 
-    fn subsumes(&self, _: usize) -> Doing<'_> {
-        let subsumption = &self.demo["subsumptions"][0];
-        let pairs = ["system", "codeA", "codeB"].map(|name| (name, text(&subsumption[name])));
-        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-        self.same(self.get(&format!("/fhir/R4/CodeSystem/$subsumes?{query}")))
+    /// Pairs of codes, more than any cache of ours holds; about half of them below one another.
+    fn subsumes(&self, concepts: u32, count: usize) -> Doing<'_> {
+        let shape = Polyhierarchy::new(1, concepts);
+        let mut random = fastrand::Rng::with_seed(3);
+        let requests: Vec<String> = (0..count)
+            .map(|_| {
+                let below = random.u32(1..concepts);
+                let above = match random.bool() {
+                    true => shape.parents(shape.parents(below)[0]).first().copied().unwrap_or(0),
+                    false => random.u32(0..concepts),
+                };
+                let (a, b) = (Polyhierarchy::code(above), Polyhierarchy::code(below));
+                self.get(&format!(
+                    "/fhir/R4/CodeSystem/$subsumes?system={URL}&version={concepts}&codeA={a}&codeB={b}"
+                ))
+            })
+            .collect();
+        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
     }
 
-    fn validate_code(&self, _: usize) -> Doing<'_> {
-        let fact = &self.demo["members"][0];
-        let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [
-            { "name": "url", "valueUri": fact["value_set"] },
-            { "name": "coding", "valueCoding": { "system": fact["system"], "code": fact["code"] } },
-        ]})
-        .to_string();
-        self.same(format!(
-            "POST /fhir/R4/ValueSet/$validate-code HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/fhir+json\r\nContent-Length: {}\r\n\r\n{body}",
-            self.token,
-            body.len()
-        ))
+    /// Codes in is-a sets with many and with few below their tops; answers of both kinds.
+    fn validate_code(&self, concepts: u32, count: usize) -> Doing<'_> {
+        let mut random = fastrand::Rng::with_seed(4);
+        let requests: Vec<String> = (0..count)
+            .map(|_| {
+                let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [
+                    { "name": "url", "valueUri": set_url(concepts, random.u32(0..SETS)) },
+                    { "name": "coding", "valueCoding": {
+                        "system": URL, "code": Polyhierarchy::code(random.u32(0..concepts)) } },
+                ]})
+                .to_string();
+                format!(
+                    "POST /fhir/R4/ValueSet/$validate-code HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/fhir+json\r\nContent-Length: {}\r\n\r\n{body}",
+                    self.token,
+                    body.len()
+                )
+            })
+            .collect();
+        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
     }
 
     /// Assertions are signed before the clock runs: the client's work is not the server's.
@@ -224,6 +269,42 @@ impl Bench {
             self.trefoil.ask(connection, &post_form("/oauth2/token", "", &format!("{exchange}&code={code}")));
         })
     }
+}
+
+/// The code systems that terminology is measured on, and how many value sets each has.
+const SIZES: [u32; 2] = [50_000, 350_000];
+const SETS: u32 = 2_000;
+
+fn set_url(concepts: u32, number: u32) -> String {
+    format!("http://polyhierarchy.example/{concepts}/{number}")
+}
+
+/// Imports a code system of this size and value sets of what is below its concepts.
+fn import(data: &std::path::Path, concepts: u32) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = |name: &str| {
+        std::io::BufWriter::new(std::fs::File::create(folder.path().join(name)).expect("a file"))
+    };
+    let mut system = file("system.json");
+    Polyhierarchy::new(1, concepts)
+        .write_json(&format!("big-{concepts}"), &mut system)
+        .expect("the disk takes it");
+    let mut sets = file("sets.ndjson");
+    let mut random = fastrand::Rng::with_seed(2);
+    for number in 0..SETS {
+        let set = serde_json::json!({
+            "resourceType": "ValueSet", "id": format!("below-{concepts}-{number}"), "status": "active",
+            "url": set_url(concepts, number),
+            "compose": { "include": [{ "system": URL, "version": concepts.to_string(), "filter": [
+                { "property": "concept", "op": "is-a", "value": Polyhierarchy::code(random.u32(1..concepts / 80)) }] }] },
+        });
+        writeln!(sets, "{set}").expect("the disk takes it");
+    }
+    drop((system, sets));
+    let mut import = Command::new(env!("CARGO_BIN_EXE_trefoil"));
+    let imported =
+        import.args(["import", "--data"]).arg(data).arg(folder.path()).stdout(Stdio::null()).status();
+    assert!(imported.expect("it starts").success(), "the import failed");
 }
 
 fn text(value: &Value) -> &str {

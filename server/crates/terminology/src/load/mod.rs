@@ -124,8 +124,21 @@ pub fn is_release(path: &Path) -> bool {
 /// # Errors
 /// [`LoadError`]: nothing was changed.
 pub fn load(path: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
-    let name = path.display().to_string();
-    let mut source = Source::open(path).map_err(|error| LoadError::in_file(&name, error))?;
+    let source =
+        Source::open(path).map_err(|error| LoadError::in_file(&path.display().to_string(), error))?;
+    read(source, progress)
+}
+
+/// Reads a release whose files are in memory, by name.
+///
+/// # Errors
+/// [`LoadError`].
+pub fn load_files(files: Vec<(String, Vec<u8>)>) -> Result<Loaded, LoadError> {
+    read(Source::in_memory(files), &mut |_| {})
+}
+
+fn read(mut source: Source, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
+    let name = source.path().display().to_string();
     let format = FORMATS.iter().find(|format| (format.fits)(&source)).ok_or_else(|| {
         LoadError::in_file(&name, "it is no release of a code system in a layout known here")
     })?;

@@ -26,6 +26,8 @@ enum Place {
     Folder(PathBuf),
     Archive(Box<ZipArchive<BufReader<File>>>),
     File,
+    /// Names and contents, unpacked.
+    Memory(Vec<(String, Vec<u8>)>),
 }
 
 impl Source {
@@ -54,6 +56,13 @@ impl Source {
         Ok(Self { path: path.to_owned(), names: vec![name], place: Place::File })
     }
 
+    /// Files that are in memory.
+    pub fn in_memory(files: Vec<(String, Vec<u8>)>) -> Self {
+        let mut names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+        names.sort();
+        Self { path: PathBuf::from("memory"), names, place: Place::Memory(files) }
+    }
+
     /// The path that was given.
     pub fn path(&self) -> &Path {
         &self.path
@@ -78,6 +87,10 @@ impl Source {
             Place::Folder(folder) => Box::new(File::open(folder.join(name))?),
             Place::Archive(archive) => Box::new(archive.by_name(name)?.take(LARGEST)),
             Place::File => Box::new(File::open(&self.path)?),
+            Place::Memory(files) => {
+                let found = files.iter().find(|(known, _)| known == name);
+                return Ok(Box::new(found.map(|(_, bytes)| bytes.as_slice()).ok_or(io::ErrorKind::NotFound)?));
+            }
         };
         let mut reader = BufReader::with_capacity(BUFFER, reader);
         if reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
