@@ -1,9 +1,9 @@
-//! The program: `run`, `list`, `explain`. Exit codes: 0 passed, 1 failures, 2 usage, 3 the target
+//! The program: `run`, `list`, `explain`, `tx`. Exit codes: 0 passed, 1 failures, 2 usage, 3 the target
 //! cannot be reached, 4 the suite itself failed.
 
 use std::fs::File;
 use std::io::{BufWriter, stdout};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -16,6 +16,7 @@ use crate::report::terminal::Terminal;
 use crate::run::{self, Listener};
 use crate::spec::Spec;
 use crate::spec::row::{Case, Level};
+use crate::tx::{self, Unrunnable};
 use crate::world::World;
 use crate::world::target::Target;
 
@@ -63,6 +64,35 @@ enum Command {
         /// Id of a requirement or case.
         id: String,
     },
+    /// Run HL7's terminology ecosystem suite against a FHIR R4 server.
+    #[command(after_help = "Example:\n  trefoil-conformance tx --tests fhir-tx-ecosystem-ig/tests \
+        --target http://localhost:8080/fhir/R4 --suite version")]
+    Tx {
+        /// Folder with test-cases.json.
+        #[arg(long, value_name = "DIR")]
+        tests: PathBuf,
+        /// FHIR base URL of the server.
+        #[arg(long, value_name = "URL")]
+        target: String,
+        /// Only this suite (may be given again).
+        #[arg(long = "suite", value_name = "NAME")]
+        suites: Vec<String>,
+        /// Only this operation, such as validate-code (may be given again).
+        #[arg(long = "operation", value_name = "NAME")]
+        operations: Vec<String>,
+        /// Write every result to this file, as JSON.
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Bearer token to send.
+        #[arg(long, value_name = "BEARER")]
+        token: Option<String>,
+        /// Certificates to trust besides the usual ones, as PEM.
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// Take any certificate.
+        #[arg(long)]
+        insecure: bool,
+    },
 }
 
 /// Runs the program.
@@ -77,6 +107,18 @@ pub fn main() -> ExitCode {
         Command::Explain { id } => explain(&spec, &id),
         Command::Run { filter, target, profile, reports, .. } => {
             return run_cases(&spec, &filter, target.zip(profile), &reports);
+        }
+        Command::Tx { tests, target, suites, operations, out, token, ca, insecure } => {
+            let ca_pem = ca.map(|path| {
+                std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))
+            });
+            return match ca_pem.transpose() {
+                Ok(ca_pem) => {
+                    let options = tx::Options { tests, target, suites, operations, token, ca_pem, insecure };
+                    run_tx(&options, out.as_deref())
+                }
+                Err(error) => usage(&error),
+            };
         }
     };
     done.map_or_else(|error| usage(&error), |()| ExitCode::SUCCESS)
@@ -190,6 +232,30 @@ fn run_cases(
         let summary = run::run(&world, spec, &cases, &mut listeners).await;
         ExitCode::from(u8::from(summary.failed > 0))
     })
+}
+
+/// Runs HL7's suite and tells of it.
+fn run_tx(options: &tx::Options, out: Option<&Path>) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return broken(&error.into()),
+    };
+    let report = match runtime.block_on(tx::run(options)) {
+        Ok(report) => report,
+        Err(Unrunnable::Suite(error)) => return usage(&error),
+        Err(Unrunnable::Server(error)) => {
+            eprintln!("error: {} cannot be tried: {error:#}", options.target);
+            return ExitCode::from(UNREACHABLE);
+        }
+    };
+    println!("{report}");
+    if let Some(path) = out
+        && let Err(error) = std::fs::write(path, format!("{:#}\n", report.json()))
+            .with_context(|| format!("failed to write {}", path.display()))
+    {
+        return usage(&error);
+    }
+    ExitCode::from(u8::from(report.sum(None).failed > 0))
 }
 
 async fn connect(base_url: &str, profile: &std::path::Path) -> Result<Target> {

@@ -6,6 +6,7 @@
 //! | [`world`] | the server under test, the fake identity providers, the browser, the givens |
 //! | [`run`] | carries out a case and judges the answers |
 //! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
+//! | [`tx`] | HL7's terminology ecosystem suite, run against any FHIR R4 server |
 //! | [`cli`] | the program `trefoil-conformance` |
 //!
 //! The suite starts the server as a program and judges bytes on the wire. It shares no type with the
@@ -15,4 +16,5 @@ pub mod cli;
 pub mod report;
 pub mod run;
 pub mod spec;
+pub mod tx;
 pub mod world;

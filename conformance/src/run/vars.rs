@@ -3,7 +3,8 @@
 use serde_json::{Map, Value};
 
 /// FHIR operations, whose names begin with the same sign as variables.
-const OPERATIONS: [&str; 3] = ["validate-code", "subsumes", "export"];
+const OPERATIONS: [&str; 6] =
+    ["validate-code", "batch-validate-code", "subsumes", "lookup", "expand", "export"];
 
 /// A text names a variable that nobody set.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -13,6 +13,7 @@
 //! (`$public.client_id`, `$groups.0`), into `endpoint.json` (`$base_url`, `$fhir_base`), what the
 //! givens set (`$code`, `$token`), and what earlier steps captured. A text that is nothing but a
 //! variable takes its JSON value, whatever type it has. The FHIR operations `$validate-code`,
+//! `$batch-validate-code`, `$lookup`, `$expand`,
 //! `$subsumes` and `$export` are left alone.
 //!
 //! # A request

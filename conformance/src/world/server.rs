@@ -147,6 +147,16 @@ impl Server {
         Ok(logs)
     }
 
+    /// The certificate that its own is signed with, as PEM, where it made one.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn ca(&self) -> Result<Option<Vec<u8>>> {
+        let endpoint: Value =
+            serde_json::from_slice(&std::fs::read(self.folder.path().join("endpoint.json"))?)?;
+        Ok(endpoint["ca"].as_str().map(std::fs::read).transpose()?)
+    }
+
     /// Connects to it by what it wrote into its folder.
     ///
     /// # Errors
@@ -159,10 +169,7 @@ impl Server {
         };
         let endpoint = read("endpoint.json")?;
         let base_url = endpoint["base_url"].as_str().context("endpoint.json has no base_url")?;
-        let ca = match endpoint["ca"].as_str() {
-            Some(path) => Some(std::fs::read(path).with_context(|| format!("failed to read {path}"))?),
-            None => None,
-        };
+        let ca = self.ca()?;
         let profile = match read("demo.json")? {
             Value::Object(profile) => profile,
             _ => bail!("demo.json is no object"),

@@ -5,6 +5,7 @@
 
 mod exchanges;
 mod laws;
+mod tx;
 
 use std::path::PathBuf;
 use std::sync::LazyLock;

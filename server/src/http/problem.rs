@@ -283,12 +283,14 @@ pub fn show(error: &ShowError) -> Response {
 pub fn terminology(error: &TxError) -> Response {
     let status = match error {
         TxError::Missing { .. }
+        | TxError::NothingToValidate { .. }
         | TxError::Malformed { .. }
         | TxError::DisplayLanguage(_)
         | TxError::UnknownValueSet { .. } => StatusCode::BAD_REQUEST,
-        TxError::UnknownInstance { .. } | TxError::UnknownCodeSystem { .. } | TxError::UnknownCode { .. } => {
-            StatusCode::NOT_FOUND
-        }
+        TxError::UnknownInstance { .. }
+        | TxError::UnknownCodeSystem { .. }
+        | TxError::UnknownCode { .. }
+        | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,
         TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
     };
     outcome(status, &error.outcome())

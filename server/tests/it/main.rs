@@ -15,3 +15,4 @@ mod pages;
 mod passkeys;
 mod sign_in;
 mod support;
+mod terminology;

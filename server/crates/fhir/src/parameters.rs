@@ -262,7 +262,7 @@ impl<'de> Deserialize<'de> for Parameter {
                         ("name", _) => name = Some(map.next_value()?),
                         ("part", _) => part = Some(map.next_value()?),
                         ("resource", _) => value = Some(Value::Resource(map.next_value()?)),
-                        (_, Some("Boolean")) => value = Some(Value::Boolean(map.next_value()?)),
+                        (_, Some("Boolean")) => value = Some(Value::Boolean(map.next_value::<Bool>()?.0)),
                         (_, Some("Coding")) => value = Some(Value::Coding(map.next_value()?)),
                         (_, Some("CodeableConcept")) => {
                             value = Some(Value::CodeableConcept(map.next_value()?))
@@ -286,6 +286,35 @@ impl<'de> Deserialize<'de> for Parameter {
             }
         }
         deserializer.deserialize_map(Members)
+    }
+}
+
+/// A JSON boolean, or its name as a string: some clients write all primitives as strings.
+struct Bool(bool);
+
+impl<'de> Deserialize<'de> for Bool {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl Visitor<'_> for Either {
+            type Value = Bool;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a boolean")
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Bool, E> {
+                Ok(Bool(value))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Bool, E> {
+                match text {
+                    "true" => Ok(Bool(true)),
+                    "false" => Ok(Bool(false)),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Either)
     }
 }
 
@@ -327,7 +356,7 @@ mod tests {
                 "second value",
             ),
             (
-                r#"{"resourceType":"Parameters","parameter":[{"name":"a","valueBoolean":"true"}]}"#,
+                r#"{"resourceType":"Parameters","parameter":[{"name":"a","valueBoolean":"yes"}]}"#,
                 "expected a boolean",
             ),
         ] {

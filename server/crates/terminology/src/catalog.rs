@@ -2,13 +2,14 @@
 //! is made from it for each batch of changes, sharing what stayed the same.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use elsa::sync::FrozenMap;
 
+use crate::built_in::{self, Grammar};
 use crate::code_system::CodeSystem;
 use crate::terminology::{Change, Problem};
 use crate::value_set::{ValueSet, implicit};
@@ -52,7 +53,7 @@ pub(crate) struct Resource<T> {
 }
 
 impl<T: Compiled> Resource<T> {
-    fn new(id: String, bytes: Bytes) -> Self {
+    pub(crate) fn new(id: String, bytes: Bytes) -> Self {
         let header =
             serde_json::from_slice::<Header>(&bytes).map_err(|e| e.to_string()).and_then(
                 |header| match header.resource_type == T::KIND {
@@ -101,6 +102,25 @@ impl<T: Compiled> Resource<T> {
     }
 }
 
+/// A resource that a request brings along.
+#[derive(Debug, Clone)]
+pub(crate) enum Brought {
+    CodeSystem(Arc<Resource<CodeSystem>>),
+    ValueSet(Arc<Resource<ValueSet>>),
+}
+
+impl Brought {
+    /// A resource of this type; `None` for a type that is not used here.
+    pub(crate) fn new(kind: &str, id: String, bytes: &[u8]) -> Option<Self> {
+        let bytes = Bytes::copy_from_slice(bytes);
+        match kind {
+            CodeSystem::KIND => Some(Self::CodeSystem(Arc::new(Resource::new(id, bytes)))),
+            ValueSet::KIND => Some(Self::ValueSet(Arc::new(Resource::new(id, bytes)))),
+            _ => None,
+        }
+    }
+}
+
 /// All resources of one type.
 #[derive(Debug)]
 struct Shelf<T> {
@@ -122,10 +142,9 @@ impl<T> Clone for Shelf<T> {
 }
 
 impl<T: Compiled> Shelf<T> {
-    fn put(&mut self, resource: Resource<T>) {
+    fn put(&mut self, resource: Arc<Resource<T>>) {
         let id = resource.id.clone();
         self.remove(&id);
-        let resource = Arc::new(resource);
         if let Some((url, header)) = resource.header().and_then(|h| Some((h.url.clone()?, h))) {
             let versions = self.by_url.entry(url).or_default();
             // Before its equals: what came last is preferred.
@@ -164,6 +183,11 @@ impl<T: Compiled> Shelf<T> {
     }
 }
 
+/// Was this resource there on that day, as far as its `date` tells?
+fn is_of(header: &Header, day: &str) -> bool {
+    header.date.as_deref().is_none_or(|date| date.get(..day.len()).unwrap_or(date) <= day)
+}
+
 /// Orders two versions of one canonical URL, the one to prefer first: complete before fragment
 /// before anything else, then the newest version, then the latest date.
 fn by_preference(a: &Header, b: &Header) -> Ordering {
@@ -199,6 +223,8 @@ impl fmt::Debug for Implicit {
 pub(crate) struct Catalog {
     code_systems: Shelf<CodeSystem>,
     value_sets: Shelf<ValueSet>,
+    /// Codes of grammars, shared by the catalogs that follow one another.
+    built_in: Arc<built_in::Memory>,
     implicit: Implicit,
 }
 
@@ -209,18 +235,30 @@ impl Catalog {
         for change in changes {
             match change {
                 Change::Put { kind: CodeSystem::KIND, id, bytes } => {
-                    next.code_systems.put(Resource::new(id, bytes));
+                    next.code_systems.put(Arc::new(Resource::new(id, bytes)));
                 }
                 Change::Put { kind: ValueSet::KIND, id, bytes } => {
-                    next.value_sets.put(Resource::new(id, bytes));
+                    next.value_sets.put(Arc::new(Resource::new(id, bytes)));
                 }
                 Change::Index { id, index } => {
                     let header = index.0.header.clone();
-                    next.code_systems.put(Resource::ready(id, header, index.0));
+                    next.code_systems.put(Arc::new(Resource::ready(id, header, index.0)));
                 }
                 Change::Delete { kind: CodeSystem::KIND, id } => next.code_systems.remove(&id),
                 Change::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
                 Change::Put { .. } | Change::Delete { .. } => {}
+            }
+        }
+        next
+    }
+
+    /// This catalog with the resources of a request; what comes last is preferred among equals.
+    pub(crate) fn over(&self, resources: impl IntoIterator<Item = Brought>) -> Self {
+        let mut next = self.clone();
+        for resource in resources {
+            match resource {
+                Brought::CodeSystem(resource) => next.code_systems.put(resource),
+                Brought::ValueSet(resource) => next.value_sets.put(resource),
             }
         }
         next
@@ -248,9 +286,97 @@ impl Catalog {
     }
 
     /// The preferred code system among those that the version or pattern names; supplements are no
-    /// code systems of their own.
+    /// code systems of their own. A built-in system comes before a stored one that is not complete.
+    /// Of a grammar this is the empty frame: where the code is known, use
+    /// [`code_system_for`](Self::code_system_for).
     pub(crate) fn code_system(&self, url: &str, version: Option<&str>) -> Option<&Resource<CodeSystem>> {
-        self.code_systems.find(url, version).filter(|r| r.header().is_some_and(|h| !is_supplement(h)))
+        self.with_built_in(url, version, || built_in::system(url))
+    }
+
+    /// The same for a question about one code, which may come from a grammar.
+    pub(crate) fn code_system_for(
+        &self,
+        url: &str,
+        version: Option<&str>,
+        code: &str,
+    ) -> Option<&Resource<CodeSystem>> {
+        self.with_built_in(url, version, || match Grammar::of(url) {
+            Some(grammar) => self.built_in.concept(grammar, code).or_else(|| built_in::system(url)),
+            None => built_in::system(url),
+        })
+    }
+
+    /// Is this a system whose codes only a grammar knows?
+    pub(crate) fn is_endless(&self, url: &str) -> bool {
+        // Asked at every `$subsumes`, so the cheap question comes first.
+        Grammar::of(url).is_some()
+            && self.code_system(url, None).map(std::ptr::from_ref)
+                == built_in::system(url).map(std::ptr::from_ref)
+    }
+
+    fn with_built_in<'a>(
+        &'a self,
+        url: &str,
+        version: Option<&str>,
+        built_in: impl FnOnce() -> Option<&'a Resource<CodeSystem>>,
+    ) -> Option<&'a Resource<CodeSystem>> {
+        let stored = self.code_systems.find(url, version);
+        let stored = stored.filter(|r| r.header().is_some_and(|h| !is_supplement(h)));
+        let complete = |r: &&Resource<CodeSystem>| {
+            r.header().is_some_and(|h| h.content.is_none_or(|c| c == Content::Complete))
+        };
+        if stored.as_ref().is_some_and(complete) {
+            return stored;
+        }
+        // What is built in has no version of its own.
+        match version {
+            None | Some("*") => built_in().or(stored),
+            Some(_) => stored.map(|stored| built_in().unwrap_or(stored)),
+        }
+    }
+
+    /// Is it time for [`refreshed`](Self::refreshed)?
+    pub(crate) fn is_stale(&self) -> bool {
+        self.built_in.is_full()
+    }
+
+    /// The same catalog without the codes of grammars that it remembers.
+    pub(crate) fn refreshed(&self) -> Self {
+        Self { built_in: Arc::default(), ..self.clone() }
+    }
+
+    /// The preferred code system that was there on a day, for a question about one code; without a day, today's.
+    /// What is built in was there at all times.
+    pub(crate) fn code_system_of(
+        &self,
+        url: &str,
+        day: Option<&str>,
+        code: &str,
+    ) -> Option<&Resource<CodeSystem>> {
+        let Some(day) = day else { return self.code_system_for(url, None, code) };
+        self.code_system_on(url, day).or_else(|| {
+            let is_built_in = built_in::system(url).is_some();
+            is_built_in.then(|| self.code_system_for(url, None, code)).flatten()
+        })
+    }
+
+    /// The preferred stored code system that was there on a day.
+    pub(crate) fn code_system_on(&self, url: &str, day: &str) -> Option<&Resource<CodeSystem>> {
+        let mut versions = self.code_systems.versions(url).iter().map(|resource| &**resource);
+        versions.find(|r| r.header().is_some_and(|h| !is_supplement(h) && is_of(h, day)))
+    }
+
+    /// The preferred value set that was there on a day; without a day, today's.
+    ///
+    /// # Errors
+    /// When it is broken.
+    pub(crate) fn value_set_of(&self, url: &str, day: Option<&str>) -> Result<Option<&ValueSet>, TxError> {
+        let Some(day) = day else { return self.value_set(url, None) };
+        let mut versions = self.value_sets.versions(url).iter();
+        match versions.find(|r| r.header().is_some_and(|h| is_of(h, day))) {
+            Some(resource) => Ok(Some(resource.get()?)),
+            None => self.value_set(url, None),
+        }
     }
 
     /// The supplement with this canonical URL.
@@ -323,6 +449,23 @@ impl Catalog {
             .collect();
         list.sort();
         list
+    }
+
+    /// The versions of each code system, the one that is used where none is named first.
+    pub(crate) fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
+        let versions = |list: &[Arc<Resource<CodeSystem>>]| {
+            let headers = list.iter().filter_map(|r| r.header()).filter(|h| !is_supplement(h));
+            headers.map(|header| header.version.clone()).collect::<Vec<_>>()
+        };
+        let stored = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(list)));
+        let mut all: BTreeMap<_, _> = stored.filter(|(_, versions)| !versions.is_empty()).collect();
+        for url in built_in::URLS {
+            let built_in = built_in::system(url).map(std::ptr::from_ref);
+            if self.code_system(url, None).map(std::ptr::from_ref) == built_in {
+                all.entry((*url).to_owned()).or_default().insert(0, None);
+            }
+        }
+        all
     }
 
     /// Every resource that is known to be broken, sorted by type and id.

@@ -9,8 +9,10 @@ use crate::code_system::codes::same_folded;
 pub(crate) struct Languages {
     /// Lower-case ranges.
     ranges: Vec<String>,
-    /// As given, without weights: what messages name.
+    /// The list in order of weight, as messages name it.
     named: String,
+    /// `*`: any other language will do as well.
+    any: bool,
     /// `*;q=0`: nothing but the languages named will do.
     only: bool,
 }
@@ -39,14 +41,20 @@ impl Languages {
                 return Err(wrong());
             }
             match range {
-                "*" => out.only |= weight == 0.0,
-                _ if weight == 0.0 => {}
-                _ => weighted.push((range, weight)),
+                "*" if weight == 0.0 => out.only = true,
+                "*" => out.any = true,
+                _ => {}
             }
+            weighted.push((range, weight));
         }
         weighted.sort_by(|a, b| b.1.total_cmp(&a.1));
-        out.named = weighted.iter().map(|(range, _)| *range).collect::<Vec<_>>().join(", ");
-        out.ranges = weighted.iter().map(|(range, _)| range.to_ascii_lowercase()).collect();
+        let name = |(range, weight): &(&str, f32)| match weight {
+            1.0 => (*range).to_owned(),
+            _ => format!("{range}; q={weight}"),
+        };
+        out.named = weighted.iter().map(name).collect::<Vec<_>>().join(", ");
+        let wanted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
+        out.ranges = wanted.map(|(range, _)| range.to_ascii_lowercase()).collect();
         Ok(out)
     }
 
@@ -54,21 +62,39 @@ impl Languages {
         self.ranges.is_empty()
     }
 
-    /// Rank of a language, 0 being the best; `None` where it is not wanted. A text without a
-    /// language fits any.
-    fn rank(&self, language: Option<&str>) -> Option<usize> {
-        let Some(language) = language else { return Some(self.ranges.len()) };
+    /// Are texts in other languages than those named of no use (`*;q=0`)?
+    pub(crate) fn refuses(&self, language: Option<&str>) -> bool {
+        self.only && self.rank(language).is_none()
+    }
+
+    /// Does this list cover a language?
+    pub(crate) fn covers(&self, language: Option<&str>) -> bool {
+        language.is_some() && self.rank(language).is_some()
+    }
+
+    /// Rank of a language, the least being the best; `None` where it is not wanted. A text without
+    /// a language fits any. Regions are wishes only: `en-AU` takes `en` and `en-US` too, but after
+    /// its own.
+    fn rank(&self, language: Option<&str>) -> Option<(usize, u8)> {
+        let last = (self.ranges.len(), 0);
+        let Some(language) = language else { return Some(last) };
         let language = language.to_ascii_lowercase();
-        let covers = |range: &String| {
-            language.strip_prefix(range.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+        let primary = |tag: &str| tag.split('-').next().map(str::len).unwrap_or_default();
+        let near = |range: &str| match language.strip_prefix(range) {
+            Some("") => Some(0),
+            Some(rest) if rest.starts_with('-') => Some(1),
+            _ => (language[..primary(&language)] == range[..primary(range)]).then_some(2),
         };
-        self.ranges.iter().position(covers)
+        let best = self.ranges.iter().enumerate().find_map(|(at, range)| Some((at, near(range)?)));
+        best.or_else(|| self.any.then_some(last))
     }
 
     /// The text to show: the best one in the languages asked for, else the first one.
     pub(crate) fn choose<'a>(&self, displays: &[Display<'a>]) -> Option<&'a str> {
         let current = || displays.iter().filter(|display| display.retired.is_none());
-        let best = current().filter_map(|d| Some((self.rank(d.language)?, d))).min_by_key(|(rank, _)| *rank);
+        let best = current()
+            .filter_map(|d| Some(((self.rank(d.language)?, d.special), d)))
+            .min_by_key(|(rank, _)| *rank);
         let chosen = match best {
             Some((_, best)) if !self.is_empty() => Some(best),
             _ => current().next().or(displays.first()),
@@ -89,8 +115,6 @@ pub(crate) enum Verdict<'a> {
     },
     /// It was right once.
     Retired {
-        /// Its standards status.
-        status: &'a str,
         /// What is right now.
         right: Vec<&'a str>,
     },
@@ -112,23 +136,18 @@ pub(crate) enum Verdict<'a> {
     },
 }
 
-/// Judges a display. With `exact`, case matters.
-pub(crate) fn judge<'a>(
-    given: &str,
-    displays: &[Display<'a>],
-    languages: &Languages,
-    exact: bool,
-) -> Verdict<'a> {
-    let same = |a: &str, b: &str| a == b || (!exact && same_folded(a, b));
+/// Judges a display. Case does not matter: `CodeSystem.caseSensitive` speaks of codes.
+pub(crate) fn judge<'a>(given: &str, displays: &[Display<'a>], languages: &Languages) -> Verdict<'a> {
+    let same = |a: &str, b: &str| a == b || same_folded(a, b);
     let fits = |display: &&Display<'a>| languages.is_empty() || languages.rank(display.language).is_some();
     let current = || displays.iter().filter(|display| display.retired.is_none());
     let wanted: Vec<Display<'a>> = current().filter(fits).copied().collect();
     if wanted.iter().any(|display| same(display.text, given)) {
         return Verdict::Right;
     }
-    let retired = displays.iter().filter(fits).find(|display| same(display.text, given));
-    if let Some(status) = retired.and_then(|display| display.retired) {
-        return Verdict::Retired { status, right: wanted.iter().map(|display| display.text).collect() };
+    let mut retired = displays.iter().filter(fits).filter(|display| display.retired.is_some());
+    if retired.any(|display| same(display.text, given)) {
+        return Verdict::Retired { right: proper(wanted).iter().map(|display| display.text).collect() };
     }
     if wanted.is_empty() {
         // The default language is that of the first display.
@@ -145,7 +164,16 @@ pub(crate) fn judge<'a>(
     Verdict::Wrong {
         whitespace: wanted.iter().any(|display| same(&words(display.text), &words(given))),
         languages: if languages.is_empty() { "--".to_owned() } else { languages.named.clone() },
-        right: wanted,
+        right: proper(wanted),
+    }
+}
+
+/// The displays in the strict sense, without synonyms and other designations of a special use;
+/// where there are only such, all of them.
+fn proper(all: Vec<Display<'_>>) -> Vec<Display<'_>> {
+    match all.iter().any(|display| !display.special) {
+        true => all.into_iter().filter(|display| !display.special).collect(),
+        false => all,
     }
 }
 
@@ -154,7 +182,7 @@ mod tests {
     use super::*;
 
     fn displays() -> Vec<Display<'static>> {
-        let display = |text, language, retired| Display { text, language, retired };
+        let display = |text, language, retired| Display { text, language, retired, special: false };
         vec![
             display("Cold", Some("en"), None),
             display("Schnupfen", Some("de"), None),
@@ -165,7 +193,7 @@ mod tests {
     #[test]
     fn language_lists_are_read_by_weight() {
         let languages = Languages::parse("en;q=0.4, de-CH , *;q=0").unwrap();
-        assert_eq!(languages.named, "de-CH, en");
+        assert_eq!(languages.named, "de-CH, en; q=0.4, *; q=0");
         assert!(languages.only);
         for bad in ["-", "de;x=1", "de;q=2", "d e", "über"] {
             assert_eq!(Languages::parse(bad), Err(TxError::DisplayLanguage(bad.to_owned())));
@@ -174,18 +202,22 @@ mod tests {
 
     #[test]
     fn the_best_language_is_shown() {
-        for (list, expected) in
-            [("", "Cold"), ("de", "Schnupfen"), ("fr", "Cold"), ("fr, de;q=0.1", "Schnupfen")]
-        {
+        for (list, expected) in [
+            ("", "Cold"),
+            ("de-AT", "Schnupfen"),
+            ("fr", "Cold"),
+            ("fr, de;q=0.1", "Schnupfen"),
+            ("*", "Cold"),
+        ] {
             assert_eq!(Languages::parse(list).unwrap().choose(&displays()), Some(expected), "{list}");
         }
     }
 
     #[test]
     fn displays_are_judged_in_the_languages_asked_for() {
-        let check = |given, list, exact| {
+        let check = |given, list| {
             let languages = Languages::parse(list).unwrap();
-            match judge(given, &displays(), &languages, exact) {
+            match judge(given, &displays(), &languages) {
                 Verdict::Right => "right",
                 Verdict::RightByDefault { .. } => "right by default",
                 Verdict::Retired { .. } => "retired",
@@ -194,19 +226,20 @@ mod tests {
                 Verdict::Wrong { .. } => "wrong",
             }
         };
-        for (given, list, exact, expected) in [
-            ("Cold", "", true, "right"),
-            ("cold", "", true, "wrong"),
-            ("cold", "", false, "right"),
-            ("Schnupfen", "", true, "right"),
-            ("Schnupfen", "en", true, "wrong"),
-            ("Cold", "fr", true, "right by default"),
-            ("Cold", "fr, *;q=0", true, "wrong by default"),
-            ("Hot", "fr", true, "wrong by default"),
-            ("Katarrh", "de", true, "retired"),
-            (" Cold ", "", true, "white space"),
+        for (given, list, expected) in [
+            ("Cold", "", "right"),
+            ("cold", "", "right"),
+            ("Schnupfen", "", "right"),
+            ("Schnupfen", "en", "wrong"),
+            ("Schnupfen", "en, *;q=0.1", "right"),
+            ("Schnupfen", "de-CH", "right"),
+            ("Cold", "fr", "right by default"),
+            ("Cold", "fr, *;q=0", "wrong by default"),
+            ("Hot", "fr", "wrong by default"),
+            ("Katarrh", "de", "retired"),
+            (" Cold ", "", "white space"),
         ] {
-            assert_eq!(check(given, list, exact), expected, "{given} in '{list}'");
+            assert_eq!(check(given, list), expected, "{given} in '{list}'");
         }
     }
 }

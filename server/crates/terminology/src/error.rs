@@ -15,6 +15,13 @@ pub enum TxError {
         /// What is missing and how to give it.
         what: String,
     },
+    /// `$validate-code` without a code in any of its forms (400).
+    #[error("{}", messages::NOTHING_TO_VALIDATE)]
+    NothingToValidate {
+        /// Does the caller speak HL7's terminology ecosystem (issue code `invalid`) or the plain
+        /// interface (`required`)?
+        ecosystem: bool,
+    },
     /// A parameter is there but cannot be used (400).
     #[error("parameter '{parameter}': {why}")]
     Malformed {
@@ -65,6 +72,16 @@ pub enum TxError {
         /// Version of the code system.
         version: Option<String>,
     },
+    /// The code system has no such code, where the concept itself was asked for (404).
+    #[error("{}", messages::unknown_code(code, system, version.as_deref()))]
+    UnknownConcept {
+        /// The code.
+        code: String,
+        /// Canonical URL of the code system.
+        system: String,
+        /// Version of the code system.
+        version: Option<String>,
+    },
     /// The request is well formed, but what is stored cannot answer it (422).
     #[error(transparent)]
     Unprocessable(#[from] Unprocessable),
@@ -87,6 +104,42 @@ pub enum Unprocessable {
     /// A filter has no value, or names an operator, property or value that cannot be judged.
     #[error(transparent)]
     Filter(#[from] Box<FilterFault>),
+    /// A value set draws on a code system that is not here, so nobody can list its codes.
+    #[error("{}", messages::unknown_code_system_in_set(system, version.as_deref(), known))]
+    MissingCodeSystem {
+        /// Canonical URL.
+        system: String,
+        /// The version that the value set needs.
+        version: Option<String>,
+        /// The versions that are there.
+        known: Vec<String>,
+    },
+    /// The caller allows only other versions of a code system (`check-system-version`).
+    #[error("{}", messages::version_not_allowed(system, version, required))]
+    VersionNotAllowed {
+        /// Canonical URL.
+        system: String,
+        /// The version that the value set would use.
+        version: String,
+        /// The version that the caller wants.
+        required: String,
+    },
+    /// The codes of a system are known by a grammar only, so they cannot be listed.
+    #[error(
+        "The code system {system} has a grammar and no end of codes, so the value set cannot be expanded"
+    )]
+    Endless {
+        /// Canonical URL.
+        system: String,
+    },
+    /// The expansion has more codes than one answer may hold.
+    #[error("{}", messages::too_costly(value_set, *limit))]
+    TooCostly {
+        /// Canonical URL of the value set.
+        value_set: String,
+        /// How many codes one answer may hold.
+        limit: usize,
+    },
     /// A supplement that was asked for is not known.
     #[error("Required supplement not found: {0}")]
     MissingSupplement(String),
@@ -148,6 +201,8 @@ impl TxError {
         let issue = |code: IssueCode| Issue::error(code, self.to_string());
         match self {
             Self::Missing { .. } => issue(IssueCode::Required),
+            Self::NothingToValidate { ecosystem: true } => issue(IssueCode::Invalid),
+            Self::NothingToValidate { ecosystem: false } => issue(IssueCode::Required),
             Self::Malformed { parameter, .. } => issue(IssueCode::Invalid).at(parameter.as_str()),
             Self::DisplayLanguage(_) => issue(IssueCode::Processing).tx("invalid-display"),
             Self::UnknownValueSet { ecosystem: true, .. } => issue(IssueCode::NotFound).tx("not-found"),
@@ -158,7 +213,12 @@ impl TxError {
             Self::UnknownCode { parameter, .. } => {
                 issue(IssueCode::CodeInvalid).tx("invalid-code").at(*parameter)
             }
+            Self::UnknownConcept { .. } => issue(IssueCode::NotFound).tx("invalid-code"),
             Self::Unprocessable(why) => match why {
+                Unprocessable::MissingCodeSystem { .. } => issue(IssueCode::NotFound).tx("not-found"),
+                Unprocessable::VersionNotAllowed { .. } => issue(IssueCode::Exception).tx("version-error"),
+                Unprocessable::Endless { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
+                Unprocessable::TooCostly { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
                 Unprocessable::ImportCycle(_) | Unprocessable::ImportsTooDeep { .. } => {
                     issue(IssueCode::Processing).tx("vs-invalid")
                 }

@@ -22,6 +22,9 @@ pub enum Level<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     parameters: &'a Parameters,
+    /// Those of the batch that this request is one item of.
+    shared: Option<&'a Parameters>,
+    caller: &'a str,
     typed: bool,
     accept_language: Option<&'a str>,
 }
@@ -29,12 +32,12 @@ pub struct Input<'a> {
 impl<'a> Input<'a> {
     /// Parameters of a query string (see [`Parameters::from_query`]): all values are text.
     pub fn from_query(parameters: &'a Parameters) -> Self {
-        Self { parameters, typed: false, accept_language: None }
+        Self { parameters, shared: None, caller: "", typed: false, accept_language: None }
     }
 
     /// Parameters of a body: each value has its type.
     pub fn from_body(parameters: &'a Parameters) -> Self {
-        Self { parameters, typed: true, accept_language: None }
+        Self { parameters, shared: None, caller: "", typed: true, accept_language: None }
     }
 
     /// Adds the header `Accept-Language`; the parameter `displayLanguage` outranks it.
@@ -42,6 +45,24 @@ impl<'a> Input<'a> {
     pub fn accept_language(mut self, header: Option<&'a str>) -> Self {
         self.accept_language = header;
         self
+    }
+
+    /// Adds who asks, in any stable form: what is kept under a `cache-id` is kept for them alone.
+    #[must_use]
+    pub fn caller(mut self, caller: &'a str) -> Self {
+        self.caller = caller;
+        self
+    }
+
+    /// Who asks.
+    pub(crate) fn caller_name(&self) -> &'a str {
+        self.caller
+    }
+
+    /// The same request with the parameters of one item of a batch: where the item has none of a
+    /// name, the shared ones of that name hold.
+    pub(crate) fn item(self, parameters: &'a Parameters) -> Self {
+        Self { parameters, shared: Some(self.parameters), ..self }
     }
 
     /// The header `Accept-Language`.
@@ -60,7 +81,9 @@ impl<'a> Input<'a> {
     }
 
     fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a Parameter> + use<'a, 'n> {
-        self.parameters.parameter.iter().filter(move |parameter| parameter.name == name)
+        let named = move |list: &'a Parameters| list.parameter.iter().filter(move |p| p.name == name);
+        let shared = self.shared.filter(|_| named(self.parameters).next().is_none());
+        named(self.parameters).chain(shared.into_iter().flat_map(named))
     }
 
     /// Is there any parameter of this name?
@@ -104,6 +127,25 @@ impl<'a> Input<'a> {
             },
             Some(_) => Err(malformed(name, "it must be given as valueBoolean")),
         }
+    }
+
+    /// An `integer` parameter that cannot be negative.
+    ///
+    /// # Errors
+    /// When it is repeated, negative, or no integer.
+    pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, TxError> {
+        let number = match self.single(name)? {
+            None => return Ok(None),
+            Some(Value::Number(_, number)) => number.as_u64().and_then(|n| usize::try_from(n).ok()),
+            Some(Value::Text(_, text)) if !self.typed => text.parse().ok(),
+            Some(_) => None,
+        };
+        number.map(Some).ok_or_else(|| malformed(name, "it must be an integer that is not negative"))
+    }
+
+    /// All parameters, in the order given.
+    pub(crate) fn every(&self) -> &'a [Parameter] {
+        &self.parameters.parameter
     }
 
     /// A `Coding` parameter.

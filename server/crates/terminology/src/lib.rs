@@ -1,4 +1,4 @@
-//! FHIR R4 terminology: `ValueSet/$validate-code` and `CodeSystem/$subsumes` over immutable,
+//! FHIR R4 terminology: `$validate-code` and `CodeSystem/$subsumes` over immutable,
 //! in-memory indexes. No HTTP, no async, and no IO but for [`load`], which reads releases: the edge feeds resources
 //! in and asks questions.
 //!
@@ -6,15 +6,19 @@
 //! |---|---|
 //! | [`input`] | the parameters of a request, typed (body) or untyped (query) |
 //! | [`error`] | why a question could not be judged |
-//! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes` |
+//! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes`, `lookup`, `expand` |
 //! | [`index`] | a compiled code system, to be saved and read back |
 //! | [`load`] | published releases of code systems, read into indexes |
 //! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
+//! | `built_in` | languages, countries, currencies, media types, units |
 //! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
 //! | `ecl` | SNOMED CT's expression constraint language |
-//! | `value_set` | one value set, compiled: includes, filters, the search for a code |
-//! | `validate` | the rules of `$validate-code` |
+//! | `value_set` | one value set, compiled: includes, filters, the search for a code, all its members |
+//! | `overlay` | resources that requests bring along, kept compiled by content |
+//! | `validate` | the rules of `$validate-code` and `$batch-validate-code` |
 //! | [`subsumes`] | the rules of `$subsumes` |
+//! | [`expand`], `lookup` | the rules of `$expand` and `$lookup` |
+//! | `texts` | all displays and designations of a concept |
 //! | `display`, `version` | languages and displays; versions and canonical URLs |
 //! | `messages` | every text a caller reads in `issues`, in one table |
 //! | `wire` | CodeSystem and ValueSet as JSON writes them |
@@ -36,17 +40,22 @@
 //! assert_eq!(answer.text("outcome"), Some("subsumes"));
 //! ```
 
+mod built_in;
 mod catalog;
 mod code_system;
 mod display;
 mod ecl;
 pub mod error;
+pub mod expand;
 pub mod index;
 pub mod input;
 pub mod load;
+mod lookup;
 mod messages;
+mod overlay;
 pub mod subsumes;
 pub mod terminology;
+mod texts;
 mod validate;
 mod value_set;
 mod version;

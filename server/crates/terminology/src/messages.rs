@@ -8,6 +8,10 @@ use fhir::{Issue, IssueCode, Severity};
 use crate::code_system::Display;
 use crate::error::FilterFault;
 
+/// No code was given in any of the forms that there are; the bracket stays open in the reference
+/// server's text too.
+pub(crate) const NOTHING_TO_VALIDATE: &str = "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters";
+
 /// Unable_to_resolve_value_Set_
 pub(crate) fn unknown_value_set(url: &str) -> String {
     format!("A definition for the value Set '{url}' could not be found")
@@ -23,9 +27,31 @@ pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[
         ),
         (Some(version), known) => format!(
             "A definition for CodeSystem '{system}' version '{version}' {rest}. Valid versions: {}",
-            known.join(" or ")
+            // As the reference server lists them.
+            match known {
+                [first @ .., last] if first.len() > 1 => format!("{} and {last}", first.join(", ")),
+                few => few.join(" or "),
+            }
         ),
     }
+}
+
+/// UNKNOWN_CODESYSTEM_EXP, UNKNOWN_CODESYSTEM_VERSION_EXP, UNKNOWN_CODESYSTEM_VERSION_EXP_NONE
+pub(crate) fn unknown_code_system_in_set(system: &str, version: Option<&str>, known: &[String]) -> String {
+    unknown_code_system(system, version, known)
+        .replace("so the code cannot be validated", "so the value set cannot be expanded")
+}
+
+/// VALUESET_VERSION_CHECK
+pub(crate) fn version_not_allowed(system: &str, version: &str, required: &str) -> String {
+    format!(
+        "The version '{version}' is not allowed for system '{system}': required to be '{required}' by a version-check parameter"
+    )
+}
+
+/// VALUESET_TOO_COSTLY
+pub(crate) fn too_costly(value_set: &str, limit: usize) -> String {
+    format!("The value set '{value_set}' expansion has too many codes to display (>{limit})")
 }
 
 /// Unknown_Code_in_Version
@@ -49,22 +75,13 @@ pub(crate) fn filter_fault(fault: &FilterFault) -> String {
 #[derive(Debug, Clone)]
 pub(crate) struct Note {
     pub(crate) issue: Issue,
-    /// When the text is also told in `message`, where those of errors always are.
-    pub(crate) told: Told,
-}
-
-/// When a text that is no error is told in `message`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Told {
-    Never,
-    /// Where the code is valid and the message is not taken by errors.
-    WhenValid,
-    Always,
+    /// Is the text also told in `message`, where those of errors always are?
+    pub(crate) told: bool,
 }
 
 impl Note {
     fn new(severity: Severity, code: IssueCode, kind: &str, text: String) -> Self {
-        Self { issue: Issue::new(severity, code, text).tx(kind), told: Told::Never }
+        Self { issue: Issue::new(severity, code, text).tx(kind), told: false }
     }
 
     fn error(code: IssueCode, kind: &str, text: String) -> Self {
@@ -72,7 +89,7 @@ impl Note {
     }
 
     fn told(mut self) -> Self {
-        self.told = Told::WhenValid;
+        self.told = true;
         self
     }
 
@@ -101,6 +118,23 @@ impl Note {
     /// Unknown_Code_in_Version
     pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> Self {
         Self::error(IssueCode::CodeInvalid, "invalid-code", unknown_code(code, system, version))
+    }
+
+    /// Unable_to_resolve_value_Set_, where the answer is a negative one and no refusal
+    pub(crate) fn unknown_value_set(url: &str) -> Self {
+        Self::error(IssueCode::NotFound, "not-found", unknown_value_set(url))
+    }
+
+    /// None of the codings of a concept is of the code system asked about.
+    pub(crate) fn no_coding_of_system(system: &str) -> Self {
+        let text = format!("None of the codings is of the code system '{system}'");
+        Self::error(IssueCode::CodeInvalid, "invalid-code", text)
+    }
+
+    /// Why the grammar of a system refuses a code, beside the error that says so.
+    pub(crate) fn not_in_grammar(code: &str, why: &str) -> Self {
+        let text = format!("The code '{code}' cannot be read: {why}");
+        Self::new(Severity::Information, IssueCode::CodeInvalid, "invalid-code", text)
     }
 
     /// UNKNOWN_CODE_IN_FRAGMENT
@@ -137,9 +171,8 @@ impl Note {
     /// Coding_has_no_system__cannot_validate
     pub(crate) fn no_system() -> Self {
         let text = "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided";
-        let note = Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned());
         // A warning by its kind, but here it is the reason for the negative answer.
-        Self { told: Told::Always, ..note }
+        Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned()).told()
     }
 
     /// Terminology_TX_System_Relative
@@ -189,7 +222,7 @@ impl Note {
     /// DEPRECATED_CONCEPT_FOUND
     pub(crate) fn deprecated(code: &str) -> Self {
         let text = format!("The concept '{code}' is deprecated and its use should be reviewed");
-        Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text)
+        Self::new(Severity::Warning, IssueCode::BusinessRule, "code-comment", text).told()
     }
 
     /// CONCEPT_DEPRECATED_IN_VALUESET
@@ -208,7 +241,7 @@ impl Note {
         Self::new(Severity::Information, IssueCode::BusinessRule, "code-rule", text)
     }
 
-    /// MSG_DRAFT, MSG_EXPERIMENTAL, MSG_DEPRECATED, MSG_WITHDRAWN
+    /// MSG_DRAFT, MSG_EXPERIMENTAL, MSG_RETIRED, MSG_DEPRECATED, MSG_WITHDRAWN
     pub(crate) fn status(status: &str, kind: &str, canonical: &str) -> Self {
         let text = format!("Reference to {status} {kind} {canonical}");
         Self::new(Severity::Information, IssueCode::BusinessRule, "status-check", text)
@@ -238,10 +271,7 @@ impl Note {
 
     /// VALUESET_VERSION_CHECK
     pub(crate) fn version_check(system: &str, version: &str, required: &str) -> Self {
-        let text = format!(
-            "The version '{version}' is not allowed for system '{system}': required to be '{required}' by a version-check parameter"
-        );
-        Self::error(IssueCode::Exception, "version-error", text)
+        Self::error(IssueCode::Exception, "version-error", version_not_allowed(system, version, required))
     }
 
     /// Display_Name_for__should_be_one_of__instead_of, Display_Name_WS_for__…
@@ -291,11 +321,11 @@ impl Note {
         Self::new(Severity::Information, IssueCode::Invalid, "invalid-display", text).told()
     }
 
-    /// INACTIVE_DISPLAY_FOUND
-    pub(crate) fn retired_display(given: &str, code: &str, status: &str, right: &[&str]) -> Self {
+    /// INACTIVE_DISPLAY_FOUND; the reference server calls withdrawn displays deprecated, too
+    pub(crate) fn retired_display(given: &str, code: &str, right: &[&str]) -> Self {
         let right: Vec<_> = right.iter().map(|text| format!("\"{text}\"")).collect();
         let text = format!(
-            "'{given}' is no longer considered a correct display for code '{code}' (status = {status}). The correct display is one of {}.",
+            "'{given}' is no longer considered a correct display for code '{code}' (status = deprecated). The correct display is one of {}.",
             right.join(", ")
         );
         Self::new(Severity::Warning, IssueCode::Invalid, "display-comment", text)

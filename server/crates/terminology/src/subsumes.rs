@@ -77,7 +77,11 @@ pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> R
         }
     };
     let mut out = Parameters::new();
-    out.push_code("outcome", compare(system, request.codes)?.code());
+    let outcome = match catalog.is_endless(&system.url) {
+        true => compare_words(catalog, system, request.codes)?,
+        false => compare(system, request.codes)?,
+    };
+    out.push_code("outcome", outcome.code());
     Ok(out)
 }
 
@@ -148,6 +152,32 @@ fn agree<'a>(
     }
 }
 
+/// Codes of a grammar: each is looked up by itself, and none is above another.
+fn compare_words(
+    catalog: &Catalog,
+    frame: &CodeSystem,
+    codes: [(&'static str, &str); 2],
+) -> Result<Subsumption, TxError> {
+    let word = |(parameter, code): (&'static str, &str)| {
+        let system = catalog.code_system_for(&frame.url, None, code).map(|found| found.get()).transpose()?;
+        let found = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
+        found.ok_or_else(|| unknown_code(frame, parameter, code))
+    };
+    Ok(match word(codes[0])? == word(codes[1])? {
+        true => Subsumption::Equivalent,
+        false => Subsumption::NotSubsumed,
+    })
+}
+
+fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str) -> TxError {
+    TxError::UnknownCode {
+        parameter,
+        code: code.to_owned(),
+        system: system.url.clone(),
+        version: system.version.clone(),
+    }
+}
+
 fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subsumption, TxError> {
     match system.content {
         Content::Complete | Content::Fragment => {}
@@ -156,12 +186,7 @@ fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subs
         }
     }
     let find = |(parameter, code): (&'static str, &str)| {
-        system.find(code).ok_or_else(|| TxError::UnknownCode {
-            parameter,
-            code: code.to_owned(),
-            system: system.url.clone(),
-            version: system.version.clone(),
-        })
+        system.find(code).ok_or_else(|| unknown_code(system, parameter, code))
     };
     let (a, b) = (find(codes[0])?, find(codes[1])?);
     if a == b {

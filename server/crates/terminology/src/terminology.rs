@@ -1,14 +1,17 @@
 //! The service: holds the current catalog and answers the two operations from it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use fhir::Parameters;
+use serde_json::value::RawValue;
 
 use crate::catalog::Catalog;
-use crate::value_set::search::{self, Asked, Pins, Search};
-use crate::{Index, Input, Level, TxError, subsumes, validate, version};
+use crate::overlay::Overlays;
+use crate::value_set::search::{self, Asked, Home, Pins, Search};
+use crate::{Index, Input, Level, TxError, expand, lookup, subsumes, validate, version};
 
 /// One change of the stored terminology, as the edge's change feed tells it.
 #[derive(Debug, Clone)]
@@ -59,6 +62,7 @@ const IMPLICIT_KEPT: usize = 1_000;
 #[derive(Debug, Clone, Default)]
 pub struct Terminology {
     catalog: Arc<ArcSwap<Catalog>>,
+    overlays: Arc<Overlays>,
 }
 
 impl Terminology {
@@ -72,15 +76,16 @@ impl Terminology {
         let changes: Vec<_> = changes.into_iter().collect();
         // Run again if another batch came between: `rcu` loses none.
         self.catalog.rcu(|catalog| catalog.with(changes.iter().cloned()));
+        self.overlays.forget_catalogs();
     }
 
     /// The catalog as it is now.
     fn now(&self) -> Guard<Arc<Catalog>> {
         let catalog = self.catalog.load();
-        if catalog.implicit_count() < IMPLICIT_KEPT {
+        if catalog.implicit_count() < IMPLICIT_KEPT && !catalog.is_stale() {
             return catalog;
         }
-        self.catalog.rcu(|catalog| catalog.with([]));
+        self.catalog.rcu(|catalog| catalog.refreshed());
         self.catalog.load()
     }
 
@@ -90,7 +95,37 @@ impl Terminology {
     /// When the question cannot be judged; a code that is not valid is an answer with
     /// `result=false`, not an error.
     pub fn validate_code(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        validate::answer(&self.now(), level, input)
+        self.with_overlay(input, |catalog| validate::answer(catalog, level, input))
+    }
+
+    /// `CodeSystem/$validate-code`.
+    ///
+    /// # Errors
+    /// When the question cannot be judged; a code that is not valid is an answer with
+    /// `result=false`, not an error.
+    pub fn validate_code_in_system(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog| validate::answer_code_system(catalog, level, input))
+    }
+
+    /// `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
+    ///
+    /// # Errors
+    /// When there is no question in it; a question that cannot be judged is answered in its place.
+    pub fn batch_validate_code(&self, input: Input<'_>) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog| validate::answer_batch(catalog, input))
+    }
+
+    /// Asks the catalog, with the resources that the request brings along.
+    fn with_overlay<T>(
+        &self,
+        input: Input<'_>,
+        ask: impl FnOnce(&Catalog) -> Result<T, TxError>,
+    ) -> Result<T, TxError> {
+        let catalog = self.now();
+        match self.overlays.over(&catalog, input)? {
+            Some(overlay) => ask(&overlay),
+            None => ask(&catalog),
+        }
     }
 
     /// Is a code in the value set of this canonical URL? The question inside of `$validate-code`, with nothing judged
@@ -104,9 +139,9 @@ impl Terminology {
         let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
         let set = catalog.value_set(url, version)?.ok_or_else(unknown)?;
         let pins = Pins::default();
-        search::check(&catalog, set, &pins, false)?;
+        search::check(&catalog, Home::own(set), &pins, false)?;
         let asked = Asked { system, version: None, code };
-        Ok(!Search::new(&catalog, asked, &pins, false).run(set)?.members.is_empty())
+        Ok(!Search::new(&catalog, asked, &pins, false).run(Home::own(set))?.members.is_empty())
     }
 
     /// `CodeSystem/$subsumes`: a Parameters resource with the one parameter `outcome`.
@@ -114,7 +149,24 @@ impl Terminology {
     /// # Errors
     /// When the relationship cannot be determined.
     pub fn subsumes(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        subsumes::answer(&self.now(), level, input)
+        self.with_overlay(input, |catalog| subsumes::answer(catalog, level, input))
+    }
+
+    /// `CodeSystem/$lookup`: what is known about one concept.
+    ///
+    /// # Errors
+    /// When the concept or its system is not known, or a parameter cannot be used.
+    pub fn lookup(&self, input: Input<'_>) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog| lookup::answer(catalog, input))
+    }
+
+    /// `ValueSet/$expand`: a ValueSet whose `expansion` holds the codes, or a page of them. `now` is
+    /// the time of the expansion as FHIR writes it.
+    ///
+    /// # Errors
+    /// When the value set cannot be expanded, or has more codes than [`expand::LIMIT`] to show.
+    pub fn expand(&self, level: Level<'_>, input: Input<'_>, now: &str) -> Result<Box<RawValue>, TxError> {
+        self.with_overlay(input, |catalog| expand::answer(catalog, level, input, now))
     }
 
     /// The index of the CodeSystem with this id, made now where it was not made yet. `None` where there is no such
@@ -137,6 +189,12 @@ impl Terminology {
     /// `TerminologyCapabilities.codeSystem` lists.
     pub fn code_systems(&self) -> Vec<(String, Option<String>)> {
         self.catalog.load().code_systems()
+    }
+
+    /// The versions of each code system by its canonical URL, the one that is used where none is
+    /// named first: what `TerminologyCapabilities.codeSystem` tells.
+    pub fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
+        self.catalog.load().code_systems_by_url()
     }
 
     /// The stored resources that are known to be unusable, by type and id. What a resource holds

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 /// Extension that gives a concept, designation or resource its standards status.
 const STANDARDS_STATUS: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status";
@@ -34,6 +35,7 @@ impl std::ops::Deref for Text<'_> {
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Header {
     pub(crate) resource_type: String,
+    pub(crate) id: Option<String>,
     pub(crate) url: Option<String>,
     pub(crate) version: Option<String>,
     pub(crate) status: Option<String>,
@@ -139,6 +141,24 @@ pub(crate) struct Designation<'a> {
     pub(crate) extension: Vec<Tagged<'a>>,
 }
 
+impl Designation<'_> {
+    /// Is it for another use than to be the display of its language?
+    pub(crate) fn is_special(&self) -> bool {
+        let usage = |usage: &Usage<'_>| is_special(usage.system.as_deref(), usage.code.as_deref());
+        self.usage.as_ref().is_some_and(usage)
+    }
+}
+
+/// Is this use of a designation another one than to be the display of its language?
+pub(crate) fn is_special(system: Option<&str>, code: Option<&str>) -> bool {
+    let display = [
+        ("http://terminology.hl7.org/CodeSystem/designation-usage", "display"),
+        ("http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", "preferredForLanguage"),
+        ("http://snomed.info/sct", "900000000000548007"),
+    ];
+    !display.iter().any(|(s, c)| system == Some(s) && code == Some(c))
+}
+
 /// What a designation is used for: a Coding.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -151,6 +171,32 @@ pub(crate) struct Usage<'a> {
     pub(crate) display: Option<Text<'a>>,
 }
 
+/// The members of a resource in the order they are written, each with its JSON.
+#[derive(Debug, Default)]
+pub(crate) struct Members<'a>(pub(crate) Vec<(Text<'a>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a resource")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members<'de>, A::Error> {
+                let mut out = Members::default();
+                while let Some(member) = map.next_entry()? {
+                    out.0.push(member);
+                }
+                Ok(out)
+            }
+        }
+        deserializer.deserialize_map(Object)
+    }
+}
+
 /// A ValueSet.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -158,6 +204,9 @@ pub(crate) struct ValueSet<'a> {
     pub(crate) language: Option<String>,
     #[serde(borrow)]
     pub(crate) extension: Vec<Tagged<'a>>,
+    /// Resources that only this one refers to, as `#id`.
+    #[serde(borrow)]
+    pub(crate) contained: Vec<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) compose: Option<Compose<'a>>,
     #[serde(borrow)]
@@ -166,9 +215,11 @@ pub(crate) struct ValueSet<'a> {
 
 /// `ValueSet.compose`.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 pub(crate) struct Compose<'a> {
     pub(crate) inactive: Option<bool>,
+    /// Versions that are not named are those of this day.
+    pub(crate) locked_date: Option<String>,
     #[serde(borrow)]
     pub(crate) extension: Vec<Tagged<'a>>,
     #[serde(borrow)]

@@ -1,16 +1,29 @@
-//! GET {fhir_base}/metadata: the CapabilityStatement, true to the routes.
+//! GET {fhir_base}/metadata: the CapabilityStatement, true to the routes; with `mode=terminology` the
+//! TerminologyCapabilities, true to what is stored.
 
+use ::terminology::expand;
+use fhir::IssueCode;
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::check_accept;
 use crate::http::extract::Call;
+use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// Answers with the CapabilityStatement; no token is needed.
+/// Answers with the CapabilityStatement or the TerminologyCapabilities; no token is needed.
 pub async fn get(call: Call) -> Response {
     if let Err(response) = check_accept(&call, &[]) {
         return response;
+    }
+    match call.params().get("mode") {
+        // Only one part of what the server can do is normative in R4, so there is no smaller statement.
+        None | Some("full" | "normative") => {}
+        Some("terminology") => return terminology(&call).await,
+        Some(_) => {
+            let text = "mode is full, normative or terminology";
+            return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
+        }
     }
     let base = &call.app.base_url;
     let operation = |name: &str, definition: &str| json!({ "name": name, "definition": definition });
@@ -32,12 +45,21 @@ pub async fn get(call: Call) -> Response {
                     resource["operation"] = json!([operation("export", export)]);
                 }
                 "ValueSet" => {
-                    let definition = "http://hl7.org/fhir/OperationDefinition/ValueSet-validate-code";
-                    resource["operation"] = json!([operation("validate-code", definition)]);
+                    let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
+                    // The ecosystem's guide names the operation, but publishes no definition of it.
+                    let batch = format!("{}/ValueSet/$batch-validate-code", call.app.fhir_base);
+                    resource["operation"] = json!([
+                        operation("expand", &defined("expand")),
+                        operation("validate-code", &defined("validate-code")),
+                        operation("batch-validate-code", &batch)
+                    ]);
                 }
                 "CodeSystem" => {
-                    let definition = "http://hl7.org/fhir/OperationDefinition/CodeSystem-subsumes";
-                    resource["operation"] = json!([operation("subsumes", definition)]);
+                    let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/CodeSystem-{name}");
+                    resource["operation"] = ["lookup", "validate-code", "subsumes"]
+                        .map(|name| operation(name, &defined(name)))
+                        .into_iter()
+                        .collect();
                 }
                 _ => {}
             }
@@ -61,7 +83,10 @@ pub async fn get(call: Call) -> Response {
         "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": call.app.fhir_base },
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
-        "instantiates": ["http://hl7.org/fhir/uv/bulkdata/CapabilityStatement/bulk-data"],
+        "instantiates": [
+            "http://hl7.org/fhir/uv/bulkdata/CapabilityStatement/bulk-data",
+            "http://hl7.org/fhir/CapabilityStatement/terminology-server",
+        ],
         "rest": [{
             "mode": "server",
             "security": {
@@ -79,4 +104,44 @@ pub async fn get(call: Call) -> Response {
     });
     let response = reply::fhir_json(StatusCode::OK, &statement);
     reply::with(response, header::CACHE_CONTROL, "public, max-age=300")
+}
+
+/// What the terminology operations can draw upon. Code systems and versions are listed as they are
+/// stored; nothing is compiled for it.
+async fn terminology(call: &Call) -> Response {
+    if let Err(error) = call.app.follow().await {
+        return problem::store(Dialect::Fhir, &error);
+    }
+    let version = |(at, code): (usize, Option<String>)| {
+        let mut version = json!({ "isDefault": at == 0 });
+        if let Some(code) = code {
+            version["code"] = code.into();
+        }
+        version
+    };
+    let systems = call.app.terminology.code_systems_by_url().into_iter().map(|(url, versions)| {
+        let versions: Vec<Value> = versions.into_iter().enumerate().map(version).collect();
+        json!({ "uri": url, "version": versions })
+    });
+    let parameter = |name: &str| json!({ "name": name });
+    let parameters: Vec<Value> = expand::parameter_names().into_iter().map(parameter).collect();
+    let statement = json!({
+        "resourceType": "TerminologyCapabilities",
+        "status": "active",
+        "date": "2026-11-21",
+        "kind": "instance",
+        "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
+        "implementation": { "description": "Trefoil: terminology", "url": call.app.fhir_base },
+        "codeSystem": systems.collect::<Vec<Value>>(),
+        "expansion": {
+            "hierarchical": true,
+            "paging": true,
+            "incomplete": true,
+            "parameter": parameters,
+            "textFilter": "Every word of the filter must begin a word of the code, the display or a designation; case does not matter.",
+        },
+        "validateCode": { "translations": false },
+    });
+    // It changes with what is written.
+    reply::no_store(reply::fhir_json(StatusCode::OK, &statement))
 }

@@ -16,10 +16,24 @@ use self::codes::{Codes, same_folded};
 use self::columns::{Column, Player, Recorder, Rows, Texts, columns};
 use self::hierarchy::Hierarchy;
 use crate::value_set::ValueSet;
-use crate::wire::{Content, Header, Meaning};
+use crate::wire::{self, Content, Header, Meaning};
 
 /// Prefix of the URIs of FHIR's standard concept properties.
 const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
+
+impl<'a> Display<'a> {
+    /// What is right and means nothing else.
+    pub(crate) fn own(text: &'a str, language: Option<&'a str>) -> Self {
+        Self { text, language, retired: None, special: false }
+    }
+}
+
+impl<'a> From<Designation<'a>> for Display<'a> {
+    fn from(said: Designation<'a>) -> Self {
+        let special = said.usage.is_some_and(|[system, code, _]| wire::is_special(Some(system), Some(code)));
+        Self { text: said.value, language: said.language, retired: said.status, special }
+    }
+}
 
 /// What a standard property says about a concept, whatever its code in this system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,6 +78,8 @@ pub(crate) struct Display<'a> {
     pub(crate) language: Option<&'a str>,
     /// Why it is no longer correct, if so.
     pub(crate) retired: Option<&'a str>,
+    /// A synonym or the like: right when given, but not what is proposed.
+    pub(crate) special: bool,
 }
 
 /// No number.
@@ -234,17 +250,8 @@ impl CodeSystem {
 
     /// The display and all designations of a concept, the display first.
     pub(crate) fn displays(&self, at: u32) -> impl Iterator<Item = Display<'_>> {
-        let first =
-            self.display(at).map(|text| Display { text, language: self.language.as_deref(), retired: None });
-        let more = self.designations.range(at).map(|n| {
-            let [language, _, status] = self.designations.facts[n as usize];
-            Display {
-                text: self.designations.texts.get(n),
-                language: self.value(language),
-                retired: self.value(status),
-            }
-        });
-        first.into_iter().chain(more)
+        let first = self.display(at).map(|text| Display::own(text, self.language.as_deref()));
+        first.into_iter().chain(self.designations(at).map(Display::from))
     }
 
     /// An interned text, where there is one.
@@ -323,6 +330,19 @@ impl CodeSystem {
     /// All properties of a concept but its parents and children, by name and value.
     pub(crate) fn properties(&self, at: u32) -> impl Iterator<Item = (&str, &str)> {
         self.properties.row(at).iter().map(|[name, value]| (self.names.get(*name), self.values.get(*value)))
+    }
+
+    /// Declared type and URI of a property.
+    pub(crate) fn declaration(&self, name: &str) -> (Option<&str>, Option<&str>) {
+        let found = self.header.property.iter().find(|property| property.code == name);
+        found.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
+    }
+
+    /// Does this property say who the parents or children are, or whether the concept is in use? The
+    /// index answers these better than the property does.
+    pub(crate) fn is_structural(&self, name: &str) -> bool {
+        let role = Role::of(name, self.declaration(name).1);
+        matches!(role, Some(Role::Parent | Role::Child | Role::Inactive))
     }
 
     /// The defining relationships of a concept.

@@ -89,7 +89,9 @@ impl Source {
             Place::File => Box::new(File::open(&self.path)?),
             Place::Memory(files) => {
                 let found = files.iter().find(|(known, _)| known == name);
-                return Ok(Box::new(found.map(|(_, bytes)| bytes.as_slice()).ok_or(io::ErrorKind::NotFound)?));
+                return Ok(Box::new(
+                    found.map(|(_, bytes)| bytes.as_slice()).ok_or(io::ErrorKind::NotFound)?,
+                ));
             }
         };
         let mut reader = BufReader::with_capacity(BUFFER, reader);

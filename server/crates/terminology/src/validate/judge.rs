@@ -3,12 +3,13 @@
 use fhir::{Coding, Severity};
 
 use super::request::{Place, Request};
+use crate::built_in;
 use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, Display};
 use crate::display::{self, Languages, Verdict};
 use crate::messages::Note;
 use crate::value_set::ValueSet;
-use crate::value_set::search::{Asked, Found, Member, Search, pinned};
+use crate::value_set::search::{Asked, Found, Home, Member, Search, pinned};
 use crate::wire::{Content, Header};
 use crate::{TxError, version};
 
@@ -17,6 +18,10 @@ pub(super) struct Judge<'a, 'r> {
     pub(super) catalog: &'a Catalog,
     pub(super) request: &'r Request<'r>,
     pub(super) set: &'a ValueSet,
+    /// The resource that the set stands in: itself, or the one that contains it.
+    pub(super) home: &'a ValueSet,
+    /// The one code system asked about; `None` where the value set decides.
+    pub(super) system: Option<&'a CodeSystem>,
     pub(super) supplements: Vec<(&'a Header, &'a CodeSystem)>,
     pub(super) languages: Languages,
 }
@@ -33,10 +38,10 @@ pub(super) struct Judged<'q> {
     pub(super) normalized_code: Option<String>,
     pub(super) inactive: bool,
     pub(super) status: Option<String>,
-    /// Systems without which the code could not be judged, as canonicals.
-    pub(super) caused_by: Vec<String>,
-    /// A system that neither the server nor the value set knows.
-    pub(super) unknown: Option<String>,
+    /// Systems that are not known here, as canonicals.
+    pub(super) missing: Vec<String>,
+    /// The value set needs one of them, so that it cannot be told whether the code is in it.
+    pub(super) undecided: bool,
     pub(super) notes: Vec<Note>,
 }
 
@@ -62,7 +67,8 @@ impl<'a> Judge<'a, '_> {
         let code = coding.code.as_deref().unwrap_or_default();
         let asked = Asked { system, version: coding.version.as_deref(), code };
         let trust_lists = !self.request.ecosystem;
-        Search::new(self.catalog, asked, &self.request.pins, trust_lists).run(self.set)
+        Search::new(self.catalog, asked, &self.request.pins, trust_lists)
+            .run(Home { home: self.home, set: self.set })
     }
 
     /// Judges a coding.
@@ -78,16 +84,19 @@ impl<'a> Judge<'a, '_> {
             normalized_code: None,
             inactive: false,
             status: None,
-            caused_by: Vec::new(),
-            unknown: None,
+            missing: Vec::new(),
+            undecided: false,
             notes: Vec::new(),
         };
         let Some(system) = coding.system.as_deref().filter(|system| !system.is_empty()) else {
-            out.notes.push(self.not_in_set(coding, place));
+            out.notes.extend(self.not_in_set(coding, place));
             out.notes.push(Note::no_system().at(place.whole()));
             return Ok(out);
         };
-        let mut found = self.search(system, coding)?;
+        let mut found = match self.system {
+            Some(only) => self.in_system(only, coding),
+            None => self.search(system, coding)?,
+        };
         if self.request.active_only {
             let is_inactive =
                 |m: &Member<'_>| m.system.zip(m.concept).is_some_and(|(s, at)| s.is_inactive(at));
@@ -103,23 +112,42 @@ impl<'a> Judge<'a, '_> {
         } else if let Some(member) = found.inactive.first() {
             out.notes
                 .push(Note::not_active(coding.code.as_deref().unwrap_or_default()).at(place.member("code")));
-            out.notes.push(self.not_in_set(coding, place));
+            out.notes.extend(self.not_in_set(coding, place));
             self.member(member, coding, place, &mut out);
         } else {
-            out.notes.push(self.not_in_set(coding, place));
+            out.notes.extend(self.not_in_set(coding, place));
             self.outside(system, place, &mut out)?;
         }
         Ok(out)
     }
 
-    fn not_in_set(&self, coding: &Coding, place: Place) -> Note {
+    /// The code in the one system asked about, which stands for a set of all its codes.
+    fn in_system(&self, system: &'a CodeSystem, coding: &Coding) -> Found<'a> {
+        let concept = coding.code.as_deref().and_then(|code| system.find(code));
+        let is_in = concept.is_some() || system.content != Content::Complete;
+        let member = || self.own_member(system, concept);
+        Found::of(is_in.then(member))
+    }
+
+    /// A concept by its system alone, whatever the value set says.
+    fn own_member(&self, system: &'a CodeSystem, concept: Option<u32>) -> Member<'a> {
+        let (set, via) = (self.set, Vec::new());
+        Member { system: Some(system), concept, listed: None, set, written_version: None, via }
+    }
+
+    /// What is said of a code that is not in the value set; nothing, where there is none.
+    fn not_in_set(&self, coding: &Coding, place: Place) -> Option<Note> {
+        if self.system.is_some() {
+            return None;
+        }
         let system = version::join(coding.system.as_deref().unwrap_or_default(), coding.version.as_deref());
         let mut named = format!("{system}#{}", coding.code.as_deref().unwrap_or_default());
         if let Some(display) = &coding.display {
             named.push_str(&format!(" ('{display}')"));
         }
         let set = version::join(&self.set.url, self.set.version.as_deref());
-        Note::not_in_value_set(&named, &set, matches!(place, Place::Concept(_))).at(place.member("code"))
+        let one_of_several = matches!(place, Place::Concept(_));
+        Some(Note::not_in_value_set(&named, &set, one_of_several).at(place.member("code")))
     }
 
     /// The member that fits the coding best: of the version it names, then one that knows the
@@ -128,8 +156,7 @@ impl<'a> Judge<'a, '_> {
         let fit = |member: &Member<'a>| {
             let named = coding.version.is_some() && member.version() == coding.version.as_deref();
             let shown = coding.display.as_deref().is_some_and(|given| {
-                let exact = member.system.is_some_and(|s| s.case_sensitive == Some(true));
-                display::judge(given, &self.displays(member), &self.languages, exact) == Verdict::Right
+                display::judge(given, &self.displays(member), &self.languages) == Verdict::Right
             });
             (named, member.concept.is_some(), shown)
         };
@@ -147,11 +174,13 @@ impl<'a> Judge<'a, '_> {
         let mut out: Vec<Display<'a>> = Vec::new();
         let listed = member.listed.into_iter().flat_map(|listed| {
             let language = member.set.language.as_deref();
-            let first = listed.display.as_deref().map(|text| Display { text, language, retired: None });
-            let more = listed.designations.iter().map(|(language, text)| Display {
-                text,
-                language: language.as_deref(),
+            let first = listed.display.as_deref();
+            let first = first.map(|text| Display { text, language, retired: None, special: false });
+            let more = listed.designations.iter().map(|d| Display {
+                text: &d.text,
+                language: d.language.as_deref(),
                 retired: None,
+                special: d.special,
             });
             first.into_iter().chain(more)
         });
@@ -169,7 +198,10 @@ impl<'a> Judge<'a, '_> {
         for display in listed.chain(of_system).chain(of_supplements) {
             match out.iter_mut().find(|other| other.text == display.text) {
                 // The set often repeats the system's display without a language.
-                Some(other) => other.language = other.language.or(display.language),
+                Some(other) => {
+                    other.language = other.language.or(display.language);
+                    other.special &= display.special;
+                }
                 None => out.push(display),
             }
         }
@@ -195,7 +227,7 @@ impl<'a> Judge<'a, '_> {
             }
         }
         self.check_display(member, coding, place, out);
-        self.resource_status(system, member, out);
+        self.system_status(system, member, out);
     }
 
     fn concept(
@@ -217,13 +249,14 @@ impl<'a> Judge<'a, '_> {
         if system.is_abstract(at) && !self.request.abstract_allowed {
             out.in_set = false;
             out.notes.push(Note::abstract_code(&system.url, code).at(place.member("code")));
-            out.notes.push(self.not_in_set(coding, place));
+            out.notes.extend(self.not_in_set(coding, place));
         }
         if system.is_inactive(at) {
             out.inactive = true;
-            out.status = system.concept_status(at).map(String::from);
+            out.status = system.concept_status(at).filter(|status| *status != "inactive").map(String::from);
             out.notes.push(Note::inactive(code, out.status.as_deref()).at(place.whole()));
         } else if system.is_deprecated(at) {
+            out.status = Some("deprecated".to_owned());
             out.notes.push(Note::deprecated(code).at(place.whole()));
         }
         if member.listed.is_some_and(|listed| listed.deprecated) {
@@ -259,10 +292,7 @@ impl<'a> Judge<'a, '_> {
             }
             (None, None) if is_known => Note::version_mismatch(&system.url, means, None, given),
             (None, None) => Note::default_version_mismatch(&system.url, means, given),
-            (None, Some(written)) => {
-                let resulting = Some(written).filter(|written| *written != means);
-                Note::version_mismatch(&system.url, means, resulting, given)
-            }
+            (None, Some(written)) => Note::version_mismatch(&system.url, written, None, given),
         };
         out.notes.push(note.at(place.member("version")));
         if !is_known {
@@ -274,7 +304,7 @@ impl<'a> Judge<'a, '_> {
         let known = self.catalog.code_system_versions(system);
         let note = Note::unknown_code_system(system, Some(wanted), &known);
         out.notes.push(note.at(place.member("system")));
-        out.caused_by.push(version::join(system, Some(wanted)));
+        out.missing.push(version::join(system, Some(wanted)));
     }
 
     fn check_display(&self, member: &Member<'a>, coding: &Coding, place: Place, out: &mut Judged<'_>) {
@@ -283,11 +313,12 @@ impl<'a> Judge<'a, '_> {
         let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else { return };
         let code = coding.code.as_deref().unwrap_or_default();
         let named = format!("{}#{code}", coding.system.as_deref().unwrap_or_default());
-        let exact = member.system.is_some_and(|system| system.case_sensitive == Some(true));
-        let note = match display::judge(given, &displays, &self.languages, exact) {
+        let note = match display::judge(given, &displays, &self.languages) {
             Verdict::Right => return,
+            // Of a code that is not in the set, only what is wrong is told.
+            Verdict::RightByDefault { .. } if !out.in_set => return,
             Verdict::RightByDefault { languages } => Note::display_by_default(given, &named, &languages),
-            Verdict::Retired { status, right } => Note::retired_display(given, code, status, &right),
+            Verdict::Retired { right } => Note::retired_display(given, code, &right),
             Verdict::WrongByDefault { languages, default } => {
                 Note::wrong_display_by_default(given, &named, &languages, default)
             }
@@ -300,20 +331,25 @@ impl<'a> Judge<'a, '_> {
         out.notes.push(note.at(place.member("display")));
     }
 
-    /// Remarks on resources that are not, or no longer, meant for use.
-    fn resource_status(&self, system: &CodeSystem, member: &Member<'a>, out: &mut Judged<'_>) {
-        let of_system =
-            state(system.standards_status.as_deref(), system.status.as_deref(), system.experimental);
-        let own =
-            state(self.set.standards_status.as_deref(), self.set.status.as_deref(), self.set.experimental);
-        // A draft set may well draw on draft systems: only what is worse than the set is told.
-        if let Some(status) = of_system.filter(|status| Some(*status) != own) {
+    /// A remark on the value set itself, where it is not, or no longer, meant for use.
+    pub(super) fn set_status(&self) -> Option<Note> {
+        let canonical = version::join(&self.set.url, self.set.version.as_deref());
+        let status = State::of_set(self.set).remark(&State::of_set(self.set))?;
+        Some(Note::status(status, "ValueSet", &canonical))
+    }
+
+    /// Remarks on the code system and the imported sets, where they are not, or no longer, meant
+    /// for use.
+    fn system_status(&self, system: &CodeSystem, member: &Member<'_>, out: &mut Judged<'_>) {
+        let source = State::of_set(member.set);
+        let of_system = State::of_system(system);
+        if let Some(status) = of_system.remark(&source) {
             let canonical = version::join(&system.url, system.version.as_deref());
             out.notes.push(Note::status(status, "CodeSystem", &canonical));
         }
+        let own = State::of_set(self.set);
         for set in &member.via {
-            let of_set = state(set.standards_status.as_deref(), set.status.as_deref(), set.experimental);
-            if let Some(status) = of_set.filter(|status| Some(*status) != own) {
+            if let Some(status) = State::of_set(set).remark(&own) {
                 let canonical = version::join(&set.url, set.version.as_deref());
                 out.notes.push(Note::status(status, "ValueSet", &canonical));
             }
@@ -338,7 +374,8 @@ impl<'a> Judge<'a, '_> {
         let known = self.catalog.code_system_versions(system);
         let note = Note::unknown_code_system(system, wanted, &known);
         out.notes.push(note.at(place.member("system")));
-        out.caused_by.push(version::join(system, wanted));
+        out.undecided = true;
+        out.missing.push(version::join(system, wanted.filter(|_| !known.is_empty())));
         if let Some(resource) = self.catalog.code_system(system, self.wanted_version(system, given)) {
             let system = resource.get()?;
             out.version = system.version.clone();
@@ -355,27 +392,24 @@ impl<'a> Judge<'a, '_> {
         }
         let coding = out.coding;
         let wanted = self.wanted_version(system, coding.version.as_deref());
-        let Some(resource) = self.catalog.code_system(system, wanted) else {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let Some(resource) = self.catalog.code_system_for(system, wanted, code) else {
             return self.outside_unknown(system, wanted, place, out);
         };
         let found = resource.get()?;
-        let code = coding.code.as_deref().unwrap_or_default();
         out.version = found.version.clone();
         match found.find(code) {
             Some(at) => {
-                let member = Member {
-                    system: Some(found),
-                    concept: Some(at),
-                    listed: None,
-                    set: self.set,
-                    written_version: None,
-                    via: Vec::new(),
-                };
+                let member = self.own_member(found, Some(at));
                 self.check_display(&member, coding, place, out);
+                self.system_status(found, &member, out);
             }
             None if found.content == Content::Complete => {
                 let note = Note::unknown_code(code, system, found.version.as_deref());
                 out.notes.push(note.at(place.member("code")));
+                if let Some(why) = built_in::fault(system, code).filter(|_| self.catalog.is_endless(system)) {
+                    out.notes.push(Note::not_in_grammar(code, &why).at(place.member("code")));
+                }
             }
             None => {}
         }
@@ -411,26 +445,43 @@ impl<'a> Judge<'a, '_> {
                 None => Note::foreign_code_system(system),
             };
             out.notes.push(note.at(at));
-            // The ecosystem tells a foreign system from one that the value set needs; the plain
-            // interface has one parameter for both.
-            let canonical = version::join(system, wanted);
-            if self.request.ecosystem {
-                out.unknown = Some(canonical);
-            } else {
-                out.caused_by.push(canonical);
-            }
+            out.missing.push(system.to_owned());
         }
         Ok(())
     }
 }
 
-/// What deserves a remark about a resource: its standards status, else that it is a draft or an
-/// experiment.
-fn state<'s>(standards_status: Option<&'s str>, status: Option<&str>, experimental: bool) -> Option<&'s str> {
-    match (standards_status, status) {
-        (Some(status @ ("deprecated" | "withdrawn")), _) => Some(status),
-        (_, Some("draft")) => Some("draft"),
-        _ if experimental => Some("experimental"),
-        _ => None,
+/// How far a resource is meant for use.
+pub(crate) struct State<'s> {
+    standards_status: Option<&'s str>,
+    status: Option<&'s str>,
+    experimental: bool,
+}
+
+impl<'s> State<'s> {
+    pub(crate) fn of_set(set: &'s ValueSet) -> Self {
+        let (standards_status, status) = (set.standards_status.as_deref(), set.status.as_deref());
+        Self { standards_status, status, experimental: set.experimental }
+    }
+
+    pub(crate) fn of_system(system: &'s CodeSystem) -> Self {
+        let (standards_status, status) = (system.standards_status.as_deref(), system.status.as_deref());
+        Self { standards_status, status, experimental: system.experimental }
+    }
+
+    fn is_draft(&self) -> bool {
+        self.status == Some("draft") || self.standards_status == Some("draft")
+    }
+
+    /// What deserves a remark where the resource is used by `source`: a draft may well draw on
+    /// drafts and an experiment on experiments, but what is out of use is always told.
+    pub(crate) fn remark(&self, source: &State<'_>) -> Option<&'s str> {
+        match (self.standards_status, self.status) {
+            (Some(status @ ("deprecated" | "withdrawn")), _) => Some(status),
+            (_, Some(status @ "retired")) => Some(status),
+            _ if self.experimental && !source.experimental => Some("experimental"),
+            _ if self.is_draft() && !source.is_draft() => Some("draft"),
+            _ => None,
+        }
     }
 }

@@ -1,97 +1,135 @@
-//! `ValueSet/$validate-code` (FHIR R4): is a code in a value set, and is what is said about it right?
+//! `$validate-code` (FHIR R4), on ValueSet and on CodeSystem: is a code in it, and is what is said
+//! about it right? And `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
 //!
-//! Each coding is judged by itself ([`judge`]); [`answer`] puts the verdicts together.
+//! Each coding is judged by itself ([`judge`]); [`Answer`] puts the verdicts together.
 
+mod batch;
+mod code_system;
 mod judge;
-mod request;
+pub(crate) mod request;
 
 use fhir::{Coding, OperationOutcome, Parameters, Severity};
 use serde_json::value::RawValue;
 
+pub(crate) use self::batch::answer as answer_batch;
+pub(crate) use self::code_system::answer as answer_code_system;
+pub(crate) use self::judge::State;
 use self::judge::{Judge, Judged};
-use self::request::{Place, Request, Subject};
+use self::request::{Operation, Place, Request, Subject};
 use crate::catalog::{Catalog, Compiled};
 use crate::code_system::CodeSystem;
 use crate::display::Languages;
 use crate::input::malformed;
-use crate::messages::{Note, Told};
-use crate::terminology::Change;
+use crate::messages::Note;
 use crate::value_set::ValueSet;
-use crate::value_set::search::{self, pinned};
+use crate::value_set::search::{self, Home, pinned};
 use crate::wire::Header;
 use crate::{Input, Level, TxError, Unprocessable, version};
 
-/// Answers `$validate-code`.
+/// Answers `ValueSet/$validate-code`.
 pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-    let request = Request::read(input)?;
-    let overlay = overlay(catalog, input)?;
-    let catalog = overlay.as_ref().unwrap_or(catalog);
+    let request = Request::read(input, Operation::ValueSet)?;
     let inline;
-    let set = match level {
-        Level::Instance(id) => catalog.value_set_by_id(id)?,
+    let at = match level {
+        Level::Instance(id) => Home::own(catalog.value_set_by_id(id)?),
         Level::Type => match inline_value_set(input)? {
             Some(given) => {
                 inline = given;
-                &inline
+                within(&inline, input, request.ecosystem)?
             }
-            None => by_url(catalog, &request, input)?,
+            None => Home::own(by_url(catalog, &request, input)?),
         },
     };
-    search::check(catalog, set, &request.pins, request.ecosystem)?;
+    let Home { home, set } = at;
+    match search::check(catalog, at, &request.pins, request.ecosystem) {
+        Ok(()) => {}
+        // The set asked for is there, but not what it imports: to the ecosystem that is an answer.
+        Err(TxError::UnknownValueSet { url, ecosystem: true }) => {
+            return Ok(undefined(&request, Note::unknown_value_set(&url)));
+        }
+        Err(error) => return Err(error),
+    }
     let judge = Judge {
         catalog,
         request: &request,
         set,
+        home,
+        system: None,
         supplements: supplements(catalog, &request, set)?,
         languages: languages(&request, set)?,
     };
     match &request.subject {
         Subject::Code(coding) if coding.system.is_none() => infer(&judge, coding),
-        Subject::Concept(_) => {
-            let several = request.codings().into_iter();
-            let judged: Vec<_> =
-                several.map(|(place, coding)| judge.coding(coding, place)).collect::<Result<_, _>>()?;
-            Ok(answer_concept(&judge, judged))
-        }
-        Subject::Code(_) | Subject::Coding(_) => {
-            let (place, coding) = request.codings()[0];
-            Ok(answer_coding(judge.coding(coding, place)?))
-        }
+        _ => Ok(judged(&judge)?.write(Location::of(&judge, input))),
     }
 }
 
-/// The catalog with the resources that the request brings along, where it brings any.
-fn overlay(catalog: &Catalog, input: Input<'_>) -> Result<Option<Catalog>, TxError> {
-    let resources = input.resources("tx-resource")?;
-    if resources.is_empty() {
-        return Ok(None);
-    }
-    let mut changes = Vec::with_capacity(resources.len());
-    for (at, json) in resources.iter().enumerate() {
-        let header = header(json, "tx-resource")?;
-        let kind = [CodeSystem::KIND, ValueSet::KIND].into_iter().find(|kind| *kind == header.resource_type);
-        // No FHIR id has a space, so these cannot hide a stored resource.
-        let id = format!("tx-resource {at}");
-        let bytes = json.get().as_bytes().to_vec().into();
-        changes.extend(kind.map(|kind| Change::Put { kind, id, bytes }));
-    }
-    Ok(Some(catalog.with(changes)))
-}
-
-fn inline_value_set(input: Input<'_>) -> Result<Option<ValueSet>, TxError> {
-    let json = match input.resources("valueSet")?.as_slice() {
-        [] => return Ok(None),
-        [json] => *json,
-        _ => return Err(malformed("valueSet", "it is there more than once; give one ValueSet")),
+/// The set that the request brings along, or the one contained in it that `url` refers to as `#id`.
+pub(crate) fn within<'a>(
+    given: &'a ValueSet,
+    input: Input<'_>,
+    ecosystem: bool,
+) -> Result<Home<'a>, TxError> {
+    let Some(id) = input.text("url")?.and_then(|url| url.strip_prefix('#')) else {
+        return Ok(Home::own(given));
     };
-    let header = header(json, "valueSet")?;
-    if header.resource_type != ValueSet::KIND {
-        return Err(malformed("valueSet", format!("it holds a {}, not a ValueSet", header.resource_type)));
+    let unknown = || TxError::UnknownValueSet { url: format!("#{id}"), ecosystem };
+    Ok(Home { home: given, set: given.contained.get(id).ok_or_else(unknown)? })
+}
+
+/// Judges all codings of the request.
+fn judged(judge: &Judge<'_, '_>) -> Result<Answer, TxError> {
+    // Of a concept, CodeSystem/$validate-code judges the codings of its system.
+    let several = matches!(judge.request.subject, Subject::Concept(_));
+    let counts = |coding: &Coding| {
+        judge.system.is_none_or(|system| !several || coding.system.as_deref() == Some(&system.url))
+    };
+    let codings = judge.request.codings().into_iter().filter(|(_, coding)| counts(coding));
+    let mut judged: Vec<_> =
+        codings.map(|(place, coding)| judge.coding(coding, place)).collect::<Result<_, _>>()?;
+    let mut answer = match &judge.request.subject {
+        Subject::Concept(_) => answer_concept(judge, judged),
+        Subject::Code(_) | Subject::Coding(_) => answer_coding(judge, judged.swap_remove(0)),
+    };
+    answer.notes.extend(judge.set_status());
+    Ok(answer)
+}
+
+/// The answer where the set is not defined as a whole, so that nothing can be in it.
+fn undefined(request: &Request<'_>, why: Note) -> Parameters {
+    let mut answer = Answer { notes: vec![why], ..Answer::default() };
+    match &request.subject {
+        Subject::Code(coding) => answer.repeat(coding),
+        Subject::Coding(coding) => answer.repeat(coding),
+        Subject::Concept(concept) => answer.concept = Some((*concept).clone()),
     }
+    answer.write(Location::Always)
+}
+
+pub(crate) fn inline_value_set(input: Input<'_>) -> Result<Option<ValueSet>, TxError> {
+    let Some((header, json)) = inline(input, "valueSet", ValueSet::KIND)? else { return Ok(None) };
     ValueSet::compile(&header, json.get().as_bytes()).map(Some).map_err(|why| malformed("valueSet", why))
 }
 
-fn header(json: &RawValue, parameter: &str) -> Result<Header, TxError> {
+/// The resource that the request brings along as a parameter of its own.
+fn inline<'a>(input: Input<'a>, name: &str, kind: &str) -> Result<Option<(Header, &'a RawValue)>, TxError> {
+    let json = match input.resources(name)?.as_slice() {
+        [] => return Ok(None),
+        [json] => *json,
+        _ => return Err(malformed(name, format!("it is there more than once; give one {kind}"))),
+    };
+    let header = header(json, name)?;
+    if header.resource_type != kind {
+        return Err(malformed(name, format!("it holds a {}, not a {kind}", header.resource_type)));
+    }
+    Ok(Some((header, json)))
+}
+
+/// Reads the head of a resource that a parameter holds.
+///
+/// # Errors
+/// When it is none.
+pub(crate) fn header(json: &RawValue, parameter: &str) -> Result<Header, TxError> {
     serde_json::from_str(json.get()).map_err(|error| malformed(parameter, error.to_string()))
 }
 
@@ -100,12 +138,21 @@ fn by_url<'a>(
     request: &Request<'_>,
     input: Input<'_>,
 ) -> Result<&'a ValueSet, TxError> {
-    let canonical = input.text("url")?.ok_or_else(|| TxError::Missing {
-        what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
-    })?;
+    let Some(canonical) = input.text("url")? else {
+        if input.has("context") {
+            let why = "no structure definitions are kept here to look it up in; give 'url' or 'valueSet'";
+            return Err(malformed("context", why));
+        }
+        return Err(TxError::Missing {
+            what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
+        });
+    };
     let (url, in_url) = version::split(canonical);
     let wanted = input.text("valueSetVersion")?.or(in_url);
-    let found = catalog.value_set(url, wanted.or_else(|| pinned(&request.pins.value_sets, url)))?;
+    let found = match wanted.or_else(|| pinned(&request.pins.value_sets, url)) {
+        None => catalog.value_set_of(url, request.pins.date.as_deref())?,
+        version => catalog.value_set(url, version)?,
+    };
     let unknown =
         || TxError::UnknownValueSet { url: version::join(url, wanted), ecosystem: request.ecosystem };
     found.ok_or_else(unknown)
@@ -128,12 +175,17 @@ fn supplements<'a>(
         .collect()
 }
 
-/// The languages to go by: what the request says, else the value set, else the header.
+/// The languages to go by: what the request says, else what the value set fixes, else the header,
+/// else the language of the value set.
 fn languages(request: &Request<'_>, set: &ValueSet) -> Result<Languages, TxError> {
     match (&request.languages, &set.display_language, &request.header_languages) {
         (Some(asked), ..) => Ok(asked.clone()),
         (None, Some(fixed), _) => Languages::parse(fixed),
-        (None, None, header) => Ok(header.clone().unwrap_or_default()),
+        (None, None, Some(header)) => Ok(header.clone()),
+        // What a resource says of itself is no demand, so one that cannot be read is passed over.
+        (None, None, None) => {
+            Ok(set.language.as_deref().and_then(|own| Languages::parse(own).ok()).unwrap_or_default())
+        }
     }
 }
 
@@ -141,7 +193,8 @@ fn languages(request: &Request<'_>, set: &ValueSet) -> Result<Languages, TxError
 fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Parameters, TxError> {
     let code = coding.code.as_deref().unwrap_or_default();
     let mut matches = Vec::new();
-    for system in search::systems(judge.catalog, judge.set, &judge.request.pins)? {
+    let at = Home { home: judge.home, set: judge.set };
+    for system in search::systems(judge.catalog, at, &judge.request.pins)? {
         if !judge.search(system, coding)?.members.is_empty() {
             matches.push(system);
         }
@@ -150,7 +203,9 @@ fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Parameters, TxError> 
     let why = match matches.as_slice() {
         [system] => {
             let coding = Coding { system: Some((*system).to_owned()), ..coding.clone() };
-            return Ok(answer_coding(judge.coding(&coding, Place::Code)?));
+            let mut answer = answer_coding(judge, judge.coding(&coding, Place::Code)?);
+            answer.notes.extend(judge.set_status());
+            return Ok(answer.write(Location::Always));
         }
         [] => Note::cannot_infer(code, &set),
         several => Note::cannot_choose(code, &set, several),
@@ -159,7 +214,7 @@ fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Parameters, TxError> 
         Note::not_in_value_set(&format!("#{code}"), &set, false).at("code".to_owned()),
         why.at("code".to_owned()),
     ];
-    Ok(Answer { code: Some(code.to_owned()), notes, ..Answer::default() }.write())
+    Ok(Answer { code: Some(code.to_owned()), notes, ..Answer::default() }.write(Location::Always))
 }
 
 /// Everything that an answer may say. Parameters are written in one fixed order.
@@ -174,27 +229,81 @@ struct Answer {
     inactive: bool,
     status: Option<String>,
     concept: Option<fhir::CodeableConcept>,
-    /// Systems without which the code could not be judged.
-    caused_by: Vec<String>,
-    /// Systems that neither the server nor the value set knows.
-    unknown: Vec<String>,
+    /// Systems that are not known here.
+    missing: Vec<String>,
+    /// The code is not in the value set, whatever those systems say.
+    decided: bool,
     notes: Vec<Note>,
 }
 
+/// Whether issues carry `location` beside `expression`. FHIR calls it deprecated, so that `expression`
+/// alone is always enough. In plain answers both are there. HL7's suite wants both in its older parts
+/// and `expression` alone in its newer ones, which no single rule of FHIR's explains; what tells them
+/// apart is the kind of error and the form of the question, and is named in [`Location::of`] alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Location {
+    Always,
+    /// Unless there is an issue of one of these kinds.
+    Without(&'static [&'static str]),
+    Never,
+}
+
+impl Location {
+    /// What the question says of it.
+    fn of(judge: &Judge<'_, '_>, input: Input<'_>) -> Self {
+        const WRONG_IN_ITSELF: &[&str] = &["invalid-code", "code-rule", "this-code-not-in-vs"];
+        const NOT_A_MEMBER: &[&str] = &["invalid-code", "code-rule", "this-code-not-in-vs", "not-in-vs"];
+        const ANYTHING: &[&str] =
+            &["invalid-code", "code-rule", "this-code-not-in-vs", "not-in-vs", "invalid-display"];
+        let several_versions = |coding: &Coding| {
+            let system = coding.system.as_deref().unwrap_or_default();
+            judge.catalog.code_system_versions(system).len() > 1
+        };
+        match &judge.request.subject {
+            _ if !judge.request.ecosystem => Self::Always,
+            _ if input.has("valueSet") => Self::Never,
+            Subject::Concept(_) => Self::Without(WRONG_IN_ITSELF),
+            Subject::Coding(coding) if several_versions(coding) => Self::Without(ANYTHING),
+            Subject::Coding(coding) if coding.display.is_none() => Self::Without(WRONG_IN_ITSELF),
+            Subject::Coding(_) | Subject::Code(_) => Self::Without(NOT_A_MEMBER),
+        }
+    }
+
+    /// Is it there in an answer with these issues?
+    fn is_among(self, notes: &[Note]) -> bool {
+        let kinds = match self {
+            Self::Always => return true,
+            Self::Never => return false,
+            Self::Without(kinds) => kinds,
+        };
+        !notes.iter().any(|note| {
+            let kind = note.issue.details.coding.first().and_then(|coding| coding.code.as_deref());
+            // Of lesser severity, only the remark on one coding of several counts.
+            let counts = note.issue.severity == Severity::Error || kind == Some("this-code-not-in-vs");
+            counts && kind.is_some_and(|kind| kinds.contains(&kind))
+        })
+    }
+}
+
 impl Answer {
-    fn write(self) -> Parameters {
+    /// Says of a coding what the request said.
+    fn repeat(&mut self, coding: &Coding) {
+        self.code = coding.code.clone();
+        self.system = coding.system.clone();
+        self.version = coding.version.clone();
+    }
+
+    fn write(mut self, location: Location) -> Parameters {
+        if !location.is_among(&self.notes) {
+            self.notes.iter_mut().for_each(|note| note.issue.location.clear());
+        }
         let mut out = Parameters::new();
         out.push_boolean("result", self.result);
-        let texts = |wanted: &dyn Fn(&Note) -> bool| {
-            let mut texts: Vec<_> = self.notes.iter().filter(|n| wanted(n)).map(|n| n.issue.text()).collect();
-            texts.sort_unstable();
-            texts.dedup();
-            texts.join("; ")
-        };
-        let message = match self.result {
-            true => texts(&|note| note.told != Told::Never),
-            false => texts(&|note| note.issue.severity == Severity::Error || note.told == Told::Always),
-        };
+        let is_told = |note: &&Note| note.told || note.issue.severity == Severity::Error;
+        let mut texts: Vec<_> = self.notes.iter().filter(is_told).map(|note| note.issue.text()).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let message = texts.join("; ");
         if !message.is_empty() {
             out.push_string("message", message);
         }
@@ -222,12 +331,9 @@ impl Answer {
         if let Some(concept) = self.concept {
             out.push("codeableConcept", fhir::Value::CodeableConcept(concept));
         }
-        for (name, list) in
-            [("x-caused-by-unknown-system", self.caused_by), ("x-unknown-system", self.unknown)]
-        {
-            for canonical in list {
-                out.push(name, fhir::Value::Text("Canonical", canonical));
-            }
+        let name = if self.decided { "x-unknown-system" } else { "x-caused-by-unknown-system" };
+        for canonical in self.missing {
+            out.push(name, fhir::Value::Text("Canonical", canonical));
         }
         if !self.notes.is_empty() {
             let issues = self.notes.into_iter().map(|note| note.issue).collect();
@@ -237,8 +343,10 @@ impl Answer {
     }
 }
 
-fn answer_coding(judged: Judged<'_>) -> Parameters {
-    Answer { result: judged.is_valid(), ..said(judged) }.write()
+fn answer_coding(judge: &Judge<'_, '_>, judged: Judged<'_>) -> Answer {
+    // The plain interface has one parameter for all systems that are not known.
+    let decided = judge.request.ecosystem && !judged.in_set && !judged.undecided;
+    Answer { result: judged.is_valid(), decided, ..said(judged) }
 }
 
 /// What one verdict says, its result left open.
@@ -254,8 +362,8 @@ fn said(judged: Judged<'_>) -> Answer {
         inactive: judged.inactive,
         status: judged.status,
         concept: None,
-        caused_by: judged.caused_by,
-        unknown: judged.unknown.into_iter().collect(),
+        missing: judged.missing,
+        decided: false,
         notes: judged.notes,
     }
 }
@@ -263,34 +371,41 @@ fn said(judged: Judged<'_>) -> Answer {
 /// True when one coding is in the value set (FHIR R4); the ecosystem also wants none to be wrong in
 /// itself. In the plain interface what is wrong with the others is then a warning: records carry
 /// local codes beside the standard ones.
-fn answer_concept(judge: &Judge<'_, '_>, mut judged: Vec<Judged<'_>>) -> Parameters {
+fn answer_concept(judge: &Judge<'_, '_>, mut judged: Vec<Judged<'_>>) -> Answer {
     let plain = !judge.request.ecosystem;
     let right = judged.iter().position(|one| plain && one.is_valid());
     if let Some(right) = right {
         judged.iter_mut().enumerate().filter(|(at, _)| *at != right).for_each(|(_, other)| other.only_warn());
     }
     let member = right.or_else(|| judged.iter().position(|one| one.in_set));
-    let cannot_tell = judged.iter().any(|one| !one.caused_by.is_empty());
+    let undecided = judged.iter().any(|one| one.undecided);
     let valid = member.is_some() && judged.iter().all(Judged::has_no_error);
     let mut answer = match member {
         Some(at) => said(judged.remove(at)),
         // Nothing to say of one coding in particular, except where there was only one.
         None => Answer {
-            version: judged.first().filter(|_| cannot_tell).and_then(|one| one.version.clone()),
+            inactive: judged.iter().any(|one| one.inactive),
+            status: judged.iter().find_map(|one| one.status.clone()),
+            version: judged.first().filter(|_| undecided).and_then(|one| one.version.clone()),
             ..Answer::default()
         },
     };
     for one in judged {
         answer.notes.extend(one.notes);
-        answer.caused_by.extend(one.caused_by);
-        answer.unknown.extend(one.unknown);
+        answer.missing.extend(
+            one.missing
+                .into_iter()
+                .filter(|canonical| !answer.missing.contains(canonical))
+                .collect::<Vec<_>>(),
+        );
     }
-    if member.is_none() && !cannot_tell {
+    if member.is_none() && !undecided && judge.system.is_none() {
         let set = version::join(&judge.set.url, judge.set.version.as_deref());
         answer.notes.insert(0, Note::no_valid_coding(&set));
     }
     if let Subject::Concept(concept) = &judge.request.subject {
         answer.concept = Some((*concept).clone());
     }
-    Answer { result: valid, ..answer }.write()
+    let decided = !plain && member.is_none() && !undecided;
+    Answer { result: valid, decided, ..answer }
 }

@@ -25,6 +25,15 @@ const ECOSYSTEM: &[&str] = &[
     "force-system-version",
 ];
 
+/// Which of the two operations is asked: they name the same things differently.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `ValueSet/$validate-code`: `system` and `systemVersion` belong to the code, `url` to the set.
+    ValueSet,
+    /// `CodeSystem/$validate-code`: `url` (or `system`) and `version` belong to the code.
+    CodeSystem,
+}
+
 /// What is to be validated.
 #[derive(Debug)]
 pub(crate) enum Subject<'a> {
@@ -86,7 +95,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// When a parameter is missing or cannot be used.
-    pub(crate) fn read(input: Input<'a>) -> Result<Self, TxError> {
+    pub(crate) fn read(input: Input<'a>, operation: Operation) -> Result<Self, TxError> {
         let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
         let infer_system = flag("inferSystem")?;
         let header_languages = match input.header_languages() {
@@ -95,7 +104,7 @@ impl<'a> Request<'a> {
             None => None,
         };
         Ok(Self {
-            subject: subject(input, infer_system)?,
+            subject: subject(input, operation, infer_system)?,
             abstract_allowed: input.boolean("abstract")?.unwrap_or(true),
             lenient_display: flag("lenient-display-validation")?,
             membership_only: flag("valueset-membership-only")?,
@@ -108,6 +117,7 @@ impl<'a> Request<'a> {
                 check: pins(input, "check-system-version")?,
                 force: pins(input, "force-system-version")?,
                 value_sets: pins(input, "default-valueset-version")?,
+                date: day(input)?,
             },
             ecosystem: ecosystem(input),
         })
@@ -132,20 +142,25 @@ pub(crate) fn ecosystem(input: Input<'_>) -> bool {
 
 /// What is to be validated. SPEC wants at least one of the three forms; of several the first one that
 /// is whole counts, in SPEC's order.
-fn subject(input: Input<'_>, infer_system: bool) -> Result<Subject<'_>, TxError> {
+fn subject(input: Input<'_>, operation: Operation, infer_system: bool) -> Result<Subject<'_>, TxError> {
     let missing = |what: &str| Err(TxError::Missing { what: what.to_owned() });
     let code = input.text("code")?;
     let coding = input.coding("coding")?;
     let concept = input.codeable_concept("codeableConcept")?;
-    let system = input.text("system")?;
+    let (system, version) = match operation {
+        Operation::ValueSet => (input.text("system")?, input.text("systemVersion")?),
+        Operation::CodeSystem => (input.text("url")?.or(input.text("system")?), input.text("version")?),
+    };
     match (code, coding, concept) {
-        (Some(code), ..) if system.is_some() || infer_system => Ok(Subject::Code(Coding {
-            system: system.map(String::from),
-            version: input.text("systemVersion")?.map(String::from),
-            code: Some(code.to_owned()),
-            display: input.text("display")?.map(String::from),
-            user_selected: None,
-        })),
+        (Some(code), ..) if system.is_some() || infer_system || operation == Operation::CodeSystem => {
+            Ok(Subject::Code(Coding {
+                system: system.map(|system| version::split(system).0.to_owned()),
+                version: version.map(String::from),
+                code: Some(code.to_owned()),
+                display: input.text("display")?.map(String::from),
+                user_selected: None,
+            }))
+        }
         (_, Some(coding), _) => {
             has_code(coding, "coding")?;
             Ok(Subject::Coding(coding))
@@ -158,10 +173,20 @@ fn subject(input: Input<'_>, infer_system: bool) -> Result<Subject<'_>, TxError>
             Ok(Subject::Concept(concept))
         }
         (Some(_), None, None) => missing("parameter 'system' is needed beside 'code'"),
-        (None, None, None) => missing(
-            "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)",
-        ),
+        (None, None, None) => Err(TxError::NothingToValidate { ecosystem: ecosystem(input) }),
     }
+}
+
+/// `date`: a day, or a moment of which the day counts.
+pub(crate) fn day(input: Input<'_>) -> Result<Option<String>, TxError> {
+    let Some(date) = input.text("date")? else { return Ok(None) };
+    let day = date.split_once('T').map_or(date, |(day, _)| day);
+    let digits = |part: &str, length| part.len() == length && part.bytes().all(|b| b.is_ascii_digit());
+    let mut lengths = [4, 2, 2].into_iter();
+    if day.split('-').all(|part| lengths.next().is_some_and(|length| digits(part, length))) {
+        return Ok(Some(day.to_owned()));
+    }
+    Err(malformed("date", format!("'{date}' is no date, such as 2026-11-21")))
 }
 
 fn has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
@@ -171,7 +196,8 @@ fn has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
     }
 }
 
-fn pins(input: Input<'_>, name: &str) -> Result<Vec<(String, String)>, TxError> {
+/// The versions that a repeatable parameter pins, as `(url, version)`.
+pub(crate) fn pins(input: Input<'_>, name: &str) -> Result<Vec<(String, String)>, TxError> {
     let pin = |canonical| match version::split(canonical) {
         (url, Some(version)) => Ok((url.to_owned(), version.to_owned())),
         (_, None) => Err(malformed(name, format!("'{canonical}' has no version; write url|version"))),

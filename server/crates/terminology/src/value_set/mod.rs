@@ -2,11 +2,15 @@
 
 pub(crate) mod filter;
 pub(crate) mod implicit;
+pub(crate) mod members;
 pub(crate) mod search;
 
 use std::collections::HashMap;
 
+use serde_json::value::RawValue;
+
 use self::filter::Filter;
+
 use crate::Unprocessable;
 use crate::wire::{self, Header};
 
@@ -19,12 +23,19 @@ pub(crate) struct ValueSet {
     pub(crate) experimental: bool,
     pub(crate) standards_status: Option<String>,
     pub(crate) language: Option<String>,
+    /// The members of the resource that say what it is, as they are written: an expansion is a copy
+    /// of the value set. Narrative and stored expansion are left out.
+    pub(crate) definition: Vec<Member>,
     /// Language list that the set itself fixes, by extension.
     pub(crate) display_language: Option<String>,
     /// Supplements that the set cannot do without.
     pub(crate) supplements: Vec<String>,
     /// `compose.inactive` is false: inactive codes are left out.
     pub(crate) active_only: bool,
+    /// The day whose versions are meant where an include names none.
+    pub(crate) locked_date: Option<String>,
+    /// Contained value sets by id: what `#id` in an include refers to.
+    pub(crate) contained: HashMap<String, ValueSet>,
     pub(crate) include: Vec<Include>,
     pub(crate) exclude: Vec<Include>,
     /// Why the set cannot be used whatever the code; found once, told at each use.
@@ -42,14 +53,29 @@ pub(crate) struct Include {
     pub(crate) value_sets: Vec<String>,
 }
 
+/// A member of the resource: its name and JSON.
+type Member = (Box<str>, Box<RawValue>);
+
 /// A code that an include lists by itself.
 #[derive(Debug, Default)]
 pub(crate) struct Listed {
+    /// Its place in the list.
+    pub(crate) place: usize,
     pub(crate) display: Option<Box<str>>,
-    /// Language and text.
-    pub(crate) designations: Vec<(Option<Box<str>>, Box<str>)>,
+    pub(crate) designations: Vec<Designation>,
     /// The set marks this code as deprecated.
     pub(crate) deprecated: bool,
+}
+
+/// Another text for a listed code.
+#[derive(Debug)]
+pub(crate) struct Designation {
+    pub(crate) language: Option<Box<str>>,
+    pub(crate) text: Box<str>,
+    /// Its use is another one than to be the display of its language.
+    pub(crate) special: bool,
+    /// System, code and display of its use.
+    pub(crate) purpose: Option<Box<[String; 3]>>,
 }
 
 impl ValueSet {
@@ -67,6 +93,8 @@ impl ValueSet {
             standards_status: wire::standards_status(&read.extension).map(String::from),
             language: read.language,
             supplements: wire::supplements(&read.extension),
+            contained: contained(&read.contained)?,
+            definition: definition(bytes)?,
             ..Self::default()
         };
         let Some(compose) = read.compose else {
@@ -75,6 +103,7 @@ impl ValueSet {
             return Ok(out);
         };
         out.active_only = compose.inactive == Some(false);
+        out.locked_date = compose.locked_date;
         out.display_language =
             wire::expansion_parameter(&compose.extension, "displayLanguage").map(String::from);
         out.supplements.extend(wire::supplements(&compose.extension));
@@ -97,6 +126,14 @@ impl ValueSet {
         let include = Include { system: Some(system), version: version.clone(), ..Include::default() };
         Self { url, version, include: vec![include], ..Self::default() }
     }
+}
+
+/// The members of a ValueSet that an expansion may repeat.
+fn definition(bytes: &[u8]) -> Result<Vec<Member>, String> {
+    let members: wire::Members<'_> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    let repeated = |name: &str| !matches!(name, "resourceType" | "text" | "meta" | "contained" | "expansion");
+    let kept = members.0.into_iter().filter(|(name, _)| repeated(name));
+    Ok(kept.map(|(name, json)| (Box::from(&*name), json.to_owned())).collect())
 }
 
 impl Include {
@@ -124,7 +161,8 @@ impl Include {
         Ok(filters.map(|filters| Self {
             system: written.system.clone(),
             version: written.version.clone(),
-            listed: by_code.then(|| written.concept.iter().map(Listed::compile).collect()),
+            // Of two equal codes the first stays.
+            listed: by_code.then(|| written.concept.iter().enumerate().rev().map(Listed::compile).collect()),
             filters,
             value_sets: written.value_set.clone(),
         }))
@@ -132,16 +170,42 @@ impl Include {
 }
 
 impl Listed {
-    fn compile(written: &wire::Listed<'_>) -> (Box<str>, Self) {
-        let designation =
-            |d: &wire::Designation<'_>| (d.language.as_deref().map(Box::from), Box::from(&*d.value));
+    fn compile((place, written): (usize, &wire::Listed<'_>)) -> (Box<str>, Self) {
+        let designation = |d: &wire::Designation<'_>| Designation {
+            language: d.language.as_deref().map(Box::from),
+            text: Box::from(&*d.value),
+            special: d.is_special(),
+            purpose: d.usage.as_ref().map(|usage| {
+                let parts = [&usage.system, &usage.code, &usage.display];
+                Box::new(parts.map(|part| part.as_deref().unwrap_or_default().to_owned()))
+            }),
+        };
         let listed = Self {
+            place,
             display: written.display.as_deref().map(Box::from),
             designations: written.designation.iter().map(designation).collect(),
             deprecated: wire::is_deprecated(&written.extension),
         };
         ((*written.code).into(), listed)
     }
+}
+
+/// The value sets among the contained resources. FHIR lets contained resources not nest, so one
+/// level is all.
+fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, String> {
+    let mut out = HashMap::new();
+    for json in resources {
+        let header: Header = serde_json::from_str(json.get()).map_err(|e| format!("contained: {e}"))?;
+        if let (Some(id), "ValueSet") = (&header.id, header.resource_type.as_str()) {
+            let set = ValueSet::compile(&header, json.get().as_bytes())
+                .map_err(|why| format!("contained #{id}: {why}"))?;
+            if !set.contained.is_empty() {
+                return Err(format!("contained #{id} has contained resources itself (dom-2)"));
+            }
+            out.insert(id.trim_start_matches('#').to_owned(), set);
+        }
+    }
+    Ok(out)
 }
 
 /// The codes of a stored expansion as includes, one for each system and version.
@@ -155,8 +219,10 @@ fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
                     out.push(Include { system, version, ..Include::default() });
                     out.len() - 1
                 });
-                let listed = Listed { display: item.display.as_deref().map(Box::from), ..Listed::default() };
-                out[at].listed.get_or_insert_default().insert((**code).into(), listed);
+                let list = out[at].listed.get_or_insert_default();
+                let display = item.display.as_deref().map(Box::from);
+                let listed = Listed { place: list.len(), display, ..Listed::default() };
+                list.entry((**code).into()).or_insert(listed);
             }
             walk(&item.contains, out);
         }

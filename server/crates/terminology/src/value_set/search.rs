@@ -25,6 +25,8 @@ pub(crate) struct Pins {
     pub(crate) force: Vec<(String, String)>,
     /// `default-valueset-version`: for value sets that are imported without a version.
     pub(crate) value_sets: Vec<(String, String)>,
+    /// `date`: the day whose versions are meant where nothing else names one.
+    pub(crate) date: Option<String>,
 }
 
 impl Pins {
@@ -97,6 +99,11 @@ pub(crate) struct Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    /// What was found without a search.
+    pub(crate) fn of(member: Option<Member<'a>>) -> Self {
+        Self { members: member.into_iter().collect(), ..Self::default() }
+    }
+
     /// Takes over what another part found. Several paths to one include are one way in.
     fn append(&mut self, other: Self) {
         for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
@@ -131,19 +138,35 @@ pub(crate) struct Search<'a, 'q> {
 ///
 /// # Errors
 /// Says what stands in the way.
-pub(crate) fn check(catalog: &Catalog, set: &ValueSet, pins: &Pins, ecosystem: bool) -> Result<(), TxError> {
+pub(crate) fn check(catalog: &Catalog, at: Home<'_>, pins: &Pins, ecosystem: bool) -> Result<(), TxError> {
     let unknown = |url: &str| TxError::UnknownValueSet { url: url.to_owned(), ecosystem };
-    walk(catalog, set, pins, &unknown, &mut Vec::new(), &mut HashSet::new())
+    walk(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new())
+}
+
+/// A value set and the resource it stands in: itself, or the one that contains it and whose
+/// contained sets `#id` refers to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home<'a> {
+    pub(crate) home: &'a ValueSet,
+    pub(crate) set: &'a ValueSet,
+}
+
+impl<'a> Home<'a> {
+    /// A value set that stands by itself.
+    pub(crate) fn own(set: &'a ValueSet) -> Self {
+        Self { home: set, set }
+    }
 }
 
 fn walk<'a>(
     catalog: &'a Catalog,
-    set: &'a ValueSet,
+    at: Home<'a>,
     pins: &Pins,
     unknown: &impl Fn(&str) -> TxError,
     path: &mut Vec<&'a ValueSet>,
     done: &mut HashSet<*const ValueSet>,
 ) -> Result<(), TxError> {
+    let set = at.set;
     if let Some(at) = path.iter().position(|other| std::ptr::eq(*other, set)) {
         let circle = path[at..].iter().chain([&set]);
         let urls = circle.map(|set| version::join(&set.url, set.version.as_deref())).collect();
@@ -162,7 +185,7 @@ fn walk<'a>(
     }
     path.push(set);
     for canonical in set.include.iter().chain(&set.exclude).flat_map(|include| &include.value_sets) {
-        let imported = import(catalog, canonical, pins)?.ok_or_else(|| unknown(canonical))?;
+        let imported = import(catalog, at, canonical, pins)?.ok_or_else(|| unknown(canonical))?;
         walk(catalog, imported, pins, unknown, path, done)?;
     }
     path.pop();
@@ -170,21 +193,35 @@ fn walk<'a>(
     Ok(())
 }
 
-fn import<'a>(catalog: &'a Catalog, canonical: &str, pins: &Pins) -> Result<Option<&'a ValueSet>, TxError> {
+pub(crate) fn import<'a>(
+    catalog: &'a Catalog,
+    at: Home<'a>,
+    canonical: &str,
+    pins: &Pins,
+) -> Result<Option<Home<'a>>, TxError> {
+    if let Some(id) = canonical.strip_prefix('#') {
+        return Ok(at.home.contained.get(id).map(|set| Home { home: at.home, set }));
+    }
     let (url, version) = version::split(canonical);
-    catalog.value_set(url, version.or_else(|| pinned(&pins.value_sets, url)))
+    let found = match version.or_else(|| pinned(&pins.value_sets, url)) {
+        None => catalog.value_set_of(url, day(at.set, pins))?,
+        version => catalog.value_set(url, version)?,
+    };
+    Ok(found.map(Home::own))
+}
+
+/// The day whose versions a set means where it names none.
+pub(crate) fn day<'d>(set: &'d ValueSet, pins: &'d Pins) -> Option<&'d str> {
+    set.locked_date.as_deref().or(pins.date.as_deref())
 }
 
 /// The systems that a set draws codes from, its imports included, in order of mention.
-pub(crate) fn systems<'a>(
-    catalog: &'a Catalog,
-    set: &'a ValueSet,
-    pins: &Pins,
-) -> Result<Vec<&'a str>, TxError> {
+pub(crate) fn systems<'a>(catalog: &'a Catalog, at: Home<'a>, pins: &Pins) -> Result<Vec<&'a str>, TxError> {
     let mut out = Vec::new();
-    let mut waiting = vec![set];
+    let mut waiting = vec![at];
     let mut seen: HashSet<*const ValueSet> = HashSet::new();
-    while let Some(set) = waiting.pop() {
+    while let Some(at) = waiting.pop() {
+        let set = at.set;
         if !seen.insert(std::ptr::from_ref(set)) {
             continue;
         }
@@ -193,7 +230,7 @@ pub(crate) fn systems<'a>(
                 out.push(system);
             }
             for canonical in &include.value_sets {
-                waiting.extend(import(catalog, canonical, pins)?);
+                waiting.extend(import(catalog, at, canonical, pins)?);
             }
         }
     }
@@ -211,10 +248,11 @@ impl<'a, 'q> Search<'a, 'q> {
     ///
     /// # Errors
     /// When a code system that matters is broken, or a filter does not fit it.
-    pub(crate) fn run(&self, set: &'a ValueSet) -> Result<Found<'a>, TxError> {
+    pub(crate) fn run(&self, at: Home<'a>) -> Result<Found<'a>, TxError> {
+        let set = at.set;
         let mut found = Found::default();
         for include in &set.include {
-            self.include(set, include, &mut found)?;
+            self.include(at, include, &mut found)?;
         }
         let is_held = !(found.members.is_empty() && found.inactive.is_empty());
         if is_held && !set.exclude.is_empty() {
@@ -223,7 +261,7 @@ impl<'a, 'q> Search<'a, 'q> {
             let anywhere = Search::new(self.catalog, asked, self.pins, self.trust_lists);
             for exclude in &set.exclude {
                 let mut out = Found::default();
-                anywhere.include(set, exclude, &mut out)?;
+                anywhere.include(at, exclude, &mut out)?;
                 if !out.members.is_empty() {
                     found.members.clear();
                     found.inactive.clear();
@@ -241,25 +279,25 @@ impl<'a, 'q> Search<'a, 'q> {
         Ok(found)
     }
 
-    fn include(&self, set: &'a ValueSet, include: &'a Include, found: &mut Found<'a>) -> Result<(), TxError> {
+    fn include(&self, at: Home<'a>, include: &'a Include, found: &mut Found<'a>) -> Result<(), TxError> {
         let mut here = Found::default();
         if let Some(system) = &include.system {
             if system != self.asked.system {
                 return Ok(());
             }
-            self.by_system(set, include, &mut here)?;
+            self.by_system(at.set, include, &mut here)?;
         }
         // Everything that an include names must hold the code: R4's comment and R5 say so.
         for canonical in &include.value_sets {
-            let imported =
-                import(self.catalog, canonical, self.pins)?.expect("imports were resolved before the search");
+            let imported = import(self.catalog, at, canonical, self.pins)?
+                .expect("imports were resolved before the search");
             let mut inner = self.imported(imported)?;
             if inner.members.is_empty() {
                 found.append(inner);
                 return Ok(());
             }
             for member in &mut inner.members {
-                member.via.push(imported);
+                member.via.push(imported.set);
             }
             if include.system.is_none() && here.members.is_empty() {
                 here = inner;
@@ -269,12 +307,12 @@ impl<'a, 'q> Search<'a, 'q> {
         Ok(())
     }
 
-    fn imported(&self, set: &'a ValueSet) -> Result<Found<'a>, TxError> {
-        let key = std::ptr::from_ref(set);
+    fn imported(&self, at: Home<'a>) -> Result<Found<'a>, TxError> {
+        let key = std::ptr::from_ref(at.set);
         if let Some(found) = self.imported.borrow().get(&key) {
             return Ok(found.clone());
         }
-        let found = self.run(set)?;
+        let found = self.run(at)?;
         self.imported.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
@@ -297,7 +335,7 @@ impl<'a, 'q> Search<'a, 'q> {
             written_version: include.version.as_deref(),
             via: Vec::new(),
         };
-        let systems = self.code_systems(system, wanted)?;
+        let systems = self.code_systems(system, wanted, day(set, self.pins))?;
         if systems.is_empty() {
             // Nobody here can say what the codes of this system are, except the list itself.
             match lists(self.asked.code) {
@@ -333,10 +371,19 @@ impl<'a, 'q> Search<'a, 'q> {
     }
 
     /// The versions of the system that are to be searched: for `*` all, for another pattern the one
-    /// asked for where it fits, else the newest, else exactly one.
-    fn code_systems(&self, url: &str, wanted: Option<&str>) -> Result<Vec<&'a CodeSystem>, TxError> {
+    /// asked for where it fits, else the newest, else exactly one; with none, that of the day.
+    fn code_systems(
+        &self,
+        url: &str,
+        wanted: Option<&str>,
+        day: Option<&str>,
+    ) -> Result<Vec<&'a CodeSystem>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
-            let Some(resource) = self.catalog.code_system(url, version) else { return Ok(None) };
+            let found = match version {
+                None => self.catalog.code_system_of(url, day, self.asked.code),
+                version => self.catalog.code_system_for(url, version, self.asked.code),
+            };
+            let Some(resource) = found else { return Ok(None) };
             let system = resource.get()?;
             let speaks = matches!(system.content, Content::Complete | Content::Fragment);
             Ok(speaks.then_some(system))
@@ -358,7 +405,7 @@ impl<'a, 'q> Search<'a, 'q> {
 }
 
 /// Do all filters of an include let the concept through?
-fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+pub(crate) fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
     for filter in &include.filters {
         if !filter.admits(system, at)? {
             return Ok(false);

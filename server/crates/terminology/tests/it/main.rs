@@ -1,9 +1,14 @@
-//! The two operations as a caller sees them: resources in, Parameters or errors out.
+//! The operations as a caller sees them: resources in, Parameters or errors out.
 
+mod agreement;
+mod built_in;
+mod ecosystem;
+mod expand;
 mod fuzz;
 mod laws;
 mod real_data;
 mod releases;
 mod subsumes;
+mod subsumption;
 mod support;
 mod validate_code;

@@ -5,15 +5,19 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use trefoil_terminology::{Change, Level, Terminology};
+use trefoil_terminology::{Change, Input, Level, Terminology};
 
 use crate::support::{subsumes, validate};
 
+/// A file or folder of the data, whether it is there or not.
+fn data(name: &str) -> PathBuf {
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared");
+    std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from).join("data").join(name)
+}
+
 /// Every CodeSystem and ValueSet of the package.
 fn package() -> Option<Vec<Change>> {
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared");
-    let shared = std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from);
-    let path = shared.join("data/hl7.fhir.r4.terminology-4.0.1.tgz");
+    let path = data("hl7.fhir.r4.terminology-4.0.1.tgz");
     let Ok(file) = std::fs::File::open(&path) else {
         println!("left out: {} is not there", path.display());
         return None;
@@ -93,4 +97,83 @@ fn the_package_of_r4_loads_and_answers() {
     for problem in terminology.problems() {
         println!("{problem:?}");
     }
+}
+
+/// How many codings of records are asked about.
+const CODINGS: usize = 10_000;
+
+/// Every coding of the records in a folder of NDJSON, wherever it stands.
+fn codings(folder: &std::path::Path) -> Option<Vec<fhir::Coding>> {
+    fn walk(value: &serde_json::Value, out: &mut Vec<fhir::Coding>) {
+        match value {
+            serde_json::Value::Array(items) => items.iter().for_each(|item| walk(item, out)),
+            serde_json::Value::Object(members) => {
+                if members.contains_key("system") && members.contains_key("code") {
+                    out.extend(serde_json::from_value(value.clone()));
+                }
+                members.values().for_each(|member| walk(member, out));
+            }
+            _ => {}
+        }
+    }
+    let Ok(files) = std::fs::read_dir(folder) else {
+        println!("left out: {} is not there", folder.display());
+        return None;
+    };
+    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    paths.sort();
+    let mut out = Vec::new();
+    for path in paths {
+        let mut text = String::new();
+        let file = std::fs::File::open(path).expect("a file that is there");
+        flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).expect("text that was compressed");
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            walk(&serde_json::from_str(line).expect("NDJSON"), &mut out);
+        }
+    }
+    Some(out)
+}
+
+/// What a validator does: each coding of real records against a value set that draws on its system,
+/// or, where there is none, against any. Every question is answered, or refused for a reason of the
+/// set's.
+#[test]
+fn ten_thousand_codings_of_records_are_judged() {
+    let (Some(changes), Some(codings)) = (package(), codings(&data("synthea-10"))) else { return };
+    let mut sets: std::collections::HashMap<String, Vec<String>> = std::collections::HashMap::new();
+    let mut all = Vec::new();
+    for change in &changes {
+        if let Change::Put { kind: "ValueSet", bytes, .. } = change {
+            let set: serde_json::Value = serde_json::from_slice(bytes).unwrap();
+            let url = set["url"].as_str().unwrap().to_owned();
+            for include in set["compose"]["include"].as_array().into_iter().flatten() {
+                if let Some(system) = include["system"].as_str() {
+                    sets.entry(system.to_owned()).or_default().push(url.clone());
+                }
+            }
+            all.push(url);
+        }
+    }
+    let terminology = Terminology::default();
+    terminology.apply(changes);
+    let (start, mut answers) = (Instant::now(), std::collections::BTreeMap::<&str, usize>::new());
+    assert!(!codings.is_empty());
+    for (at, coding) in codings.iter().cycle().take(CODINGS).enumerate() {
+        let fitting = coding.system.as_ref().and_then(|system| sets.get(system)).unwrap_or(&all);
+        let mut body = fhir::Parameters::new();
+        body.push_uri("url", &fitting[at % fitting.len()]);
+        body.push("coding", fhir::Value::Coding(coding.clone()));
+        let kind = match terminology.validate_code(Level::Type, Input::from_body(&body)) {
+            Ok(answer) if answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true)) => "true",
+            Ok(_) => "false",
+            Err(error) => {
+                let text = error.to_string();
+                assert!(!text.contains("cannot be used: "), "a resource of the package is broken: {text}");
+                "refused"
+            }
+        };
+        *answers.entry(kind).or_default() += 1;
+    }
+    println!("{CODINGS} of {} codings asked: {:?}, answers {answers:?}", codings.len(), start.elapsed());
+    assert!(answers["true"] > CODINGS / 20, "{answers:?}");
 }

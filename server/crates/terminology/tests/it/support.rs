@@ -110,12 +110,14 @@ pub fn short(answer: Result<Parameters, TxError>) -> String {
 fn kind(error: &TxError) -> String {
     let variant = match error {
         TxError::Missing { .. } => "Missing",
+        TxError::NothingToValidate { .. } => "NothingToValidate",
         TxError::Malformed { .. } => "Malformed",
         TxError::DisplayLanguage(_) => "DisplayLanguage",
         TxError::UnknownValueSet { .. } => "UnknownValueSet",
         TxError::UnknownInstance { .. } => "UnknownInstance",
         TxError::UnknownCodeSystem { .. } => "UnknownCodeSystem",
         TxError::UnknownCode { .. } => "UnknownCode",
+        TxError::UnknownConcept { .. } => "UnknownConcept",
         TxError::Unprocessable(_) => "Unprocessable",
     };
     let code = serde_json::to_value(error.outcome().issue[0].code).expect("a code is written as a string");
@@ -131,6 +133,11 @@ pub fn validate(terminology: &Terminology, level: Level<'_>, query: &str) -> Str
 pub fn validate_body(terminology: &Terminology, parameters: &str) -> String {
     let body = body(parameters);
     short(terminology.validate_code(Level::Type, Input::from_body(&body)))
+}
+
+/// `CodeSystem/$validate-code` by GET.
+pub fn validate_in_system(terminology: &Terminology, level: Level<'_>, query: &str) -> String {
+    short(terminology.validate_code_in_system(level, Input::from_query(&Parameters::from_query(query))))
 }
 
 /// `$subsumes` by GET.

@@ -73,11 +73,11 @@ fn a_negative_answer_says_why() {
         ),
         (
             "url=http://garden.example/in-use&system=http://garden.example/plants&code=elm",
-            "false [Elm] [The concept 'elm' is valid but is not active; The provided code 'http://garden.example/plants#elm' was not found in the value set 'http://garden.example/in-use']",
+            "false [Elm] [The concept 'elm' has a status of retired and inactive and its use should be reviewed; The concept 'elm' is valid but is not active; The provided code 'http://garden.example/plants#elm' was not found in the value set 'http://garden.example/in-use']",
         ),
         (
             "url=http://garden.example/no-version&system=http://garden.example/plants&code=apple",
-            "false [Apple tree] [A definition for CodeSystem 'http://garden.example/plants' version '7' could not be found, so the code cannot be validated. Valid versions: 0.9.0 or 1.0.0 or 9.0.0]",
+            "false [Apple tree] [A definition for CodeSystem 'http://garden.example/plants' version '7' could not be found, so the code cannot be validated. Valid versions: 0.9.0, 1.0.0 and 9.0.0]",
         ),
         (
             "url=http://garden.example/pots-set&system=http://garden.example/pots&code=clay",
@@ -191,10 +191,13 @@ fn what_cannot_be_judged_is_an_error() {
             "Missing(required): parameter 'system' is needed",
         ),
         ("url=http://garden.example/trees&code=".into(), "Malformed(invalid): parameter 'code': it is empty"),
-        ("url=http://garden.example/trees".into(), "Missing(required): Unable to find code to validate"),
+        (
+            "url=http://garden.example/trees".into(),
+            "NothingToValidate(required): Unable to find code to validate",
+        ),
         (
             "url=http://garden.example/trees&system=http://garden.example/plants".into(),
-            "Missing(required): Unable to find code to validate",
+            "NothingToValidate(required): Unable to find code to validate",
         ),
         (
             "url=http://garden.example/trees&coding=apple".into(),

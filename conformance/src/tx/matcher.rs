@@ -1,0 +1,479 @@
+//! Does an answer match an expectation of HL7's terminology ecosystem suite?
+//!
+//! An expectation is a resource with templates in it. Order never counts: items of arrays are paired
+//! so that as many as possible find a partner. What the answer has beyond the expectation is a
+//! difference, except where only a pattern is asked for.
+//!
+//! | expected text | matches |
+//! |---|---|
+//! | `$$` | anything but a boolean |
+//! | `$id$`, `$uuid$`, `$instant$`, `$date$`, `$semver$`, `$url$`, `$token$`, `$string$`, `$version$` | text of that form |
+//! | `…$version$…` | the text with the server's FHIR version put in |
+//! | `$choice:a\|b$` | one of the alternatives |
+//! | `$fragments:a\|b$` | text with every fragment in it, in any case |
+//! | `$external:N:a\|b$` | as `$fragments`, of the part up to the next colon |
+//! | anything else | the very same text |
+//!
+//! | expected member | means |
+//! |---|---|
+//! | `$optional$` | this item of an array may be missing (`true`, `!mode`, `warning:…`, `version:N`) |
+//! | `$optional-properties$` | these members may be missing |
+//! | `$count-arrays$` | of these arrays only the length counts |
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+/// Longest excerpt of a value in a difference.
+const EXCERPT: usize = 160;
+
+/// The forms that a template can name.
+static FORMS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
+    let zone = r"(Z|[+-]\d\d:\d\d)";
+    let time = r"T\d\d:\d\d:\d\d(\.\d+)?";
+    let form = |pattern: &str| Regex::new(&format!(r"\A(?:{pattern})\z")).expect("the patterns are ours");
+    HashMap::from([
+        ("$id$", form(r"[A-Za-z0-9\-.]{1,64}")),
+        ("$uuid$", form(r"(urn:uuid:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
+        ("$instant$", form(&format!(r"\d{{4}}-\d\d-\d\d{time}{zone}"))),
+        ("$date$", form(&format!(r"\d{{4}}(-\d\d(-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?{zone}?)?)?)?"))),
+        ("$semver$", form(r"\d+(\.\d+){1,2}([-+][0-9A-Za-z.\-+]+)?")),
+        ("$url$", form(r"[A-Za-z][A-Za-z0-9+.\-]*:\S+")),
+        ("$token$", form(r"[0-9A-Za-z_][0-9A-Za-z_.\-]*")),
+        ("$string$", form(r"(?s).+")),
+        ("$version$", form(r"(?s).+")),
+    ])
+});
+
+/// Compares answers with expectations.
+#[derive(Debug)]
+pub struct Matcher<'a> {
+    /// The modes of the run, such as `general`.
+    pub modes: &'a BTreeSet<String>,
+    /// The FHIR version that the server speaks.
+    pub fhir_version: &'a str,
+    /// May the answer have more than the expectation?
+    pub pattern: bool,
+}
+
+/// What is missing although it should be there, but need not.
+type Notes = RefCell<Vec<String>>;
+
+impl Matcher<'_> {
+    /// The first difference, as a sentence; none where they match. What the suite wants noted comes
+    /// as well.
+    pub fn compare(&self, expected: &Value, answer: &Value) -> (Option<String>, Vec<String>) {
+        let notes = Notes::default();
+        let difference = self.value(expected, answer, "", &notes);
+        (difference, notes.into_inner())
+    }
+
+    fn value(&self, expected: &Value, answer: &Value, path: &str, notes: &Notes) -> Option<String> {
+        let same = match (expected, answer) {
+            (Value::Object(expected), Value::Object(answer)) => {
+                return self.object(expected, answer, path, notes);
+            }
+            (Value::Array(expected), Value::Array(answer)) => {
+                return self.array(expected, answer, path, notes);
+            }
+            (Value::Object(_), _) => {
+                return Some(format!("{path}: expected an object, got {}", short(answer)));
+            }
+            (Value::Array(_), _) => return Some(format!("{path}: expected an array, got {}", short(answer))),
+            (Value::String(expected), Value::String(answer)) => self.text(expected, answer),
+            (Value::Bool(expected), Value::Bool(answer)) => expected == answer,
+            (Value::Bool(_), _) | (_, Value::Bool(_)) => false,
+            (Value::String(expected), _) => expected == "$$",
+            (Value::Number(expected), Value::Number(answer)) => {
+                expected == answer || expected.as_f64() == answer.as_f64()
+            }
+            _ => expected == answer,
+        };
+        (!same).then(|| format!("{path}: expected {}, got {}", short(expected), short(answer)))
+    }
+
+    /// Does a text match?
+    fn text(&self, expected: &str, answer: &str) -> bool {
+        if expected == answer || expected == "$$" {
+            return true;
+        }
+        if expected.contains("<div") && answer.contains("<div") {
+            return true;
+        }
+        let Some(template) = expected.strip_prefix('$').and_then(|rest| rest.strip_suffix('$')) else {
+            return expected.contains("$version$")
+                && expected.replace("$version$", self.fhir_version) == answer;
+        };
+        match template.split_once(':') {
+            Some(("choice", choices)) => choices.split('|').any(|choice| choice == answer),
+            Some(("fragments", fragments)) => has_fragments(fragments, answer),
+            Some(("external", rest)) => {
+                // The official runner splits the template at every colon, so of an address it looks
+                // for the scheme alone; some servers' own messages depend on that.
+                let fragments = rest.split(':').nth(1).unwrap_or_default();
+                has_fragments(fragments, answer)
+            }
+            _ => FORMS.get(expected).is_some_and(|form| form.is_match(answer)),
+        }
+    }
+
+    /// May this expected item of an array be missing?
+    fn is_optional(&self, item: &Value) -> bool {
+        match item.get("$optional$") {
+            Some(Value::Bool(flag)) => *flag,
+            Some(Value::String(flag)) => match flag.split_once(':') {
+                Some(("warning", _)) => true,
+                Some(("version", version)) => self.fhir_version.starts_with(version),
+                _ => flag == "true" || flag.strip_prefix('!').is_some_and(|mode| !self.modes.contains(mode)),
+            },
+            _ => false,
+        }
+    }
+
+    fn object(
+        &self,
+        expected: &Map<String, Value>,
+        answer: &Map<String, Value>,
+        path: &str,
+        notes: &Notes,
+    ) -> Option<String> {
+        let list = |name: &str| -> Vec<&str> {
+            let names = expected.get(name).and_then(Value::as_array);
+            names.into_iter().flatten().filter_map(Value::as_str).collect()
+        };
+        let mut may_lack = list("$optional-properties$");
+        // Three files of the suite spell it so.
+        may_lack.extend(list("$optional"));
+        let counted = list("$count-arrays$");
+        for (name, wanted) in expected.iter().filter(|(name, _)| !name.starts_with('$')) {
+            let here = join(path, name);
+            let Some(given) = answer.get(name) else {
+                let all_optional = || {
+                    let items = wanted.as_array().filter(|items| !items.is_empty());
+                    items.is_some_and(|items| items.iter().all(|item| self.is_optional(item)))
+                };
+                if may_lack.contains(&name.as_str()) || all_optional() {
+                    continue;
+                }
+                return Some(format!("{here}: missing in the answer (expected {})", short(wanted)));
+            };
+            if let Some(wanted) = wanted.as_array().filter(|_| counted.contains(&name.as_str())) {
+                match given.as_array().map(Vec::len) {
+                    Some(length) if length == wanted.len() => continue,
+                    Some(length) => {
+                        return Some(format!("{here}: expected {} items, got {length}", wanted.len()));
+                    }
+                    None => return Some(format!("{here}: expected an array, got {}", short(given))),
+                }
+            }
+            if let Some(difference) = self.value(wanted, given, &here, notes) {
+                return Some(difference);
+            }
+        }
+        let more = answer
+            .iter()
+            .find(|(name, _)| !expected.contains_key(*name) && !may_lack.contains(&name.as_str()));
+        more.filter(|_| !self.pattern).map(|(name, given)| {
+            format!("{}: not expected, the answer has {}", join(path, name), short(given))
+        })
+    }
+
+    fn array(&self, expected: &[Value], answer: &[Value], path: &str, notes: &Notes) -> Option<String> {
+        let mut pairing = Pairing::new(expected.len(), answer.len(), |at, of| {
+            // What a trial would note is not noted.
+            self.value(&expected[at], &answer[of], path, &Notes::default()).is_none()
+        });
+        let needed: Vec<usize> = (0..expected.len()).filter(|at| !self.is_optional(&expected[*at])).collect();
+        needed.iter().for_each(|at| pairing.take_as_they_stand(*at));
+        let lost = needed.iter().find(|at| !pairing.place_expected(**at)).copied();
+        if let Some(at) = lost {
+            return Some(self.lost(&expected[at], answer, &pairing, path, notes));
+        }
+        if !self.pattern
+            && let Some(of) = (0..answer.len()).find(|of| !pairing.place_answer(*of))
+        {
+            return Some(self.extra(&answer[of], expected, path, notes));
+        }
+        for (at, item) in expected.iter().enumerate().filter(|(at, _)| pairing.partner[*at].is_none()) {
+            let flag = item.get("$optional$").and_then(Value::as_str);
+            if let Some(flag) = flag.filter(|flag| flag.starts_with("warning:")) {
+                let name = label(item).unwrap_or_else(|| at.to_string());
+                notes.borrow_mut().push(format!("{path}: no item '{name}' ({flag})"));
+            }
+        }
+        None
+    }
+
+    /// Why an expected item found no partner, as near as can be told.
+    fn lost(
+        &self,
+        item: &Value,
+        answer: &[Value],
+        pairing: &Pairing<impl Fn(usize, usize) -> bool>,
+        path: &str,
+        notes: &Notes,
+    ) -> String {
+        let name = label(item);
+        let free = |of: &usize| pairing.taken[*of].is_none();
+        let alike = |of: &usize| label(&answer[*of]) == name;
+        let near = (0..answer.len()).filter(free).find(alike).or_else(|| (0..answer.len()).find(alike));
+        let difference = near.and_then(|of| {
+            let place = name.clone().unwrap_or_else(|| of.to_string());
+            self.value(item, &answer[of], &format!("{path}[{place}]"), notes)
+        });
+        difference.unwrap_or_else(|| format!("{path}: no item like {}", short(item)))
+    }
+
+    /// Why an item of the answer found no partner.
+    fn extra(&self, item: &Value, expected: &[Value], path: &str, notes: &Notes) -> String {
+        let name = label(item);
+        let alike = expected.iter().find(|other| name.is_some() && label(other) == name);
+        let place = name.clone().unwrap_or_default();
+        alike
+            .and_then(|other| self.value(other, item, &format!("{path}[{place}]"), notes))
+            .unwrap_or_else(|| format!("{path}: unexpected item {}", short(item)))
+    }
+}
+
+fn has_fragments(fragments: &str, answer: &str) -> bool {
+    let answer = answer.to_lowercase();
+    fragments.split('|').all(|fragment| answer.contains(&fragment.to_lowercase()))
+}
+
+fn join(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+}
+
+/// What an item is called: an issue by severity and kind, else by its name, address, code or value.
+fn label(item: &Value) -> Option<String> {
+    if let Some(severity) = item.get("severity") {
+        let kind = item.pointer("/details/coding/0/code").and_then(Value::as_str).unwrap_or("?");
+        return Some(format!("{}:{kind}", severity.as_str().unwrap_or("?")));
+    }
+    let text = |name: &&str| item.get(name).and_then(Value::as_str).map(str::to_owned);
+    ["name", "url", "code", "value"].iter().find_map(text)
+}
+
+/// A value as text, cut where it is long.
+pub(super) fn short(value: &Value) -> String {
+    let text = value.to_string();
+    match text.char_indices().nth(EXCERPT) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text,
+    }
+}
+
+/// Pairs of expected and answered items, as many as can be (augmenting paths).
+struct Pairing<F> {
+    fits: F,
+    known: HashMap<(usize, usize), bool>,
+    /// Of each expected item, the answered one.
+    partner: Vec<Option<usize>>,
+    /// Of each answered item, the expected one.
+    taken: Vec<Option<usize>>,
+}
+
+impl<F: Fn(usize, usize) -> bool> Pairing<F> {
+    fn new(expected: usize, answered: usize, fits: F) -> Self {
+        Self { fits, known: HashMap::new(), partner: vec![None; expected], taken: vec![None; answered] }
+    }
+
+    fn fits(&mut self, at: usize, of: usize) -> bool {
+        if let Some(known) = self.known.get(&(at, of)) {
+            return *known;
+        }
+        let fits = (self.fits)(at, of);
+        self.known.insert((at, of), fits);
+        fits
+    }
+
+    fn pair(&mut self, at: usize, of: usize) {
+        self.partner[at] = Some(of);
+        self.taken[of] = Some(at);
+    }
+
+    /// Most answers have the order of the expectation: that is tried first, for speed.
+    fn take_as_they_stand(&mut self, at: usize) {
+        if at < self.taken.len() && self.taken[at].is_none() && self.fits(at, at) {
+            self.pair(at, at);
+        }
+    }
+
+    /// Finds a partner for an expected item; others may have to change theirs.
+    fn place_expected(&mut self, at: usize) -> bool {
+        self.partner[at].is_some() || self.seek_answer(at, &mut BTreeSet::new())
+    }
+
+    fn seek_answer(&mut self, at: usize, seen: &mut BTreeSet<usize>) -> bool {
+        for of in 0..self.taken.len() {
+            if seen.contains(&of) || !self.fits(at, of) {
+                continue;
+            }
+            seen.insert(of);
+            let free = match self.taken[of] {
+                None => true,
+                Some(other) => self.seek_answer(other, seen),
+            };
+            if free {
+                self.pair(at, of);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Finds a partner for an answered item; no expected item loses its own by that.
+    fn place_answer(&mut self, of: usize) -> bool {
+        self.taken[of].is_some() || self.seek_expected(of, &mut BTreeSet::new())
+    }
+
+    fn seek_expected(&mut self, of: usize, seen: &mut BTreeSet<usize>) -> bool {
+        for at in 0..self.partner.len() {
+            if seen.contains(&at) || !self.fits(at, of) {
+                continue;
+            }
+            seen.insert(at);
+            let free = match self.partner[at] {
+                None => true,
+                Some(other) => self.seek_expected(other, seen),
+            };
+            if free {
+                self.pair(at, of);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(expected: Value, answer: Value, matches: bool) {
+        let modes = BTreeSet::from(["general".to_owned()]);
+        let matcher = Matcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
+        let (difference, _) = matcher.compare(&expected, &answer);
+        assert_eq!(difference.is_none(), matches, "{expected} and {answer}: {difference:?}");
+    }
+
+    #[test]
+    fn texts() {
+        for (expected, answer, matches) in [
+            ("a", "a", true),
+            ("a", "A", false),
+            ("$$", "anything", true),
+            ("$", "x", false),
+            ("$id$", "a-b.c", true),
+            ("$id$", "a b", false),
+            ("$uuid$", "urn:uuid:8acdbfdc-e9d2-11ed-a05b-0242ac120003", true),
+            ("$instant$", "2026-11-21T10:00:00.5Z", true),
+            ("$instant$", "2026-11-21", false),
+            ("$date$", "2026-11", true),
+            ("$date$", "2026-11-21T10:00+01:00", true),
+            ("$date$", "November", false),
+            ("$semver$", "5.0.0", true),
+            ("$semver$", "five", false),
+            ("$url$", "http://x/y", true),
+            ("$token$", "a_b", true),
+            ("$string$", "", false),
+            ("$unheard-of$", "x", false),
+            ("R $version$ it is", "R 4.0.1 it is", true),
+            ("R $version$ it is", "R 5.0.0 it is", false),
+            ("$choice:a|b$", "b", true),
+            ("$choice:a|b$", "c", false),
+            ("$fragments:One|two$", "two and one", true),
+            ("$fragments:One|two$", "two", false),
+            ("$external:1$", "anything", true),
+            ("$external:1:one|http://x$", "ONE http only", true),
+            ("$external:1:one|http://x$", "one", false),
+            ("<div>a</div>", "<div>b</div>", true),
+        ] {
+            check(json!(expected), json!(answer), matches);
+        }
+    }
+
+    #[test]
+    fn values_keep_their_kind() {
+        check(json!(true), json!(true), true);
+        check(json!(true), json!("true"), false);
+        check(json!("$$"), json!(true), false);
+        check(json!("$$"), json!(7), true);
+        check(json!(1), json!(1.0), true);
+        check(json!(1), json!(2), false);
+        check(json!({}), json!([]), false);
+        check(json!([]), json!({}), false);
+    }
+
+    #[test]
+    fn members() {
+        check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), false);
+        check(json!({ "a": 1 }), json!({}), false);
+        check(json!({ "$optional-properties$": ["a"], "a": 1 }), json!({}), true);
+        check(json!({ "$optional-properties$": ["a"], "a": 1 }), json!({ "a": 2 }), false);
+        check(json!({ "$optional": ["a"] }), json!({ "a": 2 }), true);
+        check(json!({ "$count-arrays$": ["a"], "a": [1, 2] }), json!({ "a": [3, 4] }), true);
+        check(json!({ "$count-arrays$": ["a"], "a": [1, 2] }), json!({ "a": [3] }), false);
+        check(json!({ "a": [{ "$optional$": true }] }), json!({}), true);
+        check(json!({ "a": [] }), json!({}), false);
+    }
+
+    #[test]
+    fn arrays_have_no_order() {
+        check(json!([1, 2, 3]), json!([3, 1, 2]), true);
+        check(json!([1, 2]), json!([1, 2, 2]), false);
+        check(json!([1, 2, 2]), json!([1, 2]), false);
+        // The first guess has to be taken back.
+        check(json!(["$$", "a"]), json!(["a", "b"]), true);
+        check(json!(["$$", "$string$", "a"]), json!(["a", "b", "c"]), true);
+        check(json!(["$$", "a", "a"]), json!(["a", "b", "c"]), false);
+    }
+
+    #[test]
+    fn items_may_be_optional() {
+        for (flag, may_lack) in [
+            (json!(true), true),
+            (json!("true"), true),
+            (json!(false), false),
+            (json!("!snomed"), true),
+            (json!("!general"), false),
+            (json!("warning:version"), true),
+            (json!("version:4"), true),
+            (json!("version:5"), false),
+        ] {
+            check(json!([{ "$optional$": flag, "name": "x" }]), json!([]), may_lack);
+            check(json!([{ "$optional$": flag, "name": "x" }]), json!([{ "name": "x" }]), true);
+            check(json!([{ "$optional$": flag, "name": "x" }]), json!([{ "name": "y" }]), false);
+        }
+    }
+
+    #[test]
+    fn a_pattern_lets_the_answer_have_more() {
+        let modes = BTreeSet::new();
+        let matcher = Matcher { modes: &modes, fhir_version: "4.0.1", pattern: true };
+        let (expected, answer) = (json!({ "a": [1] }), json!({ "a": [2, 1], "b": 3 }));
+        assert_eq!(matcher.compare(&expected, &answer).0, None);
+        assert!(matcher.compare(&json!({ "a": [1] }), &json!({ "a": [2] })).0.is_some());
+    }
+
+    #[test]
+    fn differences_and_notes_are_told() {
+        let modes = BTreeSet::new();
+        let matcher = Matcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
+        let expected = json!({ "parameter": [{ "name": "result", "valueBoolean": true },
+            { "name": "version", "$optional$": "warning:version" }] });
+        let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": false }] });
+        let (difference, _) = matcher.compare(&expected, &answer);
+        assert_eq!(difference.unwrap(), "parameter[result].valueBoolean: expected true, got false");
+        let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
+        let (difference, notes) = matcher.compare(&expected, &answer);
+        assert_eq!(difference, None);
+        assert_eq!(notes, ["parameter: no item 'version' (warning:version)"]);
+    }
+}

@@ -1,0 +1,436 @@
+//! HL7's terminology ecosystem suite (HL7/fhir-tx-ecosystem-ig, folder `tests`), run against any
+//! FHIR R4 server.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`suite`] | the files: `test-cases.json` and what it refers to |
+//! | [`r4`] | the way from R5, in which the suite is written, to R4 and back; what is not compared |
+//! | [`matcher`] | does an answer match an expectation? |
+//! | [`report`] | the table, the differences, the file |
+//!
+//! A test is one request: the parameters of its file, every setup resource of its suite as
+//! `tx-resource`, and the parameters of its profile, sent to the type-level operation of an empty
+//! server. The answer is compared with the expectation, and the class of the status with the one that
+//! is wanted.
+
+pub mod matcher;
+pub mod r4;
+pub mod report;
+pub mod suite;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use serde_json::{Value, json};
+
+use self::matcher::Matcher;
+use self::report::Report;
+use self::suite::{Files, Suite, Test};
+
+/// Longest wait for an answer.
+const TIMEOUT: Duration = Duration::from_secs(60);
+/// The parameters that are added where a test names no profile.
+const PROFILE: &str = "parameters-default.json";
+/// The media type of everything sent and asked for.
+const FHIR_JSON: &str = "application/fhir+json";
+
+/// What the suite asks for, and where.
+#[derive(Debug, Clone, Copy)]
+struct Operation {
+    /// Its name in the suite.
+    name: &'static str,
+    /// The path below the base, with the query.
+    path: &'static str,
+    /// Resource type and name in the CapabilityStatement; none where every server has it.
+    declared: Option<(&'static str, &'static str)>,
+}
+
+const OPERATIONS: [Operation; 11] = {
+    const fn operation(
+        name: &'static str,
+        path: &'static str,
+        kind: &'static str,
+        code: &'static str,
+    ) -> Operation {
+        Operation { name, path, declared: Some((kind, code)) }
+    }
+    const fn reading(name: &'static str, path: &'static str) -> Operation {
+        Operation { name, path, declared: None }
+    }
+    [
+        operation("expand", "ValueSet/$expand", "ValueSet", "expand"),
+        operation("validate-code", "ValueSet/$validate-code", "ValueSet", "validate-code"),
+        operation("cs-validate-code", "CodeSystem/$validate-code", "CodeSystem", "validate-code"),
+        operation("lookup", "CodeSystem/$lookup", "CodeSystem", "lookup"),
+        operation("subsumes", "CodeSystem/$subsumes", "CodeSystem", "subsumes"),
+        operation("translate", "ConceptMap/$translate", "ConceptMap", "translate"),
+        operation("batch-validate", "ValueSet/$batch-validate-code", "ValueSet", "batch-validate-code"),
+        operation("related", "ValueSet/$related", "ValueSet", "related"),
+        operation("compare", "ValueSet/$related", "ValueSet", "related"),
+        reading("metadata", "metadata"),
+        reading("term-caps", "metadata?mode=terminology"),
+    ]
+};
+
+/// What to run, and against whom.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// The folder with `test-cases.json`.
+    pub tests: PathBuf,
+    /// FHIR base URL of the server.
+    pub target: String,
+    /// Only these suites; all where there is none.
+    pub suites: Vec<String>,
+    /// Only these operations; all where there is none.
+    pub operations: Vec<String>,
+    /// Bearer token to send.
+    pub token: Option<String>,
+    /// Certificates to trust besides the usual ones, as PEM.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Is any certificate good enough?
+    pub insecure: bool,
+}
+
+/// How a test went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Verdict {
+    /// As expected; with what the suite wants noted.
+    Pass(Vec<String>),
+    /// The first difference.
+    Fail(String),
+    /// Why it was left out.
+    Skip(String),
+}
+
+/// A test that is done.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Name of its suite.
+    pub suite: String,
+    /// Its name.
+    pub test: String,
+    /// The operation that it is about.
+    pub operation: String,
+    /// How it went.
+    pub verdict: Verdict,
+    /// The status of the answer.
+    pub status: Option<StatusCode>,
+    /// How long the answer took.
+    pub took: Duration,
+}
+
+/// Runs the suite.
+///
+/// # Errors
+/// The suite cannot be read ([`Unrunnable::Suite`]), or the server cannot be reached.
+pub async fn run(options: &Options) -> Result<Report, Unrunnable> {
+    let files = Files::new(&options.tests);
+    let cases = files.cases().map_err(Unrunnable::Suite)?;
+    for name in &options.suites {
+        if !cases.suites.iter().any(|suite| suite.name == *name) {
+            return Err(Unrunnable::Suite(anyhow::anyhow!("there is no suite '{name}'")));
+        }
+    }
+    let server = Server::connect(options).await.map_err(Unrunnable::Server)?;
+    let modes = BTreeSet::from(["general".to_owned()]);
+    let run = Run { files, server, modes };
+    let mut outcomes = Vec::new();
+    let mut offered: HashMap<&str, bool> = HashMap::new();
+    let begin = Instant::now();
+    for suite in cases.suites.iter().filter(|suite| run.selects(suite, options)) {
+        for test in suite.tests.iter().filter(|test| run.selects_test(test, options)) {
+            let mut outcome = Outcome {
+                suite: suite.name.clone(),
+                test: test.name.clone(),
+                operation: test.operation.clone(),
+                verdict: Verdict::Skip(String::new()),
+                status: None,
+                took: Duration::ZERO,
+            };
+            match run.reason_to_skip(test, &mut offered).await {
+                Some(reason) => outcome.verdict = Verdict::Skip(reason),
+                None => run.test(suite, test, &mut outcome).await.map_err(Unrunnable::Suite)?,
+            }
+            outcomes.push(outcome);
+        }
+    }
+    let Server { software, version, fhir_version, .. } = run.server;
+    Ok(Report { software, version, fhir_version, modes: run.modes, outcomes, took: begin.elapsed() })
+}
+
+/// Why the suite could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum Unrunnable {
+    /// The files are not those of the suite.
+    #[error("{0:#}")]
+    Suite(anyhow::Error),
+    /// The server cannot be reached.
+    #[error("{0:#}")]
+    Server(anyhow::Error),
+}
+
+/// A run of the suite.
+struct Run {
+    files: Files,
+    server: Server,
+    modes: BTreeSet<String>,
+}
+
+impl Run {
+    fn has_mode(&self, mode: Option<&String>) -> bool {
+        mode.is_none_or(|mode| mode.is_empty() || self.modes.contains(mode))
+    }
+
+    fn selects(&self, suite: &Suite, options: &Options) -> bool {
+        let named = options.suites.is_empty() || options.suites.contains(&suite.name);
+        named && !suite.disabled && self.has_mode(suite.mode.as_ref())
+    }
+
+    fn selects_test(&self, test: &Test, options: &Options) -> bool {
+        let named = options.operations.is_empty() || options.operations.contains(&test.operation);
+        named && self.has_mode(test.mode.as_ref())
+    }
+
+    async fn reason_to_skip(&self, test: &Test, offered: &mut HashMap<&str, bool>) -> Option<String> {
+        if test.disabled {
+            return Some("disabled in the suite".to_owned());
+        }
+        if let Some(version) = &test.version {
+            let version = version.as_str().map_or_else(|| version.to_string(), str::to_owned);
+            if !self.server.fhir_version.starts_with(&version) {
+                return Some(format!("for FHIR {version} only"));
+            }
+        }
+        let Some(operation) = OPERATIONS.iter().find(|operation| operation.name == test.operation) else {
+            return Some("operation unknown to the runner".to_owned());
+        };
+        let is_offered = match offered.get(operation.name) {
+            Some(known) => *known,
+            None => {
+                let found = self.server.offers(operation).await;
+                offered.insert(operation.name, found);
+                found
+            }
+        };
+        (!is_offered).then(|| "operation not offered by the server".to_owned())
+    }
+
+    /// Sends the request of a test and judges the answer.
+    ///
+    /// # Errors
+    /// The files of the test cannot be read.
+    async fn test(&self, suite: &Suite, test: &Test, outcome: &mut Outcome) -> Result<()> {
+        let operation = OPERATIONS.iter().find(|operation| operation.name == test.operation);
+        let operation = operation.context("the operation is unknown")?;
+        let is_reading = operation.declared.is_none();
+        let body = if is_reading { None } else { Some(self.request(suite, test)?) };
+        let headers = self.headers(suite, test)?;
+        let begin = Instant::now();
+        let sent = self.server.send(operation.path, body.as_ref(), headers).await;
+        outcome.took = begin.elapsed();
+        let (status, answer) = match sent {
+            Ok(answer) => answer,
+            Err(error) => {
+                outcome.verdict = Verdict::Fail(format!("no answer: {error:#}"));
+                return Ok(());
+            }
+        };
+        outcome.status = Some(status);
+        let Some(answer) = answer.filter(Value::is_object) else {
+            outcome.verdict = Verdict::Fail(format!("HTTP {} without a JSON body", status.as_u16()));
+            return Ok(());
+        };
+        let wanted = [test.file("response", &self.modes), test.response2.as_deref()];
+        let mut first = None;
+        for name in wanted.into_iter().flatten() {
+            match self.judge(test, name, status, &answer, is_reading) {
+                Ok(notes) => {
+                    outcome.verdict = Verdict::Pass(notes);
+                    return Ok(());
+                }
+                Err(difference) => first = first.or(Some(difference)),
+            }
+        }
+        outcome.verdict = Verdict::Fail(first.unwrap_or_else(|| "the test names no response".to_owned()));
+        Ok(())
+    }
+
+    /// Holds an answer against one expectation; the error is the first difference.
+    fn judge(
+        &self,
+        test: &Test,
+        name: &str,
+        status: StatusCode,
+        answer: &Value,
+        pattern: bool,
+    ) -> Result<Vec<String>, String> {
+        let expected = self.files.get(name).map_err(|_| format!("the suite has no file {name}"))?;
+        let expected = r4::expectation(&expected, &self.modes);
+        let got = r4::answer(answer, &expected, &self.modes);
+        let kind =
+            |value: &Value| value.get("resourceType").and_then(Value::as_str).unwrap_or("?").to_owned();
+        if kind(&expected) != kind(&got) {
+            let (expected, found) = (kind(&expected), kind(&got));
+            let text = got.pointer("/issue/0/details/text").unwrap_or(&got);
+            return Err(format!(
+                "expected a {expected}, got HTTP {} {found}: {}",
+                status.as_u16(),
+                matcher::short(text)
+            ));
+        }
+        let matcher = Matcher { modes: &self.modes, fhir_version: &self.server.fhir_version, pattern };
+        let (difference, notes) = matcher.compare(&expected, &got);
+        if let Some(difference) = difference {
+            return Err(difference);
+        }
+        let is_second = test.response2.as_deref() == Some(name);
+        let wanted = match &test.http_code {
+            Some(code) => code.as_str(),
+            // A second answer that is an error comes as one.
+            None if is_second && kind(&expected) == "OperationOutcome" => "4xx",
+            None => "2xx",
+        };
+        let given = status.as_str();
+        let fits = match wanted.strip_suffix("xx") {
+            Some(class) => given.starts_with(class),
+            None => given == wanted,
+        };
+        if fits { Ok(notes) } else { Err(format!("HTTP status: expected {wanted}, got {given}")) }
+    }
+
+    fn request(&self, suite: &Suite, test: &Test) -> Result<Value> {
+        let name = test.file("request", &self.modes).context("a test names no request")?;
+        let mut body = (*self.files.r4(name)?).clone();
+        let mut more = Vec::new();
+        for name in &suite.setup {
+            more.push(json!({ "name": "tx-resource", "resource": *self.files.r4(name)? }));
+        }
+        let profile = self.files.r4(test.profile.as_deref().unwrap_or(PROFILE))?;
+        more.extend(profile["parameter"].as_array().into_iter().flatten().cloned());
+        match body.get_mut("parameter").and_then(Value::as_array_mut) {
+            Some(list) => list.extend(more),
+            None => body["parameter"] = more.into(),
+        }
+        Ok(body)
+    }
+
+    fn headers(&self, suite: &Suite, test: &Test) -> Result<HeaderMap> {
+        let mut headers = HeaderMap::new();
+        let mut add = |name: &str, value: &str| -> Result<()> {
+            let name = HeaderName::try_from(name).with_context(|| format!("'{name}' is no header"))?;
+            let value =
+                HeaderValue::try_from(value).with_context(|| format!("'{value}' is no header's value"))?;
+            headers.insert(name, value);
+            Ok(())
+        };
+        add("x-request-id", &format!("tx:{}/{}", suite.name, test.name))?;
+        if let Some(languages) = &test.accept_language {
+            add("accept-language", languages)?;
+        }
+        if let Some(more) = test.header.as_ref().filter(|more| self.has_mode(more.mode.as_ref())) {
+            add(&more.name, &more.value)?;
+        }
+        Ok(headers)
+    }
+}
+
+/// The server that is tried.
+struct Server {
+    base: String,
+    client: reqwest::Client,
+    token: Option<String>,
+    software: String,
+    version: String,
+    fhir_version: String,
+    /// Resource type (`*` for the whole server) and names of its operations.
+    declared: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Server {
+    async fn connect(options: &Options) -> Result<Self> {
+        crate::world::install_crypto();
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(TIMEOUT)
+            .tls_danger_accept_invalid_certs(options.insecure)
+            .no_proxy();
+        if let Some(pem) = &options.ca_pem {
+            let certificate = reqwest::Certificate::from_pem(pem).context("the CA is no PEM certificate")?;
+            builder = builder.tls_certs_merge([certificate]);
+        }
+        let mut server = Self {
+            base: options.target.trim_end_matches('/').to_owned(),
+            client: builder.build()?,
+            token: options.token.clone(),
+            software: String::new(),
+            version: String::new(),
+            fhir_version: String::new(),
+            declared: BTreeMap::new(),
+        };
+        let (_, statement) = server.send("metadata", None, HeaderMap::new()).await?;
+        let statement = statement.unwrap_or_default();
+        let text = |path: &str| statement.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        server.software = text("/software/name").unwrap_or_else(|| "?".to_owned());
+        server.version = text("/software/version").unwrap_or_default();
+        server.fhir_version = text("/fhirVersion").unwrap_or_else(|| "4.0.1".to_owned());
+        let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
+        for rest in list(&statement, "rest") {
+            let mut declare = |kind: &str, operations: Vec<Value>| {
+                let names = operations.iter().filter_map(|operation| operation["name"].as_str());
+                let names = names.map(|name| name.trim_start_matches('$').to_owned());
+                server.declared.entry(kind.to_owned()).or_default().extend(names);
+            };
+            declare("*", list(&rest, "operation"));
+            for resource in list(&rest, "resource") {
+                declare(resource["type"].as_str().unwrap_or_default(), list(&resource, "operation"));
+            }
+        }
+        Ok(server)
+    }
+
+    /// Does the server have this operation? Where it does not say so, it is asked.
+    async fn offers(&self, operation: &Operation) -> bool {
+        let Some((kind, name)) = operation.declared else { return true };
+        let declares = |kind: &str| self.declared.get(kind).is_some_and(|names| names.contains(name));
+        if declares(kind) || declares("*") {
+            return true;
+        }
+        let empty = json!({ "resourceType": "Parameters" });
+        let Ok((status, body)) = self.send(operation.path, Some(&empty), HeaderMap::new()).await else {
+            return false;
+        };
+        match status.as_u16() {
+            405 | 501 => false,
+            404 => {
+                let issues = body.as_ref().and_then(|body| body["issue"].as_array()).into_iter().flatten();
+                let says = |issue: &Value| issue["code"] != "not-supported" && issue["code"] != "not-found";
+                issues.into_iter().any(says)
+            }
+            _ => true,
+        }
+    }
+
+    async fn send(
+        &self,
+        path: &str,
+        body: Option<&Value>,
+        headers: HeaderMap,
+    ) -> Result<(StatusCode, Option<Value>)> {
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut request = self.client.request(method, format!("{}/{path}", self.base));
+        request = request.header(header::ACCEPT, FHIR_JSON).headers(headers);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.header(header::CONTENT_TYPE, FHIR_JSON).body(serde_json::to_vec(body)?);
+        }
+        let response = request.send().await?;
+        let status = response.status();
+        let bytes = response.bytes().await?;
+        Ok((status, suite::parse(&bytes).ok()))
+    }
+}

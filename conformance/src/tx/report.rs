@@ -1,0 +1,198 @@
+//! What a run of the suite says at its end: a table by suite and operation, the first difference of
+//! every test that failed, and, where it is asked for, a file for programs.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{OPERATIONS, Outcome, Verdict};
+
+/// How the suite went.
+#[derive(Debug)]
+pub struct Report {
+    /// Name of the server's software.
+    pub software: String,
+    /// Its version.
+    pub version: String,
+    /// The FHIR version that it speaks.
+    pub fhir_version: String,
+    /// The modes that ran.
+    pub modes: BTreeSet<String>,
+    /// Every test, in the order of the suite.
+    pub outcomes: Vec<Outcome>,
+    /// How long all took.
+    pub took: Duration,
+}
+
+/// Passed, failed and left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// As expected.
+    pub passed: usize,
+    /// Not as expected.
+    pub failed: usize,
+    /// Left out.
+    pub skipped: usize,
+}
+
+impl Sum {
+    fn of<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> Self {
+        let mut sum = Self::default();
+        for outcome in outcomes {
+            match outcome.verdict {
+                Verdict::Pass(_) => sum.passed += 1,
+                Verdict::Fail(_) => sum.failed += 1,
+                Verdict::Skip(_) => sum.skipped += 1,
+            }
+        }
+        sum
+    }
+}
+
+impl fmt::Display for Sum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::default() {
+            return f.pad("-");
+        }
+        f.pad(&format!("{}/{}/{}", self.passed, self.failed, self.skipped))
+    }
+}
+
+impl Report {
+    /// The sum of an operation, or of all.
+    pub fn sum(&self, operation: Option<&str>) -> Sum {
+        Sum::of(self.outcomes.iter().filter(|one| operation.is_none_or(|name| one.operation == name)))
+    }
+
+    /// The operations that were tried, in the suite's order.
+    fn operations(&self) -> Vec<&'static str> {
+        let tried = |name: &&str| self.outcomes.iter().any(|one| one.operation == **name);
+        OPERATIONS.iter().map(|operation| operation.name).filter(tried).collect()
+    }
+
+    /// The report for programs.
+    pub fn json(&self) -> Value {
+        let sum = |sum: Sum| json!({ "passed": sum.passed, "failed": sum.failed, "skipped": sum.skipped });
+        let operations = self.operations();
+        let mut totals: serde_json::Map<_, _> =
+            operations.iter().map(|name| ((*name).to_owned(), sum(self.sum(Some(name))))).collect();
+        totals.insert("all".to_owned(), sum(self.sum(None)));
+        let tests = self.outcomes.iter().map(|one| {
+            let mut test = json!({ "suite": one.suite, "test": one.test, "operation": one.operation });
+            match &one.verdict {
+                Verdict::Pass(notes) => {
+                    test["status"] = "pass".into();
+                    if !notes.is_empty() {
+                        test["warnings"] = json!(notes);
+                    }
+                }
+                Verdict::Fail(difference) => {
+                    test["status"] = "fail".into();
+                    test["diff"] = json!(difference);
+                }
+                Verdict::Skip(reason) => {
+                    test["status"] = "skip".into();
+                    test["why"] = json!(reason);
+                }
+            }
+            if let Some(status) = one.status {
+                test["http"] = json!(status.as_u16());
+                test["ms"] = json!(one.took.as_millis() as u64);
+            }
+            test
+        });
+        json!({
+            "server": { "software": self.software, "version": self.version, "fhirVersion": self.fhir_version },
+            "modes": self.modes,
+            "totals": totals,
+            "tests": tests.collect::<Vec<_>>(),
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let modes: Vec<_> = self.modes.iter().map(String::as_str).collect();
+        let (count, seconds) = (self.outcomes.len(), self.took.as_secs_f32());
+        writeln!(
+            f,
+            "{} {}, FHIR {}, modes {}: {count} tests in {seconds:.1} s",
+            self.software,
+            self.version,
+            self.fhir_version,
+            modes.join("+")
+        )?;
+        let operations = self.operations();
+        let mut suites: Vec<&str> = Vec::new();
+        for one in &self.outcomes {
+            if !suites.contains(&one.suite.as_str()) {
+                suites.push(&one.suite);
+            }
+        }
+        let width = suites.iter().map(|name| name.len()).max().unwrap_or_default().max(5);
+        write!(f, "{:width$}", "suite")?;
+        for name in operations.iter().chain([&"all"]) {
+            write!(f, " {name:>16}")?;
+        }
+        writeln!(f, "   passed/failed/left out")?;
+        for suite in suites.iter().map(Some).chain([None]) {
+            let of_suite = || self.outcomes.iter().filter(|one| suite.is_none_or(|name| one.suite == **name));
+            write!(f, "{:width$}", suite.unwrap_or(&"ALL"))?;
+            for name in &operations {
+                write!(f, " {:>16}", Sum::of(of_suite().filter(|one| one.operation == *name)))?;
+            }
+            writeln!(f, " {:>16}", Sum::of(of_suite()))?;
+        }
+        for one in &self.outcomes {
+            if let Verdict::Fail(difference) = &one.verdict {
+                writeln!(f, "FAIL {}/{} [{}] {difference}", one.suite, one.test, one.operation)?;
+            }
+        }
+        let Sum { passed, failed, skipped } = self.sum(None);
+        write!(f, "{passed} passed, {failed} failed, {skipped} left out")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_and_the_file_say_the_same() {
+        let outcome = |suite: &str, operation: &str, verdict| Outcome {
+            suite: suite.to_owned(),
+            test: "t".to_owned(),
+            operation: operation.to_owned(),
+            verdict,
+            status: Some(http::StatusCode::OK),
+            took: Duration::from_millis(3),
+        };
+        let report = Report {
+            software: "Other".to_owned(),
+            version: "1".to_owned(),
+            fhir_version: "4.0.1".to_owned(),
+            modes: BTreeSet::from(["general".to_owned()]),
+            outcomes: vec![
+                outcome("a", "validate-code", Verdict::Pass(Vec::new())),
+                outcome("a", "validate-code", Verdict::Fail("x: expected 1, got 2".to_owned())),
+                outcome("b", "expand", Verdict::Skip("operation not offered by the server".to_owned())),
+            ],
+            took: Duration::from_millis(1500),
+        };
+        assert_eq!(
+            report.to_string(),
+            "Other 1, FHIR 4.0.1, modes general: 3 tests in 1.5 s\n\
+             suite           expand    validate-code              all   passed/failed/left out\n\
+             a                    -            1/1/0            1/1/0\n\
+             b                0/0/1                -            0/0/1\n\
+             ALL              0/0/1            1/1/0            1/1/1\n\
+             FAIL a/t [validate-code] x: expected 1, got 2\n\
+             1 passed, 1 failed, 1 left out"
+        );
+        let json = report.json();
+        assert_eq!(json["totals"]["all"], json!({ "passed": 1, "failed": 1, "skipped": 1 }));
+        assert_eq!(json["tests"][1]["diff"], "x: expected 1, got 2");
+    }
+}

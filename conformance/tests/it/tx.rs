@@ -1,0 +1,126 @@
+//! HL7's terminology suite against our server: a small suite of our own making in its layout, and
+//! HL7's, where it is at hand: in the folder `data/tx` of the folder that TREFOIL_SHARED names, or of
+//! `shared` beside the workspace. Without it the trial says so and ends.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tokio::runtime::Runtime;
+use trefoil_conformance::tx::report::Report;
+use trefoil_conformance::tx::{self, Options, Verdict};
+use trefoil_conformance::world::server::{self, Server};
+use wiremock::matchers::{method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+/// Terminology may be asked by everyone.
+const ANONYMOUS: &str = "[terminology]\nanonymous = true\n";
+
+fn own() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tx")
+}
+
+/// A server, what connects to it, and a runtime.
+struct Trial {
+    runtime: Runtime,
+    _server: Server,
+    options: Options,
+}
+
+impl Trial {
+    fn start(tests: PathBuf) -> Self {
+        server::build().unwrap();
+        let runtime = Runtime::new().unwrap();
+        let (server, target) = runtime.block_on(async {
+            let server = Server::start(ANONYMOUS).await.unwrap();
+            let target = server.target().await.unwrap();
+            (server, target.fhir_base)
+        });
+        let options = Options { tests, target, ca_pem: server.ca().unwrap(), ..Options::default() };
+        Self { runtime, _server: server, options }
+    }
+
+    fn run(&self) -> Report {
+        self.runtime.block_on(tx::run(&self.options)).unwrap()
+    }
+}
+
+#[test]
+fn our_own_suite_passes_and_what_is_not_for_us_is_left_out() {
+    let mut trial = Trial::start(own());
+    let report = trial.run();
+    let sum = report.sum(None);
+    assert_eq!((sum.passed, sum.failed, sum.skipped), (9, 0, 1), "{report}");
+    let skipped = report.outcomes.iter().find(|one| matches!(one.verdict, Verdict::Skip(_))).unwrap();
+    assert_eq!(skipped.test, "too-new");
+    // Again: the resources come compiled from memory, and nothing is answered otherwise.
+    assert_eq!(trial.run().sum(None), sum);
+    trial.options.operations = vec!["cs-validate-code".to_owned()];
+    assert_eq!(trial.run().sum(None).passed, 1);
+    trial.options.suites = vec!["nothing".to_owned()];
+    assert!(trial.runtime.block_on(tx::run(&trial.options)).unwrap_err().to_string().contains("'nothing'"));
+}
+
+#[test]
+fn hl7s_suite_passes() {
+    let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared");
+    let shared = std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from);
+    let tests = shared.join("data/tx");
+    if !tests.join("test-cases.json").is_file() {
+        println!("left out: HL7's terminology suite: {} is not there", tests.display());
+        return;
+    }
+    let trial = Trial::start(tests);
+    let report = trial.run();
+    let failed: Vec<_> =
+        report.outcomes.iter().filter(|one| !matches!(one.verdict, Verdict::Pass(_))).collect();
+    println!("{report}");
+    assert!(failed.is_empty() && !report.outcomes.is_empty(), "{report}");
+}
+
+/// A server that says of everything that it is right.
+async fn yes_man() -> MockServer {
+    let mock = MockServer::start().await;
+    let statement = serde_json::json!({ "resourceType": "CapabilityStatement", "fhirVersion": "4.0.1",
+        "rest": [{ "mode": "server", "resource": [{ "type": "ValueSet", "operation": [{ "name": "validate-code" }] }] }] });
+    let answer = serde_json::json!({ "resourceType": "Parameters",
+        "parameter": [{ "name": "result", "valueBoolean": true }] });
+    let get = Mock::given(method("GET")).and(path("/metadata"));
+    get.respond_with(ResponseTemplate::new(200).set_body_json(statement)).mount(&mock).await;
+    let post = Mock::given(method("POST")).and(path("/ValueSet/$validate-code"));
+    post.respond_with(ResponseTemplate::new(200).set_body_json(answer)).mount(&mock).await;
+    mock
+}
+
+#[test]
+fn a_server_that_is_wrong_is_told_so_and_the_exit_code_says_it() {
+    let runtime = Runtime::new().unwrap();
+    let mock = runtime.block_on(yes_man());
+    let options = Options { tests: own(), target: mock.uri(), ..Options::default() };
+    let report = runtime.block_on(tx::run(&options)).unwrap();
+    let sum = report.sum(None);
+    assert_eq!((sum.passed, sum.failed, sum.skipped), (1, 6, 3), "{report}");
+    let verdict = |name: &str| &report.outcomes.iter().find(|one| one.test == name).unwrap().verdict;
+    let begins =
+        |name: &str, text: &str| matches!(verdict(name), Verdict::Fail(why) if why.starts_with(text));
+    assert!(begins("not-a-member", "parameter: no item like {\"name\":\"message\""), "{report}");
+    assert!(begins("unknown-set", "expected a OperationOutcome, got HTTP 200 Parameters"), "{report}");
+    assert_eq!(*verdict("in-the-system"), Verdict::Skip("operation not offered by the server".to_owned()));
+
+    let run = |tests: &Path, target: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path().join("report.json");
+        let output = Command::new(env!("CARGO_BIN_EXE_trefoil-conformance"))
+            .args(["tx", "--tests"])
+            .arg(tests)
+            .args(["--target", target, "--out"])
+            .arg(&out)
+            .output()
+            .unwrap();
+        let report = std::fs::read(&out).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        (output.status.code().unwrap(), report.unwrap_or(serde_json::Value::Null))
+    };
+    let (code, report) = run(&own(), &mock.uri());
+    assert_eq!((code, &report["totals"]["all"]["failed"]), (1, &6.into()));
+    assert_eq!(run(Path::new("nowhere"), &mock.uri()).0, 2);
+    assert_eq!(run(&own(), "http://127.0.0.1:9").0, 3);
+}

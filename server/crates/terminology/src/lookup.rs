@@ -1,0 +1,160 @@
+//! `CodeSystem/$lookup` (FHIR R4): what is known about one concept.
+
+use fhir::{Coding, Parameter, Parameters, Value};
+
+use crate::catalog::Catalog;
+use crate::code_system::CodeSystem;
+use crate::display::Languages;
+use crate::input::malformed;
+use crate::texts::{self, additions};
+use crate::wire::Content;
+use crate::{Input, TxError, Unprocessable};
+
+/// Answers `$lookup`.
+pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, TxError> {
+    let asked = asked(input)?;
+    let languages = match (input.text("displayLanguage")?, input.header_languages()) {
+        (Some(list), _) => Languages::parse(list)?,
+        (None, header) => header.and_then(|list| Languages::parse(list).ok()).unwrap_or_default(),
+    };
+    let wanted = Wanted::read(input)?;
+
+    let (url, code) =
+        (asked.system.as_deref().unwrap_or_default(), asked.code.as_deref().unwrap_or_default());
+    let unknown = || TxError::UnknownCodeSystem {
+        system: url.to_owned(),
+        version: asked.version.clone(),
+        known: catalog.code_system_versions(url),
+    };
+    let found =
+        catalog.code_system_for(url, asked.version.as_deref(), code).or_else(|| catalog.supplement(url));
+    let system = found.ok_or_else(unknown)?.get()?;
+    if !matches!(system.content, Content::Complete | Content::Fragment) {
+        return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
+    }
+    let at = system.find(code).ok_or_else(|| TxError::UnknownConcept {
+        code: code.to_owned(),
+        system: url.to_owned(),
+        version: system.version.clone(),
+    })?;
+    let supplements = texts::supplements(catalog, input.texts("useSupplement")?)?;
+
+    let mut out = Parameters::new();
+    out.push_string("name", system.header.name.as_deref().or(system.header.title.as_deref()).unwrap_or(url));
+    if let Some(version) = &system.version {
+        out.push_string("version", version);
+    }
+    out.push_code("code", system.code(at));
+    out.push_uri("system", url);
+    let texts = texts::texts(Some((system, at)), None, &supplements);
+    let shown = texts::shown(&texts, &languages);
+    // `display` is demanded by R4; a concept without one is called by its code.
+    out.push_string("display", shown.map_or(system.code(at), |n| texts[n].display.text));
+    out.push_boolean("abstract", system.is_abstract(at));
+    for (_, text) in texts.iter().enumerate().filter(|(n, text)| Some(*n) != shown && wanted.language(text)) {
+        let mut part = Vec::new();
+        if let Some(language) = text.display.language {
+            part.push(Parameter::new("language", Value::Text("Code", language.to_owned())));
+        }
+        if let Some(coding) = text.coding() {
+            part.push(Parameter::new("use", Value::Coding(coding)));
+        }
+        part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
+        out.parameter.push(Parameter { name: "designation".to_owned(), value: None, part });
+    }
+    let mut push = |code: &str, value: Value, description: Option<&str>| {
+        let mut part = vec![
+            Parameter::new("code", Value::Text("Code", code.to_owned())),
+            Parameter::new("value", value),
+        ];
+        if let Some(text) = description {
+            part.push(Parameter::new("description", Value::Text("String", text.to_owned())));
+        }
+        out.parameter.push(Parameter { name: "property".to_owned(), value: None, part });
+    };
+    if wanted.property("inactive") {
+        push("inactive", Value::Boolean(system.is_inactive(at)), None);
+    }
+    for (name, list) in
+        [("parent", system.hierarchy().parents(at)), ("child", system.hierarchy().children(at))]
+    {
+        for &other in list.iter().filter(|_| wanted.property(name)) {
+            push(name, Value::Text("Code", system.code(other).to_owned()), system.display(other));
+        }
+    }
+    let own = std::iter::once((system, at)).chain(additions(&supplements, system, at));
+    for (from, at) in own {
+        for (name, value) in from.properties(at) {
+            if !from.is_structural(name) && wanted.property(name) {
+                push(name, typed(from, name, value), None);
+            }
+        }
+    }
+    Ok(out)
+}
+
+/// The concept that is asked for, with system and code.
+fn asked(input: Input<'_>) -> Result<Coding, TxError> {
+    let missing = |what: &str| TxError::Missing { what: what.to_owned() };
+    let coding = match (input.text("code")?, input.coding("coding")?) {
+        (Some(_), Some(_)) => return Err(malformed("coding", "give either code and system or coding")),
+        (Some(code), None) => {
+            let system =
+                input.text("system")?.ok_or_else(|| missing("parameter 'system' is needed beside 'code'"))?;
+            Coding { version: input.text("version")?.map(String::from), ..Coding::new(system, code) }
+        }
+        (None, Some(coding)) => {
+            let version = coding.version.clone().or(input.text("version")?.map(String::from));
+            Coding { version, ..coding.clone() }
+        }
+        (None, None) => return Err(missing("parameter 'code' or 'coding' is missing")),
+    };
+    let empty = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
+    if empty(&coding.system) || empty(&coding.code) {
+        return Err(malformed("coding", "it needs a system and a code"));
+    }
+    Ok(coding)
+}
+
+/// What the caller wants to know (`property`); nothing said is everything.
+struct Wanted<'a>(Vec<&'a str>);
+
+impl<'a> Wanted<'a> {
+    fn read(input: Input<'a>) -> Result<Self, TxError> {
+        Ok(Self(input.texts("property")?))
+    }
+
+    fn property(&self, name: &str) -> bool {
+        self.0.is_empty() || self.0.iter().any(|wanted| *wanted == name || *wanted == "*")
+    }
+
+    /// Designations come with `designation`, or with `lang.X` those of language X.
+    fn language(&self, text: &texts::Text<'_>) -> bool {
+        let tag = |wanted: &&str| {
+            let range = wanted.strip_prefix("lang.")?;
+            Some(Languages::parse(range).is_ok_and(|range| range.covers(text.display.language)))
+        };
+        self.property("designation") || self.0.iter().any(|wanted| tag(wanted) == Some(true))
+    }
+}
+
+/// The value of a property in its declared type.
+pub(crate) fn typed(system: &CodeSystem, name: &str, value: &str) -> Value {
+    let text = |kind| Value::Text(kind, value.to_owned());
+    let number = |kind| match value.parse() {
+        Ok(number) => Value::Number(kind, number),
+        Err(_) => text("String"),
+    };
+    match system.declaration(name).0 {
+        Some("boolean") => value.parse().map_or_else(|_| text("String"), Value::Boolean),
+        Some("integer") => number("Integer"),
+        Some("decimal") => number("Decimal"),
+        Some("dateTime") => text("DateTime"),
+        // Of a Coding only the code is kept.
+        Some("code" | "Coding") => text("Code"),
+        // Undeclared, but FHIR's own.
+        None if matches!(value, "true" | "false") => Value::Boolean(value == "true"),
+        None if name == "status" => text("Code"),
+        _ => text("String"),
+    }
+}

@@ -1,0 +1,260 @@
+//! Resources that requests bring along (`tx-resource`, `cache-id`): laid over the catalog, and kept
+//! compiled by their content, so that a repeated request compiles nothing again.
+
+use std::collections::HashMap;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hash};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use serde_json::value::RawValue;
+
+use crate::catalog::{Brought, Catalog};
+use crate::{Input, TxError, validate};
+
+/// How many bytes of resources are kept, as JSON, and how many of them.
+const RESOURCES: Limit = Limit { items: 1024, bytes: 64 << 20 };
+/// How many catalogs with overlays are kept.
+const CATALOGS: Limit = Limit { items: 32, bytes: usize::MAX };
+/// How many caches of clients are kept, and how many bytes of resources they hold together.
+const CLIENTS: Limit = Limit { items: 256, bytes: 64 << 20 };
+
+/// What a resource is known by: a keyed hash of its bytes, twice, so that nobody can make two alike.
+type Digest = [u64; 2];
+
+/// A resource of a request.
+#[derive(Debug, Clone)]
+struct Kept {
+    digest: Digest,
+    bytes: usize,
+    resource: Brought,
+}
+
+/// What is remembered between requests. All of it can be lost without changing an answer, except
+/// what a client keeps under its `cache-id`, which it then has to send again.
+#[derive(Debug, Default)]
+pub(crate) struct Overlays {
+    keys: [RandomState; 2],
+    memory: Mutex<Memory>,
+}
+
+#[derive(Debug, Default)]
+struct Memory {
+    resources: Lru<Digest, Kept>,
+    /// By the resources; with the catalog that they were laid over.
+    catalogs: Lru<Vec<Digest>, (Weak<Catalog>, Arc<Catalog>)>,
+    /// By caller and `cache-id`.
+    clients: Lru<(String, String), Vec<Kept>>,
+}
+
+impl Overlays {
+    /// The catalog with what the request brings along; `None` where it brings nothing.
+    ///
+    /// # Errors
+    /// When a `tx-resource` is no resource.
+    pub(crate) fn over(
+        &self,
+        catalog: &Arc<Catalog>,
+        input: Input<'_>,
+    ) -> Result<Option<Arc<Catalog>>, TxError> {
+        let sent = input.resources("tx-resource")?;
+        let cache_id = input.text("cache-id")?;
+        if sent.is_empty() && cache_id.is_none() {
+            return Ok(None);
+        }
+        let mut resources = Vec::with_capacity(sent.len());
+        for json in sent {
+            resources.extend(self.resource(json)?);
+        }
+        if let Some(id) = cache_id {
+            resources = self.remember((input.caller_name().to_owned(), id.to_owned()), resources);
+        }
+        if resources.is_empty() {
+            return Ok(None);
+        }
+        let key: Vec<Digest> = resources.iter().map(|kept| kept.digest).collect();
+        if let Some((base, overlay)) = self.lock().catalogs.get(&key)
+            && std::ptr::eq(base.as_ptr(), Arc::as_ptr(catalog))
+        {
+            return Ok(Some(overlay.clone()));
+        }
+        let overlay = Arc::new(catalog.over(resources.into_iter().map(|kept| kept.resource)));
+        self.lock().catalogs.put(CATALOGS, key, (Arc::downgrade(catalog), overlay.clone()), 0);
+        Ok(Some(overlay))
+    }
+
+    /// Lets go of what was laid over a catalog that is no longer the current one, so that replaced
+    /// code systems do not stay in memory.
+    pub(crate) fn forget_catalogs(&self) {
+        self.lock().catalogs = Lru::default();
+    }
+
+    /// The resource of these bytes; `None` where it is neither CodeSystem nor ValueSet.
+    fn resource(&self, json: &RawValue) -> Result<Option<Kept>, TxError> {
+        let bytes = json.get().as_bytes();
+        let digest = [0, 1].map(|at: usize| self.keys[at].hash_one(bytes));
+        if let Some(kept) = self.lock().resources.get(&digest) {
+            return Ok(Some(kept.clone()));
+        }
+        let header = validate::header(json, "tx-resource")?;
+        // No FHIR id has a space, so these cannot hide a stored resource.
+        let id = format!("tx-resource {:016x}{:016x}", digest[0], digest[1]);
+        let Some(resource) = Brought::new(&header.resource_type, id, bytes) else { return Ok(None) };
+        let kept = Kept { digest, bytes: bytes.len(), resource };
+        self.lock().resources.put(RESOURCES, digest, kept.clone(), kept.bytes);
+        Ok(Some(kept))
+    }
+
+    /// Adds resources to those that a client keeps under an id, and gives all of them.
+    fn remember(&self, key: (String, String), sent: Vec<Kept>) -> Vec<Kept> {
+        let mut memory = self.lock();
+        let mut all = memory.clients.get(&key).cloned().unwrap_or_default();
+        if sent.is_empty() {
+            return all;
+        }
+        for kept in sent {
+            // What was sent last counts most.
+            all.retain(|other| other.digest != kept.digest);
+            all.push(kept);
+        }
+        let bytes = all.iter().map(|kept| kept.bytes).sum();
+        memory.clients.put(CLIENTS, key, all.clone(), bytes);
+        all
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How much a memory holds.
+#[derive(Debug, Clone, Copy)]
+struct Limit {
+    items: usize,
+    bytes: usize,
+}
+
+/// A small memory that forgets first what was not asked for longest.
+#[derive(Debug)]
+struct Lru<K, V> {
+    items: HashMap<K, Item<V>>,
+    bytes: usize,
+    /// Counts every use.
+    clock: u64,
+}
+
+#[derive(Debug)]
+struct Item<V> {
+    value: V,
+    bytes: usize,
+    used: u64,
+}
+
+impl<K, V> Default for Lru<K, V> {
+    fn default() -> Self {
+        Self { items: HashMap::new(), bytes: 0, clock: 0 }
+    }
+}
+
+impl<K: Hash + Eq + Clone, V> Lru<K, V> {
+    fn get(&mut self, key: &K) -> Option<&V> {
+        self.clock += 1;
+        let item = self.items.get_mut(key)?;
+        item.used = self.clock;
+        Some(&item.value)
+    }
+
+    /// Keeps a value, unless it alone is over the limit.
+    fn put(&mut self, limit: Limit, key: K, value: V, bytes: usize) {
+        self.clock += 1;
+        if let Some(old) = self.items.remove(&key) {
+            self.bytes -= old.bytes;
+        }
+        if bytes > limit.bytes {
+            return;
+        }
+        while self.items.len() >= limit.items || self.bytes + bytes > limit.bytes {
+            let Some(oldest) =
+                self.items.iter().min_by_key(|(_, item)| item.used).map(|(key, _)| key.clone())
+            else {
+                break;
+            };
+            if let Some(old) = self.items.remove(&oldest) {
+                self.bytes -= old.bytes;
+            }
+        }
+        self.bytes += bytes;
+        self.items.insert(key, Item { value, bytes, used: self.clock });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fhir::Parameters;
+
+    use super::*;
+
+    #[test]
+    fn the_oldest_is_forgotten_first() {
+        let limit = Limit { items: 3, bytes: 10 };
+        let mut lru = Lru::default();
+        for key in 1..=3 {
+            lru.put(limit, key, key * 10, 2);
+        }
+        assert_eq!(lru.get(&1), Some(&10));
+        lru.put(limit, 4, 40, 2);
+        assert_eq!(lru.get(&2), None);
+        assert_eq!(lru.get(&1), Some(&10));
+        lru.put(limit, 5, 50, 9);
+        assert_eq!((lru.items.len(), lru.bytes), (1, 9), "what is big takes the place of many");
+        lru.put(limit, 6, 60, 11);
+        assert_eq!(lru.get(&6), None, "what is too big is not kept");
+        lru.put(limit, 5, 51, 1);
+        assert_eq!(lru.get(&5), Some(&51));
+        assert_eq!(lru.bytes, 1);
+    }
+
+    const SET: &str =
+        r#"{"resourceType":"ValueSet","url":"urn:set","compose":{"include":[{"system":"urn:a"}]}}"#;
+
+    fn request(resources: &[&str], cache_id: Option<&str>) -> Parameters {
+        let mut out = Parameters::new();
+        for json in resources {
+            out.push_resource("tx-resource", &serde_json::from_str::<Box<RawValue>>(json).unwrap());
+        }
+        if let Some(id) = cache_id {
+            out.push_string("cache-id", id);
+        }
+        out
+    }
+
+    #[test]
+    fn the_same_resources_over_the_same_catalog_are_laid_once() {
+        let (overlays, catalog) = (Overlays::default(), Arc::new(Catalog::default()));
+        let plain = request(&[], None);
+        assert!(overlays.over(&catalog, Input::from_body(&plain)).unwrap().is_none());
+        let with = request(&[SET, r#"{"resourceType":"ConceptMap"}"#], None);
+        let over = |catalog| overlays.over(catalog, Input::from_body(&with)).unwrap().unwrap();
+        let first = over(&catalog);
+        assert!(first.value_set("urn:set", None).unwrap().is_some());
+        assert!(Arc::ptr_eq(&first, &over(&catalog)));
+        let changed = Arc::new(Catalog::default());
+        let second = over(&changed);
+        assert!(!Arc::ptr_eq(&first, &second));
+        let set =
+            |catalog: &Arc<Catalog>| std::ptr::from_ref(catalog.value_set("urn:set", None).unwrap().unwrap());
+        assert_eq!(set(&first), set(&second), "the set is compiled once for both");
+    }
+
+    #[test]
+    fn a_cache_id_keeps_resources_for_its_caller_alone() {
+        let (overlays, catalog) = (Overlays::default(), Arc::new(Catalog::default()));
+        let (first, later) = (request(&[SET], Some("c1")), request(&[], Some("c1")));
+        let over = |parameters, caller| {
+            overlays.over(&catalog, Input::from_body(parameters).caller(caller)).unwrap()
+        };
+        assert!(over(&later, "ann").is_none());
+        assert!(over(&first, "ann").is_some());
+        assert!(over(&later, "ann").is_some());
+        assert!(over(&later, "bob").is_none());
+    }
+}

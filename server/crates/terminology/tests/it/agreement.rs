@@ -1,0 +1,231 @@
+//! The law that holds `$expand` and `$validate-code` together: a code is in the expansion exactly when
+//! it is valid. The two walk a value set in different ways, so each checks the other.
+
+use std::collections::BTreeSet;
+
+use fhir::Parameters;
+use proptest::prelude::*;
+use serde_json::{Value as Json, json};
+use trefoil_terminology::{Input, Level, Terminology};
+
+use crate::support::put;
+
+const CODES: usize = 8;
+
+/// `c0`, or `C0` where the case is another one.
+fn code(at: usize, upper: bool) -> String {
+    format!("{}{at}", if upper { 'C' } else { 'c' })
+}
+
+/// A concept: parents of smaller numbers, a property, and its state.
+fn concept(at: usize) -> impl Strategy<Value = Json> {
+    (prop::collection::vec(0..at.max(1), 0..3), 0..3_u8, any::<[bool; 2]>(), 0..6_u8).prop_map(
+        move |(parents, size, [inactive, retired], state)| {
+            let parent = |p: &usize| json!({ "code": "parent", "valueCode": code(*p, false) });
+            let mut properties: Vec<_> = parents.iter().filter(|p| **p < at).map(parent).collect();
+            properties.push(json!({ "code": "size", "valueInteger": size }));
+            match state {
+                0 => properties.push(json!({ "code": "inactive", "valueBoolean": inactive })),
+                1 if retired => properties.push(json!({ "code": "status", "valueCode": "retired" })),
+                2 => properties.push(json!({ "code": "notSelectable", "valueBoolean": true })),
+                _ => {}
+            }
+            json!({ "code": code(at, false), "display": format!("Code {at}"), "property": properties })
+        },
+    )
+}
+
+fn system(url: &'static str, version: &'static str, exact: bool) -> impl Strategy<Value = Json> {
+    let concepts: Vec<_> = (0..CODES).map(concept).collect();
+    (concepts, 0..CODES, any::<bool>()).prop_map(move |(mut list, less, fragment)| {
+        // Versions do not hold the same codes.
+        list.remove(less);
+        json!({
+            "resourceType": "CodeSystem", "id": format!("{}-{version}", &url[4..]), "url": url, "version": version,
+            "status": "active", "content": if fragment { "fragment" } else { "complete" }, "caseSensitive": exact,
+            "property": [{ "code": "size", "type": "integer" }], "concept": list,
+        })
+    })
+}
+
+fn filter() -> impl Strategy<Value = Json> {
+    let of = |property: &'static str, op: &'static str| {
+        (0..CODES, 0..CODES, any::<bool>(), 0..3_u8).prop_map(move |(a, b, yes, size)| {
+            let value = match (property, op) {
+                (_, "exists") => yes.to_string(),
+                (_, "regex") => format!("(?i)c[{}-9]", a.min(b)),
+                ("size", "in" | "not-in") => format!("{size},2"),
+                ("size", _) => size.to_string(),
+                (_, "in" | "not-in") => format!("{},{}", code(a, false), code(b, yes)),
+                ("display", _) => format!("Code {a}"),
+                _ => code(a, false),
+            };
+            json!({ "property": property, "op": op, "value": value })
+        })
+    };
+    prop_oneof![
+        of("concept", "is-a"),
+        of("concept", "is-a"),
+        of("concept", "descendent-of"),
+        of("concept", "is-not-a"),
+        of("concept", "generalizes"),
+        of("concept", "child-of"),
+        of("concept", "descendent-leaf"),
+        of("concept", "in"),
+        of("concept", "not-in"),
+        of("code", "="),
+        of("code", "regex"),
+        of("display", "="),
+        of("size", "="),
+        of("size", "in"),
+        of("size", "not-in"),
+        of("size", "exists"),
+        of("parent", "="),
+        of("child", "exists"),
+        of("inactive", "="),
+    ]
+}
+
+/// An include; it may import the sets of smaller numbers than `below`.
+fn include(below: usize) -> impl Strategy<Value = Json> {
+    let listed = prop::collection::vec((0..CODES, any::<bool>()), 1..4).prop_map(|list| {
+        let one = |(at, upper): &(usize, bool)| json!({ "code": code(*at, *upper), "display": "Listed" });
+        json!({ "concept": list.iter().map(one).collect::<Vec<_>>() })
+    });
+    let what = prop_oneof![
+        Just(json!({})),
+        listed,
+        prop::collection::vec(filter(), 1..3).prop_map(|list| json!({ "filter": list })),
+    ];
+    let which = prop::sample::select(vec!["urn:s", "urn:s", "urn:t", "urn:nobody"]);
+    let version =
+        prop::sample::select(vec![None, None, None, Some("1.0"), Some("2.0"), Some("*"), Some("1.x")]);
+    let imports = prop::collection::vec(0..below.max(1), 0..3);
+    (what, which, version, imports, 0..4_u8).prop_map(move |(mut what, system, version, imports, kind)| {
+        let imports: Vec<_> =
+            imports.iter().filter(|at| **at < below).map(|at| format!("urn:v{at}")).collect();
+        if kind == 0 && !imports.is_empty() {
+            return json!({ "valueSet": imports });
+        }
+        what["system"] = system.into();
+        // Only a list can be used of a system that nobody knows.
+        if what.get("concept").is_none() && system == "urn:nobody" {
+            what["system"] = "urn:s".into();
+        }
+        if let Some(version) = version.filter(|_| system == "urn:s") {
+            what["version"] = version.into();
+        }
+        if kind == 1 && !imports.is_empty() {
+            what["valueSet"] = imports.into();
+        }
+        what
+    })
+}
+
+fn value_set(at: usize) -> impl Strategy<Value = Json> {
+    let includes = prop::collection::vec(include(at), 1..4);
+    let excludes = prop::collection::vec(include(at), 0..3);
+    (includes, excludes, any::<Option<bool>>()).prop_map(move |(include, exclude, inactive)| {
+        let mut compose = json!({ "include": include, "exclude": exclude });
+        if let Some(inactive) = inactive {
+            compose["inactive"] = inactive.into();
+        }
+        json!({
+            "resourceType": "ValueSet", "id": format!("v{at}"), "url": format!("urn:v{at}"), "status": "active",
+            "compose": compose,
+        })
+    })
+}
+
+fn resources() -> impl Strategy<Value = Vec<Json>> {
+    any::<bool>().prop_flat_map(|exact| {
+        // The versions of a system agree on whether case matters.
+        let versions = (system("urn:s", "1.0", exact), system("urn:s", "2.0", exact));
+        let sets: Vec<_> = (0..5).map(value_set).collect();
+        let all = (versions, system("urn:t", "1.0", !exact), sets);
+        all.prop_map(|((a, b), c, sets)| [a, b, c].into_iter().chain(sets).collect())
+    })
+}
+
+/// System and code of each member, in order; `None` where the set cannot be expanded.
+fn expand(terminology: &Terminology, query: &str) -> Option<Vec<(String, String)>> {
+    let query = Parameters::from_query(query);
+    let answer = terminology.expand(Level::Type, Input::from_query(&query), "2026-11-21").ok()?;
+    let answer: Json = serde_json::from_str(answer.get()).expect("the server writes JSON");
+    let text = |item: &Json, name: &str| item[name].as_str().expect("a string").to_owned();
+    let items = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
+    Some(items.iter().map(|item| (text(item, "system"), text(item, "code"))).collect())
+}
+
+/// `$validate-code`: the answer as JSON, begun with its result; an error as its text.
+fn validate(terminology: &Terminology, query: &str) -> String {
+    let query = Parameters::from_query(query);
+    match terminology.validate_code(Level::Type, Input::from_query(&query)) {
+        Ok(answer) => {
+            let answer = serde_json::to_value(&answer).expect("our own types serialise");
+            format!("{}: {answer}", answer["parameter"][0]["valueBoolean"])
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn a_code_is_in_the_expansion_exactly_when_it_is_valid(resources in resources()) {
+        let terminology = Terminology::default();
+        let written: Vec<_> = resources.iter().map(Json::to_string).collect();
+        terminology.apply(written.iter().map(|json| put(json)));
+        let is_exact = |url: &str| {
+            let of_url = |json: &&Json| json["url"] == url;
+            resources.iter().filter(of_url).all(|json| json["caseSensitive"] == true)
+        };
+        // A fragment takes any code that it does not know on trust; nobody can list those.
+        let is_unsure = |url: &str, code: &str| {
+            let same = |json: &Json, c: &Json| match json["caseSensitive"] == true {
+                true => c["code"] == code,
+                false => c["code"].as_str().is_some_and(|c| c.eq_ignore_ascii_case(code)),
+            };
+            let lacks = |json: &Json| !json["concept"].as_array().expect("a list").iter().any(|c| same(json, c));
+            resources.iter().any(|json| json["url"] == url && json["content"] == "fragment" && lacks(json))
+        };
+        for at in 0..5 {
+            for active in ["", "&activeOnly=true"] {
+                let query = format!("url=urn:v{at}&excludeNested=true");
+                let Some(members) = expand(&terminology, &format!("{query}{active}")) else { continue };
+                for system in ["urn:s", "urn:t", "urn:nobody"] {
+                    for n in 0..CODES {
+                        let ask = |upper| {
+                            let code = code(n, upper);
+                            let query = format!("url=urn:v{at}&system={system}&code={code}{active}");
+                            (validate(&terminology, &query), code)
+                        };
+                        let listed = |code: &str| members.iter().any(|(s, c)| s == system && c == code);
+                        let listed_folded = |code: &str| {
+                            members.iter().any(|(s, c)| s == system && c.eq_ignore_ascii_case(code))
+                        };
+                        for (answer, code) in [ask(false), ask(true)] {
+                            if is_unsure(system, &code) || (!active.is_empty() && system == "urn:nobody") {
+                                continue;
+                            }
+                            let expected = match system {
+                                "urn:nobody" => listed(&code),
+                                _ if is_exact(system) => listed(&code),
+                                _ => listed_folded(&code),
+                            };
+                            prop_assert_eq!(answer.starts_with("true"), expected, "{}#{} in v{}: {} of {:?}", system, code, at, answer, members);
+                        }
+                    }
+                }
+                if active.is_empty() {
+                    let page = |offset| expand(&terminology, &format!("{query}&offset={offset}&count=3")).expect("a page");
+                    let pages: Vec<_> = (0..members.len()).step_by(3).flat_map(page).collect();
+                    prop_assert_eq!(&pages, &members);
+                    let all: BTreeSet<_> = expand(&terminology, &format!("url=urn:v{at}")).map_or(BTreeSet::new(), |top| top.into_iter().collect());
+                    prop_assert!(all.iter().all(|top| members.contains(top)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! What HL7's terminology ecosystem adds to `$validate-code`, and `CodeSystem/$validate-code`: the
+//! variants that its suite has only some of.
+
+use fhir::Parameters;
+use trefoil_terminology::{Input, Level, Terminology};
+
+use crate::support::{PLANTS, body, garden, put, validate, validate_body, validate_in_system};
+
+/// The answer to a body of these items, as JSON.
+fn answer(terminology: &Terminology, parameters: &str) -> serde_json::Value {
+    let body = body(parameters);
+    let answer = terminology.validate_code(Level::Type, Input::from_body(&body)).expect("an answer");
+    serde_json::to_value(&answer).expect("our own types serialise")
+}
+
+/// A coding in each of its three forms: what it says must not depend on the form.
+fn forms(system: &str, version: Option<&str>, code: &str) -> [(&'static str, String); 3] {
+    let member = version.map(|version| format!(r#","version":"{version}""#)).unwrap_or_default();
+    let parameter = version
+        .map(|version| format!(r#",{{"name":"systemVersion","valueString":"{version}"}}"#))
+        .unwrap_or_default();
+    let coding = format!(r#"{{"system":"{system}","code":"{code}"{member}}}"#);
+    [
+        (
+            "",
+            format!(
+                r#"{{"name":"code","valueCode":"{code}"}},{{"name":"system","valueUri":"{system}"}}{parameter}"#
+            ),
+        ),
+        ("Coding", format!(r#"{{"name":"coding","valueCoding":{coding}}}"#)),
+        (
+            "CodeableConcept.coding[0]",
+            format!(r#"{{"name":"codeableConcept","valueCodeableConcept":{{"coding":[{coding}]}}}}"#),
+        ),
+    ]
+}
+
+/// The texts of the issues and where they point.
+fn issues(answer: &serde_json::Value) -> Vec<(String, String)> {
+    let parameters = answer["parameter"].as_array().into_iter().flatten();
+    let outcome = parameters.filter(|p| p["name"] == "issues").map(|p| &p["resource"]["issue"]);
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    let mut out: Vec<_> = outcome
+        .filter_map(|issues| issues.as_array())
+        .flatten()
+        .map(|issue| (text(&issue["details"]["text"]), text(&issue["expression"][0])))
+        .collect();
+    out.sort();
+    out
+}
+
+#[test]
+fn the_three_forms_say_the_same() {
+    let garden = garden();
+    let url = |set: &str| {
+        format!(
+            r#"{{"name":"url","valueUri":"http://garden.example/{set}"}},{{"name":"uuid","valueString":"u"}}"#
+        )
+    };
+    for set in ["trees", "everything", "old", "any-version", "no-version", "in-use", "weed-set", "all-plants"]
+    {
+        for (system, version, code) in [
+            (PLANTS, None, "apple"),
+            (PLANTS, None, "elm"),
+            (PLANTS, None, "nothing"),
+            (PLANTS, Some("1.0.0"), "apple"),
+            (PLANTS, Some("0.9.0"), "tree"),
+            (PLANTS, Some("7"), "apple"),
+            ("http://garden.example/tools", None, "RAKE"),
+            ("http://garden.example/weeds", None, "thistle"),
+            ("http://nobody.example/", None, "x"),
+            ("http://nobody.example/", Some("1"), "x"),
+        ] {
+            for pin in ["", "system-version", "check-system-version", "force-system-version"] {
+                let pinned = match pin {
+                    "" => String::new(),
+                    name => format!(r#",{{"name":"{name}","valueCanonical":"{PLANTS}|0.9.x"}}"#),
+                };
+                let said = forms(system, version, code).map(|(place, subject)| {
+                    let answer = answer(&garden, &format!("{},{subject}{pinned}", url(set)));
+                    let result = answer["parameter"][0]["valueBoolean"].clone();
+                    let own =
+                        |text: &str| text.contains("in the value set") || text.contains("for the value set");
+                    let issues: Vec<_> = issues(&answer)
+                        .into_iter()
+                        .filter(|(text, _)| !own(text))
+                        .map(|(text, path)| {
+                            let member = path.strip_prefix(place).unwrap_or(&path).trim_start_matches('.');
+                            (text, if member == "code" { String::new() } else { member.to_owned() })
+                        })
+                        .collect();
+                    (result, issues)
+                });
+                assert_eq!(said[0], said[1], "{set} {system} {version:?} {code} {pin}");
+                assert_eq!(said[0], said[2], "{set} {system} {version:?} {code} {pin}");
+            }
+        }
+    }
+}
+
+#[test]
+fn location_stands_beside_expression_in_plain_answers() {
+    let garden = garden();
+    let plain = answer(
+        &garden,
+        r#"{"name":"url","valueUri":"http://garden.example/trees"},
+           {"name":"coding","valueCoding":{"system":"http://garden.example/plants","code":"nothing"}}"#,
+    );
+    let issue = &plain["parameter"].as_array().unwrap().iter().find(|p| p["name"] == "issues").unwrap()["resource"]
+        ["issue"][0];
+    assert_eq!(issue["location"], issue["expression"]);
+}
+
+#[test]
+fn an_import_that_nobody_knows_is_an_answer_to_the_ecosystem() {
+    let garden = garden();
+    let coding =
+        r#"{"name":"coding","valueCoding":{"system":"http://garden.example/plants","code":"apple"}}"#;
+    let url = r#"{"name":"url","valueUri":"http://garden.example/dangling"}"#;
+    assert!(validate_body(&garden, &[coding, url].join(",")).starts_with("UnknownValueSet(invalid)"));
+    let uuid = r#"{"name":"uuid","valueString":"u"}"#;
+    assert_eq!(
+        validate_body(&garden, &[coding, url, uuid].join(",")),
+        "false [A definition for the value Set 'http://garden.example/nowhere|3' could not be found]"
+    );
+}
+
+#[test]
+fn contained_value_sets_are_found_by_their_id() {
+    let garden = garden();
+    let coding =
+        |code: &str| format!(r#"{{"name":"coding","valueCoding":{{"system":"{PLANTS}","code":"{code}"}}}}"#);
+    let set = |imports: &str| {
+        format!(
+            r##"{{"name":"valueSet","resource":{{"resourceType":"ValueSet","status":"active","contained":[
+            {{"resourceType":"ValueSet","id":"a","status":"active","compose":{{"include":[{{"system":"{PLANTS}","concept":[{{"code":"apple"}},{{"code":"pear"}}]}}]}}}},
+            {{"resourceType":"ValueSet","id":"b","status":"active","compose":{{"include":[{{"valueSet":["#a"]}}],"exclude":[{{"system":"{PLANTS}","concept":[{{"code":"pear"}}]}}]}}}},
+            {{"resourceType":"Basic","id":"c"}}],
+            "compose":{{"include":[{{"valueSet":[{imports}]}}]}}}}}}"##
+        )
+    };
+    for (imports, code, expected) in [
+        (r##""#a""##, "pear", "true [Pear tree]"),
+        (r##""#b""##, "apple", "true [Apple tree]"),
+        (r##""#b""##, "pear", "false [Pear tree]"),
+        (r##""#a","http://garden.example/crops""##, "apple", "false [Apple tree]"),
+        (r##""#a","http://garden.example/crops""##, "pear", "true [Pear tree]"),
+        (r##""#c""##, "pear", "UnknownValueSet(invalid): A definition for the value Set '#c' could not"),
+    ] {
+        let answer = validate_body(&garden, &format!("{},{}", coding(code), set(imports)));
+        assert!(answer.starts_with(expected), "{imports} {code}: {answer}");
+    }
+    let of = |url: &str| {
+        format!(r##"{},{},{{"name":"url","valueUri":"{url}"}}"##, coding("pear"), set(r##""#b""##))
+    };
+    assert_eq!(validate_body(&garden, &of("#a")), "true [Pear tree]");
+    assert_eq!(validate_body(&garden, &of("#b")).split(" [").next(), Some("false"));
+    assert!(validate_body(&garden, &of("#none")).starts_with("UnknownValueSet(invalid)"));
+    let nested = r#"{"name":"valueSet","resource":{"resourceType":"ValueSet","contained":[{"resourceType":"ValueSet","id":"a","contained":[{"resourceType":"ValueSet","id":"b"}]}]}}"#;
+    assert!(validate_body(&garden, &format!("{},{nested}", coding("pear"))).contains("dom-2"));
+}
+
+#[test]
+fn a_day_chooses_versions_where_none_is_named() {
+    let terminology = Terminology::default();
+    let system = |version: &str, date: &str, code: &str| {
+        put(&format!(
+            r#"{{"resourceType":"CodeSystem","id":"s{version}","url":"urn:s","version":"{version}","date":"{date}","status":"active","content":"complete","concept":[{{"code":"{code}"}}]}}"#
+        ))
+    };
+    let set = |id: &str, locked: &str| {
+        put(&format!(
+            r#"{{"resourceType":"ValueSet","id":"{id}","url":"urn:{id}","status":"active","compose":{{{locked}"include":[{{"system":"urn:s"}}]}}}}"#
+        ))
+    };
+    terminology.apply([
+        system("1", "2024-05", "old"),
+        system("2", "2026-01-31T10:00:00Z", "new"),
+        set("any", ""),
+        set("locked", r#""lockedDate":"2025-01-01","#),
+        set("early", r#""lockedDate":"2020-01-01","#),
+    ]);
+    for (query, expected) in [
+        ("url=urn:any&code=new", "true"),
+        ("url=urn:any&code=old", "false"),
+        ("url=urn:any&code=old&date=2025-06", "true"),
+        ("url=urn:any&code=new&date=2026-01-31", "true"),
+        ("url=urn:any&code=new&date=2026-01-31T12:00:00Z", "true"),
+        ("url=urn:locked&code=old", "true"),
+        ("url=urn:locked&code=old&date=2026-06-01", "true"),
+        ("url=urn:locked&code=new", "false"),
+        ("url=urn:early&code=old", "false [A definition for CodeSystem 'urn:s' could not be found"),
+        ("url=urn:any&code=old&date=soon", "Malformed(invalid): parameter 'date': 'soon' is no date"),
+    ] {
+        let answer = validate(&terminology, Level::Type, &format!("{query}&system=urn:s"));
+        assert!(answer.starts_with(expected), "{query}: {answer}");
+    }
+}
+
+#[test]
+fn resources_out_of_use_are_remarked_on() {
+    let terminology = Terminology::default();
+    let status = |status: &str| {
+        format!(
+            r#""extension":[{{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"{status}"}}],"#
+        )
+    };
+    let system = |id: &str, more: &str| {
+        put(&format!(
+            r#"{{"resourceType":"CodeSystem","id":"{id}","url":"urn:{id}","version":"1",{more},"content":"complete","concept":[{{"code":"a"}}]}}"#
+        ))
+    };
+    let set = |id: &str, more: &str, include: &str| {
+        put(&format!(
+            r#"{{"resourceType":"ValueSet","id":"{id}","url":"urn:vs-{id}",{more},"compose":{{"include":[{include}]}}}}"#
+        ))
+    };
+    let of = |system: &str| format!(r#"{{"system":"urn:{system}"}}"#);
+    terminology.apply([
+        system("draft", r#""status":"draft""#),
+        system("gone", &format!(r#"{}"status":"active""#, status("withdrawn"))),
+        system("retired", r#""status":"retired""#),
+        system("trial", r#""status":"active","experimental":true"#),
+        set("on-draft", r#""status":"active""#, &of("draft")),
+        set("draft-on-draft", r#""status":"draft""#, &of("draft")),
+        set("on-gone", &format!(r#"{}"status":"active""#, status("withdrawn")), &of("gone")),
+        set("on-retired", r#""status":"active""#, &of("retired")),
+        set("on-trial", r#""status":"active""#, &of("trial")),
+        set("trial-on-trial", r#""status":"active","experimental":true"#, &of("trial")),
+        set("import", r#""status":"active""#, r#"{"valueSet":["urn:vs-on-gone"]}"#),
+    ]);
+    for (set, system, expected) in [
+        ("on-draft", "draft", "draft CodeSystem urn:draft|1"),
+        ("draft-on-draft", "draft", ""),
+        ("on-gone", "gone", "withdrawn CodeSystem urn:gone|1, withdrawn ValueSet urn:vs-on-gone"),
+        ("on-retired", "retired", "retired CodeSystem urn:retired|1"),
+        ("on-trial", "trial", "experimental CodeSystem urn:trial|1"),
+        ("trial-on-trial", "trial", ""),
+        ("import", "gone", "withdrawn CodeSystem urn:gone|1, withdrawn ValueSet urn:vs-on-gone"),
+    ] {
+        let answer = answer(
+            &terminology,
+            &format!(
+                r#"{{"name":"url","valueUri":"urn:vs-{set}"}},{{"name":"coding","valueCoding":{{"system":"urn:{system}","code":"a"}}}}"#
+            ),
+        );
+        let texts: Vec<_> =
+            issues(&answer).into_iter().map(|(text, _)| text.replace("Reference to ", "")).collect();
+        assert_eq!(texts.join(", "), expected, "{set}");
+    }
+}
+
+#[test]
+fn languages_are_those_of_request_set_header_and_set_itself() {
+    let terminology = Terminology::default();
+    let parameter = |language: &str| {
+        format!(
+            r#""extension":[{{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter","extension":[{{"url":"name","valueString":"displayLanguage"}},{{"url":"value","valueCode":"{language}"}}]}}],"#
+        )
+    };
+    let set = |id: &str, own: &str, fixed: &str| {
+        put(&format!(
+            r#"{{"resourceType":"ValueSet","id":"{id}","url":"urn:{id}","status":"active"{own},"compose":{{{fixed}"include":[{{"system":"urn:s"}}]}}}}"#
+        ))
+    };
+    terminology.apply([
+        put(
+            r#"{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete","language":"en",
+            "concept":[{"code":"a","display":"Apple","designation":[{"language":"de-CH","value":"Apfel"},
+            {"language":"de","use":{"system":"urn:uses","code":"old"},"value":"Paradiesapfel"}]}]}"#,
+        ),
+        set("plain", "", ""),
+        set("own", r#","language":"de""#, ""),
+        set("fixed", r#","language":"en""#, &parameter("de")),
+    ]);
+    let ask = |set: &str, display: &str, languages: &str, header: Option<&str>| {
+        let languages =
+            if languages.is_empty() { String::new() } else { format!("&displayLanguage={languages}") };
+        let query = Parameters::from_query(&format!(
+            "url=urn:{set}&system=urn:s&code=a&display={display}{languages}"
+        ));
+        let answer = terminology
+            .validate_code(Level::Type, Input::from_query(&query).accept_language(header))
+            .unwrap();
+        let result = answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true));
+        (result, answer.text("message").unwrap_or_default().to_owned())
+    };
+    for (set, display, languages, header, expected) in [
+        ("plain", "Apple", "", None, true),
+        ("plain", "apple", "", None, true),
+        ("plain", "Apfel", "", None, true),
+        ("plain", "Paradiesapfel", "", None, true),
+        ("plain", "Apple", "de", None, false),
+        ("plain", "Apfel", "de-AT", None, true),
+        ("plain", "Apple", "de,*;q=0.1", None, true),
+        ("plain", "Apple", "fr", None, true),
+        ("plain", "Apple", "fr,*;q=0", None, false),
+        ("plain", "Apple", "", Some("de"), false),
+        ("plain", "Apple", "en", Some("de"), true),
+        ("own", "Apple", "", None, false),
+        ("own", "Apple", "", Some("en"), true),
+        ("fixed", "Apple", "", Some("en"), false),
+        ("fixed", "Apple", "en", None, true),
+    ] {
+        let (result, message) = ask(set, display, languages, header);
+        assert_eq!(result, expected, "{set} {display} '{languages}' {header:?}: {message}");
+    }
+    assert_eq!(
+        ask("plain", "Pear", "de, en;q=0.5", None).1,
+        "Wrong Display Name 'Pear' for urn:s#a. Valid display is one of 2 choices: 'Apple' (en) or 'Apfel' (de-CH) (for the language(s) 'de, en; q=0.5')"
+    );
+}
+
+#[test]
+fn a_code_system_judges_codes_by_the_same_rules() {
+    let garden = garden();
+    let url = format!("url={PLANTS}");
+    for (query, expected) in [
+        (format!("{url}&code=apple"), "true [Apple tree]"),
+        (format!("system={PLANTS}&code=apple"), "true [Apple tree]"),
+        (format!("{url}&version=0.9.0&code=fern"), "true [Fern]"),
+        (format!("{url}|0.9.0&code=fern"), "true [Fern]"),
+        (format!("{url}&version=0.x.x&code=fern"), "true [Fern]"),
+        (format!("{url}&code=apple&display=Apfelbaum"), "true [Apple tree]"),
+        (format!("{url}&code=apple&display=Apfelbaum&displayLanguage=de"), "true [Apfelbaum]"),
+        (format!("{url}&code=apple&display=Plum"), "false [Apple tree] [Wrong Display Name 'Plum'"),
+        (
+            format!("{url}&code=apple&display=Plum&lenient-display-validation=true"),
+            "true [Apple tree] [Wrong",
+        ),
+        (format!("{url}&code=plant"), "true [Plant]"),
+        (
+            format!("{url}&code=plant&abstract=false"),
+            "false [Plant] [Code 'http://garden.example/plants#plant' is abstract",
+        ),
+        (format!("{url}&code=elm"), "true [Elm] [The concept 'elm' has a status of retired and inactive"),
+        (
+            format!("{url}&code=oak"),
+            "false [Unknown code 'oak' in the CodeSystem 'http://garden.example/plants' version '1.0.0']",
+        ),
+        (
+            format!("{url}&version=7&code=apple"),
+            "false [A definition for CodeSystem 'http://garden.example/plants' version '7' could not be found",
+        ),
+        ("url=http://garden.example/tools&code=RAKE".into(), "true [Rake]"),
+        ("url=http://garden.example/weeds&code=thistle".into(), "true"),
+        (
+            "url=http://garden.example/pots&code=clay".into(),
+            "false [A definition for CodeSystem 'http://garden.example/pots' could not",
+        ),
+        (
+            "url=http://garden.example/empty&code=x".into(),
+            "false [A definition for CodeSystem 'http://garden.example/empty' could not",
+        ),
+        (
+            "url=http://garden.example/trees&code=x".into(),
+            "false [The Coding references a value set, not a code system",
+        ),
+        ("url=plants&code=x".into(), "false [Coding.system must be an absolute reference"),
+        ("code=apple".into(), "Missing(required): parameter 'url' is needed"),
+        (url.clone(), "NothingToValidate(required): Unable to find code to validate"),
+    ] {
+        let answer = validate_in_system(&garden, Level::Type, &query);
+        assert!(answer.starts_with(expected), "{query}: {answer}");
+    }
+    let at = |id, query: &str| validate_in_system(&garden, Level::Instance(id), query);
+    assert_eq!(at("plants", "code=apple"), "true [Apple tree]");
+    assert_eq!(at("plants-0", "code=fern"), "true [Fern]");
+    assert!(at("plants", "code=fern").starts_with("false"));
+    assert!(at("nothing", "code=fern").starts_with("UnknownInstance"));
+    assert!(at("plants", "url=http://garden.example/tools&code=rake").starts_with("Malformed(invalid)"));
+}
+
+#[test]
+fn a_code_system_may_come_along_and_codings_must_be_of_it() {
+    let garden = garden();
+    let ask = |parameters: &str| {
+        let body = body(parameters);
+        crate::support::short(garden.validate_code_in_system(Level::Type, Input::from_body(&body)))
+    };
+    let pots = r#"{"name":"codeSystem","resource":{"resourceType":"CodeSystem","url":"http://garden.example/pots","status":"active","content":"complete","concept":[{"code":"clay","display":"Clay"}]}}"#;
+    let coding = |system: &str, code: &str| {
+        format!(r#"{{"name":"coding","valueCoding":{{"system":"{system}","code":"{code}"}}}}"#)
+    };
+    let clay = coding("http://garden.example/pots", "clay");
+    assert_eq!(ask(&format!("{pots},{clay}")), "true [Clay]");
+    assert!(ask(&clay).starts_with("false [A definition for CodeSystem"));
+    assert!(ask(&format!("{pots},{}", coding(PLANTS, "apple"))).starts_with("Malformed(invalid)"));
+    assert_eq!(ask(&coding(PLANTS, "apple")), "true [Apple tree]");
+    assert!(
+        ask(r#"{"name":"coding","valueCoding":{"code":"apple"}}"#).starts_with("false [Coding has no system")
+    );
+    let concept = |codings: &str| {
+        format!(
+            r#"{{"name":"url","valueUri":"{PLANTS}"}},{{"name":"codeableConcept","valueCodeableConcept":{{"coding":[{codings}]}}}}"#
+        )
+    };
+    let other = r#"{"system":"http://nobody.example/","code":"x"}"#;
+    let apple = format!(r#"{{"system":"{PLANTS}","code":"apple"}}"#);
+    let oak = format!(r#"{{"system":"{PLANTS}","code":"oak"}}"#);
+    assert_eq!(ask(&concept(&format!("{other},{apple}"))), "true [Apple tree]");
+    assert!(ask(&concept(&format!("{other},{oak}"))).starts_with("false [Unknown code 'oak'"));
+    assert!(ask(&concept(other)).starts_with("false [None of the codings is of the code system"));
+}
+
+#[test]
+fn a_batch_answers_each_item_by_itself() {
+    let garden = garden();
+    let item = |parameters: &str| {
+        format!(
+            r#"{{"name":"validation","resource":{{"resourceType":"Parameters","parameter":[{parameters}]}}}}"#
+        )
+    };
+    let coding = |code: &str, display: &str| {
+        format!(
+            r#"{{"name":"coding","valueCoding":{{"system":"{PLANTS}","code":"{code}","display":"{display}"}}}}"#
+        )
+    };
+    let shared = r#"{"name":"url","valueUri":"http://garden.example/trees"},{"name":"lenient-display-validation","valueBoolean":"true"}"#;
+    let items = [
+        item(&coding("apple", "Plum")),
+        item(&format!(
+            r#"{},{{"name":"lenient-display-validation","valueBoolean":false}}"#,
+            coding("apple", "Plum")
+        )),
+        item(&format!(
+            r#"{},{{"name":"url","valueUri":"http://garden.example/crops"}}"#,
+            coding("apple", "Apple tree")
+        )),
+        item(r#"{"name":"codingX","valueCode":"x"}"#),
+        item(&format!(r#"{},{{"name":"url","valueUri":"http://garden.example/none"}}"#, coding("apple", ""))),
+        r#"{"name":"validation","resource":{"resourceType":"Patient"}}"#.to_owned(),
+    ];
+    let body = body(&format!("{shared},{}", items.join(",")));
+    let answer = garden.batch_validate_code(Input::from_body(&body)).unwrap();
+    let answer = serde_json::to_value(&answer).unwrap();
+    let told: Vec<_> = answer["parameter"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| match &one["resource"]["issue"] {
+            serde_json::Value::Null => one["resource"]["parameter"][0]["valueBoolean"].to_string(),
+            issues => issues[0]["code"].to_string(),
+        })
+        .collect();
+    assert_eq!(told, ["true", "false", "false", r#""invalid""#, r#""not-found""#, r#""invalid""#]);
+    let empty = crate::support::body(shared);
+    assert!(garden.batch_validate_code(Input::from_body(&empty)).is_err());
+}
+
+#[test]
+fn a_context_alone_is_refused_and_beside_url_it_is_no_harm() {
+    let garden = garden();
+    let coded = format!(
+        "system={PLANTS}&code=apple&context=http://hl7.org/fhir/StructureDefinition/Observation%23code"
+    );
+    assert!(validate(&garden, Level::Type, &coded).starts_with("Malformed(invalid): parameter 'context'"));
+    assert_eq!(
+        validate(&garden, Level::Type, &format!("{coded}&url=http://garden.example/trees")),
+        "true [Apple tree]"
+    );
+}

@@ -1,0 +1,126 @@
+//! Laws of `$subsumes` on directed graphs of every size, from seeds that do not change: reflexive,
+//! antisymmetric, transitive, mirrored, and equal to a naive walk.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+
+use trefoil_terminology::{Level, Terminology};
+
+use crate::support::{put, subsumes};
+
+/// Numbers that look random and are the same in every run (xorshift64*).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % end
+    }
+}
+
+/// The parents of each concept: up to four, of smaller numbers. Small graphs are deep, with near
+/// parents; big ones are as deep as terminologies are, with parents from the level above.
+fn parents(len: usize, numbers: &mut Numbers) -> Vec<Vec<usize>> {
+    let parent = |at: usize, numbers: &mut Numbers| match numbers.below(50) {
+        0 => numbers.below(at),
+        _ if len > 1_000 => at / 4 + numbers.below(20.min(at - at / 4)),
+        _ => at - 1 - numbers.below((len / 8).max(2).min(at)),
+    };
+    let list = |at: usize, numbers: &mut Numbers| match at {
+        0 => Vec::new(),
+        // Every tenth concept is a root.
+        _ if numbers.below(10) == 0 => Vec::new(),
+        _ => (0..=numbers.below(8) / 2).map(|_| parent(at, numbers)).collect(),
+    };
+    (0..len).map(|at| list(at, numbers)).collect()
+}
+
+fn terminology(parents: &[Vec<usize>]) -> Terminology {
+    let mut concepts = String::new();
+    // Written backwards, so that children come before their parents.
+    for (at, list) in parents.iter().enumerate().rev() {
+        let links: Vec<_> =
+            list.iter().map(|p| format!(r#"{{"code":"parent","valueCode":"c{p}"}}"#)).collect();
+        let comma = if concepts.is_empty() { "" } else { "," };
+        write!(concepts, r#"{comma}{{"code":"c{at}","property":[{}]}}"#, links.join(","))
+            .expect("a string takes everything");
+    }
+    let terminology = Terminology::default();
+    terminology.apply([put(&format!(
+        r#"{{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete","concept":[{concepts}]}}"#
+    ))]);
+    terminology
+}
+
+/// All concepts above one, by walking.
+fn above(parents: &[Vec<usize>], of: usize) -> HashSet<usize> {
+    let mut seen = HashSet::new();
+    let mut waiting = parents[of].clone();
+    while let Some(at) = waiting.pop() {
+        if seen.insert(at) {
+            waiting.extend(&parents[at]);
+        }
+    }
+    seen
+}
+
+#[track_caller]
+fn check(len: usize, seed: u64, samples: usize) {
+    let mut numbers = Numbers(seed);
+    let parents = parents(len, &mut numbers);
+    let terminology = terminology(&parents);
+    let ask = |a: usize, b: usize| {
+        subsumes(&terminology, Level::Type, &format!("system=urn:s&codeA=c{a}&codeB=c{b}"))
+    };
+    for _ in 0..samples {
+        let low = numbers.below(len);
+        assert_eq!(ask(low, low), "equivalent", "c{low} of {len}, seed {seed}");
+        let ancestors = above(&parents, low);
+        let mut sorted: Vec<_> = ancestors.iter().copied().collect();
+        sorted.sort_unstable();
+        // One that is above, where there is any, and any one.
+        let some = (!sorted.is_empty()).then(|| sorted[numbers.below(sorted.len())]);
+        for other in some.into_iter().chain([numbers.below(len)]).filter(|other| *other != low) {
+            let said = (ask(other, low), ask(low, other));
+            let expected = match (ancestors.contains(&other), above(&parents, other).contains(&low)) {
+                (true, _) => ("subsumes", "subsumed-by"),
+                (_, true) => ("subsumed-by", "subsumes"),
+                _ => ("not-subsumed", "not-subsumed"),
+            };
+            assert_eq!(
+                (said.0.as_str(), said.1.as_str()),
+                expected,
+                "c{other}, c{low} of {len}, seed {seed}"
+            );
+        }
+        // What is above one above is above.
+        if let Some(middle) = some
+            && let Some(top) = above(&parents, middle).into_iter().min()
+        {
+            assert_eq!(ask(top, low), "subsumes", "c{top} over c{middle} over c{low} of {len}, seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn small_graphs() {
+    for seed in 1..40 {
+        check(5, seed, 12);
+        check(40, seed, 40);
+    }
+}
+
+#[test]
+fn middling_graphs() {
+    for seed in 1..6 {
+        check(1_000, seed, 100);
+    }
+}
+
+#[test]
+fn big_graphs() {
+    check(10_000, 7, 200);
+    check(50_000, 11, 200);
+}
