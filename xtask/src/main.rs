@@ -86,9 +86,9 @@ fn run(task: Task) -> Result<()> {
         Task::Bench { args } => {
             // What is measured in process belongs to the whole, and to what is called so.
             if args.iter().all(|arg| arg.starts_with("--") || arg == "terminology") {
-                check(&mut bench("terminology"))?;
+                check(&mut bench("trefoil-terminology", "index"))?;
             }
-            check(bench("http").args(args))
+            check(bench("trefoil-server", "http").args(args))
         }
         Task::Tidy => tidy::run(),
         Task::Fmt => check(cargo().args(["fmt", "--all"])),
@@ -96,10 +96,10 @@ fn run(task: Task) -> Result<()> {
     }
 }
 
-/// One of the benchmarks of `server/benches`.
-fn bench(name: &str) -> Command {
+/// A benchmark of a package.
+fn bench(package: &str, name: &str) -> Command {
     let mut command = cargo();
-    command.args(["bench", "--quiet", "-p", "trefoil-server", "--bench", name, "--"]);
+    command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
     command
 }
 

@@ -187,7 +187,19 @@ impl Call {
         }
         let body = self.body.get_mut().expect("nobody locks it");
         let read = async {
-            let mut whole = BytesMut::new();
+            // As a rule all of it comes in one piece, which then is not copied.
+            let first = match body.next().await {
+                Some(piece) => piece.map_err(|_| BodyError::Broken)?,
+                None => Bytes::new(),
+            };
+            if first.len() > limit {
+                return Err(BodyError::TooLarge(limit));
+            }
+            if announced == Some(first.len()) {
+                body.stream = None;
+                return Ok(first);
+            }
+            let mut whole = BytesMut::from(first);
             while let Some(piece) = body.next().await {
                 let piece = piece.map_err(|_| BodyError::Broken)?;
                 if whole.len() + piece.len() > limit {

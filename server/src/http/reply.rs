@@ -35,8 +35,7 @@ pub fn empty(status: StatusCode) -> Response {
 /// # Panics
 /// Never for types of ours, whose serialisation cannot fail.
 pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
-    let bytes = serde_json::to_vec(value).expect("our own types serialise");
-    body(status, "application/json;charset=UTF-8", bytes)
+    body(status, "application/json;charset=UTF-8", written(value))
 }
 
 /// FHIR JSON.
@@ -44,7 +43,14 @@ pub fn json(status: StatusCode, value: &impl Serialize) -> Response {
 /// # Panics
 /// Never for types of ours, whose serialisation cannot fail.
 pub fn fhir_json(status: StatusCode, value: &impl Serialize) -> Response {
-    body(status, FHIR_JSON, serde_json::to_vec(value).expect("our own types serialise"))
+    body(status, FHIR_JSON, written(value))
+}
+
+/// As JSON. Most answers fit into what is taken at first, so that they need not be moved as they grow.
+fn written(value: &impl Serialize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(1024);
+    serde_json::to_writer(&mut bytes, value).expect("our own types serialise");
+    bytes
 }
 
 /// A page for people.
@@ -71,8 +77,15 @@ pub fn with(mut response: Response, name: HeaderName, value: &str) -> Response {
     response
 }
 
+/// Adds a header whose value is known when this is compiled.
+#[must_use]
+pub fn with_static(mut response: Response, name: HeaderName, value: &'static str) -> Response {
+    response.headers_mut().append(name, HeaderValue::from_static(value));
+    response
+}
+
 /// Must not be kept by anybody on the way.
 #[must_use]
 pub fn no_store(response: Response) -> Response {
-    with(with(response, header::CACHE_CONTROL, "no-store"), header::PRAGMA, "no-cache")
+    with_static(with_static(response, header::CACHE_CONTROL, "no-store"), header::PRAGMA, "no-cache")
 }

@@ -324,7 +324,7 @@ fn preflight<'a>(routes: impl Iterator<Item = &'a Route>) -> Response {
 /// Lets scripts of the clients' own origins read the answer; never with credentials. `Vary` stands there
 /// without an origin too: a cache must not give that answer to a script.
 async fn with_cors(app: &App, response: Response, origin: Option<&str>) -> Response {
-    let response = reply::with(response, header::VARY, "Origin");
+    let response = reply::with_static(response, header::VARY, "Origin");
     match origin {
         Some(origin) if app.is_client_origin(origin).await => {
             reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)
@@ -336,11 +336,11 @@ async fn with_cors(app: &App, response: Response, origin: Option<&str>) -> Respo
 /// Headers of every answer.
 fn finish(app: &App, response: Response, request_id: &str, dialect: Dialect) -> Response {
     let response = reply::with(response, http::HeaderName::from_static("x-request-id"), request_id);
-    let response = reply::with(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    let response = reply::with_static(response, header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     let response = if app.is_loopback {
         response
     } else {
-        reply::with(response, header::STRICT_TRANSPORT_SECURITY, "max-age=31536000")
+        reply::with_static(response, header::STRICT_TRANSPORT_SECURITY, "max-age=31536000")
     };
     // The OAuth endpoints show pages too.
     let is_page = response.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind == reply::HTML);

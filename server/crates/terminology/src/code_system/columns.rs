@@ -146,11 +146,12 @@ impl<T: Pod> Column for Vec<T> {
             return Err(broken("a column of an odd length"));
         }
         let (items, piece) = (length / size_of::<T>(), PIECE_BYTES / size_of::<T>());
-        self.clear();
+        *self = Self::new();
+        // A length that is a lie takes room of the address space alone: what is not read is not touched.
+        self.try_reserve_exact(items).map_err(|_| broken("a column longer than the memory"))?;
         while self.len() < items {
             let begin = self.len();
             let end = items.min(begin + piece);
-            self.reserve_exact(end - begin);
             self.resize(end, T::zeroed());
             from.fill(bytemuck::cast_slice_mut(&mut self[begin..]))?;
         }
@@ -191,6 +192,11 @@ impl<T> Default for Rows<T> {
 }
 
 impl<T> Rows<T> {
+    /// Room for so many rows of so many items together.
+    pub(crate) fn with_capacity(rows: usize, items: usize) -> Self {
+        Self { ends: Vec::with_capacity(rows), items: Vec::with_capacity(items) }
+    }
+
     /// Appends the next row.
     pub(crate) fn push(&mut self, row: impl IntoIterator<Item = T>) {
         self.items.extend(row);

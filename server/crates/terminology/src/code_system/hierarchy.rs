@@ -3,13 +3,28 @@
 //!
 //! Concepts are numbered in preorder over a spanning tree, so the tree descendants of a concept are
 //! one interval of ordinals. Descendants that the tree does not reach are kept as further, merged
-//! intervals. "Is `b` below `a`?" is then two comparisons, or a binary search where `a` has more
+//! spans. "Is `b` below `a`?" is then two comparisons, or a binary search where `a` has more
 //! than one interval.
 
 use super::columns::{Rows, columns};
 
 /// Ordinals from the first up to but not including the second.
 type Span = [u32; 2];
+
+/// Marks the last ordinal of a span, in a list where its first one stands before. Most spans are one ordinal and take
+/// one entry.
+const LAST: u32 = 1 << 31;
+
+/// Reads spans from such a list.
+fn spans(entries: &[u32]) -> impl Iterator<Item = Span> {
+    let mut rest = entries;
+    std::iter::from_fn(move || {
+        let (&first, after) = rest.split_first()?;
+        let last = after.first().filter(|next| **next & LAST != 0);
+        rest = if last.is_some() { &after[1..] } else { after };
+        Some([first, last.map_or(first, |last| last ^ LAST) + 1])
+    })
+}
 
 /// Parents, children and descendants by ordinal.
 #[derive(Debug, Default)]
@@ -18,8 +33,8 @@ pub(crate) struct Hierarchy {
     children: Rows<u32>,
     /// Tree descendants of `a`, itself included, are `a..tree_end[a]`.
     tree_end: Vec<u32>,
-    /// Descendants outside of that interval, sorted and merged.
-    beyond: Rows<Span>,
+    /// Descendants outside of that interval, as merged spans (see [`spans`]).
+    beyond: Rows<u32>,
     /// One circle, if there is any; then nothing else but `parents` and `children` is filled.
     circle: Vec<u32>,
 }
@@ -29,6 +44,7 @@ impl Hierarchy {
     /// allowed. Returns, beside it, the old number of each new ordinal; where there is a circle,
     /// the numbers stay as they were.
     pub(crate) fn build(len: usize, links: Vec<(u32, u32)>) -> (Vec<u32>, Self) {
+        debug_assert!(len < LAST as usize, "ordinals leave one bit free");
         let graph = Graph::new(len, links);
         let Some(topological) = graph.topological() else {
             let circle = graph.circle();
@@ -65,8 +81,10 @@ impl Hierarchy {
             return true;
         }
         let beyond = self.beyond.row(a);
-        let at = beyond.partition_point(|span| span[1] <= b);
-        beyond.get(at).is_some_and(|span| span[0] <= b)
+        let after = beyond.partition_point(|entry| entry & !LAST <= b);
+        // The entry before is `b` itself, or `b` lies within a span that the next one ends.
+        after > 0
+            && (beyond[after - 1] & !LAST == b || beyond.get(after).is_some_and(|next| next & LAST != 0))
     }
 
     /// The concept and all below it, as ranges of ordinals in order. Only for hierarchies without a circle.
@@ -74,9 +92,9 @@ impl Hierarchy {
         let own = [a, self.tree_end[a as usize]];
         let (before, after) = {
             let beyond = self.beyond.row(a);
-            beyond.split_at(beyond.partition_point(|span| span[0] < a))
+            beyond.split_at(beyond.partition_point(|entry| entry & !LAST < a))
         };
-        before.iter().copied().chain([own]).chain(after.iter().copied()).map(|[start, end]| start..end)
+        spans(before).chain([own]).chain(spans(after)).map(|[start, end]| start..end)
     }
 
     /// Direct parents.
@@ -217,22 +235,24 @@ fn preorder(len: usize, graph: &Graph, tree_parent: &[Option<u32>]) -> (Vec<u32>
     (order, ordinal, tree_end)
 }
 
-/// The intervals of descendants that the tree does not reach, by ordinal. Children come before
+/// The spans of descendants that the tree does not reach, by ordinal. Children come before
 /// their parents in `bottom_up`.
 fn beyond(
     len: usize,
     bottom_up: impl Iterator<Item = u32>,
     children: &Rows<u32>,
     tree_end: &[u32],
-) -> Rows<Span> {
-    let mut found: Vec<Vec<Span>> = vec![Vec::new(); len];
-    let mut all = Vec::new();
+) -> Rows<u32> {
+    // Rows in the order in which they are made, and where the row of each concept stands.
+    let (mut made, mut places) = (Vec::<u32>::new(), vec![[0_usize; 2]; len]);
+    let mut all: Vec<Span> = Vec::new();
     for node in bottom_up {
         let own = [node, tree_end[node as usize]];
         all.clear();
         for &child in children.row(node) {
             let subtree = [child, tree_end[child as usize]];
-            for span in std::iter::once(&subtree).chain(&found[child as usize]) {
+            let [from, to] = places[child as usize];
+            for span in std::iter::once(subtree).chain(spans(&made[from..to])) {
                 // What the own interval covers is cut out; a merged span may reach over its edge.
                 let before = [span[0], span[1].min(own[0])];
                 let after = [span[0].max(own[1]), span[1]];
@@ -240,17 +260,22 @@ fn beyond(
             }
         }
         all.sort_unstable();
-        let merged = &mut found[node as usize];
-        for span in &all {
-            match merged.last_mut() {
-                Some(last) if span[0] <= last[1] => last[1] = last[1].max(span[1]),
-                _ => merged.push(*span),
+        let from = made.len();
+        let mut merged = all.iter().copied().peekable();
+        while let Some([first, mut end]) = merged.next() {
+            while let Some([_, further]) = merged.next_if(|next| next[0] <= end) {
+                end = end.max(further);
+            }
+            made.push(first);
+            if end > first + 1 {
+                made.push((end - 1) | LAST);
             }
         }
+        places[node as usize] = [from, made.len()];
     }
-    let mut rows = Rows::default();
-    for row in found {
-        rows.push(row);
+    let mut rows = Rows::with_capacity(len, made.len());
+    for [from, to] in places {
+        rows.push(made[from..to].iter().copied());
     }
     rows
 }

@@ -10,6 +10,7 @@ pub(crate) mod hierarchy;
 mod json;
 
 use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::builder::Designation;
 use self::codes::{Codes, same_folded};
@@ -116,6 +117,7 @@ pub(crate) enum AttributeValue<'a> {
 /// A compiled code system.
 #[derive(Debug, Default)]
 pub(crate) struct CodeSystem {
+    instance: Instance,
     pub(crate) header: Header,
     pub(crate) url: String,
     pub(crate) version: Option<String>,
@@ -145,6 +147,17 @@ pub(crate) struct CodeSystem {
     subset_names: Codes,
     /// Members of each subset, sorted.
     subsets: Rows<u32>,
+}
+
+/// Numbers the code systems of this process from 1, so that what was found in one is not taken for another's.
+#[derive(Debug)]
+struct Instance(u32);
+
+impl Default for Instance {
+    fn default() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Designations by concept.
@@ -221,6 +234,11 @@ impl CodeSystem {
         system.load(&mut player)?;
         player.end()?;
         Ok(system)
+    }
+
+    /// The number of this code system among all that this process has made.
+    pub(crate) fn instance(&self) -> u32 {
+        self.instance.0
     }
 
     /// How many concepts there are.

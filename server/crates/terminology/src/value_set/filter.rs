@@ -1,5 +1,7 @@
 //! `compose.include.filter`: one test of one concept, without building the set.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use regex::{Regex, RegexBuilder};
 
 use crate::Unprocessable;
@@ -52,6 +54,9 @@ pub(crate) struct Filter {
     op: Op,
     /// Where it stands in the value set.
     at: String,
+    /// The concept that the value names, behind the instance of the code system that was asked last (instances begin
+    /// at 1).
+    named: AtomicU64,
 }
 
 impl Filter {
@@ -99,7 +104,7 @@ impl Filter {
             "descendent-leaf" => Op::DescendentLeaf,
             _ => return Err(fault(format!("'{}' is no filter operator", written.op))),
         };
-        let filter = Self { written: written.clone(), subject, op, at };
+        let filter = Self { written: written.clone(), subject, op, at, named: AtomicU64::new(0) };
         if filter.walks() && subject != Subject::Code {
             return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
         }
@@ -117,7 +122,9 @@ impl Filter {
         at: &str,
     ) -> Result<Self, Unprocessable> {
         match op {
-            Ok(op) => Ok(Self { written, subject: Subject::Code, op, at: at.to_owned() }),
+            Ok(op) => {
+                Ok(Self { written, subject: Subject::Code, op, at: at.to_owned(), named: AtomicU64::new(0) })
+            }
             Err(why) => Err(fault(&written, system, at, why)),
         }
     }
@@ -168,7 +175,7 @@ impl Filter {
 
     fn admits_by_place(&self, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
         let hierarchy = is_a_hierarchy(system)?;
-        let Some(named) = system.find(&self.written.value) else {
+        let Some(named) = self.named(system) else {
             // A fragment may lack the concept; a whole system that lacks it makes the filter wrong.
             return match system.content {
                 Content::Fragment => Ok(matches!(self.op, Op::IsNotA)),
@@ -184,6 +191,18 @@ impl Filter {
             Op::ChildOf => hierarchy.parents(at).contains(&named),
             _ => below && at != named && hierarchy.children(at).is_empty(),
         })
+    }
+
+    /// The concept that the value names. It is looked up once for each code system: that costs as much as all the rest
+    /// of a test.
+    fn named(&self, system: &CodeSystem) -> Option<u32> {
+        let known = self.named.load(Ordering::Relaxed);
+        if known != 0 && known >> 32 == u64::from(system.instance()) {
+            return Some(known as u32);
+        }
+        let found = system.find(&self.written.value)?;
+        self.named.store(u64::from(system.instance()) << 32 | u64::from(found), Ordering::Relaxed);
+        Some(found)
     }
 
     /// Does any value that the filter looks at pass the test?

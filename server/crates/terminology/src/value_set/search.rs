@@ -139,6 +139,11 @@ pub(crate) struct Search<'a, 'q> {
 /// # Errors
 /// Says what stands in the way.
 pub(crate) fn check(catalog: &Catalog, at: Home<'_>, pins: &Pins, ecosystem: bool) -> Result<(), TxError> {
+    let imports = |include: &Include| !include.value_sets.is_empty();
+    if !at.set.include.iter().chain(&at.set.exclude).any(imports) {
+        // Most sets import nothing.
+        return at.set.fault.clone().map_or(Ok(()), |fault| Err(fault.into()));
+    }
     let unknown = |url: &str| TxError::UnknownValueSet { url: url.to_owned(), ecosystem };
     walk(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new())
 }
@@ -336,7 +341,7 @@ impl<'a, 'q> Search<'a, 'q> {
             via: Vec::new(),
         };
         let systems = self.code_systems(system, wanted, day(set, self.pins))?;
-        if systems.is_empty() {
+        if systems.clone().next().is_none() {
             // Nobody here can say what the codes of this system are, except the list itself.
             match lists(self.asked.code) {
                 Some(listed) if self.trust_lists => found.members.push(member(None, None, Some(listed))),
@@ -377,7 +382,7 @@ impl<'a, 'q> Search<'a, 'q> {
         url: &str,
         wanted: Option<&str>,
         day: Option<&str>,
-    ) -> Result<Vec<&'a CodeSystem>, TxError> {
+    ) -> Result<Systems<'a>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
             let found = match version {
                 None => self.catalog.code_system_of(url, day, self.asked.code),
@@ -392,17 +397,22 @@ impl<'a, 'q> Search<'a, 'q> {
             let versions = self.catalog.code_system_versions(url);
             let found = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
             let found: Vec<_> = found.collect::<Result<_, _>>()?;
-            return if found.is_empty() { Ok(find(None)?.into_iter().collect()) } else { Ok(found) };
+            let first = if found.is_empty() { find(None)? } else { None };
+            return Ok(first.into_iter().chain(found));
         }
         if let Some(pattern) = wanted.filter(|wanted| version::is_pattern(wanted)) {
             let asked = self.asked.version.filter(|asked| version::matches(pattern, asked));
             if let Some(system) = asked.map(|asked| find(Some(asked))).transpose()?.flatten() {
-                return Ok(vec![system]);
+                return Ok(Some(system).into_iter().chain(Vec::new()));
             }
         }
-        Ok(find(wanted)?.into_iter().collect())
+        Ok(find(wanted)?.into_iter().chain(Vec::new()))
     }
 }
+
+/// Versions of a code system: one, as a rule, which then takes no memory of its own.
+type Systems<'a> =
+    std::iter::Chain<std::option::IntoIter<&'a CodeSystem>, std::vec::IntoIter<&'a CodeSystem>>;
 
 /// Do all filters of an include let the concept through?
 pub(crate) fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
