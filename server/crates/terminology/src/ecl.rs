@@ -2,12 +2,16 @@
 //! `^`, `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, and the dot. Filters
 //! on terms and history supplements (`{{ … }}`) are refused by name.
 //!
-//! A constraint is read once and then asked of one concept at a time; no set is built for that.
+//! A constraint is read once and then asked of one concept at a time; no set is built for that. Where all of its
+//! concepts are wanted, each part of it is made a set once, whatever the number of concepts.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::fmt;
+use std::rc::Rc;
 
 use crate::code_system::{AttributeValue, CodeSystem};
+use crate::value_set::members::Bits;
 
 /// Longest constraint, in bytes.
 const LONGEST: usize = 16 * 1024;
@@ -15,6 +19,8 @@ const LONGEST: usize = 16 * 1024;
 const DEEPEST: usize = 32;
 /// How many concepts one question may look at. Enough for a few passes over all of SNOMED CT.
 const STEPS: u64 = 4_000_000;
+/// How many the question for all concepts may look at.
+const STEPS_FOR_ALL: u64 = 100_000_000;
 
 /// Why a constraint cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,20 +134,45 @@ impl Constraint {
     /// # Errors
     /// A concept that is not known; too much work.
     pub(crate) fn admits(&self, system: &CodeSystem, at: u32) -> Result<bool, Fault> {
-        Question { system, steps: Cell::new(0) }.holds(&self.0, at)
+        Question { system, steps: Cell::new(STEPS), sets: None }.holds(&self.0, at)
     }
+
+    /// All concepts that fulfil it.
+    ///
+    /// # Errors
+    /// As for [`admits`](Self::admits).
+    pub(crate) fn members(&self, system: &CodeSystem) -> Result<Bits, Fault> {
+        let question = Question { system, steps: Cell::new(STEPS_FOR_ALL), sets: Some(Sets::default()) };
+        question.set(&self.0).map(|set| (*set).clone())
+    }
+}
+
+/// The sets that parts of a constraint were made, by the place of the part.
+#[derive(Default)]
+struct Sets {
+    expressions: RefCell<HashMap<*const Expression, Rc<Bits>>>,
+    /// How often each concept is the value of a reversed attribute.
+    reversed: RefCell<HashMap<*const Attribute, Rc<Vec<u32>>>>,
 }
 
 /// One question to one code system.
 struct Question<'a> {
     system: &'a CodeSystem,
+    /// How many are left.
     steps: Cell<u64>,
+    /// Where all concepts are asked for.
+    sets: Option<Sets>,
 }
 
 impl Question<'_> {
     fn step(&self) -> Result<(), Fault> {
-        self.steps.set(self.steps.get() + 1);
-        if self.steps.get() > STEPS { Err(Fault::TooCostly) } else { Ok(()) }
+        match self.steps.get().checked_sub(1) {
+            Some(left) => {
+                self.steps.set(left);
+                Ok(())
+            }
+            None => Err(Fault::TooCostly),
+        }
     }
 
     fn find(&self, code: &str) -> Result<u32, Fault> {
@@ -150,6 +181,9 @@ impl Question<'_> {
 
     fn holds(&self, expression: &Expression, at: u32) -> Result<bool, Fault> {
         self.step()?;
+        if self.sets.is_some() && !is_quick(expression) {
+            return Ok(self.set(expression)?.has(at));
+        }
         Ok(match expression {
             Expression::Any => true,
             Expression::Concept(code) => self.find(code)? == at,
@@ -163,6 +197,113 @@ impl Question<'_> {
             }
             Expression::Values(of, name) => self.is_value(of, name, at)?,
         })
+    }
+
+    /// The concepts of an expression, gathered once.
+    fn set(&self, expression: &Expression) -> Result<Rc<Bits>, Fault> {
+        let place = std::ptr::from_ref(expression);
+        let sets = self.sets.as_ref().map(|sets| &sets.expressions);
+        if let Some(known) = sets.and_then(|sets| sets.borrow().get(&place).cloned()) {
+            return Ok(known);
+        }
+        let set = Rc::new(self.gather(expression)?);
+        if let Some(sets) = sets {
+            sets.borrow_mut().insert(place, set.clone());
+        }
+        Ok(set)
+    }
+
+    fn gather(&self, expression: &Expression) -> Result<Bits, Fault> {
+        let len = self.system.len();
+        let mut out = Bits::empty(len);
+        match expression {
+            Expression::Any => out = Bits::full(len),
+            Expression::Concept(code) => out.insert(self.find(code)?),
+            Expression::MemberOf(inner) => {
+                if let Expression::Concept(code) = &**inner {
+                    self.find(code)?;
+                    self.system.subset(code).into_iter().flatten().for_each(|at| out.insert(*at));
+                    return Ok(out);
+                }
+                let names = self.set(inner)?;
+                for name in self.system.subset_names() {
+                    if self.system.find(name).is_some_and(|at| names.has(at)) {
+                        self.system.subset(name).into_iter().flatten().for_each(|at| out.insert(*at));
+                    }
+                }
+            }
+            Expression::Walk(walk, inner) => return self.walk(*walk, &*self.set(inner)?),
+            Expression::And(all) => {
+                out = Bits::full(len);
+                for each in all {
+                    let set = self.set(each)?;
+                    out.retain(|at| set.has(at));
+                }
+            }
+            Expression::Or(any) => {
+                for each in any {
+                    self.set(each)?.iter_after(0).for_each(|at| out.insert(at));
+                }
+            }
+            Expression::Minus(from, without) => {
+                out = (*self.set(from)?).clone();
+                let without = self.set(without)?;
+                out.retain(|at| !without.has(at));
+            }
+            Expression::Refined(inner, refinement) => {
+                for at in self.set(inner)?.iter_after(0) {
+                    if self.is_said(refinement, at)? {
+                        out.insert(at);
+                    }
+                }
+            }
+            Expression::Values(of, name) => {
+                for source in self.set(of)?.iter_after(0) {
+                    for attribute in self.system.attributes(source) {
+                        if let (AttributeValue::Concept(value), true) =
+                            (attribute.value, self.holds(name, attribute.kind)?)
+                        {
+                            out.insert(value);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Where walking from a set leads.
+    fn walk(&self, walk: Walk, from: &Bits) -> Result<Bits, Fault> {
+        let hierarchy = self.system.hierarchy();
+        let mut out = Bits::empty(self.system.len());
+        if !hierarchy.circle().is_empty() {
+            return Ok(out);
+        }
+        for at in from.iter_after(0) {
+            self.step()?;
+            match (walk.up, walk.one_step) {
+                (false, true) => hierarchy.children(at).iter().for_each(|child| out.insert(*child)),
+                (true, true) => hierarchy.parents(at).iter().for_each(|parent| out.insert(*parent)),
+                // What lies below a concept that was reached has been reached too.
+                (false, false) if !out.has(at) => {
+                    hierarchy.below(at).flatten().filter(|below| *below != at).for_each(|at| out.insert(at));
+                }
+                (false, false) => {}
+                (true, false) => {
+                    let mut waiting = hierarchy.parents(at).to_vec();
+                    while let Some(above) = waiting.pop() {
+                        if !out.has(above) {
+                            out.insert(above);
+                            waiting.extend(hierarchy.parents(above));
+                        }
+                    }
+                }
+            }
+        }
+        if walk.with_self {
+            from.iter_after(0).for_each(|at| out.insert(at));
+        }
+        Ok(out)
     }
 
     fn all<'e, T: 'e>(
@@ -291,6 +432,19 @@ impl Question<'_> {
     /// How often the concept has the attribute, within one group where one is given.
     fn count(&self, wanted: &Attribute, at: u32, group: Option<u32>) -> Result<u32, Fault> {
         let mut count = 0;
+        if let (true, Some(sets)) = (wanted.reversed, &self.sets) {
+            let place = std::ptr::from_ref(wanted);
+            let known = sets.reversed.borrow().get(&place).cloned();
+            let counts = match known {
+                Some(counts) => counts,
+                None => {
+                    let counts = Rc::new(self.counts(wanted)?);
+                    sets.reversed.borrow_mut().insert(place, counts.clone());
+                    counts
+                }
+            };
+            return Ok(counts[at as usize]);
+        }
         if wanted.reversed {
             // The attributes that lead here.
             for source in 0..self.system.len() as u32 {
@@ -317,6 +471,23 @@ impl Question<'_> {
         Ok(count)
     }
 
+    /// How often each concept is the value of a reversed attribute.
+    fn counts(&self, wanted: &Attribute) -> Result<Vec<u32>, Fault> {
+        let mut counts = vec![0; self.system.len()];
+        for source in 0..self.system.len() as u32 {
+            self.step()?;
+            for attribute in self.system.attributes(source) {
+                if let (AttributeValue::Concept(at), true) =
+                    (attribute.value, self.holds(&wanted.name, attribute.kind)?)
+                {
+                    let source = AttributeValue::Concept(source);
+                    counts[at as usize] += u32::from(self.fits(&wanted.value, source)? != wanted.negated);
+                }
+            }
+        }
+        Ok(counts)
+    }
+
     fn fits(&self, wanted: &Value, value: AttributeValue<'_>) -> Result<bool, Fault> {
         Ok(match (wanted, value) {
             (Value::Expression(expression), AttributeValue::Concept(at)) => self.holds(expression, at)?,
@@ -328,6 +499,16 @@ impl Question<'_> {
             (Value::Text(wanted), AttributeValue::Literal(text)) => text.trim_matches('"') == wanted,
             _ => false,
         })
+    }
+}
+
+/// Is a part of a constraint asked of one concept faster than it is made a set?
+fn is_quick(expression: &Expression) -> bool {
+    match expression {
+        Expression::Any | Expression::Concept(_) => true,
+        Expression::Walk(walk, inner) => !walk.one_step && matches!(**inner, Expression::Concept(_)),
+        Expression::MemberOf(inner) => matches!(**inner, Expression::Concept(_)),
+        _ => false,
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex::{Regex, RegexBuilder};
 
+use super::members::Bits;
 use crate::Unprocessable;
 use crate::code_system::CodeSystem;
 use crate::code_system::hierarchy::Hierarchy;
@@ -163,6 +164,26 @@ impl Filter {
             Op::Exists(wanted) => self.any(system, at, |_| true) == *wanted,
             _ => unreachable!("operators that walk the hierarchy were answered above"),
         })
+    }
+
+    /// Of these concepts, all that the filter lets through.
+    ///
+    /// # Errors
+    /// As for [`admits`](Self::admits).
+    pub(crate) fn members(&self, system: &CodeSystem, mut among: Bits) -> Result<Bits, Unprocessable> {
+        if let Op::Ecl(constraint) = &self.op {
+            let all =
+                constraint.members(system).map_err(|fault| self.fault(&system.url, fault.to_string()))?;
+            among.retain(|at| all.has(at));
+            return Ok(among);
+        }
+        let mut out = Bits::empty(system.len());
+        for at in among.iter_after(0) {
+            if self.admits(system, at)? {
+                out.insert(at);
+            }
+        }
+        Ok(out)
     }
 
     /// Is this one of the operators that walk the hierarchy?

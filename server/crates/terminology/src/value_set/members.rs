@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::search::{Home, Pins, admitted, day, import, pinned};
+use super::search::{Home, Pins, day, import, pinned};
 use super::{Include, Listed, ValueSet};
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
@@ -19,13 +19,13 @@ pub(crate) struct Bits(Vec<u64>);
 
 impl Bits {
     /// Every ordinal below `len`.
-    fn full(len: usize) -> Self {
+    pub(crate) fn full(len: usize) -> Self {
         let mut words = vec![u64::MAX; len / 64];
         words.extend((!len.is_multiple_of(64)).then(|| (1 << (len % 64)) - 1));
         Self(words)
     }
 
-    fn empty(len: usize) -> Self {
+    pub(crate) fn empty(len: usize) -> Self {
         Self(vec![0; len.div_ceil(64)])
     }
 
@@ -33,11 +33,11 @@ impl Bits {
         self.0.get(at as usize / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
     }
 
-    fn insert(&mut self, at: u32) {
+    pub(crate) fn insert(&mut self, at: u32) {
         self.0[at as usize / 64] |= 1 << (at % 64);
     }
 
-    fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
         for (number, word) in self.0.iter_mut().enumerate() {
             let mut rest = *word;
             while rest != 0 {
@@ -377,12 +377,10 @@ impl<'a, 'q> Gather<'a, 'q> {
             out.unclosed |= is_fragment;
             let bits = match include.filters.as_slice() {
                 [] => Bits::full(system.len()),
-                _ => {
-                    let mut bits = Bits::empty(system.len());
-                    for at in 0..system.len() as u32 {
-                        if admitted(include, system, at)? {
-                            bits.insert(at);
-                        }
+                filters => {
+                    let mut bits = Bits::full(system.len());
+                    for filter in filters {
+                        bits = filter.members(system, bits)?;
                     }
                     bits
                 }

@@ -415,7 +415,7 @@ type Systems<'a> =
     std::iter::Chain<std::option::IntoIter<&'a CodeSystem>, std::vec::IntoIter<&'a CodeSystem>>;
 
 /// Do all filters of an include let the concept through?
-pub(crate) fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
     for filter in &include.filters {
         if !filter.admits(system, at)? {
             return Ok(false);

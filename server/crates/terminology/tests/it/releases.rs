@@ -52,6 +52,15 @@ fn check(terminology: &Terminology, constraint: &str, expected: &str) {
     };
     let found: Vec<_> = plants.into_iter().filter(is_in).map(|code| &code[..3]).collect();
     assert_eq!(found.join(" "), expected, "{constraint}");
+    // The expansion makes sets of the constraint's parts, and finds the same.
+    let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [{ "name": "url", "valueUri": set }] });
+    let body = Parameters::from_json(body.to_string().as_bytes()).unwrap();
+    let expanded = terminology.expand(Level::Type, Input::from_body(&body), "2026-01-01T00:00:00Z").unwrap();
+    let expanded: serde_json::Value = serde_json::from_str(expanded.get()).unwrap();
+    let codes = expanded.to_string();
+    let listed = |code: &&str| codes.contains(&format!("\"700{code}\""));
+    let found: Vec<_> = plants.into_iter().filter(listed).map(|code| &code[..3]).collect();
+    assert_eq!(found.join(" "), expected, "$expand of {constraint}");
 }
 
 #[test]
