@@ -38,6 +38,8 @@ pub struct Route {
     method: Method,
     /// Segments; `{}` stands for any one.
     path: &'static str,
+    /// How many segments.
+    depth: usize,
     /// May scripts of the clients' own origins read the answer?
     cors: bool,
     handler: fn(Call) -> Answer,
@@ -48,12 +50,24 @@ macro_rules! routes {
         &[$(Route {
             method: Method::$method,
             path: $path,
+            depth: depth($path),
             cors: routes!(@cors $($cors)?),
             handler: |call| Box::pin($handler(call)),
         },)*]
     };
     (@cors) => { false };
     (@cors cors) => { true };
+}
+
+/// Number of segments of a path.
+const fn depth(path: &str) -> usize {
+    let bytes = path.as_bytes();
+    let (mut at, mut depth) = (0, 1);
+    while at < bytes.len() {
+        depth += (bytes[at] == b'/') as usize;
+        at += 1;
+    }
+    depth
 }
 
 static OAUTH: &[Route] = routes! {
@@ -250,11 +264,11 @@ async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> 
         );
     };
     // The first pattern that fits names the resource; literals stand before placeholders.
-    let Some(first) = table.iter().find(|route| fits(route.path, &segments).is_some()) else {
+    let Some(first) = table.iter().find(|route| route.fits(&segments)) else {
         let text = format!("there is nothing at {}", printable(&call.path));
         return (dialect.plain(StatusCode::NOT_FOUND, &text), false);
     };
-    let same_path = || table.iter().filter(|route| route.path == first.path);
+    let same_path = || table.iter().filter(|route| route.depth == first.depth && route.path == first.path);
     if first.cors && call.method == Method::OPTIONS {
         return (preflight(same_path()), true);
     }
@@ -267,7 +281,7 @@ async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> 
         let response = dialect.plain(StatusCode::METHOD_NOT_ALLOWED, &text);
         return (reply::with(response, header::ALLOW, &allow), false);
     };
-    call.args = fits(route.path, &segments).unwrap_or_default();
+    call.args = route.args(&segments);
     let answered = AssertUnwindSafe((route.handler)(call)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| {
         tracing::error!(path = route.path, "a handler panicked");
@@ -276,20 +290,22 @@ async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> 
     (response, route.cors)
 }
 
-/// The values of the placeholders, where the pattern fits.
-fn fits(pattern: &str, segments: &[Cow<'_, str>]) -> Option<Vec<String>> {
-    let mut args = Vec::new();
-    let mut rest = segments.iter();
-    for part in pattern.split('/') {
-        let segment = rest.next()?;
-        // An operation is never taken for an id.
-        if part == "{}" && !segment.is_empty() && !segment.starts_with('$') {
-            args.push(segment.to_string());
-        } else if part != *segment {
-            return None;
-        }
+impl Route {
+    /// Does the pattern fit a path? The last segment first, since it differs most; an operation is never taken for
+    /// an id.
+    fn fits(&self, segments: &[Cow<'_, str>]) -> bool {
+        self.depth == segments.len()
+            && self.path.rsplit('/').zip(segments.iter().rev()).all(|(part, segment)| match part {
+                "{}" => !segment.is_empty() && !segment.starts_with('$'),
+                part => part == segment,
+            })
     }
-    rest.next().is_none().then_some(args)
+
+    /// The values of the placeholders, where the pattern fits.
+    fn args(&self, segments: &[Cow<'_, str>]) -> Vec<String> {
+        let parts = self.path.split('/').zip(segments);
+        parts.filter(|(part, _)| *part == "{}").map(|(_, segment)| segment.to_string()).collect()
+    }
 }
 
 /// HEAD must change nothing (RFC 9110 9.2.1); these begin something by GET: a code, an export.
@@ -359,11 +375,7 @@ mod tests {
     #[track_caller]
     fn check(table: &[Route], path: &str, pattern: Option<&str>) {
         let segments = extract::segments(path).unwrap();
-        assert_eq!(
-            table.iter().find(|r| fits(r.path, &segments).is_some()).map(|r| r.path),
-            pattern,
-            "{path}"
-        );
+        assert_eq!(table.iter().find(|r| r.fits(&segments)).map(|r| r.path), pattern, "{path}");
     }
 
     #[test]

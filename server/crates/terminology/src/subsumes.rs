@@ -26,11 +26,14 @@ pub enum Subsumption {
 impl Subsumption {
     /// How two concepts of a hierarchy without a circle stand to one another.
     pub(crate) fn of(hierarchy: &Hierarchy, a: u32, b: u32) -> Self {
-        match (a == b, hierarchy.is_a(b, a), hierarchy.is_a(a, b)) {
-            (true, ..) => Self::Equivalent,
-            (_, true, _) => Self::Subsumes,
-            (_, _, true) => Self::SubsumedBy,
-            _ => Self::NotSubsumed,
+        if a == b {
+            Self::Equivalent
+        } else if hierarchy.is_a(b, a) {
+            Self::Subsumes
+        } else if hierarchy.is_a(a, b) {
+            Self::SubsumedBy
+        } else {
+            Self::NotSubsumed
         }
     }
 
