@@ -12,7 +12,7 @@ use bytes::Bytes;
 use identity::{Identity, Outside};
 use resources::{Limits, Resources};
 use store::{Scan, Seq, Store, StoreError, Versions as _};
-use terminology::{Change, Terminology};
+use terminology::{Change, Index, Terminology};
 use tokio::sync::Mutex;
 
 use crate::audit::Audit;
@@ -171,7 +171,7 @@ impl App {
                     .versions
                     .into_iter()
                     .map(|version| (kind, version.key.id, version.seq, version.body));
-                self.take_in(stored.collect());
+                self.take_in(stored.collect(), false);
                 after = page.next;
                 if after.is_none() {
                     break;
@@ -183,9 +183,10 @@ impl App {
     }
 
     /// Tells the terminology of stored resources. A large code system is taken by its saved index; where there is
-    /// none, it is compiled and saved behind the requests, one at a time.
-    fn take_in(&self, stored: Vec<(&'static str, String, Seq, Option<Bytes>)>) {
-        let mut large = Vec::new();
+    /// none, it is compiled and saved behind the requests, one at a time. A hierarchy that runs in a circle is told in
+    /// the log: of what was written now, and of what is compiled here.
+    fn take_in(&self, stored: Vec<(&'static str, String, Seq, Option<Bytes>)>, written: bool) {
+        let (mut large, mut small) = (Vec::new(), Vec::new());
         let change = |(kind, id, seq, body): (&'static str, String, Seq, Option<Bytes>)| {
             let Some(bytes) = body else { return Change::Delete { kind, id } };
             if kind == "CodeSystem" && bytes.len() >= indexes::LARGE {
@@ -193,6 +194,8 @@ impl App {
                     return Change::Index { id, index };
                 }
                 large.push((id.clone(), seq));
+            } else if kind == "CodeSystem" && written {
+                small.push((id.clone(), bytes.clone()));
             }
             Change::Put { kind, id, bytes }
         };
@@ -201,13 +204,26 @@ impl App {
             return;
         }
         self.terminology.apply(changes);
-        if large.is_empty() {
+        if large.is_empty() && small.is_empty() {
             return;
         }
         let (terminology, indexes) = (self.terminology.clone(), self.indexes.clone());
+        let warn = |id: &str, circle: Option<Vec<String>>| {
+            if let Some(circle) = circle {
+                tracing::warn!(
+                    id,
+                    codes = circle.join(" > "),
+                    "the hierarchy of a CodeSystem runs in a circle"
+                );
+            }
+        };
         tokio::task::spawn_blocking(move || {
+            for (id, bytes) in small {
+                warn(&id, Index::circle_in(&bytes));
+            }
             for (id, seq) in large {
                 let Some(index) = terminology.index(&id) else { continue };
+                warn(&id, index.circle());
                 let saved =
                     indexes.as_ref().map_or(Ok(()), |indexes| indexes.keep_resource(&id, seq, &index));
                 if let Err(error) = saved {
@@ -242,7 +258,7 @@ impl App {
                 let (seq, body) = newest.map_or((change.seq, None), |version| (version.seq, version.body));
                 feed.push((kind, change.key.id, seq, body));
             }
-            self.take_in(feed);
+            self.take_in(feed, true);
             self.followed.store(last.0, Ordering::Release);
         }
         Ok(())

@@ -3,12 +3,14 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`demo`] | the demo server, what to try, the terminal client |
+//! | [`soak`] | what takes long: fuzz targets with millions of runs, the benchmark |
 //! | [`test`] | everything that must hold, summed up in one last line |
 //! | [`tidy`] | the walls between the crates and the habits of the tree |
 //!
 //! xtask runs the other crates and depends on none of them, so that it builds at once.
 
 mod demo;
+mod soak;
 mod test;
 mod tidy;
 
@@ -51,6 +53,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
+    /// What takes long: fuzz targets with 10,000,000 runs each, in the release profile, and the benchmark of terminology.
+    Soak(soak::Args),
     /// Check the walls between the crates and the habits of the tree.
     Tidy,
     /// Format everything.
@@ -90,6 +94,7 @@ fn run(task: Task) -> Result<()> {
             }
             check(bench("trefoil-server", "http").args(args))
         }
+        Task::Soak(args) => soak::run(&args),
         Task::Tidy => tidy::run(),
         Task::Fmt => check(cargo().args(["fmt", "--all"])),
         Task::Lint => check(&mut lint()),

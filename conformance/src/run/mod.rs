@@ -213,7 +213,7 @@ async fn try_case(world: &World, case: &Case) -> Result<(), Verdict> {
 
 /// The keys of the server that answers.
 fn keys<'a>(world: &'a World, scene: &'a Scene) -> &'a Value {
-    scene.own.as_ref().map_or(&world.target.keys, |(_, target)| &target.keys)
+    scene.own.as_ref().map_or(&world.target.keys, |own| &own.1.keys)
 }
 
 /// Keeps the named parts of an answer.
@@ -238,7 +238,7 @@ pub async fn exchange(
     poll: Option<u16>,
 ) -> Result<Answer, Trouble> {
     for _ in 0..POLLS {
-        let target = scene.own.as_ref().map_or(&world.target, |(_, target)| target);
+        let target = scene.own.as_ref().map_or(&world.target, |own| &own.1);
         let answer = target.send(sent, &mut scene.cookies).await?;
         if Some(answer.status.as_u16()) != poll {
             return Ok(answer);

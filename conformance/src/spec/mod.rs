@@ -51,6 +51,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "lookup.toml",
     "expand.toml",
     "built-in.toml",
+    "releases.toml",
     "metadata.toml",
     "export.toml",
     "resources.toml",

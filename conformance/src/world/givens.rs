@@ -1,6 +1,7 @@
 //! The states that cases begin from. Each is made anew for a case that may spend it; what nobody can
 //! spend is made once for a run.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,7 @@ pub const NAMES: &[&str] = &[
     "plain-code",
     "providers",
     "refresh-token",
+    "releases",
     "signed-in",
     "signed-in-anew",
     "system-token",
@@ -77,7 +79,7 @@ pub struct Scene {
     /// Its browser's cookies.
     pub cookies: Cookies,
     /// A server of its own, where it needs one.
-    pub own: Option<(Server, Target)>,
+    pub own: Option<Arc<(Server, Target)>>,
     guard: Option<OwnedMutexGuard<()>>,
 }
 
@@ -117,6 +119,9 @@ pub struct Shared {
     export: OnceCell<Value>,
     admin: OnceCell<String>,
     system: Mutex<Option<(Instant, String)>>,
+    /// A server that has loaded releases. It is not the one that the other rows ask: some of them want their systems
+    /// to be unknown.
+    releases: OnceCell<Arc<(Server, Target)>>,
     /// Held by whoever signs the lone user out everywhere.
     lone: Arc<Mutex<()>>,
 }
@@ -187,6 +192,11 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
             own_user(world, scene).await?;
         }
         "turned-keys" => turned_keys(world, scene).await?,
+        "releases" => {
+            let loaded = shared.releases.get_or_try_init(|| releases(world)).await?.clone();
+            scene.vars = loaded.1.vars();
+            scene.own = Some(loaded);
+        }
         "assertions" => scene.vars.set("assertion", client::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
         "narrow-token" => {
@@ -344,7 +354,7 @@ async fn failed_export(world: &World, scene: &mut Scene) -> Result<(), Trouble> 
     scene.vars = target.vars();
     scene.vars.set("bulk", json!({ "request": request, "status_url": status_url }));
     scene.vars.set("system_token", token);
-    scene.own = Some((server, target));
+    scene.own = Some(Arc::new((server, target)));
     Ok(())
 }
 
@@ -478,6 +488,19 @@ async fn declared_codes(world: &World, scene: &mut Scene) -> Result<(), Trouble>
     Ok(())
 }
 
+/// A server where everybody may ask, with the releases of `fixtures/releases`.
+async fn releases(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
+    const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/releases");
+    world.local()?;
+    if !Path::new(FOLDER).is_dir() {
+        return Err(Trouble::Lacking("fixtures/releases is not there".to_owned()));
+    }
+    let server = Server::start("[terminology]\nanonymous = true\n").await.map_err(not_started)?;
+    server.admin(&["import", FOLDER], "").await?;
+    let target = server.target().await.map_err(not_started)?;
+    Ok(Arc::new((server, target)))
+}
+
 /// A server of the case's own that gave a token, turned its keys and was started again: `$kids.retired`
 /// signed the token, `$kids.next` will sign.
 async fn turned_keys(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
@@ -500,7 +523,7 @@ async fn turned_keys(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
     scene.vars = target.vars();
     scene.vars.set("kids", json!({ "retired": retired, "next": next }));
     scene.set_tokens(&tokens);
-    scene.own = Some((server, target));
+    scene.own = Some(Arc::new((server, target)));
     Ok(())
 }
 
@@ -523,7 +546,7 @@ async fn aged(world: &World, scene: &mut Scene, age_s: i64) -> Result<(), Troubl
     scene.set_code(code);
     scene.set_tokens(&tokens);
     scene.vars.set("device_code", device_code);
-    scene.own = Some((server, target));
+    scene.own = Some(Arc::new((server, target)));
     Ok(())
 }
 

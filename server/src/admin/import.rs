@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use resources::{Bad, ImportOptions, Progress, Report};
-use terminology::{Change, load};
+use store::{Seq, Store, Versions as _};
+use terminology::{Change, Index, load};
 use tokio::sync::mpsc;
 
 use super::{Event, Events, Services};
@@ -48,10 +49,14 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
         Progress::File { .. } | Progress::Done { .. } => {}
     };
     let now = || services.clock.now();
+    let before = services.resources.store().last_seq();
     let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
     // A folder that held nothing but releases needs no second report.
     if found == 0 || report.total() > 0 || report.bad_total > 0 {
         tell(&report, events);
+    }
+    if report.resources.contains_key("CodeSystem") {
+        tell_circles(services.resources.store(), before, events).await?;
     }
     Ok(u8::from(report.bad_total > 0 || refused > 0))
 }
@@ -126,6 +131,26 @@ async fn release(data: &Path, app: Option<&App>, path: PathBuf, events: Events<'
         app.terminology.apply([Change::Index { id, index }]);
     }
     Ok(true)
+}
+
+/// Names the code systems that were written since then and whose hierarchy runs in a circle: they are stored, but
+/// nothing can be said of what is a kind of what in them.
+async fn tell_circles(store: &Store, since: Seq, events: Events<'_>) -> Result<()> {
+    const PAGE: usize = 1_000;
+    let mut at = since;
+    loop {
+        let changes = store.changes(at, PAGE).await?;
+        let Some(last) = changes.last() else { return Ok(()) };
+        at = last.seq;
+        for change in changes.into_iter().filter(|change| change.key.kind == "CodeSystem") {
+            let version = store.read(&change.key, change.seq).await?;
+            let Some(bytes) = version.and_then(|version| version.body) else { continue };
+            if let Some(circle) = tokio::task::spawn_blocking(move || Index::circle_in(&bytes)).await? {
+                let (id, codes) = (change.key.id, circle.join(" > "));
+                events(Event::Trouble(format!("CodeSystem/{id}: its hierarchy runs in a circle: {codes}")));
+            }
+        }
+    }
 }
 
 fn describe(bad: &Bad) -> String {

@@ -13,6 +13,7 @@ mod driver;
 mod listen;
 mod pages;
 mod passkeys;
+mod releases;
 mod sign_in;
 mod support;
 mod terminology;

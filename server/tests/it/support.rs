@@ -21,6 +21,7 @@ pub struct Server {
     pub dir: TempDir,
     port: u16,
     plain: bool,
+    open: bool,
     child: Option<Child>,
 }
 
@@ -45,11 +46,29 @@ impl Server {
     pub fn in_fresh_folder() -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
-        Self { dir: tempfile::tempdir().unwrap(), port, plain: false, child: None }
+        Self { dir: tempfile::tempdir().unwrap(), port, plain: false, open: false, child: None }
     }
 
     pub fn data(&self) -> &Path {
         self.dir.path()
+    }
+
+    /// A fresh folder where everybody may ask terminology; the log can be read.
+    pub fn open_terminology() -> Self {
+        let mut server = Self::in_fresh_folder();
+        server.open = true;
+        std::fs::write(server.settings(), "[terminology]\nanonymous = true\n").unwrap();
+        server
+    }
+
+    /// Where the settings of an open terminology stand.
+    fn settings(&self) -> PathBuf {
+        self.data().join("trefoil.toml")
+    }
+
+    /// What the server has logged since its last start, where it is an open terminology.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.data().join("server.log")).unwrap()
     }
 
     /// Starts the server and waits until it is ready.
@@ -64,13 +83,18 @@ impl Server {
         if self.plain {
             command.args(["--insecure-http", "--base-url", &self.base()]);
         }
+        let mut log = Stdio::inherit();
+        if self.open {
+            command.arg("--config").arg(self.settings());
+            log = std::fs::File::create(self.data().join("server.log")).unwrap().into();
+        }
         let mut child = command
             .args(["--demo", "--listen", &format!("127.0.0.1:{}", self.port), "--data"])
             .arg(self.dir.path())
             .args(flags)
             .env("TREFOIL_LOG", "warn")
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .unwrap();
         let mut line = String::new();

@@ -74,11 +74,39 @@ impl Index {
     pub fn circle(&self) -> Option<Vec<String>> {
         self.0.circle()
     }
+
+    /// The same of a CodeSystem resource. It is compiled only where it speaks of parents or children by property:
+    /// nesting alone makes no circle. A resource that cannot be read has none.
+    pub fn circle_in(json: &[u8]) -> Option<Vec<String>> {
+        let says = |word: &str| json.windows(word.len()).any(|at| at == word.as_bytes());
+        if !(says("parent") || says("child") || says("subsumedBy")) {
+            return None;
+        }
+        Self::from_resource(json).ok()?.circle()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_circle_in_a_resource_is_found_without_the_index() {
+        let circle = |concepts: &str| {
+            let json = format!(
+                r#"{{"resourceType":"CodeSystem","url":"urn:a","status":"active","content":"complete","concept":[{concepts}]}}"#
+            );
+            Index::circle_in(json.as_bytes()).map(|codes| codes.join(" > "))
+        };
+        assert_eq!(circle(r#"{"code":"a","concept":[{"code":"b"}]}"#), None);
+        assert_eq!(
+            circle(r#"{"code":"a","property":[{"code":"parent","valueCode":"b"}]},{"code":"b"}"#),
+            None
+        );
+        // Nesting says that b is below a, the property that a is below b.
+        let both = r#"{"code":"a","property":[{"code":"parent","valueCode":"b"}],"concept":[{"code":"b"}]}"#;
+        assert_eq!(circle(both).as_deref(), Some("b > a > b"));
+    }
 
     #[test]
     fn an_index_comes_back_as_it_was() {
@@ -92,6 +120,11 @@ mod tests {
         let mut file = Vec::new();
         index.save(&mut file).unwrap();
         let back = Index::read(&file[..]).unwrap();
+        for at in (0..file.len()).step_by(5) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 0x20;
+            assert!(Index::read(&damaged[..]).is_err(), "byte {at} is damaged");
+        }
         assert_eq!((back.url(), back.version(), back.concepts()), ("urn:a", Some("2"), 2));
         let (was, is) = (&index.0, &back.0);
         for code in ["a", "A", "b", "B", "c"] {

@@ -3,7 +3,7 @@
 use fhir::{Coding, Parameter, Parameters, Value};
 
 use crate::catalog::Catalog;
-use crate::code_system::CodeSystem;
+use crate::code_system::{AttributeValue, CodeSystem};
 use crate::display::Languages;
 use crate::input::malformed;
 use crate::texts::{self, additions};
@@ -90,6 +90,16 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
             }
         }
     }
+    // A defining relationship is a property named by its kind (FHIR R4, Using SNOMED CT).
+    for attribute in system.attributes(at).filter(|attribute| wanted.property(system.code(attribute.kind))) {
+        let (value, description) = match attribute.value {
+            AttributeValue::Concept(other) => {
+                (Value::Text("Code", system.code(other).to_owned()), system.display(other))
+            }
+            AttributeValue::Literal(text) => (literal(text), None),
+        };
+        push(system.code(attribute.kind), value, description);
+    }
     Ok(out)
 }
 
@@ -135,6 +145,14 @@ impl<'a> Wanted<'a> {
             Some(Languages::parse(range).is_ok_and(|range| range.covers(text.display.language)))
         };
         self.property("designation") || self.0.iter().any(|wanted| tag(wanted) == Some(true))
+    }
+}
+
+/// A concrete value: a number after `#`, else a text in quotation marks.
+fn literal(text: &str) -> Value {
+    match text.strip_prefix('#').map(str::parse) {
+        Some(Ok(number)) => Value::Number("Decimal", number),
+        _ => Value::Text("String", text.trim_start_matches('#').trim_matches('"').to_owned()),
     }
 }
 

@@ -6,8 +6,18 @@
 //! asked for; [`Memory`] keeps those. A stored complete system of the same URL wins over what is
 //! here, and this wins over a stored fragment.
 //!
-//! Codes are facts of their standards. Names: ISO 3166 as FHIR R4 prints them (CC0), ISO 639-2 as
-//! the Library of Congress does; all else is ours.
+//! Codes and names are facts of the registries that keep them. No more is taken from those than that, and it stands in
+//! tables of our own:
+//!
+//! | file | registry |
+//! |---|---|
+//! | `data/countries.tsv` | ISO 3166-1 |
+//! | `data/currencies.tsv` | ISO 4217 |
+//! | `data/languages.tsv`, `data/long-codes.tsv` | ISO 639, as in IANA's Language Subtag Registry |
+//! | `data/scripts.tsv` | ISO 15924, as in the same |
+//! | `data/units.tsv` | UCUM |
+//!
+//! Variants of languages and top-level media types, in the modules, are IANA's. Long names may be cut short.
 
 mod iso;
 mod languages;

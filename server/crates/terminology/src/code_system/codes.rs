@@ -43,8 +43,9 @@ impl Codes {
         codes
     }
 
-    /// Makes the table anew. It is not saved: its order hangs on this process's secret.
-    fn fill(&mut self) {
+    /// Makes the table, which is not saved: its order hangs on this process's secret. Only for texts whose file was found
+    /// to be whole.
+    pub(crate) fn fill(&mut self) {
         let (texts, hasher, fold) = (&self.texts, &self.hasher, self.fold);
         let hash = |at: &u32| hash(hasher, texts.get(*at), fold);
         self.table = HashTable::with_capacity(texts.len());
@@ -104,9 +105,7 @@ impl Column for Codes {
         let mut fold = Vec::<u8>::new();
         fold.load(from)?;
         self.fold = fold == [1];
-        self.texts.load(from)?;
-        self.fill();
-        Ok(())
+        self.texts.load(from)
     }
 }
 

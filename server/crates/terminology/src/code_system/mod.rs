@@ -233,6 +233,10 @@ impl CodeSystem {
         let mut system = Self::described(&serde_json::from_str(&header)?);
         system.load(&mut player)?;
         player.end()?;
+        // Before the checksum was judged, a damaged file would lead anywhere.
+        for codes in [&mut system.codes, &mut system.names, &mut system.values, &mut system.subset_names] {
+            codes.fill();
+        }
         Ok(system)
     }
 

@@ -5,7 +5,7 @@ use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
 use super::source::base;
-use super::{LoadError, Progress, Reading, Source, unreadable};
+use super::{LoadError, Progress, Reading, Source, only, unreadable};
 use crate::code_system::builder::{Builder, Designation, Number};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
@@ -19,8 +19,8 @@ const KNOWN: [(&str, &str); 5] = [
 ];
 
 /// Is there a file that by its name may be one?
-pub(super) fn fits(source: &Source) -> bool {
-    candidates(source).len() == 1
+pub(super) fn key(source: &Source) -> Option<String> {
+    only(candidates(source))
 }
 
 fn candidates(source: &Source) -> Vec<String> {

@@ -19,10 +19,10 @@ use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 const LONGEST: u64 = 64 << 10;
 
 /// Is it one file with the ending that says so?
-pub(super) fn fits(source: &Source) -> bool {
-    let [name] = source.names() else { return false };
-    let name = base(name).to_ascii_lowercase();
-    name.ends_with(".csv") || name.ends_with(".csv.gz")
+pub(super) fn key(source: &Source) -> Option<String> {
+    let [name] = source.names() else { return None };
+    let lower = base(name).to_ascii_lowercase();
+    (lower.ends_with(".csv") || lower.ends_with(".csv.gz")).then(|| name.clone())
 }
 
 /// What the columns hold.

@@ -18,11 +18,7 @@ use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 const URL: &str = "http://hl7.org/fhir/sid/icd-10-cm";
 
 /// Is there an order file?
-pub(super) fn fits(source: &Source) -> bool {
-    order_file(source).is_some()
-}
-
-fn order_file(source: &Source) -> Option<String> {
+pub(super) fn key(source: &Source) -> Option<String> {
     let is_one = |name: &str| {
         let name = name.to_ascii_lowercase().replace('-', "_");
         name.starts_with("icd10cm_order_") && name.ends_with(".txt") && !name.contains("addenda")
@@ -35,7 +31,7 @@ fn order_file(source: &Source) -> Option<String> {
 /// # Errors
 /// [`LoadError`].
 pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
-    let file = order_file(reading.source).expect("what fits has an order file");
+    let file = key(reading.source).expect("what fits has an order file");
     let version: String =
         base(&file)["icd10cm_order_".len()..].chars().take_while(char::is_ascii_digit).collect();
     let property = |code: &str, kind: &str| PropertyDefinition {

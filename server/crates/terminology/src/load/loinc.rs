@@ -7,7 +7,7 @@
 
 use super::source::base;
 use super::table::Sheet;
-use super::{LOINC, LoadError, Reading, Source};
+use super::{LOINC, LoadError, Reading, Source, only};
 use crate::code_system::INACTIVE;
 use crate::code_system::builder::{Builder, Designation, Number};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
@@ -29,8 +29,8 @@ const FACTS: [&str; 8] = [
 const NAMES: [&str; 3] = ["SHORTNAME", "CONSUMER_NAME", "DisplayName"];
 
 /// Is there LOINC's table?
-pub(super) fn fits(source: &Source) -> bool {
-    source.named(|name| name.eq_ignore_ascii_case("loinc.csv")).len() == 1
+pub(super) fn key(source: &Source) -> Option<String> {
+    only(source.named(|name| name.eq_ignore_ascii_case("loinc.csv")))
 }
 
 /// Reads the release.

@@ -89,18 +89,20 @@ pub struct Loaded {
 /// A kind of release.
 struct Format {
     name: &'static str,
-    /// Is it this one?
-    fits: fn(&Source) -> bool,
+    /// The file that it is known by, if it is this one.
+    key: fn(&Source) -> Option<String>,
+    /// The folders of the release that this file stands in.
+    home: &'static str,
     read: fn(&mut Reading<'_>) -> Result<Builder, LoadError>,
 }
 
 const FORMATS: &[Format] = &[
-    Format { name: "SNOMED CT RF2", fits: rf2::fits, read: rf2::read },
-    Format { name: "LOINC", fits: loinc::fits, read: loinc::read },
-    Format { name: "RxNorm RRF", fits: rrf::fits, read: rrf::read },
-    Format { name: "ICD-10-CM", fits: icd10cm::fits, read: icd10cm::read },
-    Format { name: "ClaML", fits: claml::fits, read: claml::read },
-    Format { name: "CSV", fits: csv::fits, read: csv::read },
+    Format { name: "SNOMED CT RF2", key: rf2::key, home: "Snapshot/Terminology", read: rf2::read },
+    Format { name: "LOINC", key: loinc::key, home: "LoincTable", read: loinc::read },
+    Format { name: "RxNorm RRF", key: rrf::key, home: "rrf", read: rrf::read },
+    Format { name: "ICD-10-CM", key: icd10cm::key, home: "", read: icd10cm::read },
+    Format { name: "ClaML", key: claml::key, home: "", read: claml::read },
+    Format { name: "CSV", key: csv::key, home: "", read: csv::read },
 ];
 
 /// What a reader of a format works with.
@@ -113,10 +115,24 @@ struct Reading<'a> {
 /// Lines between two reports of progress.
 const REPORT_LINES: u64 = 100_000;
 
-/// Is this path a release of a code system, by the names of the files in it? A broken archive is no release; whoever
-/// asks finds out what else it may be.
+/// Is this path a release of a code system, by the names of the files in it? A folder is one where the release begins,
+/// not where there are several or other things beside it. A broken archive is no release; whoever asks finds out what
+/// else it may be.
 pub fn is_release(path: &Path) -> bool {
-    Source::open(path).is_ok_and(|source| FORMATS.iter().any(|format| (format.fits)(&source)))
+    let Ok(source) = Source::open(path) else { return false };
+    let is_folder = path.is_dir();
+    FORMATS.iter().any(|format| {
+        (format.key)(&source).is_some_and(|key| {
+            let home = key.rsplit_once('/').map_or("", |(home, _)| home);
+            !is_folder || Path::new(format.home).ends_with(home)
+        })
+    })
+}
+
+/// The file that a format is known by, where there is one and not several.
+fn only(files: Vec<String>) -> Option<String> {
+    let [file]: [String; 1] = files.try_into().ok()?;
+    Some(file)
 }
 
 /// Reads a release: a folder, a zip archive or a file.
@@ -139,7 +155,7 @@ pub fn load_files(files: Vec<(String, Vec<u8>)>) -> Result<Loaded, LoadError> {
 
 fn read(mut source: Source, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
     let name = source.path().display().to_string();
-    let format = FORMATS.iter().find(|format| (format.fits)(&source)).ok_or_else(|| {
+    let format = FORMATS.iter().find(|format| (format.key)(&source).is_some()).ok_or_else(|| {
         LoadError::in_file(&name, "it is no release of a code system in a layout known here")
     })?;
     let mut reading = Reading { source: &mut source, progress, remarks: Vec::new() };

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::source::base;
 use super::table::{Fields, Table};
-use super::{LoadError, Progress, Reading, SNOMED_CT as URL, Source};
+use super::{LoadError, Progress, Reading, SNOMED_CT as URL, Source, only};
 use crate::code_system::INACTIVE;
 use crate::code_system::builder::{Builder, Designation};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
@@ -26,8 +26,8 @@ const US_ENGLISH: &str = "900000000000509007";
 const GB_ENGLISH: &str = "900000000000508004";
 
 /// Is it a package with an RF2 snapshot, and not a folder of several?
-pub(super) fn fits(source: &Source) -> bool {
-    source.names().iter().filter(|name| is_snapshot(name, "sct2_Concept_")).count() == 1
+pub(super) fn key(source: &Source) -> Option<String> {
+    only(source.named(|name| is_snapshot(name, "sct2_Concept_")))
 }
 
 /// Is this a snapshot file whose name begins so? Trial releases write an `x` before it.

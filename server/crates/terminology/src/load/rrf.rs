@@ -18,8 +18,8 @@ const URL: &str = "http://www.nlm.nih.gov/research/umls/rxnorm";
 const SYNONYMS: [&str; 4] = ["SY", "TMSY", "PSN", "ET"];
 
 /// Is there RxNorm's file of concepts?
-pub(super) fn fits(source: &Source) -> bool {
-    !concept_files(source, "RXNCONSO.RRF").is_empty()
+pub(super) fn key(source: &Source) -> Option<String> {
+    concept_files(source, "RXNCONSO.RRF").into_iter().next()
 }
 
 /// The file of this name; a full release has a smaller set of the same names in another folder.

@@ -1,0 +1,352 @@
+//! Code systems that come as releases and as large resources: imported into a stopped and a running server, asked over
+//! HTTP, kept over restarts. The releases are those of `fixtures/releases`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use serde_json::{Value, json};
+use trefoil_fixtures::polyhierarchy::{self, Polyhierarchy};
+
+use crate::support::Server;
+
+const SCT: &str = "http://snomed.info/sct";
+const INTERNATIONAL: &str = "SnomedCT_GardenInternationalRF2_20250101T120000Z";
+const EDITION: &str = "SnomedCT_GardenEditionRF2_20250301T120000Z";
+const RELATIONSHIPS: &str = "Snapshot/Terminology/sct2_Relationship_Snapshot_INT_20250101.txt";
+
+const PLANT: &str = "700101006";
+const FLOWER: &str = "700110003";
+const LILY: &str = "700112006";
+const IRIS: &str = "700113001";
+const FERN: &str = "700114007";
+/// Only the edition has it.
+const MOSS: &str = "70099910002105";
+
+fn releases() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/releases")
+}
+
+/// A copy of the International release, to be broken.
+fn copy_of_international(into: &Path) -> PathBuf {
+    let to = into.join(INTERNATIONAL);
+    copy(&releases().join(INTERNATIONAL), &to);
+    to
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}
+
+/// `trefoil import` of one path.
+fn import(server: &Server, path: &Path) -> Output {
+    server.trefoil(&["import", path.to_str().unwrap()])
+}
+
+#[track_caller]
+fn imported(output: &Output) -> String {
+    let said =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}");
+    said
+}
+
+/// Questions to a server that runs.
+struct Asked {
+    client: reqwest::Client,
+    fhir: String,
+}
+
+impl Asked {
+    fn of(server: &Server) -> Self {
+        Self { client: server.client(), fhir: server.fhir() }
+    }
+
+    async fn get(&self, operation: &str, query: &[(&str, &str)]) -> (u16, Value) {
+        let request = self.client.get(format!("{}/{operation}", self.fhir)).query(query);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    }
+
+    /// Is a code of a system in a value set?
+    async fn is_in(&self, set: &str, system: &str, code: &str) -> bool {
+        let query = [("url", set), ("system", system), ("code", code)];
+        let (status, answer) = self.get("ValueSet/$validate-code", &query).await;
+        assert_eq!(status, 200, "{set} {code}: {answer}");
+        parameter(&answer, "result").and_then(Value::as_bool).unwrap()
+    }
+
+    /// The outcome of `$subsumes`.
+    async fn subsumes(&self, system: &str, a: &str, b: &str) -> String {
+        let query = [("system", system), ("codeA", a), ("codeB", b)];
+        let (status, answer) = self.get("CodeSystem/$subsumes", &query).await;
+        assert_eq!(status, 200, "{a} {b}: {answer}");
+        parameter(&answer, "outcome").and_then(Value::as_str).unwrap().to_owned()
+    }
+
+    /// The codes of an expansion, sorted.
+    async fn expanded(&self, set: &str) -> Vec<String> {
+        let (status, answer) = self.get("ValueSet/$expand", &[("url", set), ("excludeNested", "true")]).await;
+        assert_eq!(status, 200, "{set}: {answer}");
+        let listed = answer["expansion"]["contains"].as_array().unwrap().iter();
+        let mut codes: Vec<_> = listed.map(|one| one["code"].as_str().unwrap().to_owned()).collect();
+        codes.sort();
+        codes
+    }
+
+    /// What the International release answers wherever it is there.
+    async fn knows_the_garden(&self) {
+        let flowers = format!("{SCT}?fhir_vs=ecl/<< {FLOWER}");
+        assert!(self.is_in(&flowers, SCT, LILY).await);
+        assert!(!self.is_in(&flowers, SCT, FERN).await);
+        assert_eq!(self.subsumes(SCT, PLANT, LILY).await, "subsumes");
+        let isa = format!("{SCT}?fhir_vs=isa/{FLOWER}");
+        assert_eq!(self.expanded(&isa).await, [FLOWER, LILY, IRIS]);
+    }
+}
+
+/// The value of a parameter of an answer.
+fn parameter<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
+    let all = answer["parameter"].as_array()?;
+    let found = all.iter().find(|parameter| parameter["name"] == name)?.as_object()?;
+    found.iter().find(|(member, _)| member.starts_with("value")).map(|(_, value)| value)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_imported_before_the_start_are_served() {
+    let mut server = Server::open_terminology();
+    let said = imported(&import(&server, &releases()));
+    for format in ["SNOMED CT RF2", "LOINC", "RxNorm RRF", "ICD-10-CM", "ClaML", "CSV"] {
+        assert!(said.contains(format), "{format}: {said}");
+    }
+    server.start();
+    let asked = Asked::of(&server);
+    asked.knows_the_garden().await;
+
+    let (status, answer) = asked.get("CodeSystem/$lookup", &[("system", SCT), ("code", LILY)]).await;
+    assert_eq!((status, parameter(&answer, "display")), (200, Some(&json!("Water lily"))), "{answer}");
+    let loinc = "http://loinc.org";
+    assert!(asked.is_in("http://loinc.org/vs/LL9001-1", loinc, "LA90001-2").await);
+    assert!(!asked.is_in("http://loinc.org/vs/LL9001-1", loinc, "90001-1").await);
+    assert_eq!(asked.expanded("http://loinc.org/vs/LL9001-1").await, ["LA90001-2", "LA90002-0"]);
+    assert_eq!(asked.subsumes("http://garden.example/herbs", "herb", "lemon-thyme").await, "subsumes");
+    assert!(asked.is_in("http://garden.example/all-herbs", "http://garden.example/herbs", "mint").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_takes_in_a_release_at_once() {
+    let mut server = Server::open_terminology();
+    server.start();
+    let asked = Asked::of(&server);
+    let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];
+    assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 404);
+
+    let said = imported(&import(&server, &releases().join(INTERNATIONAL)));
+    assert!(said.contains("snomed.info-sct-900000000000207008-version-20250101"), "{said}");
+    asked.knows_the_garden().await;
+
+    // Another edition stands beside it: each answers where it is named, and neither where it is not meant.
+    imported(&import(&server, &releases().join(EDITION)));
+    asked.knows_the_garden().await;
+    let international = format!("{SCT}/900000000000207008/version/20250101");
+    let edition = format!("{SCT}/700999108/version/20250301");
+    for (version, knows_moss) in [(&international, false), (&edition, true)] {
+        assert_eq!(asked.is_in(&format!("{version}?fhir_vs"), SCT, MOSS).await, knows_moss, "{version}");
+        assert!(asked.is_in(&format!("{version}?fhir_vs"), SCT, LILY).await, "{version}");
+        let query = [("system", SCT), ("version", version), ("code", MOSS)];
+        let status = if knows_moss { 200 } else { 404 };
+        assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, status, "{version}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broken_release_changes_nothing() {
+    let mut server = Server::open_terminology();
+    imported(&import(&server, &releases().join(INTERNATIONAL)));
+    let folder = tempfile::tempdir().unwrap();
+    let broken = copy_of_international(folder.path());
+    let file = broken.join(RELATIONSHIPS);
+    // The lily leaves the flowers; and the fifth line is cut short.
+    let text = fs::read_to_string(&file).unwrap();
+    let mut lines: Vec<&str> =
+        text.lines().filter(|line| !line.contains("\t700112006\t700110003\t")).collect();
+    assert_eq!(lines.len() + 1, text.lines().count());
+    lines[4] = "1031020\t20250101";
+    fs::write(&file, lines.join("\r\n") + "\r\n").unwrap();
+
+    let check = |output: &Output| {
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("sct2_Relationship_Snapshot_INT_20250101.txt:5:"), "{said}");
+        assert!(said.contains("nothing of this release was changed"), "{said}");
+    };
+    check(&import(&server, &broken));
+    server.start();
+    Asked::of(&server).knows_the_garden().await;
+    check(&import(&server, &broken));
+    Asked::of(&server).knows_the_garden().await;
+
+    // Mended, it takes the place of the first.
+    lines.remove(4);
+    fs::write(&file, lines.join("\r\n") + "\r\n").unwrap();
+    imported(&import(&server, &broken));
+    assert_eq!(Asked::of(&server).subsumes(SCT, FLOWER, LILY).await, "not-subsumed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn releases_outlive_restarts_and_a_damaged_index_hurts_itself_alone() {
+    let mut server = Server::open_terminology();
+    server.start();
+    imported(&import(&server, &releases()));
+    // A crash right after the acknowledgement takes nothing away.
+    server.kill();
+    server.start();
+    Asked::of(&server).knows_the_garden().await;
+    assert_eq!(server.stop(), Some(0));
+
+    let folder = server.data().join("terminology/releases");
+    let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert!(files.iter().all(|file| file.extension().is_some_and(|end| end == "index")), "{files:?}");
+    let damaged = folder.join("loinc.org-0.1.index");
+    let mut bytes = fs::read(&damaged).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x20;
+    fs::write(&damaged, bytes).unwrap();
+    server.start();
+    assert!(server.log().contains("loinc.org-0.1.index"), "{}", server.log());
+    let asked = Asked::of(&server);
+    asked.knows_the_garden().await;
+    let loinc = [("system", "http://loinc.org"), ("code", "90001-1")];
+    assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 404);
+    imported(&import(&server, &releases().join("Loinc_0.1")));
+    assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hierarchy_in_a_circle_is_told() {
+    let system = |name: &str| {
+        let below = |code: &str, parent: &str| json!({ "code": code, "property": [{ "code": "parent", "valueCode": parent }] });
+        json!({ "resourceType": "CodeSystem", "id": name, "url": format!("urn:{name}"), "status": "active", "content": "complete",
+            "concept": [below("hen", "egg"), below("egg", "hen"), { "code": "nest" }] })
+    };
+    let mut server = Server::open_terminology();
+    let file = server.data().join("circle.json");
+    for (name, running) in [("before", false), ("during", true)] {
+        if running {
+            server.start();
+        }
+        fs::write(&file, system(name).to_string()).unwrap();
+        let said = imported(&import(&server, &file));
+        assert!(
+            said.contains(&format!("CodeSystem/{name}: its hierarchy runs in a circle: hen > egg > hen")),
+            "{said}"
+        );
+        // What is stored already is not told again.
+        assert!(!imported(&import(&server, &file)).contains("circle"));
+    }
+    let asked = Asked::of(&server);
+    let query = [("system", "urn:during"), ("codeA", "hen"), ("codeB", "nest")];
+    assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 422);
+    // The log is written behind the requests.
+    let told = || server.log().lines().any(|line| line.contains("in a circle") && line.contains("during"));
+    for _ in 0..10_000 {
+        if told() {
+            break;
+        }
+        asked.get("metadata", &[("mode", "terminology")]).await;
+    }
+    assert!(told(), "{}", server.log());
+}
+
+/// The saved index of a resource, once it is there: it is made behind the requests.
+async fn saved(asked: &Asked, server: &Server, id: &str) -> PathBuf {
+    let folder = server.data().join("terminology/resources");
+    for _ in 0..10_000 {
+        // A request gives the server its turn.
+        asked.get("metadata", &[("mode", "terminology")]).await;
+        let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        let of_id = |path: &PathBuf| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.starts_with(&format!("{id}@")) && name.ends_with(".index")
+        };
+        if let Some(found) = files.into_iter().find(of_id) {
+            return found;
+        }
+    }
+    panic!("no index of {id} was saved");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_resources_are_indexed_once() {
+    // Both are larger than 1 MiB; they are versions of one system.
+    let (written, brought) = (Polyhierarchy::new(1, 4_000), Polyhierarchy::new(2, 4_200));
+    let json = |system: &Polyhierarchy, id: &str| {
+        let mut out = Vec::new();
+        system.write_json(id, &mut out).unwrap();
+        assert!(out.len() > 1 << 20);
+        out
+    };
+    let mut server = Server::open_terminology();
+    let client = ["client", "add", "writer", "--auth-method", "client_secret_basic"];
+    let said = imported(&server.trefoil(&[&client[..], &["--scope", "system/CodeSystem.cruds"]].concat()));
+    let secret = said.lines().find_map(|line| line.strip_prefix("client_secret ")).unwrap();
+    server.start();
+    let asked = Asked::of(&server);
+    let form = [("grant_type", "client_credentials"), ("scope", "system/CodeSystem.cruds")];
+    let request = asked.client.post(format!("{}/oauth2/token", server.base())).form(&form);
+    let token: Value = request.basic_auth("writer", Some(secret)).send().await.unwrap().json().await.unwrap();
+    let token = token["access_token"].as_str().unwrap_or_else(|| panic!("{token}"));
+
+    let put = asked.client.put(format!("{}/CodeSystem/written", server.fhir())).bearer_auth(token);
+    let put = put.header("content-type", "application/fhir+json").body(json(&written, "written"));
+    assert_eq!(put.send().await.unwrap().status(), 201);
+    check_links(&asked, &written).await;
+    let file = server.data().join("brought.json");
+    fs::write(&file, json(&brought, "brought")).unwrap();
+    imported(&import(&server, &file));
+    check_links(&asked, &brought).await;
+
+    let of_written = saved(&asked, &server, "written").await;
+    let of_brought = saved(&asked, &server, "brought").await;
+    assert_eq!(server.stop(), Some(0));
+    // A restart takes what is saved: with the other one's index in its place, a resource answers as the other one.
+    fs::remove_file(&of_brought).unwrap();
+    fs::copy(&of_written, &of_brought).unwrap();
+    server.start();
+    let asked = Asked::of(&server);
+    check_links(&asked, &written).await;
+    let code = Polyhierarchy::code(4_100);
+    let query = [("system", polyhierarchy::URL), ("code", &code)];
+    let (status, answer) = asked.get("CodeSystem/$lookup", &query).await;
+    assert_eq!(status, 404, "{answer}");
+    assert_eq!(server.stop(), Some(0));
+    // Where the index is gone or damaged, it is made again.
+    fs::write(&of_brought, "damaged").unwrap();
+    fs::remove_file(&of_written).unwrap();
+    server.start();
+    let asked = Asked::of(&server);
+    check_links(&asked, &brought).await;
+    check_links(&asked, &written).await;
+    saved(&asked, &server, "written").await;
+}
+
+/// Asks about some concepts of a version of the system and their parents.
+async fn check_links(asked: &Asked, system: &Polyhierarchy) {
+    let version = system.len().to_string();
+    for concept in (1..system.len()).step_by(500) {
+        let (below, above) = (Polyhierarchy::code(concept), Polyhierarchy::code(system.parents(concept)[0]));
+        let query =
+            [("system", polyhierarchy::URL), ("version", &version), ("codeA", &above), ("codeB", &below)];
+        let (status, answer) = asked.get("CodeSystem/$subsumes", &query).await;
+        assert_eq!((status, parameter(&answer, "outcome")), (200, Some(&json!("subsumes"))), "{answer}");
+    }
+}
