@@ -120,9 +120,6 @@ async fn release(data: &Path, app: Option<&App>, path: PathBuf, events: Events<'
             return Ok(false);
         }
     };
-    for remark in loaded.remarks {
-        events(Event::Line(remark));
-    }
     let index = loaded.index;
     let version = index.version().unwrap_or("no version");
     let concepts = index.concepts();

@@ -82,8 +82,6 @@ pub struct Loaded {
     pub index: Index,
     /// What the release was taken for, such as `SNOMED CT RF2`.
     pub format: &'static str,
-    /// What was left aside and why, in lines for people.
-    pub remarks: Vec<String>,
 }
 
 /// A kind of release.
@@ -109,17 +107,19 @@ const FORMATS: &[Format] = &[
 struct Reading<'a> {
     source: &'a mut Source,
     progress: &'a mut dyn FnMut(Progress<'_>),
-    remarks: Vec<String>,
 }
 
 /// Lines between two reports of progress.
 const REPORT_LINES: u64 = 100_000;
 
 /// Is this path a release of a code system, by the names of the files in it? A folder is one where the release begins,
-/// not where there are several or other things beside it. A broken archive is no release; whoever asks finds out what
-/// else it may be.
+/// not where there are several or other things beside it. A zip archive that cannot be read counts as one, so that
+/// [`load`] says what is wrong with it: nothing else here comes as zip.
 pub fn is_release(path: &Path) -> bool {
-    let Ok(source) = Source::open(path) else { return false };
+    let source = match Source::open(path) {
+        Ok(source) => source,
+        Err(error) => return error.kind() == io::ErrorKind::InvalidData,
+    };
     let is_folder = path.is_dir();
     FORMATS.iter().any(|format| {
         (format.key)(&source).is_some_and(|key| {
@@ -158,15 +158,14 @@ fn read(mut source: Source, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Lo
     let format = FORMATS.iter().find(|format| (format.key)(&source).is_some()).ok_or_else(|| {
         LoadError::in_file(&name, "it is no release of a code system in a layout known here")
     })?;
-    let mut reading = Reading { source: &mut source, progress, remarks: Vec::new() };
+    let mut reading = Reading { source: &mut source, progress };
     let builder = (format.read)(&mut reading)?;
-    let remarks = reading.remarks;
     let system = builder.finish().map_err(|why| LoadError::in_file(&name, why))?;
     if let Some(circle) = system.circle() {
         let why = format!("its hierarchy runs in a circle: {}", circle.join(" > "));
         return Err(LoadError::in_file(&name, why));
     }
-    Ok(Loaded { index: system.into(), format: format.name, remarks })
+    Ok(Loaded { index: system.into(), format: format.name })
 }
 
 /// An error of the operating system or of an archive, as that of a file.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 use zip::ZipArchive;
+use zip::result::ZipError;
 
 /// Size of the buffers, in bytes.
 const BUFFER: usize = 256 << 10;
@@ -44,10 +45,14 @@ impl Source {
         }
         let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
         if file.fill_buf()?.starts_with(b"PK\x03\x04") {
-            let archive = ZipArchive::new(file)?;
+            let torn = |error: ZipError| {
+                let why = format!("a zip archive that cannot be read ({error}); copy it again");
+                io::Error::new(io::ErrorKind::InvalidData, why)
+            };
+            let archive = ZipArchive::new(file).map_err(torn)?;
             let names: Result<Vec<_>, _> =
                 archive.file_names().map(|name| name.map(Cow::into_owned)).collect();
-            let mut names = names?;
+            let mut names = names.map_err(torn)?;
             names.retain(|name| !name.ends_with('/'));
             names.sort();
             return Ok(Self { path: path.to_owned(), names, place: Place::Archive(Box::new(archive)) });

@@ -233,6 +233,16 @@ fn an_archive_is_as_good_as_a_folder() {
     load::load(archive.path(), &mut |_| {}).unwrap().index.save(&mut b).unwrap();
     assert_eq!(a, b);
     assert!(!load::is_release(Path::new(env!("CARGO_MANIFEST_DIR"))));
+    // One that was cut off is not passed over as a file of another kind.
+    let whole = fs::read(archive.path()).unwrap();
+    let torn = tempfile::NamedTempFile::with_suffix(".zip").unwrap();
+    fs::write(torn.path(), &whole[..whole.len() / 2]).unwrap();
+    assert!(load::is_release(torn.path()));
+    let error = load::load(torn.path(), &mut |_| {}).unwrap_err().to_string();
+    assert!(
+        error.contains("a zip archive that cannot be read") && error.contains("copy it again"),
+        "{error}"
+    );
 }
 
 /// A copy of the release, one file changed.
@@ -268,6 +278,13 @@ fn what_is_wrong_in_a_release_is_told_with_file_and_line() {
     assert!(error.contains("its hierarchy runs in a circle: "), "{error}");
     let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
     assert!(error.starts_with(relationships), "{error}");
+}
+
+/// Makes `urn:asked` the value set of one filter.
+fn put_set(terminology: &Terminology, system: &str, property: &str, value: &str) {
+    let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
+        "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
+    terminology.apply([Change::Put { kind: "ValueSet", id: "asked".into(), bytes: set.to_string().into() }]);
 }
 
 #[test]
@@ -310,9 +327,7 @@ fn loinc_with_its_parts_lists_and_groups() {
         ("LIST", "LL9001-1", "LA90001-2", "true"),
         ("answer-list", "LL9001-1", "LA90002-0", "true"),
     ] {
-        let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
-            "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
-        loinc.apply([Change::Put { kind: "ValueSet", id: "asked".into(), bytes: set.to_string().into() }]);
+        put_set(&loinc, system, property, value);
         let answer = ask(&loinc, "urn:asked", system, code, "");
         assert!(answer.starts_with(expected), "{property} {value} {code}: {answer}");
     }
@@ -325,15 +340,7 @@ fn rxnorm_icd_10_cm_and_claml() {
         let query = Parameters::from_query(&format!("system={system}&codeA={a}&codeB={b}"));
         short(terminology.subsumes(Level::Type, Input::from_query(&query)))
     };
-    let set = |system: &str, property: &str, value: &str| {
-        let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
-            "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
-        terminology.apply([Change::Put {
-            kind: "ValueSet",
-            id: "asked".into(),
-            bytes: set.to_string().into(),
-        }]);
-    };
+    let set = |system: &str, property: &str, value: &str| put_set(&terminology, system, property, value);
     let check = |system: &str, code: &str, more: &str, expected: &str| {
         let answer = ask(&terminology, "urn:asked", system, code, more);
         assert!(answer.starts_with(expected), "{system} {code}{more}: {answer}");

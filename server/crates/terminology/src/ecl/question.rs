@@ -1,151 +1,18 @@
-//! SNOMED CT's expression constraint language (ECL 2.2), as far as it speaks of concepts: hierarchy operators,
-//! `^`, `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, and the dot. Filters
-//! on terms and history supplements (`{{ … }}`) are refused by name.
-//!
-//! A constraint is read once and then asked of one concept at a time; no set is built for that. Where all of its
-//! concepts are wanted, each part of it is made a set once, whatever the number of concepts.
+//! A constraint asked of a code system: of one concept without any set, or of all concepts with a set for each of its
+//! parts.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::fmt;
 use std::rc::Rc;
 
+use super::{Attribute, Expression, Fault, Refinement, Value, Walk};
 use crate::code_system::{AttributeValue, CodeSystem};
 use crate::value_set::members::Bits;
 
-/// Longest constraint, in bytes.
-const LONGEST: usize = 16 * 1024;
-/// How deep brackets may be nested.
-const DEEPEST: usize = 32;
 /// How many concepts one question may look at. Enough for a few passes over all of SNOMED CT.
 const STEPS: u64 = 4_000_000;
 /// How many the question for all concepts may look at.
 const STEPS_FOR_ALL: u64 = 100_000_000;
-
-/// Why a constraint cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// It is not written in ECL, or in a part of it that is not known here.
-    Syntax { at: usize, expected: &'static str },
-    /// It names a concept that the code system does not have.
-    UnknownConcept(String),
-    /// It would look at too many concepts.
-    TooCostly,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Syntax { at, expected } => write!(f, "ECL: {expected} at character {}", at + 1),
-            Self::UnknownConcept(code) => write!(f, "there is no code '{code}'"),
-            Self::TooCostly => write!(f, "ECL: the constraint looks at more than {STEPS} concepts"),
-        }
-    }
-}
-
-/// Which way an operator walks, how far, and whether the concept itself counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Walk {
-    up: bool,
-    one_step: bool,
-    with_self: bool,
-}
-
-/// A set of concepts.
-#[derive(Debug, Clone, PartialEq)]
-enum Expression {
-    Any,
-    Concept(String),
-    MemberOf(Box<Expression>),
-    Walk(Walk, Box<Expression>),
-    And(Vec<Expression>),
-    Or(Vec<Expression>),
-    Minus(Box<Expression>, Box<Expression>),
-    Refined(Box<Expression>, Box<Refinement>),
-    /// The values that attributes of these concepts have.
-    Values(Box<Expression>, Box<Expression>),
-}
-
-/// What must be said of a concept.
-#[derive(Debug, Clone, PartialEq)]
-enum Refinement {
-    And(Vec<Refinement>),
-    Or(Vec<Refinement>),
-    /// All within one group.
-    Group(Cardinality, Box<Refinement>),
-    Attribute(Attribute),
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Attribute {
-    cardinality: Cardinality,
-    reversed: bool,
-    name: Expression,
-    negated: bool,
-    value: Value,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Value {
-    Expression(Expression),
-    Number(std::cmp::Ordering, bool, f64),
-    Text(String),
-}
-
-/// How often something may be there; none given: at least once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cardinality {
-    least: u32,
-    most: Option<u32>,
-}
-
-const ONCE: Cardinality = Cardinality { least: 1, most: None };
-
-impl Cardinality {
-    fn admits(self, count: u32) -> bool {
-        count >= self.least && self.most.is_none_or(|most| count <= most)
-    }
-}
-
-/// A constraint that was read.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Constraint(Expression);
-
-impl Constraint {
-    /// Reads a constraint.
-    ///
-    /// # Errors
-    /// [`Fault::Syntax`].
-    pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
-        if text.len() > LONGEST {
-            return Err(Fault::Syntax { at: LONGEST, expected: "the end is expected" });
-        }
-        let mut parser = Parser { text, at: 0, depth: 0 };
-        let expression = parser.expression()?;
-        parser.space();
-        match parser.rest() {
-            "" => Ok(Self(expression)),
-            _ => Err(parser.expected("AND, OR, MINUS, a refinement or the end is expected")),
-        }
-    }
-
-    /// Does a concept fulfil it?
-    ///
-    /// # Errors
-    /// A concept that is not known; too much work.
-    pub(crate) fn admits(&self, system: &CodeSystem, at: u32) -> Result<bool, Fault> {
-        Question { system, steps: Cell::new(STEPS), sets: None }.holds(&self.0, at)
-    }
-
-    /// All concepts that fulfil it.
-    ///
-    /// # Errors
-    /// As for [`admits`](Self::admits).
-    pub(crate) fn members(&self, system: &CodeSystem) -> Result<Bits, Fault> {
-        let question = Question { system, steps: Cell::new(STEPS_FOR_ALL), sets: Some(Sets::default()) };
-        question.set(&self.0).map(|set| (*set).clone())
-    }
-}
 
 /// The sets that parts of a constraint were made, by the place of the part.
 #[derive(Default)]
@@ -156,7 +23,7 @@ struct Sets {
 }
 
 /// One question to one code system.
-struct Question<'a> {
+pub(super) struct Question<'a> {
     system: &'a CodeSystem,
     /// How many are left.
     steps: Cell<u64>,
@@ -164,14 +31,24 @@ struct Question<'a> {
     sets: Option<Sets>,
 }
 
-impl Question<'_> {
+impl<'a> Question<'a> {
+    /// A question about one concept.
+    pub(super) fn of_one(system: &'a CodeSystem) -> Self {
+        Self { system, steps: Cell::new(STEPS), sets: None }
+    }
+
+    /// A question for all concepts.
+    pub(super) fn of_all(system: &'a CodeSystem) -> Self {
+        Self { system, steps: Cell::new(STEPS_FOR_ALL), sets: Some(Sets::default()) }
+    }
+
     fn step(&self) -> Result<(), Fault> {
         match self.steps.get().checked_sub(1) {
             Some(left) => {
                 self.steps.set(left);
                 Ok(())
             }
-            None => Err(Fault::TooCostly),
+            None => Err(Fault::TooCostly(if self.sets.is_some() { STEPS_FOR_ALL } else { STEPS })),
         }
     }
 
@@ -179,7 +56,11 @@ impl Question<'_> {
         self.system.find(code).ok_or_else(|| Fault::UnknownConcept(code.to_owned()))
     }
 
-    fn holds(&self, expression: &Expression, at: u32) -> Result<bool, Fault> {
+    /// Is a concept in the set of an expression?
+    ///
+    /// # Errors
+    /// A concept that is not known; too much work.
+    pub(super) fn holds(&self, expression: &Expression, at: u32) -> Result<bool, Fault> {
         self.step()?;
         if self.sets.is_some() && !is_quick(expression) {
             return Ok(self.set(expression)?.has(at));
@@ -200,7 +81,10 @@ impl Question<'_> {
     }
 
     /// The concepts of an expression, gathered once.
-    fn set(&self, expression: &Expression) -> Result<Rc<Bits>, Fault> {
+    ///
+    /// # Errors
+    /// As for [`holds`](Self::holds).
+    pub(super) fn set(&self, expression: &Expression) -> Result<Rc<Bits>, Fault> {
         let place = std::ptr::from_ref(expression);
         let sets = self.sets.as_ref().map(|sets| &sets.expressions);
         if let Some(known) = sets.and_then(|sets| sets.borrow().get(&place).cloned()) {
@@ -509,259 +393,5 @@ fn is_quick(expression: &Expression) -> bool {
         Expression::Walk(walk, inner) => !walk.one_step && matches!(**inner, Expression::Concept(_)),
         Expression::MemberOf(inner) => matches!(**inner, Expression::Concept(_)),
         _ => false,
-    }
-}
-
-/// Reads from left to right; ECL needs no looking back.
-struct Parser<'t> {
-    text: &'t str,
-    at: usize,
-    depth: usize,
-}
-
-impl<'t> Parser<'t> {
-    fn rest(&self) -> &'t str {
-        &self.text[self.at..]
-    }
-
-    fn expected(&self, expected: &'static str) -> Fault {
-        Fault::Syntax { at: self.text[..self.at].chars().count(), expected }
-    }
-
-    /// Passes over blanks and comments.
-    fn space(&mut self) {
-        loop {
-            let rest = self.rest();
-            let trimmed = rest.trim_start();
-            self.at += rest.len() - trimmed.len();
-            match trimmed.strip_prefix("/*").and_then(|comment| comment.find("*/")) {
-                Some(end) => self.at += end + 4,
-                None => return,
-            }
-        }
-    }
-
-    fn take(&mut self, token: &str) -> bool {
-        self.space();
-        let found = self.rest().starts_with(token);
-        self.at += if found { token.len() } else { 0 };
-        found
-    }
-
-    /// Takes a word, whatever its case, that is not the beginning of a longer one.
-    fn word(&mut self, word: &str) -> bool {
-        self.space();
-        let rest = self.rest();
-        let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word))
-            && !rest[word.len()..].starts_with(|c: char| c.is_alphanumeric());
-        self.at += if found { word.len() } else { 0 };
-        found
-    }
-
-    fn number<T: std::str::FromStr>(&mut self, expected: &'static str) -> Result<T, Fault> {
-        self.space();
-        let rest = self.rest();
-        let end =
-            rest.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))).unwrap_or(rest.len());
-        // `..` ends a number: it stands between those of a cardinality.
-        let end = rest[..end].find("..").unwrap_or(end);
-        let number = rest[..end].parse().map_err(|_| self.expected(expected))?;
-        self.at += end;
-        Ok(number)
-    }
-
-    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Fault>) -> Result<T, Fault> {
-        self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.expected("brackets are nested too deep"));
-        }
-        let read = read(self);
-        self.depth -= 1;
-        read
-    }
-
-    fn expression(&mut self) -> Result<Expression, Fault> {
-        self.nested(|parser| {
-            let first = parser.refined()?;
-            if parser.word("MINUS") {
-                return Ok(Expression::Minus(Box::new(first), Box::new(parser.refined()?)));
-            }
-            let mut list = vec![first];
-            if parser.and() {
-                list.push(parser.refined()?);
-                while parser.and() {
-                    list.push(parser.refined()?);
-                }
-                return Ok(Expression::And(list));
-            }
-            while parser.word("OR") {
-                list.push(parser.refined()?);
-            }
-            Ok(if list.len() == 1 { list.remove(0) } else { Expression::Or(list) })
-        })
-    }
-
-    fn and(&mut self) -> bool {
-        self.word("AND") || self.take(",")
-    }
-
-    /// A set with its refinement and dots.
-    fn refined(&mut self) -> Result<Expression, Fault> {
-        let mut set = self.set()?;
-        while self.take(".") {
-            set = Expression::Values(Box::new(set), Box::new(self.set()?));
-        }
-        if self.take(":") {
-            let refinement = self.refinement()?;
-            set = Expression::Refined(Box::new(set), Box::new(refinement));
-        }
-        Ok(set)
-    }
-
-    /// A concept, `*` or brackets, with operators before it.
-    fn set(&mut self) -> Result<Expression, Fault> {
-        self.nested(|parser| {
-            // The longer ones first.
-            for (token, up, one_step, with_self) in [
-                ("<<!", false, true, true),
-                (">>!", true, true, true),
-                ("<<", false, false, true),
-                (">>", true, false, true),
-                ("<!", false, true, false),
-                (">!", true, true, false),
-                ("<", false, false, false),
-                (">", true, false, false),
-            ] {
-                if parser.take(token) {
-                    let inner = parser.set()?;
-                    return Ok(Expression::Walk(Walk { up, one_step, with_self }, Box::new(inner)));
-                }
-            }
-            if parser.take("^") {
-                return Ok(Expression::MemberOf(Box::new(parser.set()?)));
-            }
-            if parser.take("(") {
-                let inner = parser.expression()?;
-                return match parser.take(")") {
-                    true => Ok(inner),
-                    false => Err(parser.expected("AND, OR, MINUS or ')' is expected")),
-                };
-            }
-            let set = if parser.take("*") { Expression::Any } else { Expression::Concept(parser.concept()?) };
-            if parser.take("{{") {
-                return Err(parser.expected("filters in {{ }} are not known here; nothing else is expected"));
-            }
-            Ok(set)
-        })
-    }
-
-    /// An identifier, with its term between bars.
-    fn concept(&mut self) -> Result<String, Fault> {
-        self.space();
-        let rest = self.rest();
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        if !(6..=18).contains(&end) {
-            return Err(self.expected("the identifier of a concept is expected"));
-        }
-        self.at += end;
-        if self.take("|") {
-            let Some(term) = self.rest().find('|') else {
-                return Err(self.expected("a '|' is expected after the term"));
-            };
-            self.at += term + 1;
-        }
-        Ok(rest[..end].to_owned())
-    }
-
-    fn refinement(&mut self) -> Result<Refinement, Fault> {
-        self.nested(|parser| {
-            let mut list = vec![parser.refinement_part()?];
-            if parser.and() {
-                list.push(parser.refinement_part()?);
-                while parser.and() {
-                    list.push(parser.refinement_part()?);
-                }
-                return Ok(Refinement::And(list));
-            }
-            while parser.word("OR") {
-                list.push(parser.refinement_part()?);
-            }
-            Ok(if list.len() == 1 { list.remove(0) } else { Refinement::Or(list) })
-        })
-    }
-
-    fn refinement_part(&mut self) -> Result<Refinement, Fault> {
-        let cardinality = self.cardinality()?;
-        if self.take("{") {
-            let inner = self.refinement()?;
-            return match self.take("}") {
-                true => Ok(Refinement::Group(cardinality, Box::new(inner))),
-                false => Err(self.expected("AND, OR or '}' is expected")),
-            };
-        }
-        // A bracket holds attributes or, before an `=`, the attribute's name; what comes behind it tells.
-        let here = self.at;
-        if self.take("(") {
-            let inner = self.refinement();
-            if let (Ok(inner), true) = (inner, self.take(")")) {
-                return Ok(inner);
-            }
-            self.at = here;
-        }
-        let reversed = self.word("R");
-        let name = self.set()?;
-        self.attribute(cardinality, reversed, name).map(Refinement::Attribute)
-    }
-
-    fn attribute(
-        &mut self,
-        cardinality: Cardinality,
-        reversed: bool,
-        name: Expression,
-    ) -> Result<Attribute, Fault> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        self.space();
-        let (order, or_equal, negated) = [
-            ("!=", Equal, true, true),
-            ("<=", Less, true, false),
-            (">=", Greater, true, false),
-            ("=", Equal, true, false),
-            ("<", Less, false, false),
-            (">", Greater, false, false),
-        ]
-        .into_iter()
-        .find_map(|(token, order, or_equal, negated)| self.take(token).then_some((order, or_equal, negated)))
-        .ok_or_else(|| self.expected("a comparison is expected"))?;
-        let value = if self.take("#") {
-            Value::Number(order, or_equal, self.number("a number is expected")?)
-        } else if order != Equal {
-            return Err(self.expected("a number, as in #5, is expected"));
-        } else if self.take("\"") {
-            let Some(end) = self.rest().find('"') else {
-                return Err(self.expected("a '\"' is expected after the text"));
-            };
-            let text = self.rest()[..end].to_owned();
-            self.at += end + 1;
-            Value::Text(text)
-        } else {
-            Value::Expression(self.set()?)
-        };
-        Ok(Attribute { cardinality, reversed, name, negated, value })
-    }
-
-    fn cardinality(&mut self) -> Result<Cardinality, Fault> {
-        if !self.take("[") {
-            return Ok(ONCE);
-        }
-        let least = self.number("the least count is expected")?;
-        if !self.take("..") {
-            return Err(self.expected("'..' is expected"));
-        }
-        let most =
-            if self.take("*") { None } else { Some(self.number("the greatest count or '*' is expected")?) };
-        match self.take("]") {
-            true => Ok(Cardinality { least, most }),
-            false => Err(self.expected("']' is expected")),
-        }
     }
 }
