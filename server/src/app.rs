@@ -70,7 +70,7 @@ pub struct App {
 }
 
 /// The resource types that the terminology index follows.
-const TERMINOLOGY_TYPES: [&str; 2] = ["CodeSystem", "ValueSet"];
+const TERMINOLOGY_TYPES: [&str; 3] = ["CodeSystem", "ValueSet", "StructureDefinition"];
 
 impl App {
     /// Opens everything over a store.

@@ -139,7 +139,7 @@ impl Call {
         let sent = self.header(header::AUTHORIZATION).and_then(|value| value.split_once(' '));
         let Some((scheme, token)) = sent else { return Ok(None) };
         let token = token.trim();
-        if token.is_empty() || token.contains(' ') {
+        if token.is_empty() || token.as_bytes().contains(&b' ') {
             return Ok(None);
         }
         let presented = Presented { token, proof: None, method: self.method.as_str(), path: &self.path };

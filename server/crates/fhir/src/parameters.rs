@@ -5,6 +5,7 @@
 //! type). The primitive type of a string value is kept, since clients expect `valueCode` where the
 //! operation says `code`.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{self, MapAccess, Visitor};
@@ -72,8 +73,8 @@ const NUMBER_TYPES: &[&str] = &["Decimal", "Integer", "PositiveInt", "UnsignedIn
 /// One item of `Parameters.parameter`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Name; never empty.
-    pub name: String,
+    /// Name; never empty. The names that answers are made of are static.
+    pub name: Cow<'static, str>,
     /// The value or resource; `None` where the parameter has only parts.
     pub value: Option<Value>,
     /// Nested parameters.
@@ -82,7 +83,7 @@ pub struct Parameter {
 
 impl Parameter {
     /// A parameter with a value.
-    pub fn new(name: impl Into<String>, value: Value) -> Self {
+    pub fn new(name: impl Into<Cow<'static, str>>, value: Value) -> Self {
         Self { name: name.into(), value: Some(value), part: Vec::new() }
     }
 }
@@ -111,7 +112,7 @@ impl Parameters {
     /// Reads a query string: every pair becomes a parameter of type `String`.
     pub fn from_query(query: &str) -> Self {
         let parameter = form_urlencoded::parse(query.as_bytes())
-            .map(|(name, value)| Parameter::new(name, Value::Text("String", value.into_owned())))
+            .map(|(name, value)| Parameter::new(name.into_owned(), Value::Text("String", value.into_owned())))
             .collect();
         Self { parameter }
     }
@@ -135,27 +136,27 @@ impl Parameters {
     }
 
     /// Appends a parameter.
-    pub fn push(&mut self, name: impl Into<String>, value: Value) {
+    pub fn push(&mut self, name: impl Into<Cow<'static, str>>, value: Value) {
         self.parameter.push(Parameter::new(name, value));
     }
 
     /// Appends `valueBoolean`.
-    pub fn push_boolean(&mut self, name: &str, value: bool) {
+    pub fn push_boolean(&mut self, name: &'static str, value: bool) {
         self.push(name, Value::Boolean(value));
     }
 
     /// Appends `valueString`.
-    pub fn push_string(&mut self, name: &str, value: impl Into<String>) {
+    pub fn push_string(&mut self, name: &'static str, value: impl Into<String>) {
         self.push(name, Value::Text("String", value.into()));
     }
 
     /// Appends `valueCode`.
-    pub fn push_code(&mut self, name: &str, value: impl Into<String>) {
+    pub fn push_code(&mut self, name: &'static str, value: impl Into<String>) {
         self.push(name, Value::Text("Code", value.into()));
     }
 
     /// Appends `valueUri`.
-    pub fn push_uri(&mut self, name: &str, value: impl Into<String>) {
+    pub fn push_uri(&mut self, name: &'static str, value: impl Into<String>) {
         self.push(name, Value::Text("Uri", value.into()));
     }
 
@@ -163,7 +164,7 @@ impl Parameters {
     ///
     /// # Panics
     /// Never for types whose `Serialize` cannot fail, which is what Trefoil passes.
-    pub fn push_resource(&mut self, name: &str, resource: &impl Serialize) {
+    pub fn push_resource(&mut self, name: &'static str, resource: &impl Serialize) {
         let json = serde_json::value::to_raw_value(resource).expect("our own types serialise");
         self.push(name, Value::Resource(json));
     }
@@ -187,8 +188,8 @@ impl Serialize for Parameter {
         match &self.value {
             None => {}
             Some(Value::Boolean(value)) => map.serialize_entry("valueBoolean", value)?,
-            Some(Value::Text(kind, value)) => map.serialize_entry(&format!("value{kind}"), value)?,
-            Some(Value::Number(kind, value)) => map.serialize_entry(&format!("value{kind}"), value)?,
+            Some(Value::Text(kind, value)) => map.serialize_entry(&Member(kind), value)?,
+            Some(Value::Number(kind, value)) => map.serialize_entry(&Member(kind), value)?,
             Some(Value::Coding(value)) => map.serialize_entry("valueCoding", value)?,
             Some(Value::CodeableConcept(value)) => map.serialize_entry("valueCodeableConcept", value)?,
             Some(Value::Other(member, value)) => map.serialize_entry(member, value)?,
@@ -198,6 +199,21 @@ impl Serialize for Parameter {
             map.serialize_entry("part", &self.part)?;
         }
         map.end()
+    }
+}
+
+/// The member that holds a value of this type.
+struct Member<'a>(&'a str);
+
+impl Serialize for Member<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        // The types that answers are made of need no text of their own.
+        match self.0 {
+            "Code" => serializer.serialize_str("valueCode"),
+            "String" => serializer.serialize_str("valueString"),
+            "Uri" => serializer.serialize_str("valueUri"),
+            kind => serializer.collect_str(&format_args!("value{kind}")),
+        }
     }
 }
 
@@ -214,7 +230,7 @@ impl<'de> Deserialize<'de> for Parameters {
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameters, A::Error> {
                 let mut resource_type: Option<String> = None;
                 let mut parameter: Option<Vec<Parameter>> = None;
-                while let Some(member) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                while let Some(member) = map.next_key::<Cow<'de, str>>()? {
                     match &*member {
                         "resourceType" if resource_type.is_none() => resource_type = Some(map.next_value()?),
                         "parameter" if parameter.is_none() => parameter = Some(map.next_value()?),
@@ -251,7 +267,7 @@ impl<'de> Deserialize<'de> for Parameter {
                 let mut name: Option<String> = None;
                 let mut value: Option<Value> = None;
                 let mut part: Option<Vec<Parameter>> = None;
-                while let Some(member) = map.next_key::<std::borrow::Cow<'de, str>>()? {
+                while let Some(member) = map.next_key::<Cow<'de, str>>()? {
                     let kind = member.strip_prefix("value");
                     if (kind.is_some() || member == "resource") && value.is_some() {
                         return Err(de::Error::custom(format!(
@@ -282,7 +298,7 @@ impl<'de> Deserialize<'de> for Parameter {
                 let name = name
                     .filter(|name| !name.is_empty())
                     .ok_or_else(|| de::Error::custom("a parameter has no name"))?;
-                Ok(Parameter { name, value, part: part.unwrap_or_default() })
+                Ok(Parameter { name: name.into(), value, part: part.unwrap_or_default() })
             }
         }
         deserializer.deserialize_map(Members)

@@ -50,8 +50,8 @@ impl Identity {
         told["token_type"] = if access.token.cnf.is_some() { "DPoP" } else { "Bearer" }.into();
         if let Some(user) = &access.user {
             told["username"] = user.username.as_str().into();
-            if let Some(fhir_user) = self.user_claims(user, &access.scopes).remove("fhirUser") {
-                told["fhirUser"] = fhir_user;
+            if let Some(fhir_user) = self.user_claims(user, &access.scopes).fhir_user {
+                told["fhirUser"] = fhir_user.into();
             }
         }
         told

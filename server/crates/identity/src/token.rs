@@ -7,6 +7,7 @@ use quick_cache::sync::Cache;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
+use crate::Identity;
 use crate::audit::Event;
 use crate::client::Client;
 use crate::dpop::{BadProof, ProofError, Proven};
@@ -15,7 +16,7 @@ use crate::jose::{Parts, SigningAlg};
 use crate::keys::{KeyRing, Purpose};
 use crate::scope::{Context, Permissions, Scopes};
 use crate::user::User;
-use crate::{Identity, userinfo};
+use crate::userinfo::{self, UserClaims};
 
 /// Life of an access token of a user (SPEC, Limits).
 pub const ACCESS_LIFE: SignedDuration = SignedDuration::from_secs(3600);
@@ -317,8 +318,14 @@ impl Identity {
             Some(_) => grant.scopes.filter(|scope| scope == "fhirUser"),
             None => grant.scopes.clone(),
         };
-        let mut user = beside.user.map(|user| self.user_claims(user, &scopes)).unwrap_or_default();
-        user.remove("sub");
+        let user = beside.user.map(|user| serde_json::to_value(self.user_claims(user, &scopes)));
+        let user = match user.transpose().expect("our own claims serialise") {
+            Some(serde_json::Value::Object(mut members)) => {
+                members.remove("sub");
+                members
+            }
+            _ => serde_json::Map::new(),
+        };
         let claims = IdToken {
             iss: self.issuer.clone(),
             sub: grant.sub.clone(),
@@ -467,7 +474,7 @@ impl Identity {
     }
 
     /// The claims about a user that these scopes open (see [`userinfo::claims`]); `fhirUser` is an address.
-    pub fn user_claims(&self, user: &User, scopes: &Scopes) -> serde_json::Map<String, serde_json::Value> {
+    pub fn user_claims<'a>(&self, user: &'a User, scopes: &Scopes) -> UserClaims<'a> {
         userinfo::claims(user, scopes, &self.fhir_base)
     }
 }

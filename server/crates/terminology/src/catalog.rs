@@ -12,6 +12,8 @@ use hashbrown::DefaultHashBuilder;
 
 use crate::built_in::{self, Grammar};
 use crate::code_system::CodeSystem;
+use crate::definition::Definition;
+use crate::input::malformed;
 use crate::terminology::{Change, Problem};
 use crate::value_set::{ValueSet, implicit};
 use crate::version;
@@ -108,6 +110,7 @@ impl<T: Compiled> Resource<T> {
 pub(crate) enum Brought {
     CodeSystem(Arc<Resource<CodeSystem>>),
     ValueSet(Arc<Resource<ValueSet>>),
+    Definition(Arc<Resource<Definition>>),
 }
 
 impl Brought {
@@ -117,6 +120,7 @@ impl Brought {
         match kind {
             CodeSystem::KIND => Some(Self::CodeSystem(Arc::new(Resource::new(id, bytes)))),
             ValueSet::KIND => Some(Self::ValueSet(Arc::new(Resource::new(id, bytes)))),
+            Definition::KIND => Some(Self::Definition(Arc::new(Resource::new(id, bytes)))),
             _ => None,
         }
     }
@@ -227,6 +231,7 @@ impl fmt::Debug for Implicit {
 pub(crate) struct Catalog {
     code_systems: Shelf<CodeSystem>,
     value_sets: Shelf<ValueSet>,
+    definitions: Shelf<Definition>,
     /// Codes of grammars, shared by the catalogs that follow one another.
     built_in: Arc<built_in::Memory>,
     implicit: Implicit,
@@ -249,7 +254,14 @@ impl Catalog {
                     next.code_systems.put(Arc::new(Resource::ready(id, header, index.0)));
                 }
                 Change::Delete { kind: CodeSystem::KIND, id } => next.code_systems.remove(&id),
+                Change::Put { kind: Definition::KIND, id, bytes } => {
+                    let definition = Resource::new(id, bytes);
+                    // At once: few of its bytes are kept, and what is broken has no bindings.
+                    drop(definition.get());
+                    next.definitions.put(Arc::new(definition));
+                }
                 Change::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
+                Change::Delete { kind: Definition::KIND, id } => next.definitions.remove(&id),
                 Change::Put { .. } | Change::Delete { .. } => {}
             }
         }
@@ -263,6 +275,7 @@ impl Catalog {
             match resource {
                 Brought::CodeSystem(resource) => next.code_systems.put(resource),
                 Brought::ValueSet(resource) => next.value_sets.put(resource),
+                Brought::Definition(resource) => next.definitions.put(resource),
             }
         }
         next
@@ -429,6 +442,27 @@ impl Catalog {
         Ok(implicit::value_set(url).map(|set| self.implicit.0.insert(url.to_owned(), Box::new(set))))
     }
 
+    /// The canonical URL of the value set that `context` leads to: an element of a StructureDefinition, as
+    /// `url[|version]#element`.
+    ///
+    /// # Errors
+    /// Says what is missing; [`Unprocessable`] when the definition is broken.
+    pub(crate) fn bound_by(&self, context: &str) -> Result<&str, TxError> {
+        let wrong = |why: String| malformed("context", why);
+        let (canonical, element) = context.split_once('#').ok_or_else(|| {
+            wrong(format!("'{context}' names no element; write it as StructureDefinition-URL#element"))
+        })?;
+        let (url, version) = version::split(canonical);
+        let definition = self.definitions.find(url, version).ok_or_else(|| {
+            wrong(format!(
+                "the StructureDefinition '{canonical}' is not stored here; give 'url' or 'valueSet'"
+            ))
+        })?;
+        definition.get()?.binding(element).ok_or_else(|| {
+            wrong(format!("'{canonical}' has no element '{element}' that is bound to a value set"))
+        })
+    }
+
     /// How many implicit value sets are kept.
     pub(crate) fn implicit_count(&self) -> usize {
         self.implicit.0.len()
@@ -476,7 +510,8 @@ impl Catalog {
     pub(crate) fn problems(&self) -> Vec<Problem> {
         let code_systems = self.code_systems.by_id.values().filter_map(|r| r.problem());
         let value_sets = self.value_sets.by_id.values().filter_map(|r| r.problem());
-        let mut list: Vec<_> = code_systems.chain(value_sets).collect();
+        let definitions = self.definitions.by_id.values().filter_map(|r| r.problem());
+        let mut list: Vec<_> = code_systems.chain(value_sets).chain(definitions).collect();
         list.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
         list
     }

@@ -3,6 +3,7 @@
 //! The set is never written out to be paged: its members are bits by ordinal, and only what a page
 //! shows is looked up.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 
 use fhir::{Parameter, Value};
@@ -257,7 +258,7 @@ fn parameters(
     if let Some(list) = languages.filter(|_| !input.has("displayLanguage")) {
         out.push(Parameter::new("displayLanguage", Value::Text("Code", list.to_owned())));
     }
-    let mut used = |name: &str, canonical: String| {
+    let mut used = |name: Cow<'static, str>, canonical: String| {
         let parameter = Parameter::new(name, Value::Text("Uri", canonical));
         if !out.contains(&parameter) {
             out.push(parameter);
@@ -266,23 +267,23 @@ fn parameters(
     let own = State::of_set(set);
     for set in &members.imported {
         let canonical = version::join(&set.url, set.version.as_deref());
-        used("used-valueset", canonical.clone());
+        used("used-valueset".into(), canonical.clone());
         if let Some(state) = State::of_set(set).remark(&own) {
-            used(&format!("warning-{state}"), canonical);
+            used(format!("warning-{state}").into(), canonical);
         }
     }
     for part in &members.parts {
         let version = part.system.and_then(|system| system.version.as_deref());
         let canonical = version::join(part.url, version);
-        used("used-codesystem", canonical.clone());
+        used("used-codesystem".into(), canonical.clone());
         let state = part.system.map(State::of_system);
         if let Some(state) = state.as_ref().and_then(|state| state.remark(&own)) {
-            used(&format!("warning-{state}"), canonical);
+            used(format!("warning-{state}").into(), canonical);
         }
     }
     for (header, _) in &view.supplements {
         let url = header.url.as_deref().unwrap_or_default();
-        used("used-supplement", version::join(url, header.version.as_deref()));
+        used("used-supplement".into(), version::join(url, header.version.as_deref()));
     }
     out
 }

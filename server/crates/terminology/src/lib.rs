@@ -12,6 +12,7 @@
 //! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
 //! | `built_in` | languages, countries, currencies, media types, units |
 //! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
+//! | `definition` | one StructureDefinition: the value sets that its elements are bound to |
 //! | `ecl` | SNOMED CT's expression constraint language |
 //! | `value_set` | one value set, compiled: includes, filters, the search for a code, all its members |
 //! | `overlay` | resources that requests bring along, kept compiled by content |
@@ -43,6 +44,7 @@
 mod built_in;
 mod catalog;
 mod code_system;
+mod definition;
 mod display;
 mod ecl;
 pub mod error;

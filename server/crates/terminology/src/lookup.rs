@@ -60,7 +60,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
             part.push(Parameter::new("use", Value::Coding(coding)));
         }
         part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
-        out.parameter.push(Parameter { name: "designation".to_owned(), value: None, part });
+        out.parameter.push(Parameter { name: "designation".into(), value: None, part });
     }
     let mut push = |code: &str, value: Value, description: Option<&str>| {
         let mut part = vec![
@@ -70,7 +70,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
         if let Some(text) = description {
             part.push(Parameter::new("description", Value::Text("String", text.to_owned())));
         }
-        out.parameter.push(Parameter { name: "property".to_owned(), value: None, part });
+        out.parameter.push(Parameter { name: "property".into(), value: None, part });
     };
     if wanted.property("inactive") {
         push("inactive", Value::Boolean(system.is_inactive(at)), None);

@@ -88,7 +88,7 @@ impl Overlays {
         self.lock().catalogs = Lru::default();
     }
 
-    /// The resource of these bytes; `None` where it is neither CodeSystem nor ValueSet.
+    /// The resource of these bytes; `None` where it is of a type that is not used here.
     fn resource(&self, json: &RawValue) -> Result<Option<Kept>, TxError> {
         let bytes = json.get().as_bytes();
         let digest = [0, 1].map(|at: usize| self.keys[at].hash_one(bytes));

@@ -18,7 +18,7 @@ use crate::{Index, Input, Level, TxError, expand, lookup, subsumes, validate, ve
 pub enum Change {
     /// A resource was created or replaced.
     Put {
-        /// Resource type; anything but `CodeSystem` and `ValueSet` is passed over.
+        /// Resource type; anything but `CodeSystem`, `ValueSet` and `StructureDefinition` is passed over.
         kind: &'static str,
         /// Resource id.
         id: String,

@@ -138,14 +138,14 @@ fn by_url<'a>(
     request: &Request<'_>,
     input: Input<'_>,
 ) -> Result<&'a ValueSet, TxError> {
-    let Some(canonical) = input.text("url")? else {
-        if input.has("context") {
-            let why = "no structure definitions are kept here to look it up in; give 'url' or 'valueSet'";
-            return Err(malformed("context", why));
+    let canonical = match (input.text("url")?, input.text("context")?) {
+        (Some(url), _) => url,
+        (None, Some(context)) => catalog.bound_by(context)?,
+        (None, None) => {
+            return Err(TxError::Missing {
+                what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
+            });
         }
-        return Err(TxError::Missing {
-            what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
-        });
     };
     let (url, in_url) = version::split(canonical);
     let wanted = input.text("valueSetVersion")?.or(in_url);

@@ -97,7 +97,8 @@ impl<'a> Request<'a> {
     /// When a parameter is missing or cannot be used.
     pub(crate) fn read(input: Input<'a>, operation: Operation) -> Result<Self, TxError> {
         let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
-        let infer_system = flag("inferSystem")?;
+        // An element's binding stands in for the system (R4); a code that is in several of them is refused.
+        let infer_system = flag("inferSystem")? || input.has("context");
         let header_languages = match input.header_languages() {
             // A header that cannot be read is passed over: browsers and proxies send their own.
             Some(header) => Languages::parse(header).ok(),
