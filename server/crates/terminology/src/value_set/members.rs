@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::search::{Home, Pins, day, import, pinned};
-use super::{Include, Listed, ValueSet};
+use super::{Include, Listed, ValueSet, often};
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
 use crate::wire::Content;
@@ -375,16 +375,7 @@ impl<'a, 'q> Gather<'a, 'q> {
                 continue;
             }
             out.unclosed |= is_fragment;
-            let bits = match include.filters.as_slice() {
-                [] => Bits::full(system.len()),
-                filters => {
-                    let mut bits = Bits::full(system.len());
-                    for filter in filters {
-                        bits = filter.members(system, bits)?;
-                    }
-                    bits
-                }
-            };
+            let bits = often::members(&include.filters, system)?;
             let open = is_fragment && include.filters.is_empty();
             out.push(part(Some(system), bits, open));
         }

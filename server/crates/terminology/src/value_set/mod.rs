@@ -3,6 +3,7 @@
 pub(crate) mod filter;
 pub(crate) mod implicit;
 pub(crate) mod members;
+mod often;
 pub(crate) mod search;
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use std::collections::HashMap;
 use serde_json::value::RawValue;
 
 use self::filter::Filter;
+use self::often::Often;
 
 use crate::Unprocessable;
 use crate::wire::{self, Header};
@@ -50,6 +52,8 @@ pub(crate) struct Include {
     pub(crate) version: Option<String>,
     pub(crate) listed: Option<HashMap<Box<str>, Listed>>,
     pub(crate) filters: Vec<Filter>,
+    /// What the filters let through, once that is asked often.
+    often: Often,
     pub(crate) value_sets: Vec<String>,
 }
 
@@ -165,6 +169,7 @@ impl Include {
             listed: by_code.then(|| written.concept.iter().enumerate().rev().map(Listed::compile).collect()),
             filters,
             value_sets: written.value_set.clone(),
+            often: Often::default(),
         }))
     }
 }

@@ -359,7 +359,7 @@ impl<'a, 'q> Search<'a, 'q> {
                 continue;
             }
             let is_in = match concept {
-                Some(at) => admitted(include, system, at)?,
+                Some(at) => include.often.admits(&include.filters, system, at)?,
                 // A fragment does not know all codes; what is not known passes no filter.
                 None => system.content == Content::Fragment && include.filters.is_empty(),
             };
@@ -413,16 +413,6 @@ impl<'a, 'q> Search<'a, 'q> {
 /// Versions of a code system: one, as a rule, which then takes no memory of its own.
 type Systems<'a> =
     std::iter::Chain<std::option::IntoIter<&'a CodeSystem>, std::vec::IntoIter<&'a CodeSystem>>;
-
-/// Do all filters of an include let the concept through?
-fn admitted(include: &Include, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
-    for filter in &include.filters {
-        if !filter.admits(system, at)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
 
 /// A listed code that differs by case only, where the system does not care.
 fn folded<'a>(include: &'a Include, system: &CodeSystem, code: &str) -> Option<&'a Listed> {

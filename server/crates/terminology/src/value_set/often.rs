@@ -1,0 +1,110 @@
+//! What the filters of an include let through, as one bit for each concept, from the time on at which the include
+//! has been asked often.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwapOption;
+
+use super::filter::Filter;
+use super::members::Bits;
+use crate::Unprocessable;
+use crate::code_system::CodeSystem;
+
+/// An include is asked often once it was asked for this part of the concepts that its system has: then making the
+/// bits costs a few times what the questions have cost before, and each later one reads a bit.
+const OFTEN: usize = 4;
+
+/// The memory of one include, for the code system that was asked last.
+#[derive(Debug, Default)]
+pub(crate) struct Often {
+    asked: AtomicUsize,
+    known: ArcSwapOption<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Instance of the code system.
+    instance: u32,
+    bits: Bits,
+}
+
+impl Often {
+    /// Do all filters let the concept through?
+    ///
+    /// # Errors
+    /// When one does not fit the code system.
+    pub(crate) fn admits(
+        &self,
+        filters: &[Filter],
+        system: &CodeSystem,
+        at: u32,
+    ) -> Result<bool, Unprocessable> {
+        if filters.is_empty() {
+            return Ok(true);
+        }
+        if let Some(known) = &*self.known.load()
+            && known.instance == system.instance()
+        {
+            return Ok(known.bits.has(at));
+        }
+        if self.asked.fetch_add(1, Ordering::Relaxed) >= system.len() / OFTEN {
+            self.asked.store(0, Ordering::Relaxed);
+            // A filter that does not fit is told below, by the question itself.
+            if let Ok(bits) = members(filters, system) {
+                let is_in = bits.has(at);
+                self.known.store(Some(Arc::new(Known { instance: system.instance(), bits })));
+                return Ok(is_in);
+            }
+        }
+        for filter in filters {
+            if !filter.admits(system, at)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// All that the filters let through.
+///
+/// # Errors
+/// When one does not fit the code system.
+pub(crate) fn members(filters: &[Filter], system: &CodeSystem) -> Result<Bits, Unprocessable> {
+    filters.iter().try_fold(Bits::full(system.len()), |bits, filter| filter.members(system, bits))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{self, Header};
+
+    /// Concepts in a chain; `below` hang from `c0`, the others stand alone.
+    fn system(below: u32, count: u32) -> CodeSystem {
+        let alone: Vec<_> = (below..count).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();
+        let under: Vec<_> = (1..below).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();
+        let mut concept = vec![serde_json::json!({ "code": "c0", "concept": under })];
+        concept.extend(alone);
+        let json =
+            serde_json::json!({ "resourceType": "CodeSystem", "content": "complete", "concept": concept });
+        let header: Header = serde_json::from_value(json.clone()).unwrap();
+        CodeSystem::compile(&header, json.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn bits_say_what_the_filters_say_for_each_system_its_own() {
+        let written = wire::Filter { property: "concept".into(), op: "is-a".into(), value: "c0".into() };
+        let filters = [Filter::compile(&written, "", String::new()).unwrap()];
+        let often = Often::default();
+        let systems = [system(10, 40), system(30, 40)];
+        for round in 0..3 {
+            for system in &systems {
+                for at in 0..system.len() as u32 {
+                    let expected = filters[0].admits(system, at).unwrap();
+                    assert_eq!(often.admits(&filters, system, at).unwrap(), expected, "{round}: {at}");
+                }
+                assert!(often.known.load().as_ref().is_some_and(|known| known.instance == system.instance()));
+            }
+        }
+    }
+}
