@@ -19,13 +19,11 @@ pub enum StoreError {
         /// Who may hold it, for people.
         holder: String,
     },
-    /// A write failed before, so what the disk holds beyond the last acknowledged commit is not known;
-    /// the engine only reads until it is opened again.
-    #[error(
-        "the store is read-only since a write failed ({reason}): free space or mend the disk, then restart"
-    )]
+    /// The disk is nearly full, or a write failed and the store could not be opened again yet. Reads go on, and
+    /// writes come back by themselves.
+    #[error("the store only reads at the moment: {reason}; free space on its disk or mend it")]
     ReadOnly {
-        /// The first failure.
+        /// What stands in the way.
         reason: String,
     },
     /// A key, kind, id or compartment that no engine can hold.

@@ -3,14 +3,16 @@
 //! | file | what lives there |
 //! |---|---|
 //! | `keys` | the tables, their keys and values |
+//! | `disk` | the engine of the folder: opened, opened again, kept from filling the disk |
 //! | `writer` | the one thread that writes |
 //! | `view` | what is committed at a moment, read by key and by page |
 //! | here | opening and locking the folder, the ports |
 //!
 //! Acknowledged means on disk: each round ends with an fsync before it is answered. Reads see only whole
-//! commits. An engine iterator lives for one page. After a failed write nothing more is written until the
-//! folder is opened again ([`StoreError::ReadOnly`]); reads go on.
+//! commits. An engine iterator lives for one page. When the disk is nearly full, and after a failed write, writes
+//! are refused ([`StoreError::ReadOnly`]) and reads go on; writes come back by themselves once there is room.
 
+mod disk;
 mod keys;
 mod view;
 mod writer;
@@ -19,13 +21,13 @@ use std::fmt;
 use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use self::disk::{Disk, Probe, Tables};
 use self::keys::Table;
 use self::view::View;
 use self::writer::{Reply, Request, Writer};
@@ -36,13 +38,6 @@ use crate::{
 
 /// The layout that this program reads and writes.
 const FORMAT_NUMBER: &[u8] = b"1";
-/// Small, since all tables have one: memory stays bounded under a full import.
-const MEMTABLE_BYTES: u64 = 8 << 20;
-const JOURNAL_BYTES: u64 = 64 << 20;
-const CACHE_BYTES: u64 = 8 << 20;
-/// The engine's own threads: one keeps free for flushes (and spins while a compaction waits for the other
-/// two), so three ingest a fifth faster than two on two cores, and one stalls behind compactions.
-const WORKERS: usize = 3;
 /// Requests that may wait for the writer before callers wait to send.
 const QUEUE: usize = 256;
 
@@ -56,19 +51,10 @@ struct Shared {
     /// `None` only while it is being dropped.
     queue: Option<mpsc::Sender<Request>>,
     writer: Option<JoinHandle<()>>,
-    failure: Arc<OnceLock<String>>,
     last: watch::Receiver<Seq>,
-    tables: Arc<Tables>,
-    db: Database,
+    disk: Arc<Disk>,
     /// Held until everything above is closed.
     _lock: fs::File,
-}
-
-impl Shared {
-    /// What is committed now.
-    fn view(&self) -> View {
-        View::new(&self.db, &self.tables)
-    }
 }
 
 impl Drop for Shared {
@@ -81,31 +67,6 @@ impl Drop for Shared {
     }
 }
 
-/// The tables, by number.
-struct Tables([Keyspace; Table::NAMES.len()]);
-
-impl Tables {
-    fn open(db: &Database) -> Result<Self, fjall::Error> {
-        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
-        let open = |name| db.keyspace(name, options);
-        let [homes, current, history, members, changes, records, expiries, meta] = Table::NAMES;
-        Ok(Self([
-            open(homes)?,
-            open(current)?,
-            open(history)?,
-            open(members)?,
-            open(changes)?,
-            open(records)?,
-            open(expiries)?,
-            open(meta)?,
-        ]))
-    }
-
-    fn of(&self, table: Table) -> &Keyspace {
-        &self.0[table as usize]
-    }
-}
-
 impl File {
     /// Opens the store in `dir`, and makes it where there is none.
     ///
@@ -113,52 +74,28 @@ impl File {
     /// [`StoreError::Locked`] when another process has it; [`StoreError::Engine`] when the folder cannot be
     /// used; [`StoreError::Corrupt`] when it holds something else.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        Self::open_on(dir, disk::probe)
+    }
+
+    fn open_on(dir: &Path, probe: Probe) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(engine("make the folder of the store"))?;
         let lock = lock(dir)?;
-        let db = Database::builder(dir.join("db"))
-            .cache_size(CACHE_BYTES)
-            .max_journaling_size(JOURNAL_BYTES)
-            .worker_threads(WORKERS)
-            .open()
-            .map_err(engine("open the store"))?;
-        let tables = Tables::open(&db).map_err(engine("open the tables of the store"))?;
-        check_format(&tables)?;
-        let tables = Arc::new(tables);
-        let view = View::new(&db, &tables);
-        let (counters, kinds) = (view.counters()?, view.kinds(Seq::LATEST)?);
+        let disk = Arc::new(Disk::open(dir, probe)?);
+        let (counters, kinds) = disk::counters(&disk)?;
         let (last, watched) = watch::channel(Seq(counters.seq));
-        let failure = Arc::new(OnceLock::new());
-        let writer = Writer {
-            db: db.clone(),
-            tables: Arc::clone(&tables),
-            counters,
-            kinds: kinds.into_iter().collect(),
-            last,
-            failure: Arc::clone(&failure),
-        };
+        let writer = Writer::new(Arc::clone(&disk), counters, kinds, last);
         let (queue, requests) = mpsc::channel(QUEUE);
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run(requests))
             .map_err(engine("start the writer of the store"))?;
-        let shared = Shared {
-            queue: Some(queue),
-            writer: Some(writer),
-            failure,
-            last: watched,
-            tables,
-            db,
-            _lock: lock,
-        };
+        let shared = Shared { queue: Some(queue), writer: Some(writer), last: watched, disk, _lock: lock };
         Ok(Self { shared: Arc::new(shared) })
     }
 
     /// Hands a request to the writer and awaits its answer.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
         let shared = &self.shared;
-        if let Some(reason) = shared.failure.get() {
-            return Err(StoreError::ReadOnly { reason: reason.clone() });
-        }
         let stopped = || StoreError::ReadOnly { reason: "the writer has stopped".to_owned() };
         let (reply, answer) = oneshot::channel();
         let queue = shared.queue.as_ref().expect("the queue is open until the last handle is dropped");
@@ -169,10 +106,10 @@ impl File {
     /// Reads a page on a thread that may block.
     async fn page<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&View) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&View<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let shared = Arc::clone(&self.shared);
-        tokio::task::spawn_blocking(move || read(&shared.view()))
+        let disk = Arc::clone(&self.shared.disk);
+        tokio::task::spawn_blocking(move || disk.with(|opened| read(&opened.view())))
             .await
             .map_err(|error| StoreError::Engine { action: "read a page", reason: error.to_string() })?
     }
@@ -223,7 +160,7 @@ fn engine<E: fmt::Display>(action: &'static str) -> impl Fn(E) -> StoreError {
 
 impl Ledger for File {
     async fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
-        self.shared.view().get(key, now)
+        self.shared.disk.with(|opened| opened.view().get(key, now))
     }
 
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
@@ -256,7 +193,7 @@ impl Versions for File {
     }
 
     async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
-        self.shared.view().read(key, at)
+        self.shared.disk.with(|opened| opened.view().read(key, at))
     }
 
     async fn history(
@@ -310,24 +247,97 @@ impl Versions for File {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::disk::Space;
     use super::*;
     use crate::Expect;
 
+    /// What is left of a disk of 1 GiB.
+    static FREE: AtomicU64 = AtomicU64::new(1 << 29);
+
     #[tokio::test]
-    async fn after_a_failed_write_it_reads_but_does_not_write() {
+    async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
         let dir = tempfile::TempDir::new().unwrap();
-        let store = File::open(dir.path()).unwrap();
-        let put = || vec![LedgerWrite::put("k", "v", Expect::Any)];
-        store.write(put(), Timestamp::UNIX_EPOCH).await.unwrap();
+        let probe = |_: &Path| Ok(Space { free: FREE.load(Ordering::Relaxed), total: 1 << 30 });
+        let store = File::open_on(dir.path(), probe).unwrap();
+        let put = |size| vec![LedgerWrite::put("k", vec![0; size], Expect::Any)];
+        let now = Timestamp::UNIX_EPOCH;
+        store.write(put(1), now).await.unwrap();
 
-        store.shared.failure.set("no space left".to_owned()).unwrap();
-        let refused = StoreError::ReadOnly { reason: "no space left".to_owned() };
-        assert_eq!(store.write(put(), Timestamp::UNIX_EPOCH).await, Err(refused.clone()));
-        assert_eq!(store.snapshot(Timestamp::UNIX_EPOCH).await, Err(refused));
-        assert!(store.get("k", Timestamp::UNIX_EPOCH).await.unwrap().is_some());
+        // The reserve is for what is small.
+        FREE.store(20 << 20, Ordering::Relaxed);
+        assert!(matches!(store.write(put(1 << 20), now).await, Err(StoreError::ReadOnly { .. })));
+        store.write(put(2), now).await.unwrap();
 
-        drop(store);
-        let store = File::open(dir.path()).unwrap();
-        store.write(put(), Timestamp::UNIX_EPOCH).await.unwrap();
+        FREE.store(4096, Ordering::Relaxed);
+        let refused = store.write(put(3), now).await.unwrap_err();
+        assert!(refused.to_string().contains("the disk has 4 KiB left"), "{refused}");
+        assert!(matches!(store.snapshot(now).await, Err(StoreError::ReadOnly { .. })));
+        assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 2);
+
+        FREE.store(1 << 29, Ordering::Relaxed);
+        store.write(put(1 << 20), now).await.unwrap();
+        assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 1 << 20);
+    }
+
+    /// A small file system of its own, where this may be made.
+    struct Small(tempfile::TempDir);
+
+    impl Small {
+        fn mount(size: &str) -> Option<Self> {
+            let dir = tempfile::TempDir::new().unwrap();
+            let mut mount = std::process::Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(dir.path());
+            let mounted = mount.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success());
+            if !mounted {
+                println!("left out: a disk that is really full: no file system can be mounted here");
+            }
+            mounted.then_some(Self(dir))
+        }
+    }
+
+    impl Drop for Small {
+        fn drop(&mut self) {
+            drop(std::process::Command::new("umount").arg(self.0.path()).status());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_full_disk_broke_is_opened_again() {
+        let Some(disk) = Small::mount("48m") else { return };
+        // Nothing warns of the end of this disk.
+        let probe = |_: &Path| Ok(Space { free: u64::MAX, total: u64::MAX });
+        let store = File::open_on(&disk.0.path().join("store"), probe).unwrap();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let put = |n: i64, size| vec![LedgerWrite::put(format!("k{n}"), vec![n as u8; size], Expect::Any)];
+        store.write(put(0, 100), at(0)).await.unwrap();
+
+        let filler = disk.0.path().join("filler");
+        let mut file = fs::File::create(&filler).unwrap();
+        while file.write_all(&[0; 1 << 16]).is_ok() {}
+        let mut kept = vec![0];
+        let mut second = 1;
+        // The journal may have room yet.
+        let refused = loop {
+            match store.write(put(second, 1 << 20), at(second)).await {
+                Ok(_) => kept.push(second),
+                Err(error) => break error,
+            }
+            second += 1;
+            assert!(second < 200, "the disk is never full");
+        };
+        assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+        assert!(matches!(store.write(put(999, 1), at(second)).await, Err(StoreError::ReadOnly { .. })));
+        assert!(store.get("k0", at(second)).await.unwrap().is_some());
+
+        drop(file);
+        fs::remove_file(filler).unwrap();
+        store.write(put(second, 100), at(second + 2)).await.unwrap();
+        kept.push(second);
+        for n in kept {
+            let record = store.get(&format!("k{n}"), at(second + 2)).await.unwrap();
+            assert!(record.is_some_and(|record| record.value.iter().all(|byte| *byte == n as u8)), "k{n}");
+        }
     }
 }

@@ -2,14 +2,14 @@
 //! snapshots keep old data from being cleared away.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use fjall::{Database, Readable, Snapshot};
 use jiff::Timestamp;
 
+use super::disk::Tables;
+use super::engine;
 use super::keys::{self, Table};
-use super::{Tables, engine};
 use crate::page::{Filling, unknown_start};
 use crate::plan::{Counters, check_key};
 use crate::{Change, Limit, Page, Record, ResourceKey, Scan, Seq, StoreError, Version};
@@ -17,14 +17,14 @@ use crate::{Change, Limit, Page, Record, ResourceKey, Scan, Seq, StoreError, Ver
 /// An entry of a table.
 type Entry = Result<(Bytes, Bytes), StoreError>;
 
-pub(super) struct View {
+pub(super) struct View<'a> {
     snapshot: Snapshot,
-    tables: Arc<Tables>,
+    tables: &'a Tables,
 }
 
-impl View {
-    pub fn new(db: &Database, tables: &Arc<Tables>) -> Self {
-        Self { snapshot: db.snapshot(), tables: Arc::clone(tables) }
+impl<'a> View<'a> {
+    pub fn new(db: &Database, tables: &'a Tables) -> Self {
+        Self { snapshot: db.snapshot(), tables }
     }
 
     fn value(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, StoreError> {

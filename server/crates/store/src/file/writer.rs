@@ -1,19 +1,22 @@
 //! The one thread that writes. It drains what waits, decides each request against the store and this
 //! round, commits one batch with one fsync, and answers all.
 //!
+//! After a failed write, rounds are refused until the engine could be opened again; see `disk`.
+//!
 //! Every caller awaits its answer before it sends again, and a round takes a bounded amount of work in the
 //! order of arrival; so an import and the callers of the API take turns.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
-use fjall::{Database, OwnedWriteBatch, PersistMode};
-use jiff::Timestamp;
+use fjall::{OwnedWriteBatch, PersistMode};
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::disk::{self, Disk, Opened, Tables};
+use super::engine;
 use super::keys::{self, Table};
-use super::{Tables, engine};
 use crate::plan::{Counters, Present, Round, StoredRecord};
 use crate::{Commit, LedgerWrite, ResourceKey, Seq, Snapshot, StoreError, Version, VersionWrite};
 
@@ -33,6 +36,27 @@ pub(super) enum Request {
 }
 
 impl Request {
+    /// When it was asked.
+    fn now(&self) -> Timestamp {
+        match self {
+            Self::Commit(_, now, _)
+            | Self::Write(_, now, _)
+            | Self::Snapshot(now, _)
+            | Self::Sweep(now, ..) => *now,
+        }
+    }
+
+    /// Answers that it was not done.
+    fn refuse(self, error: StoreError) {
+        // A caller that went away needs no answer.
+        match self {
+            Self::Commit(_, _, reply) => drop(reply.send(Err(error))),
+            Self::Write(_, _, reply) => drop(reply.send(Err(error))),
+            Self::Snapshot(_, reply) => drop(reply.send(Err(error))),
+            Self::Sweep(_, _, reply) => drop(reply.send(Err(error))),
+        }
+    }
+
     /// Roughly how much this adds to a round, in bytes.
     fn weight(&self) -> usize {
         match self {
@@ -62,20 +86,28 @@ fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer
     })
 }
 
+/// How long after a failed write the engine is opened again at the earliest.
+const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+
 /// The writer's state.
 pub(super) struct Writer {
-    pub db: Database,
-    pub tables: Arc<Tables>,
+    disk: Arc<Disk>,
     /// What the last round ended with.
-    pub counters: Counters,
+    counters: Counters,
     /// The types that have a first sequence number.
-    pub kinds: HashSet<String>,
-    pub last: watch::Sender<Seq>,
-    /// The first failed write, if there was one.
-    pub failure: Arc<OnceLock<String>>,
+    kinds: HashSet<String>,
+    last: watch::Sender<Seq>,
+    /// A write failed, so that what the disk holds behind the last answer is not known: why, and when the engine
+    /// may be opened again to find out.
+    failed: Option<(String, Timestamp)>,
 }
 
 impl Writer {
+    /// A writer that goes on where these end.
+    pub fn new(disk: Arc<Disk>, counters: Counters, kinds: Vec<String>, last: watch::Sender<Seq>) -> Self {
+        Self { disk, counters, kinds: kinds.into_iter().collect(), last, failed: None }
+    }
+
     /// Works until every handle of the store is gone.
     pub fn run(mut self, mut queue: mpsc::Receiver<Request>) {
         while let Some(first) = queue.blocking_recv() {
@@ -86,33 +118,72 @@ impl Writer {
                 weight += next.weight();
                 requests.push(next);
             }
-            self.round(requests);
+            self.round(requests, weight);
         }
     }
 
-    fn round(&mut self, requests: Vec<Request>) {
-        let tables = Arc::clone(&self.tables);
-        let mut round = Round::new(&*tables, self.counters);
-        let answers: Vec<Answer> = requests
-            .into_iter()
-            .map(|request| match request {
+    fn round(&mut self, requests: Vec<Request>, weight: usize) {
+        let now = requests.iter().map(Request::now).max().unwrap_or_default();
+        if let Err(error) = self.ready(weight, now) {
+            return requests.into_iter().for_each(|request| request.refuse(error.clone()));
+        }
+        let disk = Arc::clone(&self.disk);
+        let mut answers: Vec<Answer> = Vec::with_capacity(requests.len());
+        let outcome = disk.with(|opened| {
+            let mut round = Round::new(&opened.tables, self.counters);
+            answers.extend(requests.into_iter().map(|request| match request {
                 Request::Commit(writes, now, reply) => answer(reply, round.commit(writes, now)),
                 Request::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
                 Request::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
                 Request::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
-            })
-            .collect();
-        let outcome = match self.failure.get() {
-            Some(reason) => Err(StoreError::ReadOnly { reason: reason.clone() }),
-            None => self.write(round),
-        };
+            }));
+            self.write(opened, round, now)
+        });
         for answer in answers {
             answer(outcome.clone());
         }
     }
 
-    /// Writes a round durably, or turns the engine read-only.
-    fn write(&mut self, round: Round<'_, Tables>) -> Result<(), StoreError> {
+    /// May a round be written? After a failed write the engine is opened again first.
+    fn ready(&mut self, weight: usize, now: Timestamp) -> Result<(), StoreError> {
+        if let Some((reason, again)) = &self.failed
+            && now < *again
+        {
+            return Err(StoreError::ReadOnly { reason: reason.clone() });
+        }
+        if let Err(reason) = self.disk.has_room(weight) {
+            tracing::warn!(reason, "a write is refused");
+            return Err(StoreError::ReadOnly { reason });
+        }
+        if self.failed.is_some() {
+            let opened = self.disk.reopen().and_then(|()| disk::counters(&self.disk));
+            let (counters, kinds) = opened.map_err(|error| self.fail(error.to_string(), now))?;
+            tracing::info!("the store was opened again after a failed write");
+            self.failed = None;
+            self.kinds = kinds.into_iter().collect();
+            self.arrive_at(counters);
+        }
+        Ok(())
+    }
+
+    /// Notes that a write failed.
+    fn fail(&mut self, reason: String, now: Timestamp) -> StoreError {
+        tracing::error!(reason, "a write failed: the store only reads until it could be opened again");
+        self.failed = Some((reason.clone(), now + AGAIN));
+        StoreError::ReadOnly { reason }
+    }
+
+    fn arrive_at(&mut self, counters: Counters) {
+        self.counters = counters;
+        self.last.send_if_modified(|last| {
+            let is_new = last.0 != counters.seq;
+            *last = Seq(counters.seq);
+            is_new
+        });
+    }
+
+    /// Writes a round durably.
+    fn write(&mut self, opened: &Opened, round: Round<'_, Tables>, now: Timestamp) -> Result<(), StoreError> {
         let Round { versions, records, counters, .. } = round;
         if counters == self.counters && versions.is_empty() && records.is_empty() {
             return Ok(());
@@ -129,7 +200,7 @@ impl Writer {
             }
             let home = match homes.get(key) {
                 Some(home) => home.clone(),
-                None => self.tables.home(key)?.unwrap_or_default(),
+                None => disk::home(&opened.tables, key)?.unwrap_or_default(),
             };
             entries.put(Table::Current, keys::current(key, &home), keys::encode_version(new));
             if let Some(old) = &put.replaced {
@@ -163,20 +234,12 @@ impl Writer {
         }
         entries.put(Table::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
 
-        let batch = entries.into_batch(&self.db, &self.tables);
+        let batch = entries.into_batch(opened);
         if let Err(error) = batch.durability(Some(PersistMode::SyncAll)).commit() {
-            let reason = error.to_string();
-            tracing::error!(reason, "a write failed: the store is read-only from now on");
-            let reason = self.failure.get_or_init(|| reason).clone();
-            return Err(StoreError::ReadOnly { reason });
+            return Err(self.fail(error.to_string(), now));
         }
-        self.counters = counters;
         self.kinds.extend(new_kinds);
-        self.last.send_if_modified(|last| {
-            let is_new = last.0 != counters.seq;
-            *last = Seq(counters.seq);
-            is_new
-        });
+        self.arrive_at(counters);
         Ok(())
     }
 }
@@ -195,13 +258,14 @@ impl Entries {
         self.0.push((table, key, None));
     }
 
-    fn into_batch(self, db: &Database, tables: &Tables) -> OwnedWriteBatch {
+    fn into_batch(self, opened: &Opened) -> OwnedWriteBatch {
+        let tables = &opened.tables;
         let mut entries = self.0;
         entries.reverse();
         // Stable, so that of equal keys the one added last stands first, which is the one kept.
         entries.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         entries.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
-        let mut batch = OwnedWriteBatch::with_capacity(db.clone(), entries.len());
+        let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), entries.len());
         for (table, key, value) in entries {
             match value {
                 Some(value) => batch.insert(tables.of(table), key, value),
@@ -212,18 +276,10 @@ impl Entries {
     }
 }
 
-impl Tables {
-    /// The home of a resource that was ever written.
-    fn home(&self, key: &ResourceKey) -> Result<Option<String>, StoreError> {
-        let home = self.of(Table::Homes).get(keys::home(key)).map_err(engine("read where a version lies"))?;
-        home.map(|home| keys::text(&home).map(str::to_owned)).transpose()
-    }
-}
-
 /// The writer sees what it wrote last: nobody else writes.
 impl Present for Tables {
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
-        let Some(home) = self.home(key)? else { return Ok(None) };
+        let Some(home) = disk::home(self, key)? else { return Ok(None) };
         let value =
             self.of(Table::Current).get(keys::current(key, &home)).map_err(engine("read a version"))?;
         value.map(|value| keys::decode_version(&key.kind, &key.id, Bytes::from(value))).transpose()
