@@ -10,6 +10,7 @@ mod clients;
 mod command_line;
 mod crash;
 mod driver;
+mod full_disk;
 mod listen;
 mod pages;
 mod passkeys;

@@ -44,9 +44,14 @@ impl Server {
 
     /// A fresh folder and a port that was free, so that addresses stay the same over restarts.
     pub fn in_fresh_folder() -> Self {
+        Self::in_folder(tempfile::tempdir().unwrap())
+    }
+
+    /// The same in a folder that is there.
+    pub fn in_folder(dir: TempDir) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
-        Self { dir: tempfile::tempdir().unwrap(), port, plain: false, open: false, child: None }
+        Self { dir, port, plain: false, open: false, child: None }
     }
 
     pub fn data(&self) -> &Path {

@@ -1,0 +1,69 @@
+//! A disk that is full: writes are refused with 507, reads go on, and writes come back by themselves.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::Server;
+
+/// A small file system of its own.
+struct Small(TempDir);
+
+impl Small {
+    /// `None` where none can be mounted, which takes root.
+    fn mount(size: &str) -> Option<Self> {
+        let dir = TempDir::new().unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(dir.path());
+        if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            return Some(Self(dir));
+        }
+        println!("left out: a disk that is full: no file system can be mounted here");
+        None
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        drop(Command::new("umount").arg("--lazy").arg(self.0.path()).status());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_refuses_writes_until_there_is_room() {
+    let Some(disk) = Small::mount("256m") else { return };
+    let mut server = Server::in_folder(TempDir::new_in(disk.0.path()).unwrap());
+    server.start();
+    let token = server.backend_token("system/Group.cud system/Group.rs").await;
+    let address = format!("{}/Group/g1", server.fhir());
+    let put = async |name: &str| {
+        let group =
+            json!({ "resourceType": "Group", "id": "g1", "type": "person", "actual": true, "name": name });
+        server.client().put(&address).bearer_auth(&token).json(&group).send().await.unwrap()
+    };
+    let name = async || -> Value {
+        let answer = server.client().get(&address).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.json::<Value>().await.unwrap()["name"].clone()
+    };
+    assert_eq!(put("first").await.status(), 201);
+
+    let filler = disk.0.path().join("filler");
+    let mut file = std::fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 1 << 16]).is_ok() {}
+    let refused = put("second").await;
+    assert_eq!(refused.status(), 507);
+    let outcome: Value = refused.json().await.unwrap();
+    assert_eq!(
+        (&outcome["resourceType"], &outcome["issue"][0]["code"]),
+        (&json!("OperationOutcome"), &json!("no-store"))
+    );
+    assert_eq!(name().await, "first");
+
+    drop(file);
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(put("third").await.status(), 200);
+    assert_eq!(name().await, "third");
+}
