@@ -109,6 +109,8 @@ impl App {
                 files: config.data.join("exports"),
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.retention,
+                guide: config.guide,
+                nested_groups: config.nested_groups,
             },
             clock.for_bulk(),
         )?;

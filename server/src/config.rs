@@ -151,6 +151,10 @@ pub struct TerminologySection {
 pub struct BulkSection {
     /// How long a finished export is kept, in seconds; default one day.
     pub retention_s: Option<u64>,
+    /// Version of the guide whose parameters are known: `2.0.0` (the default) or `3.0.0`.
+    pub guide: bulk::Guide,
+    /// Are members of Groups within a Group its members? Default no.
+    pub nested_groups: bool,
 }
 
 /// `[limits]`
@@ -209,6 +213,10 @@ pub struct Config {
     pub seal: Seal,
     /// How long a finished export is kept.
     pub retention: Duration,
+    /// Version of the guide for exports.
+    pub guide: bulk::Guide,
+    /// Are members of Groups within a Group its members?
+    pub nested_groups: bool,
     /// Open connections.
     pub connections: usize,
 }
@@ -446,6 +454,8 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
+            guide: file.bulk.guide,
+            nested_groups: file.bulk.nested_groups,
             retention: Duration::from_secs(file.bulk.retention_s.unwrap_or(24 * 3600)),
             connections: file.limits.connections.unwrap_or(10_000).max(1),
         })
@@ -460,6 +470,8 @@ impl Config {
             ("[store]", format!("{:?} {:?}", self.engine, self.data)),
             ("[identity] key_encryption_key", format!("{:?}", self.seal)),
             ("[bulk] retention_s", format!("{:?}", self.retention)),
+            ("[bulk] guide", format!("{:?}", self.guide)),
+            ("[bulk] nested_groups", self.nested_groups.to_string()),
             ("[limits] connections", self.connections.to_string()),
         ]
     }

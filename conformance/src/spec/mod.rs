@@ -53,6 +53,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "built-in.toml",
     "releases.toml",
     "metadata.toml",
+    "kick-off.toml",
     "export.toml",
     "resources.toml",
     "malformed.toml",

@@ -303,6 +303,8 @@ pub fn resource(error: &ResourceError) -> Response {
         ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
         ResourceError::Outside { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
+        ResourceError::Several { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::MultipleMatches),
+        ResourceError::Page => (StatusCode::BAD_REQUEST, IssueCode::Value),
         ResourceError::VersionConflict { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict),
         ResourceError::Body(error) => match error {
             BodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),

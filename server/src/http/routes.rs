@@ -149,7 +149,11 @@ static FHIR: &[Route] = routes! {
     GET    "fhir/R4/metadata" cors => fhir::metadata::get;
     GET    "fhir/R4/.well-known/smart-configuration" cors => oauth::discovery::smart_configuration;
     GET    "fhir/R4/$export" => fhir::export::system;
+    POST   "fhir/R4/$export" => fhir::export::system;
+    GET    "fhir/R4/Patient/$export" => fhir::export::patient;
+    POST   "fhir/R4/Patient/$export" => fhir::export::patient;
     GET    "fhir/R4/Group/{}/$export" => fhir::export::group;
+    POST   "fhir/R4/Group/{}/$export" => fhir::export::group;
     GET    "fhir/R4/bulk/{}" => fhir::export::status;
     DELETE "fhir/R4/bulk/{}" => fhir::export::delete;
     GET    "fhir/R4/bulk/{}/{}" => fhir::export::file;
@@ -173,10 +177,15 @@ static FHIR: &[Route] = routes! {
     GET    "fhir/R4/CodeSystem/{}/$subsumes" => fhir::terminology::subsumes;
     POST   "fhir/R4/CodeSystem/{}/$subsumes" => fhir::terminology::subsumes;
     POST   "fhir/R4" => fhir::bundle::post;
+    GET    "fhir/R4/{}" => fhir::search::get;
     POST   "fhir/R4/{}" => fhir::resource::create;
+    PUT    "fhir/R4/{}" => fhir::resource::conditional_update;
+    DELETE "fhir/R4/{}" => fhir::resource::conditional_delete;
+    POST   "fhir/R4/{}/_search" => fhir::search::post;
     GET    "fhir/R4/{}/{}" => fhir::resource::read;
     PUT    "fhir/R4/{}/{}" => fhir::resource::update;
     DELETE "fhir/R4/{}/{}" => fhir::resource::delete;
+    GET    "fhir/R4/{}/{}/_history" => fhir::search::history;
     GET    "fhir/R4/{}/{}/_history/{}" => fhir::resource::read_version;
 };
 
@@ -297,6 +306,8 @@ impl Route {
     /// an id.
     fn fits(&self, segments: &[Cow<'_, str>]) -> bool {
         self.depth == segments.len()
+            // Most patterns are out by their end, which costs less to see than their parts.
+            && (self.path.ends_with('}') || segments.last().is_some_and(|last| self.path.ends_with(&**last)))
             && self.path.rsplit('/').zip(segments.iter().rev()).all(|(part, segment)| match part {
                 "{}" => !segment.is_empty() && !segment.starts_with('$'),
                 part => part == segment,

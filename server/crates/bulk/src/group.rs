@@ -1,63 +1,237 @@
 //! Members of a Group (DESIGN, export): Patients, not inactive, whose period is not over.
+//!
+//! A Group is read in one pass over its bytes, and its members are kept as one text with the ends of the ids in it:
+//! a million of them take some 15 MB, where a list of texts would take five times that.
+
+use std::fmt;
 
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-#[derive(Deserialize)]
-struct Group {
-    #[serde(default)]
-    member: Vec<Member>,
+use resources::compartment::local;
+use resources::json::Text;
+
+/// Ids of Patients: sorted, each once.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Members {
+    text: String,
+    /// Where each id ends in `text`.
+    ends: Vec<u32>,
 }
 
-#[derive(Deserialize)]
-struct Member {
-    entity: Option<Reference>,
-    #[serde(default)]
-    inactive: bool,
-    period: Option<Period>,
-}
+impl Members {
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
 
-#[derive(Deserialize)]
-struct Reference {
-    reference: Option<String>,
-}
+    /// None at all?
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
 
-#[derive(Deserialize)]
-struct Period {
-    end: Option<String>,
-}
+    /// The id at a place.
+    pub fn get(&self, at: usize) -> Option<&str> {
+        let end = *self.ends.get(at)?;
+        let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
+        Some(&self.text[start as usize..end as usize])
+    }
 
-/// The ids of the Patients that are members at this moment, sorted, each once. A reference is
-/// relative, or absolute below `fhir_base`: a patient of another server is nobody here, whatever
-/// the id.
-///
-/// # Errors
-/// Says what in the Group could not be read.
-pub fn members(group: &[u8], fhir_base: &str, at: Timestamp) -> Result<Vec<String>, String> {
-    let group: Group =
-        serde_json::from_slice(group).map_err(|error| format!("the Group cannot be read: {error}"))?;
-    let mut ids = Vec::new();
-    for member in group.member.into_iter().filter(|member| !member.inactive) {
-        let reference = member.entity.and_then(|entity| entity.reference).unwrap_or_default();
-        let local = match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
-            Some(local) => local,
-            None if reference.contains("://") => continue,
-            None => &reference,
-        };
-        let Some(("Patient", id)) = resources::compartment::target(local) else { continue };
-        if let Some(end) = member.period.and_then(|period| period.end) {
-            let ends = end_of(&end)
-                .ok_or_else(|| format!("the period of Patient/{id} has no readable end: '{end}'"))?;
-            if ends <= at {
-                continue;
+    /// The place of an id.
+    pub fn position(&self, id: &str) -> Option<usize> {
+        let (mut from, mut to) = (0, self.len());
+        while from < to {
+            let middle = from + (to - from) / 2;
+            match self.get(middle)?.cmp(id) {
+                std::cmp::Ordering::Equal => return Some(middle),
+                std::cmp::Ordering::Less => from = middle + 1,
+                std::cmp::Ordering::Greater => to = middle,
             }
         }
-        ids.push(id.to_owned());
+        None
     }
-    ids.sort();
-    ids.dedup();
-    Ok(ids)
+
+    /// All of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).filter_map(|at| self.get(at))
+    }
+
+    /// Adds one, in any order; [`Members::sort`] comes last. More text than offsets can name is refused: that is 60
+    /// million members.
+    fn push(&mut self, id: &str) -> Result<(), &'static str> {
+        self.text.push_str(id);
+        self.ends.push(u32::try_from(self.text.len()).map_err(|_| "it has too many members")?);
+        Ok(())
+    }
+
+    /// Brings them into their order, each once.
+    fn sort(&mut self) {
+        let is_sorted = (1..self.len()).all(|at| self.get(at - 1) < self.get(at));
+        if is_sorted {
+            return;
+        }
+        let mut order: Vec<u32> = (0..u32::try_from(self.len()).unwrap_or(u32::MAX)).collect();
+        order.sort_unstable_by(|a, b| self.get(*a as usize).cmp(&self.get(*b as usize)));
+        order.dedup_by(|a, b| self.get(*a as usize) == self.get(*b as usize));
+        let mut sorted =
+            Self { text: String::with_capacity(self.text.len()), ends: Vec::with_capacity(order.len()) };
+        for at in order {
+            sorted.text.push_str(self.get(at as usize).unwrap_or_default());
+            sorted.ends.push(sorted.text.len() as u32);
+        }
+        *self = sorted;
+    }
+}
+
+impl<T: AsRef<str>> FromIterator<T> for Members {
+    fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
+        let mut members = Self::default();
+        for id in ids {
+            members.push(id.as_ref()).expect("a request is shorter than what offsets can name");
+        }
+        members.sort();
+        members
+    }
+}
+
+/// Gathers the members of a Group, and of those within it.
+#[derive(Debug)]
+pub struct Gathering<'a> {
+    fhir_base: &'a str,
+    at: Timestamp,
+    members: Members,
+    /// Ids of Groups that are members themselves.
+    nested: Vec<String>,
+}
+
+impl<'a> Gathering<'a> {
+    /// Members at this moment. A reference is relative, or absolute below `fhir_base`: a patient of another server
+    /// is nobody here, whatever the id.
+    pub fn new(fhir_base: &'a str, at: Timestamp) -> Self {
+        Self { fhir_base, at, members: Members::default(), nested: Vec::new() }
+    }
+
+    /// Adds the members of one Group, which is read from its bytes.
+    ///
+    /// # Errors
+    /// Says what in the Group could not be read.
+    pub fn add(&mut self, group: &[u8]) -> Result<(), String> {
+        let mut reader = serde_json::Deserializer::from_slice(group);
+        let read = GroupOf(self).deserialize(&mut reader).and_then(|()| reader.end());
+        read.map_err(|error| format!("the Group cannot be read: {error}"))
+    }
+
+    /// The Groups among the members that were added since this was asked last.
+    pub fn take_nested(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.nested)
+    }
+
+    /// All members.
+    pub fn finish(mut self) -> Members {
+        self.members.sort();
+        self.members
+    }
+
+    fn member(&mut self, member: &Member<'_>) -> Result<(), String> {
+        let reference = member.entity.as_ref().and_then(|entity| entity.reference.as_deref());
+        let Some((kind, id)) = reference.and_then(|reference| local(reference, self.fhir_base)) else {
+            return Ok(());
+        };
+        if member.inactive || !matches!(kind, "Patient" | "Group") {
+            return Ok(());
+        }
+        if let Some(end) = member.period.as_ref().and_then(|period| period.end.as_deref()) {
+            let ends = end_of(end)
+                .ok_or_else(|| format!("the period of {kind}/{id} has no readable end: '{end}'"))?;
+            if ends <= self.at {
+                return Ok(());
+            }
+        }
+        if kind == "Group" {
+            self.nested.push(id.to_owned());
+            return Ok(());
+        }
+        self.members.push(id).map_err(str::to_owned)
+    }
+}
+
+#[derive(Deserialize)]
+struct Member<'a> {
+    #[serde(borrow)]
+    entity: Option<Reference<'a>>,
+    #[serde(default)]
+    inactive: bool,
+    #[serde(borrow)]
+    period: Option<Period<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow)]
+    reference: Option<Text<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Period<'a> {
+    #[serde(borrow)]
+    end: Option<Text<'a>>,
+}
+
+/// Reads a Group member by member, so that there never is a list of them.
+struct GroupOf<'a, 'b>(&'b mut Gathering<'a>);
+
+impl<'de> DeserializeSeed<'de> for GroupOf<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for GroupOf<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a Group")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            if &*name == "member" {
+                map.next_value_seed(MembersOf(&mut *self.0))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct MembersOf<'a, 'b>(&'b mut Gathering<'a>);
+
+impl<'de> DeserializeSeed<'de> for MembersOf<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        reader.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MembersOf<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a list of members")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        while let Some(member) = list.next_element::<Member<'de>>()? {
+            self.0.member(&member).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
 }
 
 /// When a period that names this end is over: a year, month or day lasts until the next one begins.
@@ -106,9 +280,37 @@ mod tests {
             { "entity": { "reference": "https://here.example/fhir/R40/Patient/stranger" } },
             { "entity": { "display": "nobody" } },
         ]});
-        let at = fhir::instant::parse("2026-01-31T12:00:00Z").unwrap();
-        assert_eq!(members(group.to_string().as_bytes(), BASE, at).unwrap(), ["a", "b", "today"]);
-        assert!(members(br#"{"resourceType":"Group"}"#, BASE, at).unwrap().is_empty());
-        assert!(members(br#"{"member":{}}"#, BASE, at).is_err());
+        let gather = |group: &[u8]| {
+            let mut gathering = Gathering::new(BASE, fhir::instant::parse("2026-01-31T12:00:00Z").unwrap());
+            gathering.add(group).map(|()| (gathering.take_nested(), gathering.finish()))
+        };
+        let (nested, members) = gather(group.to_string().as_bytes()).unwrap();
+        assert_eq!(members.iter().collect::<Vec<_>>(), ["a", "b", "today"]);
+        assert_eq!(nested, ["other"]);
+        assert!(gather(br#"{"resourceType":"Group"}"#).unwrap().1.is_empty());
+        assert!(gather(br#"{"member":{}}"#).is_err());
+        assert!(gather(br#"{"member":[]} {}"#).is_err());
+        let bad = br#"{"member":[{"entity":{"reference":"Patient/p"},"period":{"end":"soon"}}]}"#;
+        assert!(gather(bad).unwrap_err().contains("the period of Patient/p has no readable end: 'soon'"));
+    }
+
+    #[test]
+    fn many_members_are_kept_small() {
+        let ids: Vec<String> =
+            (0..100_000_u32).map(|n| format!("p{:x}", n.wrapping_mul(0x9e37_79b9))).collect();
+        let list: Vec<String> =
+            ids.iter().map(|id| format!(r#"{{"entity":{{"reference":"Patient/{id}"}}}}"#)).collect();
+        let group = format!(r#"{{"resourceType":"Group","member":[{}]}}"#, list.join(","));
+        let mut gathering = Gathering::new(BASE, Timestamp::UNIX_EPOCH);
+        gathering.add(group.as_bytes()).unwrap();
+        let members = gathering.finish();
+        assert_eq!(members.len(), ids.len());
+        assert!(members.text.capacity() + 4 * members.ends.capacity() < 16 * ids.len());
+        assert!(members.iter().is_sorted());
+        for id in ids.iter().step_by(997) {
+            assert_eq!(members.get(members.position(id).unwrap()), Some(id.as_str()));
+        }
+        assert_eq!(members.position("p"), None);
+        assert_eq!(members.position("q"), None);
     }
 }

@@ -1,10 +1,13 @@
 //! The kick-off request: everything is checked before a job exists (Bulk Data Access 2.0.0, kick-off
 //! request; DESIGN, export).
 
-use jiff::Timestamp;
 use resources::ResourceError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
+
+use crate::criteria::MembersError;
+pub use crate::parameters::{Parameters, Provenance};
+use crate::supporting::SUPPORTING;
 
 /// What is exported.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,6 +15,8 @@ use store::StoreError;
 pub enum Level {
     /// Every stored resource of the granted types.
     System,
+    /// Every Patient with its compartment.
+    Patient,
     /// The compartments of the members of the Group with this id.
     Group(String),
 }
@@ -45,14 +50,25 @@ impl TypeAccess {
     }
 }
 
+/// How the parameters of a kick-off came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// In the query.
+    Get,
+    /// In a body, a Parameters resource.
+    Post,
+}
+
 /// A kick-off request.
 #[derive(Debug, Clone)]
 pub struct KickOff {
     /// What is exported.
     pub level: Level,
-    /// Query parameters, decoded, in order.
-    pub query: Vec<(String, String)>,
-    /// The full URL of the request, for the manifest.
+    /// The parameters, decoded, in order.
+    pub parameters: Vec<(String, String)>,
+    /// How they came.
+    pub by: Method,
+    /// The full URL of the request, for the manifest; parameters of a body are not in it.
     pub request_url: String,
     /// Who asks.
     pub client_id: String,
@@ -87,6 +103,17 @@ pub enum KickOffError {
         /// Its id.
         id: String,
     },
+    /// Patients that are not there, or not members of the Group.
+    #[error("parameter 'patient': {why}: {}", patients.join(", "))]
+    UnknownPatients {
+        /// `not known here`, or `not in the Group`.
+        why: &'static str,
+        /// The first of them.
+        patients: Vec<String>,
+    },
+    /// A Group whose members cannot be told.
+    #[error("{0}")]
+    BadGroup(String),
     /// A type that the client may not read.
     #[error("the token has no scope to read {kind}")]
     Forbidden {
@@ -107,137 +134,73 @@ pub enum KickOffError {
     Store(#[from] StoreError),
 }
 
-/// What a checked kick-off asks for.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Parameters {
-    /// Only these types; `None` is all. Sorted.
-    pub types: Option<Vec<String>>,
-    /// Only resources changed after this moment.
-    pub since: Option<Timestamp>,
-    /// Only resources changed before this moment.
-    pub until: Option<Timestamp>,
-    /// What was left out under `handling=lenient`, one text each.
-    pub notes: Vec<String>,
-}
-
-/// The three spellings of NDJSON that a server must know.
-const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "ndjson"];
-
-/// Checks the parameters of a kick-off.
+/// The parameters of a body as pairs of name and text, in order: any primitive value, or the reference of a
+/// Reference.
 ///
 /// # Errors
-/// [`KickOffError`]: which parameter, and what to do.
-pub fn check_parameters(request: &KickOff) -> Result<Parameters, KickOffError> {
-    let mut parameters = Parameters::default();
-    let mut types = Vec::new();
-    let mut seen = Vec::new();
-    for (name, value) in &request.query {
-        let wrong = |why: String| KickOffError::Parameter { name: name.clone(), why };
-        if name != "_type" && seen.contains(&name.as_str()) {
-            return Err(wrong("it is there more than once".to_owned()));
+/// [`KickOffError::Parameter`] for one without such a value.
+pub fn pairs(body: fhir::Parameters) -> Result<Vec<(String, String)>, KickOffError> {
+    let text = |value: fhir::Value| match value {
+        fhir::Value::Text(_, text) => Some(text),
+        fhir::Value::Boolean(value) => Some(value.to_string()),
+        fhir::Value::Number(_, number) => Some(number.to_string()),
+        fhir::Value::Other(member, raw) if member == "valueReference" => {
+            serde_json::from_str::<Reference>(raw.get()).ok()?.reference
         }
-        seen.push(name);
-        match name.as_str() {
-            // A raw `+` in a query arrives as a space.
-            "_outputFormat" if NDJSON.contains(&value.replace(' ', "+").as_str()) => {}
-            "_outputFormat" => {
-                return Err(wrong(format!("'{value}' is not offered; use application/fhir+ndjson")));
-            }
-            "_since" => parameters.since = Some(fhir::instant::parse(value).map_err(wrong)?),
-            "_until" => parameters.until = Some(fhir::instant::parse(value).map_err(wrong)?),
-            // Repeating the parameter means the same as a comma list.
-            "_type" => types.extend(value.split(',').map(|kind| (kind.trim(), wrong))),
-            "_format" => {}
-            _ if request.lenient => {
-                parameters.notes.push(format!("parameter '{name}' is not supported and was left out"));
-            }
-            _ => return Err(KickOffError::Unsupported { name: name.clone() }),
+        _ => None,
+    };
+    let pair = |parameter: fhir::Parameter| match parameter.value.and_then(text) {
+        Some(value) => Ok((parameter.name.into_owned(), value)),
+        None => {
+            let why = "it needs one value: a primitive, or a valueReference with a reference".to_owned();
+            Err(KickOffError::Parameter { name: parameter.name.into_owned(), why })
         }
-    }
-    if !types.is_empty() {
-        parameters.types = Some(check_types(request, types, &mut parameters.notes)?);
-    }
-    Ok(parameters)
+    };
+    body.parameter.into_iter().map(pair).collect()
 }
 
-fn check_types(
-    request: &KickOff,
-    asked: Vec<(&str, impl Fn(String) -> KickOffError)>,
-    notes: &mut Vec<String>,
-) -> Result<Vec<String>, KickOffError> {
-    let mut types = Vec::new();
-    for (kind, wrong) in asked {
-        if fhir::resource_type(kind).is_none() {
-            let why = format!("'{kind}' is not a resource type of FHIR R4");
-            if !request.lenient {
-                return Err(wrong(why));
-            }
-            notes.push(format!("_type: {why}; it was left out"));
-        } else if !request.types.has(kind) {
-            return Err(KickOffError::Forbidden { kind: kind.to_owned() });
-        } else {
-            types.push(kind.to_owned());
-        }
-    }
-    types.sort();
-    types.dedup();
-    Ok(types)
+#[derive(Deserialize)]
+struct Reference {
+    reference: Option<String>,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The types that an export can hold, of those that are stored: see [`Role`].
+pub fn kinds(request: &KickOff, parameters: &Parameters, mut stored: Vec<String>) -> Vec<String> {
+    stored.retain(|kind| request.types.has(kind) && role(&request.level, parameters, kind).is_some());
+    stored
+}
 
-    fn request(query: &[(&str, &str)], lenient: bool) -> KickOff {
-        KickOff {
-            level: Level::System,
-            query: query.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
-            request_url: String::new(),
-            client_id: "c".to_owned(),
-            types: TypeAccess::only(["Patient", "Observation"]),
-            groups: None,
-            lenient,
-        }
+/// Why resources of a type are exported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// They are asked for.
+    Main,
+    /// Other resources of the export refer to them.
+    Supporting,
+}
+
+/// Why resources of a type are in an export of this level, or `None`. Below the system only what lies in
+/// compartments of Patients is asked for; what `includeAssociatedData` names comes beside what `_type` names.
+pub fn role(level: &Level, parameters: &Parameters, kind: &str) -> Option<Role> {
+    let is_named = parameters.types.as_ref().is_none_or(|named| named.iter().any(|named| named == kind));
+    let is_associated = kind == "Provenance" && parameters.provenance.is_some();
+    if is_associated || (is_named && (*level == Level::System || in_compartments(kind))) {
+        return Some(Role::Main);
     }
+    (parameters.supporting && SUPPORTING.contains(&kind)).then_some(Role::Supporting)
+}
 
-    #[track_caller]
-    fn check(query: &[(&str, &str)], lenient: bool, expected: Result<Option<&[&str]>, &str>) {
-        match (check_parameters(&request(query, lenient)), expected) {
-            (Ok(got), Ok(types)) => {
-                let types = types.map(|types| types.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
-                assert_eq!(got.types, types, "{query:?}");
-            }
-            (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{query:?}: {error}"),
-            (got, expected) => panic!("{query:?}: {got:?} instead of {expected:?}"),
-        }
-    }
+/// Are there resources of this type in compartments of Patients?
+pub(crate) fn in_compartments(kind: &str) -> bool {
+    kind == "Patient" || !resources::compartment::paths(kind).is_empty()
+}
 
-    #[test]
-    fn parameters_are_taken_or_refused() {
-        check(&[], false, Ok(None));
-        for format in NDJSON {
-            check(&[("_outputFormat", format)], false, Ok(None));
+impl From<MembersError> for KickOffError {
+    fn from(error: MembersError) -> Self {
+        match error {
+            MembersError::NoGroup(id) => Self::UnknownGroup { id },
+            MembersError::Bad(why) => Self::BadGroup(why),
+            MembersError::Store(error) => error.into(),
         }
-        check(&[("_outputFormat", "application/fhir ndjson")], false, Ok(None));
-        check(&[("_outputFormat", "text/csv")], false, Err("'text/csv' is not offered"));
-        check(&[("_outputFormat", "")], false, Err("is not offered"));
-        check(
-            &[("_type", "Patient,Observation"), ("_type", "Patient")],
-            false,
-            Ok(Some(&["Observation", "Patient"])),
-        );
-        check(&[("_type", "Patient,Nonsense")], false, Err("'Nonsense' is not a resource type"));
-        check(&[("_type", "Patient,Nonsense")], true, Ok(Some(&["Patient"])));
-        check(&[("_type", "Condition")], true, Err("no scope to read Condition"));
-        check(&[("_type", "")], false, Err("'' is not a resource type"));
-        check(&[("_since", "2026-01-01T00:00:00 01:00")], false, Ok(None));
-        check(&[("_since", "yesterday")], true, Err("is not an instant"));
-        check(
-            &[("_since", "2026-01-01T00:00:00Z"), ("_since", "2026-01-01T00:00:00Z")],
-            false,
-            Err("more than once"),
-        );
-        check(&[("_elements", "id")], false, Err("'_elements' is not supported"));
-        check(&[("_elements", "id")], true, Ok(None));
     }
 }

@@ -7,22 +7,44 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`kick_off`] | the request: parameters, access, refusals |
+//! | [`kick_off`] | the request: level, access, refusals |
+//! | [`parameters`] | its parameters, checked |
 //! | [`group`] | members of a Group at a moment |
+//! | [`supporting`] | resources that exported ones refer to |
+//! | `elements` | resources with some of their elements |
+//! | `criteria` | what a job asks for, made ready |
 //! | [`job`] | the record of a job and its states |
 //! | [`manifest`] | what a finished job answers |
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
 //! | `selection` | which resources belong to a part, in order |
 //! | `worker` | carries a job out |
 
+mod criteria;
+mod elements;
 pub mod group;
 pub mod job;
 pub mod kick_off;
 pub mod manifest;
+pub mod parameters;
 mod selection;
 pub mod service;
+pub mod supporting;
 mod worker;
 
 pub use job::{JobError, Status};
-pub use kick_off::{KickOff, KickOffError, Level, TypeAccess};
+pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};
 pub use service::{Bulk, ByteStream, Clock, File, FileError, Options};
+
+use serde::{Deserialize, Serialize};
+
+/// The version of the guide that is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Guide {
+    /// Bulk Data Access 2.0.0 (STU2).
+    #[default]
+    #[serde(rename = "2.0.0")]
+    V2,
+    /// Bulk Data Access 3.0.0 (STU3): more parameters.
+    #[serde(rename = "3.0.0")]
+    V3,
+}

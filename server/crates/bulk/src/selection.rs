@@ -1,98 +1,352 @@
-//! Which resources belong to a part, in an order that a snapshot fixes: the store's at system level;
-//! by patient, then the store's, at group level. Pages are small, so memory does not grow with the
-//! export.
+//! Which resources belong to a part, in an order that a snapshot fixes: the store's; by patient, then the store's, where
+//! the compartments of some Patients are walked. Pages are small, so memory does not grow with the export. Between two
+//! pages the place can be written down, so that another process goes on there.
 
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 use store::{Limit, ResourceKey, Scan, Seq, Store, StoreError, Version, Versions as _};
 
+use crate::criteria::{Criteria, Stage, Whose, role_in};
+use crate::elements::Projection;
+use crate::group::Members;
 use crate::job::Job;
+use crate::kick_off::{Provenance, Role};
+use crate::supporting::TooMany;
 
 /// How much of the store is held at once.
 const PAGE: Limit = Limit { count: 500, bytes: 512 * 1024 };
+/// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
+const MANY: usize = 100_000;
+
+/// A place between two pages. It means the same at any later time, since the snapshot fixes the order.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Cursor {
+    /// Which member's compartment is being walked; 0 at system level.
+    #[serde(default)]
+    member: usize,
+    /// The id that the last page gave to go on behind.
+    #[serde(default)]
+    after: Option<String>,
+    #[serde(default)]
+    done: bool,
+}
+
+/// Why a selection cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SelectionError {
+    #[error(
+        "exported resources refer to more supporting ones than can be kept in mind; export fewer types, or without _supporting"
+    )]
+    TooManySupporting,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<TooMany> for SelectionError {
+    fn from(_: TooMany) -> Self {
+        Self::TooManySupporting
+    }
+}
 
 /// Walks one type of a job.
 pub(crate) struct Selection<'a> {
     store: &'a Store,
     job: &'a Job,
     kind: &'a str,
-    /// `None` at system level; sorted.
-    members: Option<&'a [String]>,
-    /// The member whose compartment is being walked.
-    member: usize,
-    after: Option<String>,
-    done: bool,
+    criteria: &'a Criteria,
+    role: Role,
+    projection: Option<Projection>,
+    at: Cursor,
+    /// Tombstones instead of what there is.
+    deleted: bool,
+    /// The Patient that was looked up last, and whether there is one. Resources come by compartment, so most ask for the
+    /// same one again.
+    looked_up: Option<(String, bool)>,
+    /// The resource whose Provenance was looked up last, and the id of its latest one.
+    latest: Option<(String, Option<String>)>,
 }
 
 impl<'a> Selection<'a> {
-    pub fn new(store: &'a Store, job: &'a Job, kind: &'a str, members: Option<&'a [String]>) -> Self {
-        Self { store, job, kind, members, member: 0, after: None, done: false }
+    /// From the first resource on, or where `at` says ([`Selection::cursor`]).
+    pub fn from(store: &'a Store, job: &'a Job, kind: &'a str, criteria: &'a Criteria, at: Cursor) -> Self {
+        Self {
+            store,
+            job,
+            kind,
+            criteria,
+            role: role_in(job, kind),
+            projection: criteria.projection(job, kind),
+            at,
+            deleted: false,
+            looked_up: None,
+            latest: None,
+        }
+    }
+
+    /// What was deleted instead of what there is. Searches do not look into what is gone, so more may be named here than
+    /// an earlier export gave.
+    pub fn of_deleted(self) -> Self {
+        Self { deleted: true, ..self }
+    }
+
+    /// Where the next page begins.
+    pub fn cursor(&self) -> Cursor {
+        self.at.clone()
     }
 
     /// The next resources; `None` at the end. A page may be empty.
-    pub async fn next(&mut self) -> Result<Option<Vec<Version>>, StoreError> {
-        if self.done {
+    pub async fn next(&mut self) -> Result<Option<Vec<Version>>, SelectionError> {
+        if self.at.done || (self.deleted && self.role == Role::Supporting) {
             return Ok(None);
         }
-        let scan = Scan::at(self.job.seq()).limit(PAGE).after(self.after.as_deref());
-        let by_member = self.members.filter(|_| self.kind != "Provenance");
+        if self.role == Role::Supporting && !self.know_supporting().await? {
+            return Ok(Some(Vec::new()));
+        }
+        let scan = Scan::at(self.job.seq()).limit(PAGE).after(self.at.after.as_deref());
+        let scan = Scan { deleted: self.deleted, ..scan };
+        let by_member = self.walked_members();
         let page = match by_member {
             None => self.store.scan_kind(self.kind, scan).await?,
-            Some(members) => match members.get(self.member) {
+            Some(members) => match members.get(self.at.member) {
                 None => return Ok(None),
                 Some(id) => self.store.scan_compartment(&format!("Patient/{id}"), self.kind, scan).await?,
             },
         };
-        let member = self.member;
+        let member = by_member.map(|_| self.at.member);
         match (page.next, by_member) {
-            (Some(next), _) => self.after = Some(next),
-            (None, Some(_)) => (self.after, self.member) = (None, self.member + 1),
-            (None, None) => self.done = true,
+            (Some(next), _) => self.at.after = Some(next),
+            (None, Some(_)) => (self.at.after, self.at.member) = (None, self.at.member + 1),
+            (None, None) => self.at.done = true,
         }
         let mut chosen = Vec::with_capacity(page.versions.len());
-        for version in page.versions {
+        for mut version in page.versions {
             if self.is_chosen(&version, member).await? {
+                self.project(&mut version)?;
                 chosen.push(version);
             }
         }
         Ok(Some(chosen))
     }
 
-    async fn is_chosen(&self, version: &Version, member: usize) -> Result<bool, StoreError> {
-        let parameters = &self.job.parameters;
-        if parameters.since.is_some_and(|since| version.updated <= since)
-            || parameters.until.is_some_and(|until| version.updated >= until)
-        {
-            return Ok(false);
-        }
-        match self.members {
-            None => Ok(true),
-            Some(members) if self.kind == "Provenance" => {
-                self.is_provenance_of_exported(version, members).await
+    /// The members whose compartments are opened one by one.
+    fn walked_members(&self) -> Option<&'a Members> {
+        match &self.criteria.whose {
+            Whose::Members(members)
+                if self.kind != "Provenance" && self.role == Role::Main && members.len() < MANY =>
+            {
+                Some(members)
             }
-            // A resource in the compartments of two members is written for the first of them.
-            Some(members) => Ok(first_member(version, members) == Some(member)),
+            _ => None,
         }
     }
 
-    /// Is one of the targets a member, or a resource in the compartment of one?
-    async fn is_provenance_of_exported(
-        &self,
-        version: &Version,
-        members: &[String],
-    ) -> Result<bool, StoreError> {
-        for target in &version.compartments {
-            let Some((kind, id)) = target.split_once('/') else { continue };
-            if kind == "Patient" {
-                if members.binary_search_by(|member| member.as_str().cmp(id)).is_ok() {
-                    return Ok(true);
+    fn project(&self, version: &mut Version) -> Result<(), StoreError> {
+        let (Some(projection), Some(body)) = (&self.projection, &version.body) else { return Ok(()) };
+        let projected = projection
+            .apply(body)
+            .map_err(|error| StoreError::Corrupt { what: format!("{}: {error}", version.key) })?;
+        if let Some(projected) = projected {
+            version.body = Some(Bytes::from(projected));
+        }
+        Ok(())
+    }
+
+    async fn is_chosen(&mut self, version: &Version, member: Option<usize>) -> Result<bool, StoreError> {
+        if version.is_deleted() != self.deleted || !self.is_met(version) {
+            return Ok(false);
+        }
+        if self.role == Role::Supporting {
+            let known = self.criteria.supporting.lock().await;
+            return Ok(known.references.has(&version.key.kind, &version.key.id));
+        }
+        if !self.is_in_time(version) {
+            return Ok(false);
+        }
+        if self.kind == "Provenance"
+            && let Some(which) = self.job.parameters.provenance
+        {
+            return self.is_provenance_of_exported(version, which).await;
+        }
+        match (&self.criteria.whose, member) {
+            (Whose::All, _) => Ok(true),
+            // A resource in the compartments of two members is written for the first of them.
+            (Whose::Members(members), Some(member)) => Ok(first_member(version, members) == Some(member)),
+            _ => self.is_inside(version).await,
+        }
+    }
+
+    fn is_in_time(&self, version: &Version) -> bool {
+        let parameters = &self.job.parameters;
+        parameters.since.is_none_or(|since| version.updated > since)
+            && parameters.until.is_none_or(|until| version.updated < until)
+    }
+
+    fn is_met(&self, version: &Version) -> bool {
+        version.body.as_ref().is_none_or(|body| self.criteria.is_met(&version.key.kind, body))
+    }
+
+    /// Does it lie in the compartment of one of the Patients, or tell where such a resource came from?
+    async fn is_inside(&mut self, version: &Version) -> Result<bool, StoreError> {
+        for compartment in &version.compartments {
+            let Some((kind, id)) = compartment.split_once('/') else { continue };
+            let found = if kind == "Patient" {
+                self.is_patient(id).await?
+            } else {
+                match self.store.read(&ResourceKey::new(kind, id), self.seq()).await? {
+                    // A Provenance may have been deleted together with what it speaks of.
+                    Some(target) if self.deleted || !target.is_deleted() => self.has_patient(&target).await?,
+                    _ => false,
                 }
-                continue;
-            }
-            let found = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
-            if found.is_some_and(|target| !target.is_deleted() && first_member(&target, members).is_some()) {
+            };
+            if found {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    async fn has_patient(&mut self, version: &Version) -> Result<bool, StoreError> {
+        for compartment in &version.compartments {
+            if let Some(id) = compartment.strip_prefix("Patient/")
+                && self.is_patient(id).await?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Is it one of the Patients whose resources are exported?
+    async fn is_patient(&mut self, id: &str) -> Result<bool, StoreError> {
+        if let Whose::Members(members) = &self.criteria.whose {
+            return Ok(members.position(id).is_some());
+        }
+        if let Some((known, is_there)) = &self.looked_up
+            && known == id
+        {
+            return Ok(*is_there);
+        }
+        let found = self.store.read(&ResourceKey::new("Patient", id), self.seq()).await?;
+        // One that was deleted took its resources along, at another time or at once.
+        let is_there = found.is_some_and(|patient| self.deleted || !patient.is_deleted());
+        self.looked_up = Some((id.to_owned(), is_there));
+        Ok(is_there)
+    }
+
+    /// Does it speak of a resource that this job exports, and is it the latest that does, where only that is wanted?
+    async fn is_provenance_of_exported(
+        &mut self,
+        version: &Version,
+        which: Provenance,
+    ) -> Result<bool, StoreError> {
+        for target in &version.compartments {
+            if !self.is_exported(target).await? {
+                continue;
+            }
+            if which == Provenance::Relevant
+                || self.latest_of(target).await?.as_deref() == Some(&version.key.id)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn is_exported(&mut self, target: &str) -> Result<bool, StoreError> {
+        let Some((kind, id)) = target.split_once('/') else { return Ok(false) };
+        if kind == "Provenance" || !self.job.kinds.iter().any(|exported| exported == kind) {
+            return Ok(false);
+        }
+        let found = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
+        let Some(found) = found.filter(|found| self.deleted || !found.is_deleted()) else { return Ok(false) };
+        if role_in(self.job, kind) == Role::Supporting {
+            return Ok(false);
+        }
+        if !self.is_in_time(&found) || !self.is_met(&found) {
+            return Ok(false);
+        }
+        match self.criteria.whose {
+            Whose::All => Ok(true),
+            _ => self.has_patient(&found).await,
+        }
+    }
+
+    /// The id of the Provenance of a resource that was recorded last.
+    async fn latest_of(&mut self, target: &str) -> Result<Option<String>, StoreError> {
+        if let Some((known, latest)) = &self.latest
+            && known == target
+        {
+            return Ok(latest.clone());
+        }
+        let mut latest = None;
+        let mut after = None;
+        loop {
+            let scan = Scan::at(self.seq()).limit(PAGE).after(after.as_deref());
+            let page = self.store.scan_compartment(target, "Provenance", scan).await?;
+            for version in page.versions {
+                let recorded = version.body.as_deref().and_then(recorded);
+                latest = latest.max(Some((recorded, version.updated, version.key.id)));
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let latest = latest.map(|(_, _, id)| id);
+        self.latest = Some((target.to_owned(), latest.clone()));
+        Ok(latest)
+    }
+
+    /// Goes one page further towards knowing the supporting resources; says whether all are known.
+    async fn know_supporting(&self) -> Result<bool, SelectionError> {
+        let mut known = self.criteria.supporting.lock().await;
+        let known = &mut *known;
+        let kinds = &self.job.kinds;
+        let wants = |kind: &str| {
+            kinds.iter().any(|exported| exported == kind) && role_in(self.job, kind) == Role::Supporting
+        };
+        let fhir_base = &self.criteria.fhir_base;
+        known.stage = match std::mem::take(&mut known.stage) {
+            Stage::Begin => Stage::Main { kind: 0, at: Cursor::default() },
+            Stage::Main { kind, at } => match kinds.get(kind) {
+                None => Stage::Round { kind: 0, after: None, known: known.references.len() },
+                Some(name) if wants(name) => Stage::Main { kind: kind + 1, at },
+                Some(name) => {
+                    let mut main = Selection::from(self.store, self.job, name, self.criteria, at);
+                    // It walks another kind than one that supports, so it does not come back here.
+                    match Box::pin(main.next()).await? {
+                        None => Stage::Main { kind: kind + 1, at: Cursor::default() },
+                        Some(versions) => {
+                            for body in versions.iter().filter_map(|version| version.body.as_ref()) {
+                                known.references.add(body, fhir_base, wants)?;
+                            }
+                            Stage::Main { kind, at: main.cursor() }
+                        }
+                    }
+                }
+            },
+            Stage::Round { kind, after, known: before } => match kinds.get(kind) {
+                None if known.references.len() == before => Stage::Done,
+                None => Stage::Round { kind: 0, after: None, known: known.references.len() },
+                Some(name) if !wants(name) => Stage::Round { kind: kind + 1, after: None, known: before },
+                Some(name) => {
+                    let scan = Scan::at(self.seq()).limit(PAGE).after(after.as_deref());
+                    let page = self.store.scan_kind(name, scan).await?;
+                    let referred =
+                        page.versions.iter().filter(|v| known.references.has(&v.key.kind, &v.key.id));
+                    let bodies: Vec<Bytes> = referred.filter_map(|version| version.body.clone()).collect();
+                    for body in &bodies {
+                        known.references.add(body, fhir_base, wants)?;
+                    }
+                    match page.next {
+                        None => Stage::Round { kind: kind + 1, after: None, known: before },
+                        after => Stage::Round { kind, after, known: before },
+                    }
+                }
+            },
+            Stage::Done => Stage::Done,
+        };
+        Ok(matches!(known.stage, Stage::Done))
     }
 
     fn seq(&self) -> Seq {
@@ -101,7 +355,17 @@ impl<'a> Selection<'a> {
 }
 
 /// The first member whose compartment holds the resource.
-fn first_member(version: &Version, members: &[String]) -> Option<usize> {
+fn first_member(version: &Version, members: &Members) -> Option<usize> {
     let ids = version.compartments.iter().filter_map(|compartment| compartment.strip_prefix("Patient/"));
-    ids.filter_map(|id| members.binary_search_by(|member| member.as_str().cmp(id)).ok()).min()
+    ids.filter_map(|id| members.position(id)).min()
+}
+
+/// When a Provenance says that it was recorded.
+fn recorded(provenance: &[u8]) -> Option<jiff::Timestamp> {
+    #[derive(Deserialize)]
+    struct Recorded<'a> {
+        #[serde(borrow)]
+        recorded: resources::json::Text<'a>,
+    }
+    fhir::instant::parse(&serde_json::from_slice::<Recorded<'_>>(provenance).ok()?.recorded).ok()
 }

@@ -14,13 +14,16 @@ use object_store::ObjectStoreExt as _;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use resources::{ResourceError, Resources};
-use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError, Versions as _};
+use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
+use crate::Guide;
+use crate::criteria::Reading;
 use crate::job::{self, Job, JobError, State, Status};
-use crate::kick_off::{KickOff, KickOffError, Level, check_parameters};
+use crate::kick_off::{self, KickOff, KickOffError, Level};
 use crate::manifest;
+use crate::parameters::{Parameters, Rules, check_parameters};
 use crate::worker::Worker;
 
 /// Jobs that work at the same time; others wait their turn.
@@ -49,6 +52,10 @@ pub struct Options {
     pub fhir_base: String,
     /// How long a finished export is kept.
     pub retention: Duration,
+    /// The version of the guide whose parameters are known.
+    pub guide: Guide,
+    /// Are members of Groups within a Group its members?
+    pub nested_groups: bool,
 }
 
 /// Why a file could not be read.
@@ -96,6 +103,7 @@ pub struct Bulk {
     resources: Resources,
     worker: Arc<Worker>,
     files_base: String,
+    guide: Guide,
     clock: Clock,
     turns: Arc<Semaphore>,
     running: Arc<Mutex<HashMap<String, Running>>>,
@@ -115,12 +123,13 @@ impl Bulk {
         std::fs::create_dir_all(&options.files)?;
         let files = LocalFileSystem::new_with_prefix(&options.files).map_err(std::io::Error::other)?;
         let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
-        let fhir_base = options.fhir_base.clone();
-        let worker = Worker { store, files: Arc::new(files), folder: options.files, fhir_base, retention };
+        let reading = Reading { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
+        let worker = Worker { store, files: Arc::new(files), folder: options.files, reading, retention };
         Ok(Self {
             resources,
             worker: Arc::new(worker),
             files_base: format!("{}/bulk", options.fhir_base),
+            guide: options.guide,
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             running: Arc::default(),
@@ -168,20 +177,19 @@ impl Bulk {
     /// # Errors
     /// [`KickOffError`]: nothing has begun.
     pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
-        let parameters = check_parameters(&request)?;
+        let rules = Rules { fhir_base: &self.worker.reading.fhir_base, guide: self.guide, now };
+        let mut parameters = check_parameters(&request, rules)?;
         if let Level::Group(id) = &request.level {
             self.check_group(id, request.groups.as_deref()).await?;
         }
+        self.check_patients(&request, &mut parameters, now).await?;
         let under_way = self.running().values().filter(|job| job.client_id == request.client_id).count();
         if under_way >= PER_CLIENT {
             return Err(KickOffError::TooMany { retry_after_s: 10 });
         }
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
-        let mut kinds = store.kinds(snapshot.seq).await?;
-        kinds.retain(|kind| {
-            request.types.has(kind) && parameters.types.as_ref().is_none_or(|asked| asked.contains(kind))
-        });
+        let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
         let mut random = [0; 16];
         (self.clock.random)(&mut random);
         let job = Job::new(
@@ -211,6 +219,42 @@ impl Bulk {
             Err(ResourceError::NotFound { .. } | ResourceError::Gone { .. }) => Err(unknown()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The Patients that are named exist, and are members of the Group; under `handling=lenient` the others are left out.
+    async fn check_patients(
+        &self,
+        request: &KickOff,
+        parameters: &mut Parameters,
+        now: Timestamp,
+    ) -> Result<(), KickOffError> {
+        let Some(named) = parameters.patients.take() else { return Ok(()) };
+        let (store, reading) = (&self.worker.store, &self.worker.reading);
+        let members = match &request.level {
+            Level::Group(id) => Some(reading.members(store, id, Seq::LATEST, now).await?),
+            _ => None,
+        };
+        let (mut known, mut strangers) = (Vec::new(), Vec::new());
+        for id in named {
+            let is_known = match &members {
+                Some(members) => members.position(&id).is_some(),
+                None => {
+                    let found = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;
+                    found.is_some_and(|patient| !patient.is_deleted())
+                }
+            };
+            if is_known { known.push(id) } else { strangers.push(format!("Patient/{id}")) }
+        }
+        let why = if members.is_some() { "not in the Group" } else { "not known here" };
+        if request.lenient {
+            let note = |patient: &String| format!("patient: {patient} is {why}; it was left out");
+            parameters.notes.extend(strangers.iter().map(note));
+        } else if !strangers.is_empty() {
+            strangers.truncate(10);
+            return Err(KickOffError::UnknownPatients { why, patients: strangers });
+        }
+        parameters.patients = Some(known);
+        Ok(())
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, Running>> {

@@ -9,14 +9,13 @@ use jiff::{SignedDuration, Timestamp};
 use object_store::buffered::BufWriter;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Store, StoreError, Versions as _};
+use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 use tokio::io::AsyncWriteExt as _;
 
-use crate::group;
+use crate::criteria::{Criteria, MembersError, Reading};
 use crate::job::{Job, OutputFile, State};
-use crate::kick_off::Level;
 use crate::manifest::NOTES;
-use crate::selection::Selection;
+use crate::selection::{Cursor, Selection, SelectionError};
 
 /// Bytes that are gathered before the file's writer is called.
 const CHUNK: usize = 256 * 1024;
@@ -44,6 +43,17 @@ impl From<StoreError> for Stopped {
     }
 }
 
+impl From<SelectionError> for Stopped {
+    fn from(error: SelectionError) -> Self {
+        match error {
+            SelectionError::Store(error) => error.into(),
+            error @ SelectionError::TooManySupporting => {
+                Self::Failed { by_data: true, reason: error.to_string() }
+            }
+        }
+    }
+}
+
 /// A failure of the files' store.
 fn file_trouble(error: impl std::fmt::Display) -> Stopped {
     tracing::error!(%error, "export");
@@ -58,7 +68,7 @@ pub(crate) struct Worker {
     pub store: Store,
     pub files: Arc<LocalFileSystem>,
     pub folder: PathBuf,
-    pub fhir_base: String,
+    pub reading: Reading,
     pub retention: SignedDuration,
 }
 
@@ -90,14 +100,14 @@ impl Worker {
         revision: &mut u64,
         now: &impl Fn() -> Timestamp,
     ) -> Result<(), Stopped> {
-        let members = self.members(job).await?;
+        let criteria = self.criteria(job).await?;
         if job.done == 0 && !job.parameters.notes.is_empty() && job.output.is_empty() {
             let file = self.write_notes(job).await?;
             job.output.push(file);
         }
         while job.done < job.kinds.len() {
             let kind = job.kinds[job.done].clone();
-            if let Some(file) = self.write_part(job, &kind, members.as_deref()).await? {
+            if let Some(file) = self.write_part(job, &kind, &criteria).await? {
                 job.output.push(file);
             }
             job.done += 1;
@@ -114,15 +124,11 @@ impl Worker {
         Ok(())
     }
 
-    async fn members(&self, job: &Job) -> Result<Option<Vec<String>>, Stopped> {
-        let Level::Group(id) = &job.level else { return Ok(None) };
-        let group = self.store.read(&ResourceKey::new("Group", id), job.seq()).await?;
-        let body = group.and_then(|version| version.body).ok_or_else(|| Stopped::Failed {
-            by_data: true,
-            reason: format!("Group/{id} was deleted before the export began"),
-        })?;
-        let members = group::members(&body, &self.fhir_base, job.transaction_time);
-        members.map(Some).map_err(|reason| Stopped::Failed { by_data: true, reason })
+    async fn criteria(&self, job: &Job) -> Result<Criteria, Stopped> {
+        Criteria::of(job, &self.store, &self.reading).await.map_err(|error| match error {
+            MembersError::Store(error) => error.into(),
+            error => Stopped::Failed { by_data: true, reason: error.to_string() },
+        })
     }
 
     /// Writes the file of one type; no file where there is nothing.
@@ -130,9 +136,9 @@ impl Worker {
         &self,
         job: &Job,
         kind: &str,
-        members: Option<&[String]>,
+        criteria: &Criteria,
     ) -> Result<Option<OutputFile>, Stopped> {
-        let mut selection = Selection::new(&self.store, job, kind, members);
+        let mut selection = Selection::from(&self.store, job, kind, criteria, Cursor::default());
         let name = format!("{kind}.ndjson");
         let mut file = Output::new(self, &job.id, name);
         while let Some(versions) = selection.next().await? {

@@ -40,6 +40,7 @@ pub enum IssueCode {
     Duplicate,
     NotFound,
     Deleted,
+    MultipleMatches,
     TooLong,
     CodeInvalid,
     Extension,

@@ -126,6 +126,8 @@ impl Permissions {
     pub const CREATE: Self = Self(0b1_0000);
     /// Read by id.
     pub const GET: Self = Self(0b0_1000);
+    /// Search.
+    pub const SEARCH: Self = Self(0b0_0001);
     /// Update.
     pub const UPDATE: Self = Self(0b0_0100);
     /// Delete.

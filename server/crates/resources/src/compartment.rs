@@ -102,6 +102,15 @@ pub fn target(reference: &str) -> Option<(&'static str, &str)> {
     Some((fhir::resource_type(kind)?, id)).filter(|_| fhir::is_id(id))
 }
 
+/// What a reference names on this server, as type and id: `fhir_base` is its address.
+pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &'a str)> {
+    match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
+        Some(local) => target(local),
+        None if reference.contains("://") => None,
+        None => target(reference),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,11 +1,11 @@
 //! Resources as a caller sees them: all, or the compartments of some Patients and nothing else.
 
 use jiff::Timestamp;
-use store::{ExpectVersion, ResourceKey, Seq, Version, Versions};
+use store::{ExpectVersion, Limit, ResourceKey, Seq, Version, Versions};
 
 use crate::prepare::{Id, Prepared, prepare};
 use crate::service::{Written, stored};
-use crate::{BodyError, Deletion, ResourceError, Resources, Stored};
+use crate::{BodyError, Deletion, Expected, ResourceError, Resources, Stored};
 
 /// What a caller sees. What lies outside is not there: it is neither read nor replaced, and nothing can be put
 /// there. What lies in somebody else's compartment as well is read, and not written.
@@ -25,7 +25,16 @@ impl Resources {
 }
 
 impl Confined<'_> {
-    fn holds(&self, compartments: &[String]) -> bool {
+    pub(crate) fn resources(&self) -> &Resources {
+        self.resources
+    }
+
+    /// The compartments that are seen; `None` is everything.
+    pub(crate) fn compartments(&self) -> Option<&[String]> {
+        self.compartments.as_deref()
+    }
+
+    pub(crate) fn holds(&self, compartments: &[String]) -> bool {
         self.compartments.as_ref().is_none_or(|mine| compartments.iter().any(|c| mine.contains(c)))
     }
 
@@ -69,6 +78,27 @@ impl Confined<'_> {
         stored(kind, id, found.filter(|version| self.holds(&version.compartments)))
     }
 
+    /// The versions of a resource that lie inside, tombstones included, the newest first; see
+    /// [`Resources::history`]. The second value says where to go on, where there may be more.
+    ///
+    /// # Errors
+    /// [`ResourceError::NotFound`] where there is none on the first page.
+    pub async fn history(
+        &self,
+        kind: &'static str,
+        id: &str,
+        before: Seq,
+        limit: Limit,
+    ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
+        let page = self.resources.history(kind, id, before, limit).await?;
+        let next = page.last().filter(|last| last.version > 1).map(|last| last.seq);
+        let seen: Vec<_> = page.into_iter().filter(|version| self.holds(&version.compartments)).collect();
+        if seen.is_empty() && before == Seq::LATEST && next.is_none() {
+            return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
+        }
+        Ok((seen, next))
+    }
+
     /// Adds a resource that lies inside; see [`Resources::create`].
     ///
     /// # Errors
@@ -94,17 +124,17 @@ impl Confined<'_> {
         kind: &'static str,
         id: &str,
         body: &[u8],
-        if_match: Option<u64>,
+        expected: impl Into<Expected>,
         now: Timestamp,
     ) -> Result<Written, ResourceError> {
         if self.compartments.is_none() {
-            return self.resources.update(kind, id, body, if_match, now).await;
+            return self.resources.update(kind, id, body, expected, now).await;
         }
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
         let prepared = self.inside(prepare(body, Some(kind), Id::Same(id), &self.resources.limits())?)?;
-        let expect = self.expected(kind, id, if_match).await?;
+        let expect = self.expected(kind, id, expected.into()).await?;
         self.resources.put(prepared, expect, now).await
     }
 
@@ -116,19 +146,21 @@ impl Confined<'_> {
         &self,
         kind: &'static str,
         id: &str,
-        if_match: Option<u64>,
+        expected: impl Into<Expected>,
         now: Timestamp,
     ) -> Result<Deletion, ResourceError> {
         if self.compartments.is_none() {
-            return self.resources.delete(kind, id, if_match, now).await;
+            return self.resources.delete(kind, id, expected, now).await;
         }
-        match self.expected(kind, id, if_match).await? {
-            ExpectVersion::Version(judged) => self.resources.delete(kind, id, Some(judged), now).await,
+        match self.expected(kind, id, expected.into()).await? {
+            ExpectVersion::Version(judged) => {
+                self.resources.delete(kind, id, Expected::Version(judged), now).await
+            }
             ExpectVersion::Absent | ExpectVersion::Any => Ok(Deletion::WasAbsent),
         }
     }
 
-    fn inside(&self, prepared: Prepared) -> Result<Prepared, ResourceError> {
+    pub(crate) fn inside(&self, prepared: Prepared) -> Result<Prepared, ResourceError> {
         if self.may_write(&prepared.compartments) {
             return Ok(prepared);
         }
@@ -136,21 +168,27 @@ impl Confined<'_> {
     }
 
     /// The very version that was judged, so that nobody moves the resource outside in between.
-    async fn expected(
+    pub(crate) async fn expected(
         &self,
         kind: &'static str,
         id: &str,
-        if_match: Option<u64>,
+        expected: Expected,
     ) -> Result<ExpectVersion, ResourceError> {
         match self.newest(kind, id).await? {
             // A tombstone keeps its compartments: what was somebody else's is not taken over.
             Some(version) if !self.may_write(&version.compartments) => {
                 Err(ResourceError::Outside { kind: kind.to_owned(), id: id.to_owned() })
             }
-            Some(version) if !version.is_deleted() => {
-                Ok(ExpectVersion::Version(if_match.unwrap_or(version.version)))
-            }
-            _ => Ok(if_match.map_or(ExpectVersion::Absent, ExpectVersion::Version)),
+            Some(version) if !version.is_deleted() => Ok(match expected {
+                Expected::Anything | Expected::Present => ExpectVersion::Version(version.version),
+                Expected::Absent => ExpectVersion::Absent,
+                Expected::Version(expected) => ExpectVersion::Version(expected),
+            }),
+            _ => match expected {
+                Expected::Anything | Expected::Absent => Ok(ExpectVersion::Absent),
+                Expected::Version(expected) => Ok(ExpectVersion::Version(expected)),
+                Expected::Present => Err(ResourceError::VersionConflict { key: format!("{kind}/{id}") }),
+            },
         }
     }
 }

@@ -146,6 +146,15 @@ pub enum ResourceError {
         /// `Type/id`.
         key: String,
     },
+    /// A conditional request whose search is met by more than one resource.
+    #[error("more than one {kind} meets the search; name one of them by its id")]
+    Several {
+        /// The type.
+        kind: String,
+    },
+    /// A place in a search that no page of it gave.
+    #[error("this page of the search is not known; begin the search again")]
+    Page,
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

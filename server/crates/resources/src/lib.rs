@@ -6,8 +6,11 @@
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
 //! | [`compartment`] | the Patient compartment of FHIR R4 |
 //! | [`confined`] | the same within the compartments of some Patients |
+//! | [`search`] | searches of a type, page by page |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
 //! | [`import`] | files and folders into the store |
+//! | [`filter`] | searches of one type, and which resources meet them |
+//! | [`json`] | looking into a resource without building a tree |
 //! | [`error`] | [`ResourceError`] and [`BodyError`] |
 //! | `scan` | the JSON pass under `prepare` |
 //! | `bundle` | Bundles, taken apart |
@@ -16,9 +19,12 @@ mod bundle;
 pub mod compartment;
 pub mod confined;
 pub mod error;
+pub mod filter;
 pub mod import;
+pub mod json;
 pub mod prepare;
 mod scan;
+pub mod search;
 pub mod service;
 pub mod transaction;
 
@@ -26,5 +32,6 @@ pub use confined::Confined;
 pub use error::{BodyError, ResourceError};
 pub use import::{Bad, Count, ImportOptions, Progress, Report};
 pub use prepare::{Id, Limits, Prepared};
-pub use service::{Deletion, Resources, Stored, Written};
+pub use search::Found;
+pub use service::{Deletion, Expected, Resources, Stored, Written};
 pub use transaction::{Action, Done, Plan, Planned};

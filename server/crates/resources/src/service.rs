@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use jiff::Timestamp;
 use store::{Effect, ExpectVersion, Limit, ResourceKey, Seq, Store, Version, VersionWrite, Versions};
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::prepare::{Id, Limits, Prepared, prepare};
 use crate::{BodyError, ResourceError};
@@ -14,6 +15,8 @@ use crate::{BodyError, ResourceError};
 pub struct Resources {
     store: Store,
     limits: Arc<RwLock<Limits>>,
+    /// Conditional requests go one after the other: of two alike the second finds what the first wrote.
+    conditional: Arc<Mutex<()>>,
 }
 
 /// A version of a resource as it is stored.
@@ -29,6 +32,26 @@ pub struct Stored {
     pub updated: Timestamp,
     /// The resource as JSON, ready to be sent.
     pub bytes: Bytes,
+}
+
+/// What a write expects to find.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// Whatever there is.
+    Anything,
+    /// A resource, in any version.
+    Present,
+    /// No resource.
+    Absent,
+    /// This version.
+    Version(u64),
+}
+
+impl From<Option<u64>> for Expected {
+    /// A version, or whatever there is.
+    fn from(version: Option<u64>) -> Self {
+        version.map_or(Self::Anything, Self::Version)
+    }
 }
 
 /// What an update did.
@@ -55,7 +78,7 @@ pub enum Deletion {
 impl Resources {
     /// Resources in this store, with the usual limits.
     pub fn new(store: Store) -> Self {
-        Self { store, limits: Arc::default() }
+        Self { store, limits: Arc::default(), conditional: Arc::default() }
     }
 
     /// Sets what a resource may measure, for all who hold these resources.
@@ -72,6 +95,10 @@ impl Resources {
     /// Never: nobody panics while it holds the lock.
     pub fn limits(&self) -> Limits {
         *self.limits.read().expect("nobody panics while it holds the lock")
+    }
+
+    pub(crate) async fn one_conditional(&self) -> MutexGuard<'_, ()> {
+        self.conditional.lock().await
     }
 
     /// The store, for those who scan: its keys are type and id.
@@ -97,21 +124,39 @@ impl Resources {
     /// Writes a new version of a resource, or the first one. The body must have the same id.
     ///
     /// # Errors
-    /// [`ResourceError::Body`]; [`ResourceError::VersionConflict`] where `if_match` is not the newest
-    /// version, or the resource does not exist.
+    /// [`ResourceError::Body`]; [`ResourceError::VersionConflict`] where it is not as expected.
     pub async fn update(
         &self,
         kind: &'static str,
         id: &str,
         body: &[u8],
-        if_match: Option<u64>,
+        expected: impl Into<Expected>,
         now: Timestamp,
     ) -> Result<Written, ResourceError> {
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
         let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits())?;
-        self.put(prepared, if_match.map_or(ExpectVersion::Any, ExpectVersion::Version), now).await
+        self.put(prepared, self.condition(kind, id, expected.into()).await?, now).await
+    }
+
+    /// What is expected, as the store is told.
+    async fn condition(
+        &self,
+        kind: &'static str,
+        id: &str,
+        expected: Expected,
+    ) -> Result<ExpectVersion, ResourceError> {
+        Ok(match expected {
+            Expected::Anything => ExpectVersion::Any,
+            Expected::Absent => ExpectVersion::Absent,
+            Expected::Version(version) => ExpectVersion::Version(version),
+            Expected::Present => match self.read(kind, id).await {
+                Ok(stored) => ExpectVersion::Version(stored.version),
+                Err(ResourceError::Store(error)) => return Err(error.into()),
+                Err(_) => return Err(ResourceError::VersionConflict { key: format!("{kind}/{id}") }),
+            },
+        })
     }
 
     pub(crate) async fn put(
@@ -132,15 +177,15 @@ impl Resources {
     /// Deletes a resource; its versions stay readable.
     ///
     /// # Errors
-    /// [`ResourceError::VersionConflict`] where `if_match` is not the newest version.
+    /// [`ResourceError::VersionConflict`] where it is not as expected.
     pub async fn delete(
         &self,
         kind: &'static str,
         id: &str,
-        if_match: Option<u64>,
+        expected: impl Into<Expected>,
         now: Timestamp,
     ) -> Result<Deletion, ResourceError> {
-        let expect = if_match.map_or(ExpectVersion::Any, ExpectVersion::Version);
+        let expect = self.condition(kind, id, expected.into()).await?;
         let write = VersionWrite::delete(ResourceKey::new(kind, id)).expecting(expect);
         let commit = self.store.commit(vec![write], now).await?;
         Ok(match commit.written[..] {

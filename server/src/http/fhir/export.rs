@@ -1,6 +1,6 @@
 //! Bulk Data export: kick-off, status, files, delete (SPEC, bulk export; Bulk Data Access 2.0.0).
 
-use bulk::{FileError, JobError, KickOff, KickOffError, Level, Status, TypeAccess};
+use bulk::{FileError, JobError, KickOff, KickOffError, Level, Method, Status, TypeAccess};
 use fhir::IssueCode;
 use futures_util::StreamExt as _;
 use http::{HeaderValue, StatusCode, header};
@@ -15,12 +15,17 @@ use crate::http::reply::{self, Response};
 /// Media types of NDJSON files, which may stand in `Accept` here.
 const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "application/x-ndjson"];
 
-/// GET {fhir_base}/$export
+/// GET, POST {fhir_base}/$export
 pub async fn system(call: Call) -> Response {
     kick_off(call, Level::System).await
 }
 
-/// GET {fhir_base}/Group/{id}/$export
+/// GET, POST {fhir_base}/Patient/$export
+pub async fn patient(call: Call) -> Response {
+    kick_off(call, Level::Patient).await
+}
+
+/// GET, POST {fhir_base}/Group/{id}/$export
 pub async fn group(call: Call) -> Response {
     let id = call.args[0].clone();
     kick_off(call, Level::Group(id)).await
@@ -36,7 +41,40 @@ fn readable(call: &Call, access: &Access) -> TypeAccess {
     }
 }
 
-async fn kick_off(call: Call, level: Level) -> Response {
+/// `Prefer: handling=lenient`, among whatever else is preferred; of two that differ the first counts (RFC 7240
+/// 2).
+fn is_lenient(call: &Call) -> bool {
+    let values = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+    let mut preferences = values.flat_map(|value| value.split(',')).filter_map(|preference| {
+        let (name, value) = preference.split(';').next()?.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("handling").then(|| value.trim().trim_matches('"'))
+    });
+    preferences.next().is_some_and(|handling| handling.eq_ignore_ascii_case("lenient"))
+}
+
+/// The parameters of a kick-off: of the query by GET, of the body by POST.
+async fn parameters(call: &mut Call) -> Result<(Method, Vec<(String, String)>), Response> {
+    let in_query: Vec<_> = form_urlencoded::parse(call.query.as_bytes()).into_owned().collect();
+    if call.method != http::Method::POST {
+        return Ok((Method::Get, in_query));
+    }
+    if let Some((name, _)) = in_query.iter().find(|(name, _)| name != "_format") {
+        let text = format!("'{name}' stands in the address; parameters of a POST stand in its body");
+        return Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Invalid, text));
+    }
+    // Without a body there is no media type to name.
+    if call.content_type().is_none() && call.bytes(0).await.is_ok() {
+        return Ok((Method::Post, Vec::new()));
+    }
+    let body = super::json_body(call).await?;
+    let body = fhir::Parameters::from_json(&body).map_err(|error| {
+        let text = format!("the body is not a Parameters resource: {error}");
+        problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
+    })?;
+    bulk::kick_off::pairs(body).map(|pairs| (Method::Post, pairs)).map_err(|error| refused(&error))
+}
+
+async fn kick_off(mut call: Call, level: Level) -> Response {
     let access = match access::token(&call).await {
         Ok(access) => access,
         Err(response) => return response,
@@ -52,22 +90,23 @@ async fn kick_off(call: Call, level: Level) -> Response {
         Ok(client) => client.and_then(|client| client.groups),
         Err(error) => return problem::store(Dialect::Fhir, &error),
     };
-    if groups.is_some() && matches!(level, Level::System) {
-        return access::lacking("this client may export its Groups, not the whole system");
+    if groups.is_some() && !matches!(level, Level::Group(_)) {
+        return access::lacking("this client may export its Groups and nothing else");
     }
-    let prefer = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
-    let lenient = prefer
-        .flat_map(|value| value.split(','))
-        .any(|p| p.trim().replace('"', "").eq_ignore_ascii_case("handling=lenient"));
+    let (by, parameters) = match parameters(&mut call).await {
+        Ok(parameters) => parameters,
+        Err(response) => return response,
+    };
     let query = if call.query.is_empty() { String::new() } else { format!("?{}", call.query) };
     let request = KickOff {
         level,
-        query: form_urlencoded::parse(call.query.as_bytes()).into_owned().collect(),
+        parameters,
+        by,
         request_url: format!("{}{}{query}", call.app.base_url, call.path),
         client_id: access.token.client_id.clone(),
         types,
         groups,
-        lenient,
+        lenient: is_lenient(&call),
     };
     let asked = request.request_url.clone();
     match call.app.bulk.kick_off(request, call.now).await {
@@ -91,6 +130,8 @@ fn refused(error: &KickOffError) -> Response {
     let (status, code) = match error {
         KickOffError::Parameter { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
         KickOffError::Unsupported { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotSupported),
+        KickOffError::UnknownPatients { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotFound),
+        KickOffError::BadGroup(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing),
         KickOffError::UnknownGroup { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         KickOffError::Forbidden { .. } => return access::lacking(&error.to_string()),
         KickOffError::TooMany { retry_after_s } => {

@@ -27,8 +27,12 @@ pub async fn get(call: Call) -> Response {
     }
     let base = &call.app.base_url;
     let operation = |name: &str, definition: &str| json!({ "name": name, "definition": definition });
+    let bulk = |name: &str| format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{name}");
     let interactions: Vec<Value> =
-        ["read", "vread", "create", "update", "delete"].iter().map(|code| json!({ "code": code })).collect();
+        ["read", "vread", "update", "delete", "history-instance", "create", "search-type"]
+            .iter()
+            .map(|code| json!({ "code": code }))
+            .collect();
     let resources: Vec<Value> = fhir::RESOURCE_TYPES
         .iter()
         .map(|kind| {
@@ -38,12 +42,14 @@ pub async fn get(call: Call) -> Response {
                 "versioning": "versioned-update",
                 "readHistory": true,
                 "updateCreate": true,
+                "conditionalCreate": true,
+                "conditionalRead": "not-match",
+                "conditionalUpdate": true,
+                "conditionalDelete": "single",
             });
             match *kind {
-                "Group" => {
-                    let export = "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/group-export";
-                    resource["operation"] = json!([operation("export", export)]);
-                }
+                "Group" => resource["operation"] = json!([operation("export", &bulk("group-export"))]),
+                "Patient" => resource["operation"] = json!([operation("export", &bulk("patient-export"))]),
                 "ValueSet" => {
                     let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
                     // The ecosystem's guide names the operation, but publishes no definition of it.
@@ -99,7 +105,7 @@ pub async fn get(call: Call) -> Response {
             },
             "interaction": [{ "code": "transaction" }, { "code": "batch" }],
             "resource": resources,
-            "operation": [operation("export", "http://hl7.org/fhir/uv/bulkdata/OperationDefinition/export")],
+            "operation": [operation("export", &bulk("export"))],
         }],
     });
     let response = reply::fhir_json(StatusCode::OK, &statement);

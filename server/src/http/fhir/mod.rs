@@ -5,6 +5,7 @@ pub mod bundle;
 pub mod export;
 pub mod metadata;
 pub mod resource;
+pub mod search;
 pub mod terminology;
 
 use bytes::Bytes;

@@ -6,16 +6,17 @@ use fhir::IssueCode;
 use http::{StatusCode, header};
 use identity::scope::Permissions;
 use identity::token::{Access, Reach};
-use resources::{Confined, Deletion, Stored};
+use resources::filter::TypeFilter;
+use resources::{Confined, Deletion, Expected, ResourceError, Stored, Written};
 
-use super::{access, check_accept, json_body};
+use super::{access, check_accept, json_body, search};
 use crate::clock::resource_id;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// The type in the path.
-fn kind(call: &Call) -> Result<&'static str, Response> {
+pub(super) fn kind(call: &Call) -> Result<&'static str, Response> {
     let named = &call.args[0];
     fhir::resource_type(named).ok_or_else(|| {
         let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
@@ -28,7 +29,7 @@ fn kind(call: &Call) -> Result<&'static str, Response> {
 }
 
 /// The type and id in the path, once the token allows this on some resources of the type, and the token.
-async fn addressed(
+pub(super) async fn addressed(
     call: &Call,
     permissions: Permissions,
 ) -> Result<(&'static str, String, Arc<Access>), Response> {
@@ -44,7 +45,12 @@ async fn addressed(
 }
 
 /// The resources of the type that the token opens.
-fn seen<'a>(call: &'a Call, access: &'a Access, kind: &str, permissions: Permissions) -> Confined<'a> {
+pub(super) fn seen<'a>(
+    call: &'a Call,
+    access: &'a Access,
+    kind: &str,
+    permissions: Permissions,
+) -> Confined<'a> {
     let patients = match access::reach(call, access, kind, permissions) {
         Reach::All => None,
         Reach::Patients(ids) => Some(ids),
@@ -53,12 +59,22 @@ fn seen<'a>(call: &'a Call, access: &'a Access, kind: &str, permissions: Permiss
     call.app.resources.confined_to(patients)
 }
 
-/// `If-Match`: a weak ETag of a version number.
-fn if_match(call: &Call) -> Result<Option<u64>, Response> {
-    let Some(value) = call.header(header::IF_MATCH) else { return Ok(None) };
-    let version = value.trim().trim_start_matches("W/").trim_matches('"').parse();
-    version.map(Some).map_err(|_| {
-        let text = "If-Match must be the ETag of a version, such as W/\"3\"";
+/// What a write expects to find (RFC 9110 13.1.1, 13.1.2): the ETag of a version, or whether there is one at all.
+fn expected(call: &Call) -> Result<Expected, Response> {
+    if let Some(value) = call.header(header::IF_NONE_MATCH) {
+        if value.trim() == "*" && call.header(header::IF_MATCH).is_none() {
+            return Ok(Expected::Absent);
+        }
+        let text = "of a write, If-None-Match can only be '*'";
+        return Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
+    }
+    let Some(value) = call.header(header::IF_MATCH).map(str::trim) else { return Ok(Expected::Anything) };
+    if value == "*" {
+        return Ok(Expected::Present);
+    }
+    let version = value.trim_start_matches("W/").trim_matches('"').parse();
+    version.map(Expected::Version).map_err(|_| {
+        let text = "If-Match must be '*' or the ETag of a version, such as W/\"3\"";
         problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text)
     })
 }
@@ -84,7 +100,16 @@ async fn written(call: &Call, status: StatusCode, resource: Stored) -> Response 
     reply::with(stored(status, resource), header::LOCATION, &at)
 }
 
-/// POST {fhir_base}/{type}: the server gives the id.
+/// The answer to an update, or to a create that was conditional.
+async fn updated(call: &Call, done: Result<Written, ResourceError>) -> Response {
+    match done {
+        Ok(done) if done.created => written(call, StatusCode::CREATED, done.stored).await,
+        Ok(done) => written(call, StatusCode::OK, done.stored).await,
+        Err(error) => problem::resource(&error),
+    }
+}
+
+/// POST {fhir_base}/{type}: the server gives the id. With `If-None-Exist`, only where no resource meets that search.
 pub async fn create(mut call: Call) -> Response {
     let kind = match kind(&call) {
         Ok(kind) => kind,
@@ -103,6 +128,14 @@ pub async fn create(mut call: Call) -> Response {
     };
     let id = resource_id(&*call.app.clock.random);
     let seen = seen(&call, &access, kind, Permissions::CREATE);
+    if let Some(query) = search::if_none_exist(&call) {
+        let filter = match search::condition(&call, kind, &query, &access).await {
+            Ok(filter) => filter,
+            Err(response) => return response,
+        };
+        let searched = self::seen(&call, &access, kind, Permissions::SEARCH);
+        return updated(&call, seen.create_unless(&searched, &filter, &body, id, call.now).await).await;
+    }
     match seen.create(kind, id, &body, call.now).await {
         Ok(resource) => written(&call, StatusCode::CREATED, resource).await,
         Err(error) => problem::resource(&error),
@@ -117,6 +150,12 @@ pub async fn read(call: Call) -> Response {
     };
     let seen = seen(&call, &access, kind, Permissions::GET);
     match seen.read(kind, &id).await {
+        Ok(resource) if search::is_known(&call, resource.version) => {
+            let mut response = stored(StatusCode::NOT_MODIFIED, resource);
+            *response.body_mut() = bytes::Bytes::new().into();
+            response.headers_mut().remove(header::CONTENT_TYPE);
+            response
+        }
         Ok(resource) => stored(StatusCode::OK, resource),
         Err(error) => problem::resource(&error),
     }
@@ -144,7 +183,7 @@ pub async fn update(mut call: Call) -> Response {
         Ok(addressed) => addressed,
         Err(response) => return response,
     };
-    let expected = match if_match(&call) {
+    let expected = match expected(&call) {
         Ok(expected) => expected,
         Err(response) => return response,
     };
@@ -153,11 +192,46 @@ pub async fn update(mut call: Call) -> Response {
         Err(response) => return response,
     };
     let seen = seen(&call, &access, kind, Permissions::UPDATE);
-    match seen.update(kind, &id, &body, expected, call.now).await {
-        Ok(done) if done.created => written(&call, StatusCode::CREATED, done.stored).await,
-        Ok(done) => written(&call, StatusCode::OK, done.stored).await,
-        Err(error) => problem::resource(&error),
-    }
+    updated(&call, seen.update(kind, &id, &body, expected, call.now).await).await
+}
+
+/// PUT {fhir_base}/{type}?…: the one resource that meets the search, or a new one.
+pub async fn conditional_update(mut call: Call) -> Response {
+    let (kind, access, filter) = match conditional(&call, Permissions::UPDATE).await {
+        Ok(conditional) => conditional,
+        Err(response) => return response,
+    };
+    let body = match json_body(&mut call).await {
+        Ok(body) => body,
+        Err(response) => return response,
+    };
+    let id = resource_id(&*call.app.clock.random);
+    let (seen, searched) =
+        (seen(&call, &access, kind, Permissions::UPDATE), seen(&call, &access, kind, Permissions::SEARCH));
+    updated(&call, seen.update_only(&searched, &filter, &body, id, call.now).await).await
+}
+
+/// DELETE {fhir_base}/{type}?…: the one resource that meets the search.
+pub async fn conditional_delete(call: Call) -> Response {
+    let (kind, access, filter) = match conditional(&call, Permissions::DELETE).await {
+        Ok(conditional) => conditional,
+        Err(response) => return response,
+    };
+    let (seen, searched) =
+        (seen(&call, &access, kind, Permissions::DELETE), seen(&call, &access, kind, Permissions::SEARCH));
+    deleted(&call, seen.delete_only(&searched, &filter, call.now).await).await
+}
+
+/// The type in the path and the search in the query, once the token allows this on some resources of the type.
+async fn conditional(
+    call: &Call,
+    permissions: Permissions,
+) -> Result<(&'static str, Arc<Access>, TypeFilter), Response> {
+    let kind = kind(call)?;
+    let access = access::demand(call, kind, permissions).await?;
+    check_accept(call, &[])?;
+    let filter = search::condition(call, kind, &call.query, &access).await?;
+    Ok((kind, access, filter))
 }
 
 /// DELETE {fhir_base}/{type}/{id}: also when there is nothing to delete.
@@ -166,12 +240,17 @@ pub async fn delete(call: Call) -> Response {
         Ok(addressed) => addressed,
         Err(response) => return response,
     };
-    let expected = match if_match(&call) {
+    let expected = match expected(&call) {
         Ok(expected) => expected,
         Err(response) => return response,
     };
     let seen = seen(&call, &access, kind, Permissions::DELETE);
-    match seen.delete(kind, &id, expected, call.now).await {
+    deleted(&call, seen.delete(kind, &id, expected, call.now).await).await
+}
+
+/// The answer to a delete.
+async fn deleted(call: &Call, done: Result<Deletion, ResourceError>) -> Response {
+    match done {
         Ok(Deletion::Deleted { version }) => {
             if let Err(error) = call.app.follow().await {
                 return problem::store(Dialect::Fhir, &error);

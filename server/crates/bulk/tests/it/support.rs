@@ -11,7 +11,7 @@ use resources::Resources;
 use serde_json::Value;
 use store::Store;
 use tempfile::TempDir;
-use trefoil_bulk::{Bulk, Clock, KickOff, Level, Options, Status, TypeAccess};
+use trefoil_bulk::{Bulk, Clock, KickOff, Level, Method, Options, Status, TypeAccess};
 
 pub struct World {
     pub dir: TempDir,
@@ -56,7 +56,8 @@ impl World {
     pub fn request(&self, level: Level, query: &[(&str, &str)]) -> KickOff {
         KickOff {
             level,
-            query: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            parameters: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            by: Method::Get,
             request_url: "https://s.example/fhir/R4/$export?the=query".to_owned(),
             client_id: "client".to_owned(),
             types: TypeAccess::All,
@@ -113,6 +114,8 @@ fn open(store: &Store, dir: &TempDir, time: &Arc<AtomicI64>) -> Bulk {
         files: dir.path().join("exports"),
         fhir_base: "https://s.example/fhir/R4".to_owned(),
         retention: RETENTION,
+        guide: trefoil_bulk::Guide::V2,
+        nested_groups: false,
     };
     Bulk::open(store.clone(), Resources::new(store.clone()), options, clock).unwrap()
 }

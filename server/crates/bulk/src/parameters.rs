@@ -1,0 +1,405 @@
+//! The parameters of a kick-off, checked before a job exists (Bulk Data Access 2.0.0, query parameters).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::kick_off::{KickOff, KickOffError, Level, Method, in_compartments};
+use crate::{Guide, elements};
+use resources::compartment::local;
+use resources::filter::{self, TypeFilter};
+
+/// Most Patients that `patient` may name; a Group names more.
+const PATIENTS: usize = 10_000;
+/// Most filters of an export.
+const FILTERS: usize = 100;
+
+/// What a checked kick-off asks for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Parameters {
+    /// Only these types; `None` is all. Sorted.
+    pub types: Option<Vec<String>>,
+    /// Only resources changed after this moment.
+    pub since: Option<Timestamp>,
+    /// Only resources changed before this moment.
+    pub until: Option<Timestamp>,
+    /// Only these root elements, `Type.element` or `element`; all where there are none.
+    #[serde(default)]
+    pub elements: Vec<String>,
+    /// Only the compartments of the Patients with these ids. Sorted.
+    #[serde(default)]
+    pub patients: Option<Vec<String>>,
+    /// Which Provenance comes with what is exported; `None` leaves it to the level.
+    #[serde(default)]
+    pub provenance: Option<Provenance>,
+    /// Also what exported resources refer to: see [`crate::supporting`].
+    #[serde(default)]
+    pub supporting: bool,
+    /// Searches that narrow their type.
+    #[serde(default)]
+    pub filters: Vec<String>,
+    /// May manifests be given before the end (guide 3.0.0)?
+    #[serde(default)]
+    pub partial_manifests: bool,
+    /// What was left out under `handling=lenient`, one text each.
+    pub notes: Vec<String>,
+}
+
+/// `includeAssociatedData`, as far as it speaks of Provenance. The later includes the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Provenance {
+    /// The most recent one of each exported resource.
+    Latest,
+    /// All of each exported resource.
+    Relevant,
+}
+
+/// What the checks go by beside the request.
+#[derive(Debug, Clone, Copy)]
+pub struct Rules<'a> {
+    /// Address of the FHIR side.
+    pub fhir_base: &'a str,
+    /// Version of the guide.
+    pub guide: Guide,
+    /// The time of the request.
+    pub now: Timestamp,
+}
+
+/// The three spellings of NDJSON that a server must know.
+const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "ndjson"];
+
+/// Checks the parameters of a kick-off. Under `handling=lenient` what is not supported is left out and noted; what is
+/// wrong in itself, such as a time that is none, is refused always.
+///
+/// # Errors
+/// [`KickOffError`]: which parameter, and what to do.
+pub fn check_parameters(request: &KickOff, rules: Rules<'_>) -> Result<Parameters, KickOffError> {
+    let mut checking = Checking { request, rules, out: Parameters::default(), types: None, open: Vec::new() };
+    let mut seen = Vec::new();
+    for (name, value) in &request.parameters {
+        let once = matches!(name.as_str(), "_outputFormat" | "_since" | "_until");
+        if once && seen.contains(&name) {
+            return Err(wrong(name, "it is there more than once"));
+        }
+        seen.push(name);
+        checking.parameter(name, value)?;
+    }
+    checking.finish()
+}
+
+fn wrong(name: &str, why: impl Into<String>) -> KickOffError {
+    KickOffError::Parameter { name: name.to_owned(), why: why.into() }
+}
+
+struct Checking<'a> {
+    request: &'a KickOff,
+    rules: Rules<'a>,
+    out: Parameters,
+    /// `_type`, once it was there.
+    types: Option<Vec<String>>,
+    /// Types with a filter that was left out: nothing is filtered there.
+    open: Vec<&'a str>,
+}
+
+impl<'a> Checking<'a> {
+    fn parameter(&mut self, name: &'a str, value: &'a str) -> Result<(), KickOffError> {
+        match name {
+            "_outputFormat" => {
+                // A raw `+` in a query arrives as a space.
+                if !NDJSON.contains(&value.replace(' ', "+").as_str()) {
+                    return Err(wrong(
+                        name,
+                        format!("'{value}' is not offered; use application/fhir+ndjson"),
+                    ));
+                }
+            }
+            "_since" => self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
+            "_until" => self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
+            // Repeating one of these means the same as a comma list.
+            "_type" => {
+                self.types.get_or_insert_default();
+                for kind in value.split(',') {
+                    self.kind(name, kind.trim())?;
+                }
+            }
+            "_elements" => {
+                for element in value.split(',').map(str::trim) {
+                    match elements::check(element) {
+                        Ok(()) => self.out.elements.push(element.to_owned()),
+                        Err(why) => self.note(name, why)?,
+                    }
+                }
+            }
+            "includeAssociatedData" => {
+                for value in value.split(',').map(str::trim) {
+                    self.associated(name, value)?;
+                }
+            }
+            "_typeFilter" => {
+                for text in filter::list(value) {
+                    self.filter(name, text)?;
+                }
+            }
+            "patient" => self.patient(name, value)?,
+            "organizeOutputBy" if self.rules.guide == Guide::V3 => {
+                self.note(name, format!("output is organized by type and not by '{value}'"))?;
+            }
+            // It allows manifests before the end, and demands none.
+            "allowPartialManifests" if self.rules.guide == Guide::V3 => match value {
+                "true" => self.out.partial_manifests = true,
+                "false" => self.out.partial_manifests = false,
+                _ => return Err(wrong(name, "it is true or false")),
+            },
+            "_format" => {}
+            _ if self.request.lenient => {
+                self.out.notes.push(format!("parameter '{name}' is not supported and was left out"));
+            }
+            _ => return Err(KickOffError::Unsupported { name: name.to_owned() }),
+        }
+        Ok(())
+    }
+
+    /// Refuses, or leaves out and notes.
+    fn note(&mut self, name: &str, why: impl Into<String>) -> Result<(), KickOffError> {
+        let why = why.into();
+        if !self.request.lenient {
+            return Err(wrong(name, why));
+        }
+        self.out.notes.push(format!("{name}: {why}; it was left out"));
+        Ok(())
+    }
+
+    /// A type that the token does not open is refused always.
+    fn kind(&mut self, name: &str, kind: &str) -> Result<(), KickOffError> {
+        if fhir::resource_type(kind).is_none() {
+            return self.note(name, format!("'{kind}' is not a resource type of FHIR R4"));
+        }
+        self.allowed(kind)?;
+        self.types.get_or_insert_default().push(kind.to_owned());
+        Ok(())
+    }
+
+    fn allowed(&self, kind: &str) -> Result<(), KickOffError> {
+        if self.request.types.has(kind) {
+            Ok(())
+        } else {
+            Err(KickOffError::Forbidden { kind: kind.to_owned() })
+        }
+    }
+
+    fn associated(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
+        let provenance = match value {
+            "LatestProvenanceResources" => Provenance::Latest,
+            "RelevantProvenanceResources" => Provenance::Relevant,
+            "_supporting" => {
+                self.out.supporting = true;
+                return Ok(());
+            }
+            _ => return self.note(name, format!("'{value}' is not supported")),
+        };
+        self.allowed("Provenance")?;
+        // Of two the one that gives more counts.
+        self.out.provenance = self.out.provenance.max(Some(provenance));
+        Ok(())
+    }
+
+    fn filter(&mut self, name: &str, text: &'a str) -> Result<(), KickOffError> {
+        match TypeFilter::read(text, self.rules.fhir_base, self.rules.now) {
+            Ok(filter) => {
+                self.allowed(filter.kind)?;
+                if self.out.filters.len() == FILTERS {
+                    return Err(wrong(name, format!("there are more than {FILTERS} filters")));
+                }
+                self.out.filters.push(text.to_owned());
+            }
+            Err(why) => {
+                self.note(name, why)?;
+                self.open.extend(text.split_once('?').map(|(kind, _)| kind));
+            }
+        }
+        Ok(())
+    }
+
+    fn patient(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
+        if self.request.by == Method::Get || self.request.level == Level::System {
+            let why = "it goes with a POST at the level of Patient or Group";
+            return self.note(name, why);
+        }
+        let patients = self.out.patients.get_or_insert_default();
+        for reference in value.split(',').map(str::trim) {
+            match local(reference, self.rules.fhir_base) {
+                Some(("Patient", id)) => patients.push(id.to_owned()),
+                _ => {
+                    return Err(wrong(name, format!("'{reference}' is not a reference such as Patient/123")));
+                }
+            }
+        }
+        if patients.len() > PATIENTS {
+            return Err(wrong(name, format!("more than {PATIENTS} Patients; export a Group of them")));
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Parameters, KickOffError> {
+        if let Some(patients) = &mut self.out.patients {
+            patients.sort();
+            patients.dedup();
+        }
+        if let Some(mut types) = self.types.take() {
+            types.sort();
+            types.dedup();
+            let is_inside = |kind: &String| in_compartments(kind);
+            let is_vain = !self.out.supporting && !types.iter().any(is_inside);
+            if self.request.level != Level::System && is_vain {
+                let why =
+                    "none of these types is in the compartment of a Patient; export them from the system";
+                self.note("_type", why)?;
+            }
+            self.out.types = Some(types);
+        }
+        self.out.filters.retain(|text| !self.open.iter().any(|kind| text.starts_with(&format!("{kind}?"))));
+        if let Some(types) = self.out.types.clone() {
+            let vain = |text: &String| !types.iter().any(|kind| text.starts_with(&format!("{kind}?")));
+            if let Some(text) = self.out.filters.iter().find(|text| vain(text)).cloned()
+                && !self.out.supporting
+            {
+                self.note("_typeFilter", format!("'{text}' is of a type that _type does not name"))?;
+            }
+        }
+        Ok(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TypeAccess;
+
+    const BASE: &str = "https://here.example/fhir/R4";
+
+    fn request(query: &[(&str, &str)], lenient: bool) -> KickOff {
+        KickOff {
+            level: Level::System,
+            by: Method::Get,
+            parameters: query.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            request_url: String::new(),
+            client_id: "c".to_owned(),
+            types: TypeAccess::only(["Patient", "Observation"]),
+            groups: None,
+            lenient,
+        }
+    }
+
+    fn checked(request: &KickOff) -> Result<Parameters, KickOffError> {
+        let rules = Rules { fhir_base: BASE, guide: Guide::V2, now: Timestamp::UNIX_EPOCH };
+        check_parameters(request, rules)
+    }
+
+    #[track_caller]
+    fn check(query: &[(&str, &str)], lenient: bool, expected: Result<Option<&[&str]>, &str>) {
+        match (checked(&request(query, lenient)), expected) {
+            (Ok(got), Ok(types)) => {
+                let types = types.map(|types| types.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
+                assert_eq!(got.types, types, "{query:?}");
+            }
+            (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{query:?}: {error}"),
+            (got, expected) => panic!("{query:?}: {got:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn parameters_are_taken_or_refused() {
+        check(&[], false, Ok(None));
+        for format in NDJSON {
+            check(&[("_outputFormat", format)], false, Ok(None));
+        }
+        check(&[("_outputFormat", "application/fhir ndjson")], false, Ok(None));
+        check(&[("_outputFormat", "text/csv")], false, Err("'text/csv' is not offered"));
+        check(&[("_outputFormat", "")], false, Err("is not offered"));
+        check(
+            &[("_type", "Patient,Observation"), ("_type", "Patient")],
+            false,
+            Ok(Some(&["Observation", "Patient"])),
+        );
+        check(&[("_type", "Patient,Nonsense")], false, Err("'Nonsense' is not a resource type"));
+        check(&[("_type", "Patient,Nonsense")], true, Ok(Some(&["Patient"])));
+        check(&[("_type", "Condition")], true, Err("no scope to read Condition"));
+        check(&[("_type", "")], false, Err("'' is not a resource type"));
+        check(&[("_since", "2026-01-01T00:00:00 01:00")], false, Ok(None));
+        check(&[("_since", "yesterday")], true, Err("is not an instant"));
+        check(
+            &[("_since", "2026-01-01T00:00:00Z"), ("_since", "2026-01-01T00:00:00Z")],
+            false,
+            Err("more than once"),
+        );
+        check(&[("_nonsense", "id")], false, Err("'_nonsense' is not supported"));
+        check(&[("_nonsense", "id")], true, Ok(None));
+        check(&[("_elements", "id,Patient.name"), ("_elements", "birthDate")], false, Ok(None));
+        check(&[("_elements", "Patient.nome")], false, Err("'Patient.nome' is not a root element"));
+        check(&[("_elements", "Patient.nome")], true, Ok(None));
+        check(&[("includeAssociatedData", "_all")], false, Err("'_all' is not supported"));
+        check(&[("includeAssociatedData", "_all,_supporting")], true, Ok(None));
+        check(
+            &[("includeAssociatedData", "LatestProvenanceResources")],
+            true,
+            Err("no scope to read Provenance"),
+        );
+        check(&[("_typeFilter", "Condition?code=x")], true, Err("no scope to read Condition"));
+        check(&[("_typeFilter", "Patient?code=x")], false, Err("'code' is not a search parameter"));
+        check(
+            &[("_type", "Observation"), ("_typeFilter", "Patient?name=x")],
+            false,
+            Err("_type does not name"),
+        );
+        check(&[("patient", "Patient/p")], false, Err("it goes with a POST"));
+        check(&[("organizeOutputBy", "Patient")], false, Err("'organizeOutputBy' is not supported"));
+        check(&[("allowPartialManifests", "true")], false, Err("'allowPartialManifests' is not supported"));
+    }
+
+    #[test]
+    fn guide_3_knows_more_parameters() {
+        let rules = Rules { fhir_base: BASE, guide: Guide::V3, now: Timestamp::UNIX_EPOCH };
+        let ask =
+            |query, lenient| check_parameters(&request(query, lenient), rules).map(|found| found.notes.len());
+        assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
+        assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());
+        assert!(ask(&[("organizeOutputBy", "Patient")], false).is_err());
+        assert_eq!(ask(&[("organizeOutputBy", "Patient")], true).unwrap(), 1);
+    }
+
+    #[test]
+    fn patients_are_references_in_a_body() {
+        let post = |level: Level, value: &str| {
+            let mut request = request(&[("patient", value)], false);
+            (request.level, request.by) = (level, Method::Post);
+            checked(&request).map(|found| found.patients.unwrap_or_default())
+        };
+        let absolute = format!("Patient/b,{BASE}/Patient/a,Patient/b");
+        assert_eq!(post(Level::Patient, &absolute).unwrap(), ["a", "b"]);
+        assert!(post(Level::System, "Patient/a").is_err());
+        for bad in ["a", "Group/a", "https://elsewhere.example/fhir/Patient/a", ""] {
+            assert!(
+                post(Level::Patient, bad).unwrap_err().to_string().contains("is not a reference"),
+                "{bad}"
+            );
+        }
+        let many: Vec<String> = (0..=PATIENTS).map(|n| format!("Patient/{n}")).collect();
+        assert!(post(Level::Patient, &many.join(",")).unwrap_err().to_string().contains("export a Group"));
+    }
+
+    #[test]
+    fn of_two_values_the_one_that_gives_more_counts() {
+        let both = [("includeAssociatedData", "RelevantProvenanceResources,LatestProvenanceResources")];
+        let mut request = request(&both, false);
+        request.types = TypeAccess::All;
+        assert_eq!(checked(&request).unwrap().provenance, Some(Provenance::Relevant));
+    }
+
+    #[test]
+    fn a_filter_that_is_left_out_opens_its_type() {
+        let query = [("_typeFilter", "Patient?name=x,Observation?status=final,Patient?shoe=1")];
+        let found = checked(&request(&query, true)).unwrap();
+        assert_eq!(found.filters, ["Observation?status=final"]);
+        assert_eq!(found.notes.len(), 1);
+    }
+}

@@ -1,0 +1,109 @@
+//! The search parameters of FHIR R4, from a table made of HL7's search-parameters bundle and structure definitions
+//! 4.0.1: of each type, by code, where its values lie and what data type they have.
+//!
+//! A line of the table is `code type path:DataType …`, under the line `[ResourceType]`; `path:Reference=Patient` counts
+//! only references to Patients, `telecom:ContactPoint=email` only values of that system. Paths are members of JSON, so a
+//! choice of types stands there as each of its members. Composite and special parameters are not in it, nor are data
+//! types that a parameter's values could have but that no comparison of ours is right for.
+
+/// How values of a parameter are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Comparison {
+    Date,
+    Number,
+    Quantity,
+    Reference,
+    String,
+    Token,
+    Uri,
+}
+
+/// One place where values lie.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The members to go down.
+    pub path: Vec<&'static str>,
+    /// What stands there.
+    pub data: &'static str,
+    /// The only type of target, or the only system, that counts.
+    pub only: Option<&'static str>,
+}
+
+/// A search parameter of one resource type.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct SearchParameter {
+    pub code: &'static str,
+    pub comparison: Comparison,
+    pub places: Vec<Place>,
+}
+
+const TABLE: &str = include_str!("../../data/search-parameters.txt");
+
+/// The search parameter of this code for this type, or for all types.
+pub(super) fn find(kind: &str, code: &str) -> Option<SearchParameter> {
+    [kind, "Resource"]
+        .into_iter()
+        .flat_map(rows)
+        .find(|row| row.split(' ').next() == Some(code))
+        .and_then(read)
+}
+
+/// The lines of a type.
+fn rows(kind: &str) -> impl Iterator<Item = &'static str> {
+    let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |at| at + kind.len() + 3);
+    TABLE[start..].lines().take_while(|line| !line.starts_with('['))
+}
+
+fn read(row: &'static str) -> Option<SearchParameter> {
+    let mut words = row.split(' ');
+    let code = words.next()?;
+    let comparison = match words.next()? {
+        "date" => Comparison::Date,
+        "number" => Comparison::Number,
+        "quantity" => Comparison::Quantity,
+        "reference" => Comparison::Reference,
+        "string" => Comparison::String,
+        "token" => Comparison::Token,
+        "uri" => Comparison::Uri,
+        _ => return None,
+    };
+    let place = |word: &'static str| {
+        let (path, data) = word.split_once(':')?;
+        let (data, only) = data.split_once('=').map_or((data, None), |(data, only)| (data, Some(only)));
+        Some(Place { path: path.split('.').collect(), data, only })
+    };
+    Some(SearchParameter { code, comparison, places: words.map(place).collect::<Option<_>>()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_can_be_read() {
+        let mut count = 0;
+        for kind in TABLE.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')) {
+            assert!(kind == "Resource" || fhir::resource_type(kind).is_some(), "{kind}");
+            for row in rows(kind) {
+                let parameter = read(row).unwrap_or_else(|| panic!("{kind}: {row}"));
+                assert!(!parameter.places.is_empty(), "{row}");
+                count += 1;
+            }
+        }
+        assert!(count > 1_400, "{count}");
+    }
+
+    #[test]
+    fn parameters_are_found_by_type_and_code() {
+        let patient = find("Observation", "patient").unwrap();
+        assert_eq!(
+            patient.places,
+            [Place { path: vec!["subject"], data: "Reference", only: Some("Patient") }]
+        );
+        assert_eq!(find("Observation", "_id").unwrap().comparison, Comparison::Token);
+        assert_eq!(find("Observation", "date").unwrap().places.len(), 4);
+        assert_eq!(find("Observation", "code-value-quantity"), None);
+        assert_eq!(find("Observation", ""), None);
+        assert_eq!(find("Pony", "name"), None);
+    }
+}

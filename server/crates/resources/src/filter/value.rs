@@ -1,0 +1,517 @@
+//! Values that a filter asks for, and whether what stands in a resource is one of them (FHIR R4, search, the types of
+//! parameters).
+
+use std::borrow::Cow;
+
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Span, Timestamp};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use unicode_normalization::UnicodeNormalization as _;
+use unicode_normalization::char::is_combining_mark;
+
+use super::parameter::{Comparison, Place, SearchParameter};
+use crate::compartment::local;
+use crate::json::{Text, text, values};
+
+/// How a value with an order is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Prefix {
+    Eq,
+    Ne,
+    Gt,
+    Lt,
+    Ge,
+    Le,
+    Sa,
+    Eb,
+    Ap,
+}
+
+/// One value that is asked for.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Wanted {
+    Date(Prefix, Range<Timestamp>),
+    Number(Prefix, Range<f64>, f64),
+    Quantity(Prefix, Range<f64>, f64, Unit),
+    Reference(Target),
+    /// Begins with it, after both were folded.
+    StartsWith(String),
+    /// Contains it, after both were folded.
+    Contains(String),
+    Exactly(String),
+    Token {
+        system: System,
+        code: Option<String>,
+    },
+    Uri(String),
+}
+
+/// From the first to before the last.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Range<T> {
+    pub from: T,
+    pub to: T,
+}
+
+/// The unit of a quantity.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Unit {
+    pub system: Option<String>,
+    pub code: Option<String>,
+}
+
+/// What a reference is to name.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Target {
+    /// A resource here, of this type where it is named.
+    Local { kind: Option<&'static str>, id: String },
+    /// This very address.
+    Address(String),
+}
+
+/// The system of a token.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum System {
+    Any,
+    None,
+    Is(String),
+}
+
+/// What reading a value needs to know.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Context<'a> {
+    pub fhir_base: &'a str,
+    /// The time of the export, which `ap` measures dates from.
+    pub at: Timestamp,
+}
+
+impl Wanted {
+    /// Reads one value of a parameter.
+    pub fn read(
+        parameter: &SearchParameter,
+        modifier: Option<&str>,
+        value: &str,
+        context: Context<'_>,
+    ) -> Result<Self, String> {
+        let plain = unescaped(value);
+        if plain.is_empty() {
+            return Err("a value is empty".to_owned());
+        }
+        match parameter.comparison {
+            Comparison::Date => {
+                let (prefix, rest) = prefixed(&plain);
+                let range = date(rest).ok_or_else(|| format!("'{rest}' is not a date"))?;
+                Ok(Self::Date(prefix, if prefix == Prefix::Ap { around(range, context.at) } else { range }))
+            }
+            Comparison::Number => {
+                let (prefix, rest) = prefixed(&plain);
+                let (number, range) = number(rest, prefix)?;
+                Ok(Self::Number(prefix, range, number))
+            }
+            Comparison::Quantity => {
+                let mut parts = split(value, '|').map(|part| unescaped(part));
+                let first = parts.next().unwrap_or_default();
+                let (prefix, rest) = prefixed(&first);
+                let (number, range) = number(rest, prefix)?;
+                let mut part = || parts.next().filter(|part| !part.is_empty());
+                let unit = Unit { system: part(), code: part() };
+                if parts.next().is_some() {
+                    return Err(format!("'{value}' is not number|system|code"));
+                }
+                Ok(Self::Quantity(prefix, range, number, unit))
+            }
+            Comparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
+            Comparison::String => Ok(match modifier {
+                Some("exact") => Self::Exactly(plain),
+                Some("contains") => Self::Contains(folded(&plain)),
+                _ => Self::StartsWith(folded(&plain)),
+            }),
+            Comparison::Token => token(parameter, value),
+            Comparison::Uri => Ok(Self::Uri(plain)),
+        }
+    }
+
+    /// Is the value at a place of a resource this one?
+    pub fn is(&self, place: &Place, value: &RawValue, fhir_base: &str) -> bool {
+        match self {
+            Self::Date(prefix, wanted) => {
+                dates(place.data, value).iter().any(|found| compare_dates(*prefix, *wanted, *found))
+            }
+            Self::Number(prefix, range, number) => {
+                value.get().parse().is_ok_and(|found| compare(*prefix, *range, *number, found, found))
+            }
+            Self::Quantity(prefix, range, number, unit) => {
+                quantity(value).is_some_and(|found| found.is(*prefix, *range, *number, unit))
+            }
+            Self::Reference(target) => target.is_of(place, value, fhir_base),
+            Self::StartsWith(wanted) => {
+                texts(place.data, value).any(|text| folded(&text).starts_with(wanted))
+            }
+            Self::Contains(wanted) => texts(place.data, value).any(|text| folded(&text).contains(wanted)),
+            Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
+            Self::Token { system, code } => {
+                tokens(place, value).iter().any(|found| found.is(system, code.as_deref()))
+            }
+            Self::Uri(wanted) => text(value).is_some_and(|found| is_uri(&found, wanted)),
+        }
+    }
+}
+
+/// Splits at a separator that no backslash stands before.
+pub(super) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut escaped = false;
+    text.split(move |c| {
+        let splits = c == separator && !escaped;
+        escaped = c == '\\' && !escaped;
+        splits
+    })
+}
+
+/// Takes the backslashes away that stand before `,`, `|`, `$` and a backslash.
+fn unescaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars().peekable();
+    while let Some(c) = letters.next() {
+        match letters.peek() {
+            Some(&next) if c == '\\' && matches!(next, ',' | '|' | '$' | '\\') => {
+                out.push(next);
+                letters.next();
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+fn prefixed(text: &str) -> (Prefix, &str) {
+    let prefix = match text.get(..2) {
+        Some("eq") => Prefix::Eq,
+        Some("ne") => Prefix::Ne,
+        Some("gt") => Prefix::Gt,
+        Some("lt") => Prefix::Lt,
+        Some("ge") => Prefix::Ge,
+        Some("le") => Prefix::Le,
+        Some("sa") => Prefix::Sa,
+        Some("eb") => Prefix::Eb,
+        Some("ap") => Prefix::Ap,
+        _ => return (Prefix::Eq, text),
+    };
+    (prefix, &text[2..])
+}
+
+/// Lower case, without accents.
+fn folded(text: &str) -> String {
+    text.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect()
+}
+
+// Dates ---------------------------------------------------------------------------------------------------------------
+
+/// The time that a date or moment covers, as exactly as it is written; without a zone it is UTC.
+fn date(text: &str) -> Option<Range<Timestamp>> {
+    let text = text.replace(' ', "+");
+    let Some((day, time)) = text.split_once('T') else {
+        let span = match text.len() {
+            4 => Span::new().years(1),
+            7 => Span::new().months(1),
+            10 => Span::new().days(1),
+            _ => return None,
+        };
+        let from = fhir::instant::parse_partial(&text).ok()?;
+        let to = from.to_zoned(TimeZone::UTC).checked_add(span).ok()?.timestamp();
+        return Some(Range { from, to });
+    };
+    let zone_at = time.find(['Z', '+', '-']).unwrap_or(time.len());
+    let (clock, zone) = time.split_at(zone_at);
+    let zone = if zone.is_empty() { "Z" } else { zone };
+    let (clock, length) = match clock.len() {
+        5 => (format!("{clock}:00"), SignedDuration::from_mins(1)),
+        8 => (clock.to_owned(), SignedDuration::from_secs(1)),
+        _ => (clock.to_owned(), SignedDuration::from_millis(1)),
+    };
+    let from = fhir::instant::parse(&format!("{day}T{clock}{zone}")).ok()?;
+    Some(Range { from, to: from.checked_add(length).ok()? })
+}
+
+/// `ap`: a tenth of the time that lies between the date and the export, on both sides.
+fn around(range: Range<Timestamp>, at: Timestamp) -> Range<Timestamp> {
+    let tenth = at.duration_since(range.from).abs() / 10;
+    Range {
+        from: range.from.checked_sub(tenth).unwrap_or(Timestamp::MIN),
+        to: range.to.checked_add(tenth).unwrap_or(Timestamp::MAX),
+    }
+}
+
+#[derive(Deserialize)]
+struct Period<'a> {
+    #[serde(borrow)]
+    start: Option<Text<'a>>,
+    #[serde(borrow)]
+    end: Option<Text<'a>>,
+}
+
+/// The times that a value covers; a period without start or end is open there.
+fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
+    match data {
+        "Period" => {
+            let Ok(period) = serde_json::from_str::<Period<'_>>(value.get()) else { return Vec::new() };
+            let from = period.start.as_deref().map_or(Some(Timestamp::MIN), |text| Some(date(text)?.from));
+            let to = period.end.as_deref().map_or(Some(Timestamp::MAX), |text| Some(date(text)?.to));
+            let is_empty = period.start.is_none() && period.end.is_none();
+            from.zip(to).filter(|_| !is_empty).map(|(from, to)| Range { from, to }).into_iter().collect()
+        }
+        "Timing" => {
+            let mut found = Vec::new();
+            values(value, &["event"], &mut found);
+            let mut all: Vec<_> = found.iter().flat_map(|event| dates("dateTime", event)).collect();
+            found.clear();
+            values(value, &["repeat", "boundsPeriod"], &mut found);
+            all.extend(found.iter().flat_map(|bounds| dates("Period", bounds)));
+            all
+        }
+        _ => text(value).and_then(|text| date(&text)).into_iter().collect(),
+    }
+}
+
+fn compare_dates(prefix: Prefix, wanted: Range<Timestamp>, found: Range<Timestamp>) -> bool {
+    let holds = wanted.from <= found.from && found.to <= wanted.to;
+    match prefix {
+        Prefix::Eq => holds,
+        Prefix::Ne => !holds,
+        Prefix::Gt => found.to > wanted.to,
+        Prefix::Lt => found.from < wanted.from,
+        Prefix::Ge => holds || found.to > wanted.to,
+        Prefix::Le => holds || found.from < wanted.from,
+        Prefix::Sa => found.from >= wanted.to,
+        Prefix::Eb => found.to <= wanted.from,
+        Prefix::Ap => found.from < wanted.to && wanted.from < found.to,
+    }
+}
+
+// Numbers and quantities ----------------------------------------------------------------------------------------------
+
+/// A number, and the range that its digits stand for: 100 is from 99.5 to before 100.5. `ap` means a tenth of it.
+fn number(text: &str, prefix: Prefix) -> Result<(f64, Range<f64>), String> {
+    let wrong = || format!("'{text}' is not a number");
+    let is_written_so =
+        text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
+    let number: f64 = text.parse().ok().filter(|_| is_written_so).ok_or_else(wrong)?;
+    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
+    let exponent: i32 = exponent.parse().map_err(|_| wrong())?;
+    let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let decimals = i32::try_from(decimals).map_err(|_| wrong())?;
+    let half = match prefix {
+        Prefix::Ap => number.abs() / 10.0,
+        _ => 10_f64.powi(exponent.saturating_sub(decimals)) / 2.0,
+    };
+    Ok((number, Range { from: number - half, to: number + half }))
+}
+
+/// Compares a value that lies from `low` to `high`.
+fn compare(prefix: Prefix, wanted: Range<f64>, number: f64, low: f64, high: f64) -> bool {
+    let holds = wanted.from <= low && high < wanted.to;
+    match prefix {
+        Prefix::Eq => holds,
+        Prefix::Ne => !holds,
+        Prefix::Gt => high > number,
+        Prefix::Lt => low < number,
+        Prefix::Ge => high >= number,
+        Prefix::Le => low <= number,
+        Prefix::Sa => low > number,
+        Prefix::Eb => high < number,
+        Prefix::Ap => low <= wanted.to && high >= wanted.from,
+    }
+}
+
+/// A Quantity or Money.
+#[derive(Deserialize)]
+struct Quantity<'a> {
+    value: Option<f64>,
+    #[serde(borrow)]
+    comparator: Option<Text<'a>>,
+    #[serde(borrow)]
+    system: Option<Text<'a>>,
+    #[serde(borrow)]
+    code: Option<Text<'a>>,
+    #[serde(borrow)]
+    unit: Option<Text<'a>>,
+    #[serde(borrow)]
+    currency: Option<Text<'a>>,
+}
+
+fn quantity(value: &RawValue) -> Option<Quantity<'_>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+impl Quantity<'_> {
+    fn is(&self, prefix: Prefix, range: Range<f64>, number: f64, unit: &Unit) -> bool {
+        let Some(value) = self.value else { return false };
+        let (low, high) = match self.comparator.as_deref() {
+            None => (value, value),
+            Some("<" | "<=") => (f64::NEG_INFINITY, value),
+            Some(_) => (value, f64::INFINITY),
+        };
+        let is_unit = match (&unit.system, &unit.code) {
+            (None, None) => true,
+            (None, Some(code)) => {
+                [&self.code, &self.unit, &self.currency].into_iter().flatten().any(|found| **found == **code)
+            }
+            (Some(system), code) => {
+                let (found_system, found_code) = match &self.currency {
+                    Some(currency) => (Some("urn:iso:std:iso:4217"), Some(currency)),
+                    None => (self.system.as_deref(), self.code.as_ref()),
+                };
+                found_system == Some(system.as_str())
+                    && code.as_ref().is_none_or(|code| found_code.is_some_and(|found| **found == **code))
+            }
+        };
+        is_unit && compare(prefix, range, number, low, high)
+    }
+}
+
+// References and addresses --------------------------------------------------------------------------------------------
+
+fn target(value: &str, modifier: Option<&str>, context: Context<'_>) -> Result<Target, String> {
+    let named = modifier.and_then(fhir::resource_type);
+    if value.contains(':') {
+        return Ok(match local(value, context.fhir_base) {
+            Some((kind, id)) if named.is_none_or(|named| named == kind) => {
+                Target::Local { kind: Some(kind), id: id.to_owned() }
+            }
+            _ => Target::Address(value.to_owned()),
+        });
+    }
+    let (kind, id) = match value.split_once('/') {
+        Some((kind, id)) => {
+            let known =
+                fhir::resource_type(kind).ok_or_else(|| format!("'{kind}' is not a resource type"))?;
+            (Some(known), id)
+        }
+        None => (named, value),
+    };
+    if !fhir::is_id(id) || named.zip(kind).is_some_and(|(named, kind)| named != kind) {
+        return Err(format!("'{value}' is not a reference such as Patient/123"));
+    }
+    Ok(Target::Local { kind, id: id.to_owned() })
+}
+
+#[derive(Deserialize)]
+struct Reference<'a> {
+    #[serde(borrow)]
+    reference: Option<Text<'a>>,
+}
+
+impl Target {
+    fn is_of(&self, place: &Place, value: &RawValue, fhir_base: &str) -> bool {
+        let found = if place.data == "Reference" {
+            serde_json::from_str::<Reference<'_>>(value.get()).ok().and_then(|found| found.reference)
+        } else {
+            text(value)
+        };
+        let Some(found) = found else { return false };
+        match self {
+            Self::Address(wanted) => is_uri(&found, wanted),
+            Self::Local { kind, id } => local(&found, fhir_base).is_some_and(|(found_kind, found_id)| {
+                found_id == id
+                    && kind.is_none_or(|kind| kind == found_kind)
+                    && place.only.is_none_or(|only| only == found_kind)
+            }),
+        }
+    }
+}
+
+/// Is it this address? One without a version names all versions of a canonical.
+fn is_uri(found: &str, wanted: &str) -> bool {
+    found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
+}
+
+// Strings -------------------------------------------------------------------------------------------------------------
+
+/// The texts of a value that a string is looked for in.
+fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {
+    let members: &[&str] = match data {
+        "HumanName" => &["text", "family", "given", "prefix", "suffix"],
+        "Address" => &["text", "line", "city", "district", "state", "postalCode", "country"],
+        _ => &[],
+    };
+    let mut found = Vec::new();
+    if members.is_empty() {
+        found.push(value);
+    }
+    for member in members {
+        values(value, &[member], &mut found);
+    }
+    found.into_iter().filter_map(text)
+}
+
+// Tokens --------------------------------------------------------------------------------------------------------------
+
+fn token(parameter: &SearchParameter, value: &str) -> Result<Wanted, String> {
+    let mut parts = split(value, '|').map(unescaped);
+    let (first, second) = (parts.next().unwrap_or_default(), parts.next());
+    if parts.next().is_some() {
+        return Err(format!("'{value}' is not system|code"));
+    }
+    let (system, code) = match second {
+        None => (System::Any, first),
+        Some(code) if first.is_empty() => (System::None, code),
+        Some(code) => (System::Is(first), code),
+    };
+    let code = Some(code).filter(|code| !code.is_empty());
+    if code.is_none() && !matches!(system, System::Is(_)) {
+        return Err("a value is empty".to_owned());
+    }
+    let is_plain = |place: &Place| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri");
+    if matches!(system, System::Is(_)) && parameter.places.iter().all(is_plain) {
+        return Err(format!(
+            "values of '{}' have no system of their own: give the code alone",
+            parameter.code
+        ));
+    }
+    Ok(Wanted::Token { system, code })
+}
+
+/// A value with its system.
+#[derive(Deserialize)]
+struct Token<'a> {
+    #[serde(borrow)]
+    system: Option<Text<'a>>,
+    #[serde(borrow, alias = "value")]
+    code: Option<Text<'a>>,
+}
+
+impl Token<'_> {
+    /// Systems are compared as they are, codes without regard to case: FHIR prefers a match too many to one too few.
+    fn is(&self, system: &System, code: Option<&str>) -> bool {
+        let is_system = match system {
+            System::Any => true,
+            System::None => self.system.is_none(),
+            System::Is(system) => self.system.as_ref().is_some_and(|found| **found == **system),
+        };
+        let same = |code: &str| self.code.as_ref().is_some_and(|found| folded_case(found, code));
+        is_system && code.is_none_or(same)
+    }
+}
+
+fn folded_case(a: &str, b: &str) -> bool {
+    a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase()
+}
+
+fn tokens<'a>(place: &Place, value: &'a RawValue) -> Vec<Token<'a>> {
+    let plain = |code: Option<Text<'a>>| Token { system: None, code };
+    match place.data {
+        "boolean" => vec![plain(Some(Text(Cow::Borrowed(value.get()))))],
+        "CodeableConcept" => {
+            let mut codings = Vec::new();
+            values(value, &["coding"], &mut codings);
+            codings.iter().filter_map(|coding| serde_json::from_str(coding.get()).ok()).collect()
+        }
+        "Coding" | "Identifier" | "ContactPoint" => {
+            let found: Option<Token<'a>> = serde_json::from_str(value.get()).ok();
+            let counts =
+                |found: &Token<'_>| place.only.is_none_or(|only| found.system.as_deref() == Some(only));
+            found.filter(counts).into_iter().collect()
+        }
+        _ => vec![plain(text(value))],
+    }
+}

@@ -1,0 +1,124 @@
+//! Looks into a resource without building a tree: borrowed slices of what stands at a path, everything else is skipped.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Deref;
+
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+/// Adds what stands at `path` below `value` to `found`; lists on the way and at the end are walked. What is no JSON
+/// holds nothing.
+pub fn values<'a>(value: &'a RawValue, path: &[&str], found: &mut Vec<&'a RawValue>) {
+    let text = value.get();
+    match (text.as_bytes().first(), path) {
+        (Some(b'['), _) => {
+            for item in serde_json::from_str::<Vec<&RawValue>>(text).unwrap_or_default() {
+                values(item, path, found);
+            }
+        }
+        (Some(b'n'), _) => {}
+        (_, []) => found.push(value),
+        (Some(b'{'), [name, rest @ ..]) => {
+            let mut reader = serde_json::Deserializer::from_str(text);
+            if let Ok(Some(member)) = MemberOf(name).deserialize(&mut reader) {
+                values(member, rest, found);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Picks one member of an object.
+struct MemberOf<'n>(&'n str);
+
+impl<'de> DeserializeSeed<'de> for MemberOf<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Self::Value, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for MemberOf<'_> {
+    type Value = Option<&'de RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            if &*name == self.0 {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// A text that borrows where it has no escapes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Text<'a>(pub Cow<'a, str>);
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
+        struct OfText;
+        impl<'de> Visitor<'de> for OfText {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a text")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+        }
+        reader.deserialize_str(OfText)
+    }
+}
+
+/// A text of JSON, unescaped.
+pub fn text(value: &RawValue) -> Option<Text<'_>> {
+    serde_json::from_str(value.get()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_on_the_way_are_walked() {
+        #[track_caller]
+        fn check(json: &str, path: &str, expected: &[&str]) {
+            let value: &RawValue = serde_json::from_str(json).unwrap();
+            let mut found = Vec::new();
+            values(value, &path.split('.').collect::<Vec<_>>(), &mut found);
+            assert_eq!(found.iter().map(|value| value.get()).collect::<Vec<_>>(), expected, "{json} {path}");
+        }
+        let json = r#"{"x":{"b":0},"a":[{"b":1},{"c":[{"b":2}],"b":[3,null,[4]]},5,null],"d":null}"#;
+        check(json, "a.b", &["1", "3", "4"]);
+        check(json, "a.c.b", &["2"]);
+        check(json, "x.b", &["0"]);
+        check(json, "d", &[]);
+        check(json, "x.b.c", &[]);
+        check(json, "y", &[]);
+        check(r#"{"\u0061":1}"#, "a", &["1"]);
+    }
+}
