@@ -108,9 +108,10 @@ impl App {
             bulk::Options {
                 files: config.data.join("exports"),
                 fhir_base: format!("{base_url}/fhir/R4"),
-                retention: config.retention,
-                guide: config.guide,
-                nested_groups: config.nested_groups,
+                retention: config.bulk.retention,
+                file_size: config.bulk.file_size,
+                guide: config.bulk.guide,
+                nested_groups: config.bulk.nested_groups,
             },
             clock.for_bulk(),
         )?;

@@ -151,9 +151,40 @@ pub struct TerminologySection {
 pub struct BulkSection {
     /// How long a finished export is kept, in seconds; default one day.
     pub retention_s: Option<u64>,
+    /// Longest output file, in bytes, but for a single longer resource; default 128 MiB.
+    pub file_size: Option<Spanned<u64>>,
     /// Version of the guide whose parameters are known: `2.0.0` (the default) or `3.0.0`.
     pub guide: bulk::Guide,
     /// Are members of Groups within a Group its members? Default no.
+    pub nested_groups: bool,
+}
+
+impl BulkSection {
+    fn read(&self, at: &File<'_>) -> Result<BulkConfig, ConfigError> {
+        let file_size = match &self.file_size {
+            None => 128 << 20,
+            Some(size) if *size.as_ref() >= 1 << 10 => *size.as_ref(),
+            Some(size) => return Err(at.wrong(size.span(), "file_size", "use 1024 bytes or more")),
+        };
+        Ok(BulkConfig {
+            retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
+            file_size,
+            guide: self.guide,
+            nested_groups: self.nested_groups,
+        })
+    }
+}
+
+/// How exports are made and kept.
+#[derive(Debug, Clone)]
+pub struct BulkConfig {
+    /// How long a finished export is kept.
+    pub retention: Duration,
+    /// Longest output file in bytes.
+    pub file_size: u64,
+    /// Version of the guide whose parameters are known.
+    pub guide: bulk::Guide,
+    /// Are members of Groups within a Group its members?
     pub nested_groups: bool,
 }
 
@@ -211,12 +242,8 @@ pub struct Config {
     pub clients: Vec<Declared>,
     /// Keys that encrypt secrets in the store.
     pub seal: Seal,
-    /// How long a finished export is kept.
-    pub retention: Duration,
-    /// Version of the guide for exports.
-    pub guide: bulk::Guide,
-    /// Are members of Groups within a Group its members?
-    pub nested_groups: bool,
+    /// Exports.
+    pub bulk: BulkConfig,
     /// Open connections.
     pub connections: usize,
 }
@@ -454,9 +481,7 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
-            guide: file.bulk.guide,
-            nested_groups: file.bulk.nested_groups,
-            retention: Duration::from_secs(file.bulk.retention_s.unwrap_or(24 * 3600)),
+            bulk: file.bulk.read(&at)?,
             connections: file.limits.connections.unwrap_or(10_000).max(1),
         })
     }
@@ -469,9 +494,7 @@ impl Config {
             ("[server] certificate", format!("{:?}", self.certificate)),
             ("[store]", format!("{:?} {:?}", self.engine, self.data)),
             ("[identity] key_encryption_key", format!("{:?}", self.seal)),
-            ("[bulk] retention_s", format!("{:?}", self.retention)),
-            ("[bulk] guide", format!("{:?}", self.guide)),
-            ("[bulk] nested_groups", self.nested_groups.to_string()),
+            ("[bulk]", format!("{:?}", self.bulk)),
             ("[limits] connections", self.connections.to_string()),
         ]
     }

@@ -55,6 +55,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "metadata.toml",
     "kick-off.toml",
     "export.toml",
+    "bulkdata.toml",
     "resources.toml",
     "malformed.toml",
 ];

@@ -49,6 +49,7 @@ pub const NAMES: &[&str] = &[
     "fresh-token",
     "fresh-user",
     "grace-token",
+    "guide-3",
     "implicit-token",
     "keyed-assertions",
     "lasting-token",
@@ -67,6 +68,8 @@ pub const NAMES: &[&str] = &[
     "token",
     "turned-keys",
     "would-be-administrator",
+    "writing-client",
+    "writing-token",
 ];
 
 /// How long a back-end token is used before a new one is got; it lives 300 s.
@@ -118,10 +121,13 @@ pub struct Shared {
     implicit: OnceCell<Value>,
     export: OnceCell<Value>,
     admin: OnceCell<String>,
+    writing: OnceCell<String>,
     system: Mutex<Option<(Instant, String)>>,
     /// A server that has loaded releases. It is not the one that the other rows ask: some of them want their systems
     /// to be unknown.
     releases: OnceCell<Arc<(Server, Target)>>,
+    /// A server that speaks version 3.0.0 of the guide and reads Groups within Groups.
+    guide_3: OnceCell<Arc<(Server, Target)>>,
     /// Held by whoever signs the lone user out everywhere.
     lone: Arc<Mutex<()>>,
 }
@@ -197,8 +203,21 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
             scene.vars = loaded.1.vars();
             scene.own = Some(loaded);
         }
+        "guide-3" => {
+            let made = shared.guide_3.get_or_try_init(|| guide_3(world)).await?.clone();
+            scene.vars = made.1.vars();
+            scene.vars.set("system_token", backend_token(&made.1, 0, None).await?);
+            scene.own = Some(made);
+        }
         "assertions" => scene.vars.set("assertion", client::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
+        "writing-client" => {
+            scene.vars.set("basic_client", basic_client(world, "system/*.cruds", &[]).await?);
+        }
+        "writing-token" => {
+            let made = shared.writing.get_or_try_init(|| writing_token(world)).await?;
+            scene.vars.set("writing_token", made.as_str());
+        }
         "narrow-token" => {
             scene.vars.set("narrow_token", backend_token(target, 0, Some("system/Patient.rs")).await?);
         }
@@ -462,6 +481,15 @@ async fn admin_token(world: &World) -> Result<String, Trouble> {
     token.ok_or_else(|| Trouble::Failed("the token endpoint gave no access token".to_owned()))
 }
 
+/// A token of a back-end client that may read and write every type.
+async fn writing_token(world: &World) -> Result<String, Trouble> {
+    let client = basic_client(world, "system/*.cruds", &[]).await?;
+    let form = [("grant_type", "client_credentials"), ("scope", "system/*.cruds")];
+    let tokens = client::token_request(&world.target, &form, client["basic"].as_str()).await?;
+    let token = tokens["access_token"].as_str().map(str::to_owned);
+    token.ok_or_else(|| Trouble::Failed("the token endpoint gave no access token".to_owned()))
+}
+
 /// A token of the administrator among the users, by the declared application for administration.
 async fn administrator(world: &World, scene: &mut Scene) -> Result<(), Trouble> {
     world.local()?;
@@ -497,6 +525,15 @@ async fn releases(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
     }
     let server = Server::start("[terminology]\nanonymous = true\n").await.map_err(not_started)?;
     server.admin(&["import", FOLDER], "").await?;
+    let target = server.target().await.map_err(not_started)?;
+    Ok(Arc::new((server, target)))
+}
+
+/// A server with the settings of `[bulk]` that differ from the usual ones.
+async fn guide_3(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
+    world.local()?;
+    let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\n";
+    let server = Server::start(config).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok(Arc::new((server, target)))
 }

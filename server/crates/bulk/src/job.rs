@@ -5,9 +5,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Seq, StoreError};
 
+use crate::files::FileAt;
 use crate::kick_off::{Level, Parameters};
+use crate::selection::Cursor;
 
-/// A job as it stands in the ledger.
+/// A job as it stands in the ledger. Every write of it is a compare-and-set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
     /// 128 random bits.
@@ -18,7 +20,7 @@ pub struct Job {
     pub level: Level,
     /// What was asked for.
     pub parameters: Parameters,
-    /// The types to export, sorted: one part each.
+    /// The types to export, sorted.
     pub kinds: Vec<String>,
     /// The full URL of the kick-off.
     pub request_url: String,
@@ -26,12 +28,53 @@ pub struct Job {
     seq: u64,
     /// The snapshot's time.
     pub transaction_time: Timestamp,
-    /// Output files of the parts that are done, in the order of types.
-    pub output: Vec<OutputFile>,
-    /// How many parts are done.
-    pub done: usize,
+    /// The files that are whole and on the disk, in their order.
+    pub files: Vec<OutputFile>,
+    /// Where the next file begins.
+    pub(crate) next: Place,
+    /// How far it was when this was written.
+    pub(crate) progress: Progress,
+    /// Whose turn it is to work on it.
+    pub lease: Lease,
     /// Where it stands.
     pub state: State,
+}
+
+/// Who works on a job and until when nobody else does.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lease {
+    /// The process.
+    pub owner: String,
+    /// Rises each time that somebody takes the job up; files are written under it.
+    pub attempt: u32,
+    /// How many attempts in a row have ended without a file.
+    pub in_vain: u32,
+    /// From then on others may take it up.
+    pub until: Timestamp,
+}
+
+/// Where a file begins, which is where work goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Place {
+    /// Number of the part: first one for each type, then one for the deleted of each type.
+    pub part: usize,
+    /// The page of the part's selection.
+    pub page: Cursor,
+    /// How many of the page are in the files before.
+    pub skip: usize,
+    /// How many files of the section and type there are before.
+    pub files: u32,
+}
+
+/// What was done, as it is told to the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// Of an estimate; never falls.
+    pub percent: u8,
+    /// Resources in the files.
+    pub resources: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
 }
 
 /// Where a job stands.
@@ -56,17 +99,42 @@ pub enum State {
     },
 }
 
+/// The list of the manifest that a file stands in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Section {
+    /// Resources.
+    Output,
+    /// Bundles that name what was deleted.
+    Deleted,
+    /// OperationOutcomes.
+    Error,
+}
+
 /// A file of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFile {
+    /// Where it is listed.
+    pub section: Section,
     /// The type of its resources.
     pub kind: String,
     /// Its name: the last segment of its URL.
     pub name: String,
+    /// The attempt that wrote it.
+    pub attempt: u32,
     /// Number of lines.
     pub count: u64,
     /// Length in bytes.
     pub bytes: u64,
+    /// Hash of its bytes.
+    pub hash: String,
+}
+
+impl OutputFile {
+    /// Where it lies.
+    pub(crate) fn at<'a>(&'a self, job: &'a str) -> FileAt<'a> {
+        FileAt { job, attempt: self.attempt, name: &self.name }
+    }
 }
 
 impl Job {
@@ -81,6 +149,7 @@ impl Job {
         request_url: String,
         seq: Seq,
         transaction_time: Timestamp,
+        lease: Lease,
     ) -> Self {
         Self {
             id,
@@ -91,8 +160,10 @@ impl Job {
             request_url,
             seq: seq.0,
             transaction_time,
-            output: Vec::new(),
-            done: 0,
+            files: Vec::new(),
+            next: Place::default(),
+            progress: Progress::default(),
+            lease,
             state: State::Running,
         }
     }
@@ -115,10 +186,24 @@ impl Job {
         }
     }
 
-    /// For `X-Progress`: rises with every part that is done.
+    /// How many parts there are. What was deleted is told where only changes are asked for.
+    pub(crate) fn parts(&self) -> usize {
+        let deleted = if self.parameters.since.is_some() { self.kinds.len() } else { 0 };
+        self.kinds.len() + deleted
+    }
+
+    /// What a part is.
+    pub(crate) fn part(&self, part: usize) -> (Section, &str) {
+        match part.checked_sub(self.kinds.len()) {
+            None => (Section::Output, &self.kinds[part]),
+            Some(part) => (Section::Deleted, &self.kinds[part]),
+        }
+    }
+
+    /// For `X-Progress`.
     pub fn progress(&self) -> String {
-        let parts = self.kinds.len().max(1);
-        format!("{}% ({} of {} types)", self.done * 100 / parts, self.done, self.kinds.len())
+        let Progress { percent, resources, bytes } = self.progress;
+        format!("{percent}%: {resources} resources, {} MB", bytes / 1_000_000)
     }
 }
 
@@ -165,21 +250,4 @@ pub enum JobError {
     /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
-}
-
-/// Why a file could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// No such file.
-    #[error("there is no file {file}")]
-    NotFound {
-        /// Its name.
-        file: String,
-    },
-    /// The store's.
-    #[error(transparent)]
-    Store(StoreError),
-    /// The files' store.
-    #[error("failed to read an output file: {0}")]
-    Files(String),
 }

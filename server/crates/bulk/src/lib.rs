@@ -1,9 +1,10 @@
 //! Bulk Data export (Bulk Data Access 2.0.0): kick-off, jobs, selection, manifest, NDJSON. No HTTP.
 //!
 //! A kick-off is checked whole before a job exists. A job is a record in the ledger: the sequence
-//! number of its snapshot, what was asked for, and what is done. It works type by type; each type
-//! is one part that becomes durable with its file, so a process that was killed goes on with the
-//! first part that is not done and gives the same bytes.
+//! number of its snapshot, what was asked for, and what is done. The files follow from the snapshot: by
+//! type in alphabetical order, within a type in the store's order, each file up to a size, then what was
+//! deleted. A process that was killed goes on behind the last file that is on the disk and gives the same
+//! bytes. Whoever works on a job holds a lease; every write of the record is a compare-and-set.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -16,11 +17,15 @@
 //! | [`job`] | the record of a job and its states |
 //! | [`manifest`] | what a finished job answers |
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
+//! | `files` | where files lie, and how they are written |
+//! | `deleted` | Bundles that name what was deleted |
 //! | `selection` | which resources belong to a part, in order |
 //! | `worker` | carries a job out |
 
 mod criteria;
+mod deleted;
 mod elements;
+mod files;
 pub mod group;
 pub mod job;
 pub mod kick_off;
@@ -31,9 +36,10 @@ pub mod service;
 pub mod supporting;
 mod worker;
 
+pub use files::FileStream;
 pub use job::{JobError, Status};
 pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};
-pub use service::{Bulk, ByteStream, Clock, File, FileError, Options};
+pub use service::{Bulk, Clock, File, FileError, Options};
 
 use serde::{Deserialize, Serialize};
 

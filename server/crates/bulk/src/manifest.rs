@@ -2,24 +2,27 @@
 
 use serde_json::{Value, json};
 
-use crate::job::Job;
-
-/// Name of the file of OperationOutcomes, which the manifest lists under `error`.
-pub const NOTES: &str = "OperationOutcome.notes.ndjson";
+use crate::job::{Job, OutputFile, Section};
 
 /// Writes the manifest; `files_base` is the address before `/{job}/{file}`.
 pub fn write(job: &Job, files_base: &str) -> Vec<u8> {
-    let (error, output): (Vec<_>, Vec<_>) = job.output.iter().partition(|file| file.name == NOTES);
-    let entries = |files: Vec<&crate::job::OutputFile>| -> Vec<Value> {
-        let entry = |file: &crate::job::OutputFile| json!({ "type": file.kind, "url": format!("{files_base}/{}/{}", job.id, file.name), "count": file.count });
-        files.into_iter().map(entry).collect()
+    let entry = |file: &OutputFile| {
+        let url = format!("{files_base}/{}/{}", job.id, file.name);
+        json!({ "type": file.kind, "url": url, "count": file.count })
     };
-    let manifest = json!({
+    let list = |section| -> Value {
+        job.files.iter().filter(|file| file.section == section).map(entry).collect::<Vec<_>>().into()
+    };
+    let mut manifest = json!({
         "transactionTime": fhir::instant::format(job.transaction_time),
         "request": job.request_url,
         "requiresAccessToken": true,
-        "output": entries(output),
-        "error": entries(error),
+        "output": list(Section::Output),
+        "error": list(Section::Error),
     });
+    // Without _since there is nothing that a client could still have.
+    if job.parameters.since.is_some() {
+        manifest["deleted"] = list(Section::Deleted);
+    }
     manifest.to_string().into_bytes()
 }

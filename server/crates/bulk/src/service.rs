@@ -3,16 +3,11 @@
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::{FutureExt as _, Stream, StreamExt as _, TryStreamExt as _};
+use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
-use object_store::ObjectStoreExt as _;
-use object_store::local::LocalFileSystem;
-use object_store::path::Path;
 use resources::{ResourceError, Resources};
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Semaphore;
@@ -20,11 +15,12 @@ use tokio::task::AbortHandle;
 
 use crate::Guide;
 use crate::criteria::Reading;
-use crate::job::{self, Job, JobError, State, Status};
+use crate::files::{FileStream, Files};
+use crate::job::{self, Job, JobError, Lease, State, Status};
 use crate::kick_off::{self, KickOff, KickOffError, Level};
 use crate::manifest;
 use crate::parameters::{Parameters, Rules, check_parameters};
-use crate::worker::Worker;
+use crate::worker::{LEASE, Worker};
 
 /// Jobs that work at the same time; others wait their turn.
 const AT_ONCE: usize = 2;
@@ -56,6 +52,8 @@ pub struct Options {
     pub guide: Guide,
     /// Are members of Groups within a Group its members?
     pub nested_groups: bool,
+    /// Longest output file in bytes, but for a single longer resource.
+    pub file_size: u64,
 }
 
 /// Why a file could not be read.
@@ -84,9 +82,6 @@ impl From<JobError> for FileError {
     }
 }
 
-/// Bytes of a file as they are read.
-pub type ByteStream = Pin<Box<dyn Stream<Item = Result<Bytes, std::io::Error>> + Send>>;
-
 /// An output file.
 pub struct File {
     /// The type of its resources.
@@ -94,7 +89,7 @@ pub struct File {
     /// Its length in bytes.
     pub length: u64,
     /// Its bytes.
-    pub stream: ByteStream,
+    pub stream: FileStream,
 }
 
 /// The exports of a server. Cheap to clone.
@@ -104,6 +99,8 @@ pub struct Bulk {
     worker: Arc<Worker>,
     files_base: String,
     guide: Guide,
+    /// Names this process in the records of its jobs.
+    owner: String,
     clock: Clock,
     turns: Arc<Semaphore>,
     running: Arc<Mutex<HashMap<String, Running>>>,
@@ -120,16 +117,16 @@ impl Bulk {
     /// # Errors
     /// The folder of the files cannot be made.
     pub fn open(store: Store, resources: Resources, options: Options, clock: Clock) -> std::io::Result<Self> {
-        std::fs::create_dir_all(&options.files)?;
-        let files = LocalFileSystem::new_with_prefix(&options.files).map_err(std::io::Error::other)?;
         let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
         let reading = Reading { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
-        let worker = Worker { store, files: Arc::new(files), folder: options.files, reading, retention };
+        let files = Files::open(options.files)?;
+        let worker = Worker { store, files, reading, retention, file_size: options.file_size };
         Ok(Self {
             resources,
             worker: Arc::new(worker),
             files_base: format!("{}/bulk", options.fhir_base),
             guide: options.guide,
+            owner: random_id(&clock),
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             running: Arc::default(),
@@ -137,26 +134,51 @@ impl Bulk {
     }
 
     /// Takes up the jobs that a stopped process left under way, and removes files that no job knows;
-    /// gives the number of jobs.
+    /// gives the number of jobs. For the start of the only process on its store: leases are not waited for.
     ///
     /// # Errors
     /// The store's.
     pub async fn resume(&self) -> Result<usize, StoreError> {
-        let jobs = self.jobs((self.clock.now)()).await?;
-        if let Ok(folders) = std::fs::read_dir(&self.worker.folder) {
-            for folder in folders.flatten() {
-                let name = folder.file_name().to_string_lossy().into_owned();
-                if !jobs.iter().any(|(job, _)| job.id == name) {
-                    self.worker.remove_files(&name).await;
-                }
+        let now = (self.clock.now)();
+        let mut count = 0;
+        for (job, revision) in self.jobs(now).await? {
+            if job.state == State::Running {
+                count += usize::from(self.take_up(job, revision, now).await?);
             }
         }
-        let left: Vec<_> = jobs.into_iter().filter(|(job, _)| job.state == State::Running).collect();
-        let count = left.len();
-        for (job, revision) in left {
-            self.spawn(job, revision);
-        }
+        self.remove_unknown(now).await?;
         Ok(count)
+    }
+
+    /// Makes a job of somebody else's this process's own; says whether it was to be had.
+    async fn take_up(&self, mut job: Job, revision: u64, now: Timestamp) -> Result<bool, StoreError> {
+        job.lease = Lease {
+            owner: self.owner.clone(),
+            attempt: job.lease.attempt + 1,
+            in_vain: job.lease.in_vain + 1,
+            until: now + LEASE,
+        };
+        let value = serde_json::to_vec(&job).expect("a job serialises");
+        let write = LedgerWrite::put(job.key(), value, Expect::Revision(revision));
+        match self.worker.store.write(vec![write], now).await {
+            Ok(revisions) => {
+                self.spawn(job, revisions[0]);
+                Ok(true)
+            }
+            // It was deleted or taken up in between.
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes files that no job knows. A job's record is there before its files.
+    async fn remove_unknown(&self, now: Timestamp) -> Result<(), StoreError> {
+        for id in self.worker.files.jobs() {
+            if self.worker.store.get(&job::key(&id), now).await?.is_none() {
+                self.worker.files.remove(&id).await;
+            }
+        }
+        Ok(())
     }
 
     async fn jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
@@ -167,7 +189,11 @@ impl Bulk {
             let Some((last, _)) = page.last() else { return Ok(jobs) };
             after = Some(last.clone());
             for (key, record) in &page {
-                jobs.push((decode(key, &record.value)?, record.revision));
+                match decode(key, &record.value) {
+                    Ok(job) => jobs.push((job, record.revision)),
+                    // The others go on.
+                    Err(error) => tracing::error!(%error, "an export is left alone"),
+                }
             }
         }
     }
@@ -190,10 +216,9 @@ impl Bulk {
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
         let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
-        let mut random = [0; 16];
-        (self.clock.random)(&mut random);
+        let lease = Lease { owner: self.owner.clone(), attempt: 1, in_vain: 0, until: now + LEASE };
         let job = Job::new(
-            random.iter().map(|byte| format!("{byte:02x}")).collect(),
+            random_id(&self.clock),
             request.client_id,
             request.level,
             parameters,
@@ -201,6 +226,7 @@ impl Bulk {
             request.request_url,
             snapshot.seq,
             snapshot.time,
+            lease,
         );
         let value = serde_json::to_vec(&job).expect("a job serialises");
         let revisions = store.write(vec![LedgerWrite::put(job.key(), value, Expect::Absent)], now).await?;
@@ -331,33 +357,51 @@ impl Bulk {
     /// # Errors
     /// [`JobError`]; a second delete finds nothing.
     pub async fn delete(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(), JobError> {
-        let (job, _) = self.job(id, client_id, now).await?;
-        self.remove(&job, now).await?;
+        let (job, revision) = self.job(id, client_id, now).await?;
+        self.remove(&job, revision, now).await?;
         Ok(())
     }
 
-    async fn remove(&self, job: &Job, now: Timestamp) -> Result<(), StoreError> {
-        // The record first: a worker that is not stopped in time finds it gone and cleans up itself.
-        self.worker.store.write(vec![LedgerWrite::delete(job.key(), Expect::Any)], now).await?;
+    /// Removes the record, then the files: a worker that is not stopped in time finds the record gone and
+    /// cleans up itself.
+    async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
+        let mut revision = revision;
+        loop {
+            let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));
+            match self.worker.store.write(vec![write], now).await {
+                Ok(_) => break,
+                // It has gone on in between, or somebody else has deleted it.
+                Err(StoreError::Conflict { .. }) => match self.worker.store.get(&job.key(), now).await? {
+                    Some(record) => revision = record.revision,
+                    None => break,
+                },
+                Err(error) => return Err(error),
+            }
+        }
         if let Some(running) = self.running().remove(&job.id) {
             running.task.abort();
         }
-        self.worker.remove_files(&job.id).await;
+        self.worker.files.remove(&job.id).await;
         Ok(())
     }
 
-    /// Takes expired jobs and their files away; gives their number.
+    /// Takes expired jobs and their files away, and takes up jobs whose worker has gone; gives the number of
+    /// those taken away.
     ///
     /// # Errors
     /// The store's.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
         let mut count = 0;
-        for (job, _) in self.jobs(now).await? {
+        for (job, revision) in self.jobs(now).await? {
+            let is_mine = self.running().contains_key(&job.id);
             if job.expires().is_some_and(|at| at <= now) {
-                self.remove(&job, now).await?;
+                self.remove(&job, revision, now).await?;
                 count += 1;
+            } else if job.state == State::Running && job.lease.until <= now && !is_mine {
+                self.take_up(job, revision, now).await?;
             }
         }
+        self.remove_unknown(now).await?;
         Ok(count)
     }
 
@@ -374,12 +418,18 @@ impl Bulk {
     ) -> Result<File, FileError> {
         let (job, _) = self.job(id, client_id, now).await?;
         let complete = matches!(job.state, State::Complete { .. });
-        let known = job.output.iter().find(|file| complete && file.name == name);
+        let known = job.files.iter().find(|file| complete && file.name == name);
         let file = known.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
-        let found = self.worker.files.get(&Path::from_iter([id, name])).await?;
-        let stream = found.into_stream().map_err(std::io::Error::other).boxed();
-        Ok(File { kind: file.kind.clone(), length: file.bytes, stream })
+        let (found, length) = self.worker.files.open_file(file.at(id)).await?;
+        Ok(File { kind: file.kind.clone(), length, stream: FileStream::new(found, 0..length) })
     }
+}
+
+/// 128 random bits.
+fn random_id(clock: &Clock) -> String {
+    let mut random = [0; 16];
+    (clock.random)(&mut random);
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn decode(key: &str, value: &[u8]) -> Result<Job, StoreError> {

@@ -1,29 +1,38 @@
-//! Carries a job out: part by part, each durable with its file before the next begins.
+//! Carries a job out: file by file, so that whoever takes it up again goes on behind the last file that is on the disk
+//! and gives the same bytes.
+//!
+//! A file ends before the line that would make it longer than the size that is configured, and where its type ends. So
+//! the files follow from the snapshot alone, whoever writes them and however often the work is broken off. What is done
+//! is recorded when a file is full, else once a second and at the end: many small types are one record. Each record
+//! prolongs the lease, and is a compare-and-set: whoever finds the record changed has lost the job and writes no more.
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
 use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
-use object_store::buffered::BufWriter;
-use object_store::local::LocalFileSystem;
-use object_store::path::Path;
 use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
-use tokio::io::AsyncWriteExt as _;
 
 use crate::criteria::{Criteria, MembersError, Reading};
-use crate::job::{Job, OutputFile, State};
-use crate::manifest::NOTES;
-use crate::selection::{Cursor, Selection, SelectionError};
+use crate::deleted;
+use crate::files::{FileAt, Files, Task, Writing};
+use crate::job::{Job, OutputFile, Place, Section, State};
+use crate::selection::{Selection, SelectionError};
 
-/// Bytes that are gathered before the file's writer is called.
-const CHUNK: usize = 256 * 1024;
+/// How long a job belongs to whoever wrote its record.
+pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(60);
+/// How often the record is written where no file is full.
+const BEAT: SignedDuration = SignedDuration::from_secs(1);
+/// Files that are being brought to the disk at the same time.
+const CLOSING: usize = 16;
+/// Attempts in a row that may end without a file.
+const IN_VAIN: u32 = 50;
 
 /// Why a job ended early.
 pub(crate) enum Stopped {
     /// Somebody else wrote its record: it was deleted, or another process took it up.
     Overtaken,
+    /// The store takes no writes now; whoever finds the lease at its end goes on.
+    Later,
     /// It cannot be done.
     Failed { by_data: bool, reason: String },
 }
@@ -32,12 +41,14 @@ impl From<StoreError> for Stopped {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Conflict { .. } => Self::Overtaken,
+            StoreError::ReadOnly { .. } => Self::Later,
             error => {
                 tracing::error!(%error, "export");
-                Self::Failed {
-                    by_data: false,
-                    reason: "the store failed; the server's log says why".to_owned(),
-                }
+                let reason = match error {
+                    StoreError::Corrupt { .. } => "what is stored is damaged; the server's log says where",
+                    _ => "the store failed; the server's log says why",
+                };
+                Self::Failed { by_data: false, reason: reason.to_owned() }
             }
         }
     }
@@ -54,74 +65,75 @@ impl From<SelectionError> for Stopped {
     }
 }
 
-/// A failure of the files' store.
-fn file_trouble(error: impl std::fmt::Display) -> Stopped {
-    tracing::error!(%error, "export");
-    Stopped::Failed {
-        by_data: false,
-        reason: "an output file could not be written; the server's log says why".to_owned(),
+impl From<object_store::Error> for Stopped {
+    fn from(error: object_store::Error) -> Self {
+        tracing::error!(%error, "export");
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        let mut why = "the server's log says why";
+        while let Some(error) = cause {
+            match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+                Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) => {
+                    why = "there is no space left for it";
+                }
+                Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
+                    why = "its folder cannot be written";
+                }
+                _ => {}
+            }
+            cause = error.source();
+        }
+        Self::Failed { by_data: false, reason: format!("an output file could not be written: {why}") }
     }
 }
 
 /// What a job needs to be carried out.
 pub(crate) struct Worker {
     pub store: Store,
-    pub files: Arc<LocalFileSystem>,
-    pub folder: PathBuf,
+    pub files: Files,
     pub reading: Reading,
     pub retention: SignedDuration,
+    /// Longest file, but for a single longer line.
+    pub file_size: u64,
 }
 
 impl Worker {
     /// Carries the job out and records how it ended.
-    pub async fn run(&self, mut job: Job, mut revision: u64, now: impl Fn() -> Timestamp) {
-        let ended = self.carry_out(&mut job, &mut revision, &now).await;
+    pub async fn run(&self, job: Job, revision: u64, now: impl Fn() -> Timestamp + Send + Sync) {
+        let id = job.id.clone();
+        let mut run = Run {
+            worker: self,
+            place: job.next.clone(),
+            written: job.progress.resources,
+            job,
+            revision,
+            recorded: now(),
+            now: &now,
+            is_full: false,
+            file: None,
+            closing: VecDeque::new(),
+        };
+        let ended = run.carry_out().await;
         let expires = now() + self.retention;
-        job.state = match ended {
+        run.job.state = match ended {
             Ok(()) => State::Complete { expires },
-            Err(Stopped::Overtaken) => return self.leave(&job, now()).await,
+            Err(Stopped::Overtaken) => return self.leave(&id, now()).await,
+            Err(Stopped::Later) => return,
             Err(Stopped::Failed { by_data, reason }) => State::Failed { by_data, reason, expires },
         };
-        if let Err(Stopped::Overtaken) = self.record(&job, &mut revision, now()).await {
-            self.leave(&job, now()).await;
+        run.file = None;
+        run.closing.clear();
+        match run.record().await {
+            Ok(()) => self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await,
+            Err(Stopped::Overtaken) => self.leave(&id, now()).await,
+            Err(_) => tracing::error!(job = id, "the end of an export could not be recorded"),
         }
     }
 
     /// Leaves the job to whoever has it now; where nobody has, its files go with it.
-    async fn leave(&self, job: &Job, now: Timestamp) {
-        if let Ok(None) = self.store.get(&job.key(), now).await {
-            self.remove_files(&job.id).await;
+    async fn leave(&self, job: &str, now: Timestamp) {
+        if let Ok(None) = self.store.get(&crate::job::key(job), now).await {
+            self.files.remove(job).await;
         }
-    }
-
-    async fn carry_out(
-        &self,
-        job: &mut Job,
-        revision: &mut u64,
-        now: &impl Fn() -> Timestamp,
-    ) -> Result<(), Stopped> {
-        let criteria = self.criteria(job).await?;
-        if job.done == 0 && !job.parameters.notes.is_empty() && job.output.is_empty() {
-            let file = self.write_notes(job).await?;
-            job.output.push(file);
-        }
-        while job.done < job.kinds.len() {
-            let kind = job.kinds[job.done].clone();
-            if let Some(file) = self.write_part(job, &kind, &criteria).await? {
-                job.output.push(file);
-            }
-            job.done += 1;
-            self.record(job, revision, now()).await?;
-        }
-        Ok(())
-    }
-
-    /// Writes the job's record; whoever deleted it meanwhile has the last word.
-    async fn record(&self, job: &Job, revision: &mut u64, now: Timestamp) -> Result<(), Stopped> {
-        let value = serde_json::to_vec(job).expect("a job serialises");
-        let write = LedgerWrite::put(job.key(), value, Expect::Revision(*revision));
-        *revision = self.store.write(vec![write], now).await?[0];
-        Ok(())
     }
 
     async fn criteria(&self, job: &Job) -> Result<Criteria, Stopped> {
@@ -130,95 +142,244 @@ impl Worker {
             error => Stopped::Failed { by_data: true, reason: error.to_string() },
         })
     }
+}
 
-    /// Writes the file of one type; no file where there is nothing.
-    async fn write_part(
-        &self,
-        job: &Job,
-        kind: &str,
-        criteria: &Criteria,
-    ) -> Result<Option<OutputFile>, Stopped> {
-        let mut selection = Selection::from(&self.store, job, kind, criteria, Cursor::default());
-        let name = format!("{kind}.ndjson");
-        let mut file = Output::new(self, &job.id, name);
-        while let Some(versions) = selection.next().await? {
-            for version in versions {
-                if let Some(body) = version.body {
-                    file.line(&body).await?;
-                }
+/// One attempt at a job.
+struct Run<'a, N> {
+    worker: &'a Worker,
+    job: Job,
+    revision: u64,
+    now: &'a N,
+    /// When the record was written.
+    recorded: Timestamp,
+    /// Was a file full since then?
+    is_full: bool,
+    /// The file that is being written, and its number of lines.
+    file: Option<Growing>,
+    /// Where it begins; where there is none, where the next one will.
+    place: Place,
+    /// Files on their way to the disk, in their order.
+    closing: VecDeque<(OutputFile, Task<object_store::Result<String>>)>,
+    /// Resources in files, those that are not on the disk yet too.
+    written: u64,
+}
+
+struct Growing {
+    section: Section,
+    kind: String,
+    name: String,
+    count: u64,
+    writing: Writing,
+}
+
+impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
+    async fn carry_out(&mut self) -> Result<(), Stopped> {
+        let job = self.job.clone();
+        self.begin().await?;
+        let criteria = self.worker.criteria(&job).await?;
+        if self.job.next == Place::default() && self.job.files.is_empty() {
+            self.write_notes().await?;
+        }
+        while self.place.part < job.parts() {
+            match job.part(self.place.part).0 {
+                Section::Deleted => self.write_deleted(&job, &criteria).await?,
+                _ => self.write_kind(&job, &criteria).await?,
             }
         }
-        file.finish(kind).await
+        while !self.closing.is_empty() {
+            self.settle_first().await?;
+        }
+        self.job.next = self.place.clone();
+        self.job.progress.percent = 100;
+        Ok(())
+    }
+
+    /// Makes sure of the job before anything is written: it may have waited for its turn, and files may be
+    /// damaged.
+    async fn begin(&mut self) -> Result<(), Stopped> {
+        if self.job.lease.in_vain > IN_VAIN {
+            let reason = format!("the server stopped {IN_VAIN} times while it worked on this export");
+            return Err(Stopped::Failed { by_data: false, reason });
+        }
+        for file in &self.job.files {
+            if !self.worker.files.has(file.at(&self.job.id), file.bytes).await {
+                tracing::warn!(
+                    job = self.job.id,
+                    file.name,
+                    "a file of an export is damaged; it begins anew"
+                );
+                self.job.files.clear();
+                self.job.next = Place::default();
+                self.place = Place::default();
+                self.written = 0;
+                break;
+            }
+        }
+        if (self.now)() + LEASE / 2 >= self.job.lease.until { self.record().await } else { Ok(()) }
+    }
+
+    /// The resources of one type, from the place on.
+    async fn write_kind(&mut self, job: &Job, criteria: &Criteria) -> Result<(), Stopped> {
+        let part = self.place.part;
+        let (section, kind) = job.part(part);
+        let store = &self.worker.store;
+        let mut selection = Selection::from(store, job, kind, criteria, self.place.page.clone());
+        let mut skip = self.place.skip;
+        loop {
+            let page = selection.cursor();
+            let Some(versions) = selection.next().await? else { break };
+            for (at, version) in versions.iter().enumerate().skip(skip) {
+                let Some(body) = &version.body else { continue };
+                if self.is_full_with(body) {
+                    let files = self.place.files + 1;
+                    let place = Place { part, page: page.clone(), skip: at, files };
+                    self.close(place).await?;
+                    self.is_full = true;
+                }
+                self.line(section, kind, kind, body);
+                self.written += 1;
+            }
+            skip = 0;
+            self.beat(job).await?;
+        }
+        self.close(Place { part: part + 1, ..Place::default() }).await
+    }
+
+    /// What was deleted, from the place on to the end: Bundles do not end where types do.
+    async fn write_deleted(&mut self, job: &Job, criteria: &Criteria) -> Result<(), Stopped> {
+        let store = &self.worker.store;
+        let mut bundle = deleted::Bundle::default();
+        let start = self.place.clone();
+        let mut begins = start.clone();
+        for part in start.part..job.parts() {
+            let (_, kind) = job.part(part);
+            let from = if part == start.part { start.clone() } else { Place::default() };
+            let mut skip = from.skip;
+            let mut selection = Selection::from(store, job, kind, criteria, from.page).of_deleted();
+            loop {
+                let page = selection.cursor();
+                let Some(versions) = selection.next().await? else { break };
+                for (at, version) in versions.iter().enumerate().skip(skip) {
+                    if bundle.is_empty() {
+                        begins = Place { part, page: page.clone(), skip: at, files: self.place.files };
+                    }
+                    bundle.add(&version.key);
+                    if bundle.is_full() {
+                        self.write_bundle(&mut bundle, &begins).await?;
+                    }
+                }
+                skip = 0;
+                self.beat(job).await?;
+            }
+        }
+        if !bundle.is_empty() {
+            self.write_bundle(&mut bundle, &begins).await?;
+        }
+        self.close(Place { part: job.parts(), ..Place::default() }).await
+    }
+
+    async fn write_bundle(&mut self, bundle: &mut deleted::Bundle, begins: &Place) -> Result<(), Stopped> {
+        let line = bundle.take();
+        if self.is_full_with(&line) {
+            let files = self.place.files + 1;
+            self.close(Place { files, ..begins.clone() }).await?;
+            self.is_full = true;
+        }
+        self.line(Section::Deleted, "Bundle", "deleted", &line);
+        Ok(())
     }
 
     /// One OperationOutcome for each thing that was left out.
-    async fn write_notes(&self, job: &Job) -> Result<OutputFile, Stopped> {
-        let mut file = Output::new(self, &job.id, NOTES.to_owned());
-        for note in &job.parameters.notes {
-            let issue = fhir::Issue::new(fhir::Severity::Warning, IssueCode::NotSupported, note);
+    async fn write_notes(&mut self) -> Result<(), Stopped> {
+        for note in std::mem::take(&mut self.job.parameters.notes) {
+            let issue = fhir::Issue::new(fhir::Severity::Warning, IssueCode::NotSupported, &note);
             let line = serde_json::to_vec(&OperationOutcome::from(issue)).expect("an outcome serialises");
-            file.line(&line).await?;
+            self.line(Section::Error, "OperationOutcome", "error", &line);
+            self.job.parameters.notes.push(note);
         }
-        let written = file.finish("OperationOutcome").await?;
-        Ok(written.expect("there is at least one note"))
+        self.close(Place::default()).await
     }
 
-    /// Takes the files of a job away.
-    pub async fn remove_files(&self, job: &str) {
-        let folder = self.folder.join(job);
-        match tokio::fs::remove_dir_all(&folder).await {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                tracing::warn!(%error, folder = %folder.display(), "files of an export are left behind");
+    /// Would this line make the file too long?
+    fn is_full_with(&self, line: &[u8]) -> bool {
+        let bytes = self.file.as_ref().map_or(0, |file| file.writing.bytes);
+        bytes > 0 && bytes + line.len() as u64 + 1 > self.worker.file_size
+    }
+
+    fn line(&mut self, section: Section, kind: &str, name: &str, line: &[u8]) {
+        let file = self.file.get_or_insert_with(|| {
+            let name = format!("{name}.{:04}.ndjson", self.place.files + 1);
+            let at = FileAt { job: &self.job.id, attempt: self.job.lease.attempt, name: &name };
+            let writing = self.worker.files.create(at);
+            Growing { section, kind: kind.to_owned(), name, count: 0, writing }
+        });
+        file.writing.line(line);
+        file.count += 1;
+    }
+
+    /// Ends the file, where there is one; the next one begins at `next`.
+    async fn close(&mut self, next: Place) -> Result<(), Stopped> {
+        if let Some(Growing { section, kind, name, count, writing }) = self.file.take() {
+            let (bytes, attempt) = (writing.bytes, self.job.lease.attempt);
+            let hash = String::new();
+            let file = OutputFile { section, kind, name, attempt, count, bytes, hash };
+            self.closing.push_back((file, writing.finish().await?));
+            if self.closing.len() > CLOSING {
+                self.settle_first().await?;
             }
-            _ => {}
         }
-    }
-}
-
-/// A file as it grows. It appears under its name only when it is whole.
-struct Output<'a> {
-    worker: &'a Worker,
-    path: Path,
-    name: String,
-    writer: Option<BufWriter>,
-    gathered: BytesMut,
-    count: u64,
-    bytes: u64,
-}
-
-impl<'a> Output<'a> {
-    fn new(worker: &'a Worker, job: &str, name: String) -> Self {
-        let path = Path::from_iter([job, name.as_str()]);
-        Self { worker, path, name, writer: None, gathered: BytesMut::new(), count: 0, bytes: 0 }
+        self.place = next;
+        Ok(())
     }
 
-    async fn line(&mut self, resource: &[u8]) -> Result<(), Stopped> {
-        self.gathered.reserve(resource.len() + 1);
-        self.gathered.extend_from_slice(resource);
-        self.gathered.extend_from_slice(b"\n");
-        self.count += 1;
-        self.bytes += resource.len() as u64 + 1;
-        if self.gathered.len() >= CHUNK { self.flush().await } else { Ok(()) }
-    }
-
-    async fn flush(&mut self) -> Result<(), Stopped> {
-        let pieces: Bytes = self.gathered.split().freeze();
-        let files = self.worker.files.clone();
-        let writer = self.writer.get_or_insert_with(|| BufWriter::new(files, self.path.clone()));
-        writer.put(pieces).await.map_err(file_trouble)
-    }
-
-    async fn finish(mut self, kind: &str) -> Result<Option<OutputFile>, Stopped> {
-        if self.count == 0 {
-            return Ok(None);
+    /// Waits until the first of the files that are being closed is on the disk.
+    async fn settle_first(&mut self) -> Result<(), Stopped> {
+        if let Some((mut file, closing)) = self.closing.pop_front() {
+            file.hash = closing.await?;
+            self.job.lease.in_vain = 0;
+            self.job.files.push(file);
         }
-        self.flush().await?;
-        if let Some(mut writer) = self.writer.take() {
-            writer.shutdown().await.map_err(file_trouble)?;
+        Ok(())
+    }
+
+    /// Between two pages: passes bytes on, and records where it is time.
+    async fn beat(&mut self, job: &Job) -> Result<(), Stopped> {
+        if let Some(file) = &mut self.file {
+            file.writing.flush_if_large().await?;
         }
-        // The record that names the file comes after the file is on the disk.
-        let path = self.worker.files.path_to_filesystem(&self.path).map_err(file_trouble)?;
-        tokio::fs::File::open(path).await.map_err(file_trouble)?.sync_all().await.map_err(file_trouble)?;
-        Ok(Some(OutputFile { kind: kind.to_owned(), name: self.name, count: self.count, bytes: self.bytes }))
+        if !self.is_full && (self.now)() < self.recorded + BEAT {
+            return Ok(());
+        }
+        while !self.closing.is_empty() {
+            self.settle_first().await?;
+        }
+        self.job.next = self.place.clone();
+        self.estimate(job);
+        self.record().await
+    }
+
+    /// The store counts writes, not resources: so many of them are the most that there can be.
+    fn estimate(&mut self, job: &Job) {
+        let share = |done: u64, of: u64| done.saturating_mul(100) / of.max(1);
+        let by_part = share(self.place.part as u64, job.parts() as u64);
+        let by_count = share(self.written, job.seq().0);
+        let open = self.file.as_ref().map_or(0, |file| file.writing.bytes);
+        let bytes = self.job.files.iter().map(|file| file.bytes).sum::<u64>() + open;
+        let progress = &mut self.job.progress;
+        let percent = u8::try_from(by_part.max(by_count).min(99)).unwrap_or(99);
+        progress.percent = progress.percent.max(percent);
+        progress.resources = progress.resources.max(self.written);
+        progress.bytes = progress.bytes.max(bytes);
+    }
+
+    /// Writes the job's record and prolongs the lease; whoever wrote it meanwhile has the last word.
+    async fn record(&mut self) -> Result<(), Stopped> {
+        let now = (self.now)();
+        self.job.lease.until = now + LEASE;
+        let value = serde_json::to_vec(&self.job).expect("a job serialises");
+        let write = LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision));
+        self.revision = self.worker.store.write(vec![write], now).await?[0];
+        (self.recorded, self.is_full) = (now, false);
+        Ok(())
     }
 }

@@ -2,9 +2,9 @@
 
 use bulk::{FileError, JobError, KickOff, KickOffError, Level, Method, Status, TypeAccess};
 use fhir::IssueCode;
-use futures_util::StreamExt as _;
 use http::{HeaderValue, StatusCode, header};
 use identity::token::Access;
+use warp::Reply as _;
 
 use super::{access, check_accept};
 use crate::audit::Entry;
@@ -234,7 +234,7 @@ pub async fn file(call: Call) -> Response {
             access::lacking(&format!("the token has no scope to read {}", file.kind))
         }
         Ok(file) => {
-            let mut response = sync_stream(file.stream);
+            let mut response = warp::reply::stream(file.stream).into_response();
             let headers = response.headers_mut();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/fhir+ndjson"));
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(file.length));
@@ -255,22 +255,4 @@ pub async fn file(call: Call) -> Response {
             )
         }
     }
-}
-
-/// warp's streams must be `Sync`; a channel of one piece makes any stream so.
-fn sync_stream(stream: bulk::ByteStream) -> Response {
-    use warp::Reply as _;
-    let (sender, receiver) = tokio::sync::mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut stream = stream;
-        while let Some(piece) = stream.next().await {
-            if sender.send(piece).await.is_err() {
-                break;
-            }
-        }
-    });
-    let pieces = futures_util::stream::unfold(receiver, |mut receiver| async move {
-        receiver.recv().await.map(|piece| (piece, receiver))
-    });
-    warp::reply::stream(pieces).into_response()
 }

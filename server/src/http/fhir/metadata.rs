@@ -11,6 +11,15 @@ use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
+/// What a client should know of exports (Bulk Data Access 2.0.0, server capability documentation).
+const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_until`, `_elements` (root elements), \
+    `_typeFilter` (the search parameters of R4 but composite and special ones; modifiers :not, :missing, :exact, :contains and \
+    :[type]), `includeAssociatedData`, and by POST below the system `patient`. Patient and Group exports hold the Patient \
+    compartment without Patient.link and Group.member. `includeAssociatedData=_supporting` adds the Device, Location, \
+    Medication, Organization, Practitioner and PractitionerRole resources that exported ones refer to, whenever they were \
+    changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
+    out; naming one is refused. Attachments stay as they were stored.";
+
 /// Answers with the CapabilityStatement or the TerminologyCapabilities; no token is needed.
 pub async fn get(call: Call) -> Response {
     if let Err(response) = check_accept(&call, &[]) {
@@ -27,7 +36,10 @@ pub async fn get(call: Call) -> Response {
     }
     let base = &call.app.base_url;
     let operation = |name: &str, definition: &str| json!({ "name": name, "definition": definition });
-    let bulk = |name: &str| format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{name}");
+    let export = |name: &str| {
+        let definition = format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{name}");
+        json!([{ "name": "export", "definition": definition, "documentation": EXPORT }])
+    };
     let interactions: Vec<Value> =
         ["read", "vread", "update", "delete", "history-instance", "create", "search-type"]
             .iter()
@@ -48,8 +60,8 @@ pub async fn get(call: Call) -> Response {
                 "conditionalDelete": "single",
             });
             match *kind {
-                "Group" => resource["operation"] = json!([operation("export", &bulk("group-export"))]),
-                "Patient" => resource["operation"] = json!([operation("export", &bulk("patient-export"))]),
+                "Group" => resource["operation"] = export("group-export"),
+                "Patient" => resource["operation"] = export("patient-export"),
                 "ValueSet" => {
                     let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
                     // The ecosystem's guide names the operation, but publishes no definition of it.
@@ -105,7 +117,7 @@ pub async fn get(call: Call) -> Response {
             },
             "interaction": [{ "code": "transaction" }, { "code": "batch" }],
             "resource": resources,
-            "operation": [operation("export", &bulk("export"))],
+            "operation": export("export"),
         }],
     });
     let response = reply::fhir_json(StatusCode::OK, &statement);

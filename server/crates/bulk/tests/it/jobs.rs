@@ -143,13 +143,13 @@ async fn nothing_begins_that_may_not() {
 #[tokio::test]
 async fn what_was_left_out_stands_under_error() {
     let world = filled().await;
-    let mut request = world.request(Level::System, &[("_elements", "id"), ("_type", "Patient,Nonsense")]);
+    let mut request = world.request(Level::System, &[("_nonsense", "id"), ("_type", "Patient,Nonsense")]);
     request.lenient = true;
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
     assert_eq!(manifest["error"][0]["type"], "OperationOutcome");
     let text = world.file(&world.bulk, manifest["error"][0]["url"].as_str().unwrap()).await;
     assert_eq!(text.lines().count(), 2);
-    assert!(text.contains("_elements") && text.contains("Nonsense"), "{text}");
+    assert!(text.contains("_nonsense") && text.contains("Nonsense"), "{text}");
     assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
 }

@@ -3,6 +3,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod associated;
 mod jobs;
+mod parts;
 mod selection;
 mod support;

@@ -1,0 +1,276 @@
+//! The files of exports: written in chunks off the async threads, hashed on the way, and there under their name only
+//! when they are whole and on the disk.
+//!
+//! A file lies at `{job}/{attempt}.{name}`. Each run of a job writes under an attempt number of its own, so that one
+//! that was overtaken and does not know it yet never touches a file that counts.
+
+use std::io::{self, Read as _, Seek as _};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::Stream;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _};
+use tokio::task::{JoinHandle, spawn_blocking};
+
+/// Bytes that are gathered before they are written and hashed; two such chunks are held for a file.
+const CHUNK: usize = 1 << 20;
+
+/// Where the files of exports are kept.
+#[derive(Clone)]
+pub(crate) struct Files {
+    store: Arc<LocalFileSystem>,
+    folder: PathBuf,
+}
+
+/// Names a file of one attempt at a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FileAt<'a> {
+    pub job: &'a str,
+    pub attempt: u32,
+    pub name: &'a str,
+}
+
+impl FileAt<'_> {
+    fn in_folder(self) -> String {
+        format!("{}.{}", self.attempt, self.name)
+    }
+
+    fn path(self) -> Path {
+        Path::from_iter([self.job, &self.in_folder()])
+    }
+}
+
+impl Files {
+    /// Files in a folder, which is made where there is none.
+    pub fn open(folder: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        let store = LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
+        Ok(Self { store: Arc::new(store), folder })
+    }
+
+    /// A file that is to be written. Nothing happens before the first bytes come.
+    pub fn create(&self, at: FileAt<'_>) -> Writing {
+        Writing {
+            store: self.store.clone(),
+            path: at.path(),
+            gathered: BytesMut::new(),
+            under_way: None,
+            bytes: 0,
+        }
+    }
+
+    /// Opens a whole file; gives its length too.
+    pub async fn open_file(&self, at: FileAt<'_>) -> object_store::Result<(std::fs::File, u64)> {
+        let found = self.store.get(&at.path()).await?;
+        let length = found.meta.size;
+        match found.payload {
+            GetResultPayload::File(file, _) => Ok((file, length)),
+            GetResultPayload::Stream(_) => unreachable!("a local store gives files"),
+        }
+    }
+
+    /// Is there a whole file of this length?
+    pub async fn has(&self, at: FileAt<'_>, length: u64) -> bool {
+        self.store.head(&at.path()).await.is_ok_and(|meta| meta.size == length)
+    }
+
+    /// The jobs that have files here.
+    pub fn jobs(&self) -> Vec<String> {
+        let Ok(folders) = std::fs::read_dir(&self.folder) else { return Vec::new() };
+        folders.flatten().map(|folder| folder.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// Takes away what a job has here.
+    pub async fn remove(&self, job: &str) {
+        let folder = self.folder.join(job);
+        // A chunk that is being written at this moment can put a file back.
+        for _ in 0..3 {
+            match tokio::fs::remove_dir_all(&folder).await {
+                Ok(()) => return,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+                Err(error) => {
+                    tracing::warn!(%error, folder = %folder.display(), "files of an export are left behind");
+                }
+            }
+        }
+    }
+
+    /// Takes away what a job has here but for these.
+    pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = FileAt<'_>>) {
+        let keep: std::collections::HashSet<String> = keep.map(FileAt::in_folder).collect();
+        let folder = self.folder.join(job);
+        let removed = spawn_blocking(move || -> io::Result<()> {
+            for file in std::fs::read_dir(folder)?.flatten() {
+                if keep.contains(&*file.file_name().to_string_lossy()) {
+                    continue;
+                }
+                match std::fs::remove_file(file.path()) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        if let Ok(Err(error)) = removed.await
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, job, "unfinished files of an export are left behind");
+        }
+    }
+}
+
+/// A file as it grows.
+pub(crate) struct Writing {
+    store: Arc<LocalFileSystem>,
+    path: Path,
+    gathered: BytesMut,
+    under_way: Option<Task<object_store::Result<Opened>>>,
+    /// How long it is by now.
+    pub bytes: u64,
+}
+
+impl Writing {
+    /// Adds a line.
+    pub fn line(&mut self, line: &[u8]) {
+        if self.gathered.capacity() == 0 {
+            self.gathered.reserve(CHUNK + CHUNK / 2);
+        }
+        self.gathered.extend_from_slice(line);
+        self.gathered.extend_from_slice(b"\n");
+        self.bytes += line.len() as u64 + 1;
+    }
+
+    /// Passes on what is gathered, where it is enough; waits for what was passed on before.
+    pub async fn flush_if_large(&mut self) -> object_store::Result<()> {
+        if self.gathered.len() >= CHUNK { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> object_store::Result<()> {
+        let opened = match self.under_way.take() {
+            Some(before) => before.await?,
+            None => Opened {
+                upload: self.store.put_multipart(&self.path).await?,
+                hasher: Box::new(blake3::Hasher::new()),
+            },
+        };
+        let chunk = std::mem::take(&mut self.gathered).freeze();
+        self.under_way = Some(Task(tokio::spawn(opened.write(chunk))));
+        Ok(())
+    }
+
+    /// Ends the file behind the caller's back: the task gives its hash when it is whole and on the disk.
+    pub async fn finish(mut self) -> object_store::Result<Task<object_store::Result<String>>> {
+        self.flush().await?;
+        let last = self.under_way.take().expect("flush has begun a write");
+        Ok(Task(tokio::spawn(async move {
+            let mut opened = last.await?;
+            opened.upload.complete().await?;
+            Ok(validator(&opened.hasher))
+        })))
+    }
+}
+
+/// 128 bits of the hash, for an `ETag`.
+fn validator(hasher: &blake3::Hasher) -> String {
+    hasher.finalize().to_hex()[..32].to_owned()
+}
+
+struct Opened {
+    upload: Box<dyn MultipartUpload>,
+    hasher: Box<blake3::Hasher>,
+}
+
+impl Opened {
+    async fn write(mut self, chunk: Bytes) -> object_store::Result<Self> {
+        let written = self.upload.put_part(chunk.clone().into());
+        let mut hasher = self.hasher;
+        let hashed = spawn_blocking(move || {
+            hasher.update(&chunk);
+            hasher
+        });
+        let (written, hashed) = futures_util::join!(written, hashed);
+        written?;
+        self.hasher = hashed.expect("hashing does not panic");
+        Ok(self)
+    }
+}
+
+/// Bytes read at once of a file that is sent; the next ones are read while these are on their way.
+const PIECE: usize = 256 * 1024;
+
+/// A part of a file as it is read, off the async threads, into pieces that nobody copies again.
+pub struct FileStream {
+    /// The file, while nothing is read of it.
+    file: Option<std::fs::File>,
+    reading: Option<Task<io::Result<(std::fs::File, Bytes)>>>,
+    left: u64,
+}
+
+impl FileStream {
+    /// These bytes of the file.
+    pub(crate) fn new(file: std::fs::File, range: Range<u64>) -> Self {
+        let mut stream = Self { file: Some(file), reading: None, left: range.end - range.start };
+        stream.read_ahead(Some(range.start));
+        stream
+    }
+
+    fn read_ahead(&mut self, seek: Option<u64>) {
+        let length = self.left.min(PIECE as u64);
+        let Some(mut file) = self.file.take().filter(|_| length > 0) else { return };
+        self.left -= length;
+        self.reading = Some(Task(spawn_blocking(move || {
+            if let Some(at) = seek {
+                file.seek(io::SeekFrom::Start(at))?;
+            }
+            let mut piece = Vec::with_capacity(usize::try_from(length).unwrap_or(PIECE));
+            (&mut file).take(length).read_to_end(&mut piece)?;
+            if (piece.len() as u64) < length {
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter"));
+            }
+            Ok((file, Bytes::from(piece)))
+        })));
+    }
+}
+
+impl Stream for FileStream {
+    type Item = io::Result<Bytes>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Some(reading) = &mut self.reading else { return Poll::Ready(None) };
+        let read = std::task::ready!(Pin::new(reading).poll(context));
+        self.reading = None;
+        Poll::Ready(Some(read.map(|(file, piece)| {
+            self.file = Some(file);
+            self.read_ahead(None);
+            piece
+        })))
+    }
+}
+
+/// A task that ends with whoever waits for it.
+pub(crate) struct Task<T>(JoinHandle<T>);
+
+impl<T> Future for Task<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
+        match std::task::ready!(Pin::new(&mut self.0).poll(context)) {
+            Ok(output) => Poll::Ready(output),
+            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
+            // The runtime shuts down, and whoever waits goes with it.
+            Err(_) => Poll::Pending,
+        }
+    }
+}
+
+impl<T> Drop for Task<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}

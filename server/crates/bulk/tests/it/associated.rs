@@ -1,0 +1,148 @@
+//! What comes along with what is exported: Provenance, supporting resources; and members of large and nested Groups.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use trefoil_bulk::{KickOffError, Level, Method};
+
+use crate::support::{World, finish};
+
+fn reference(to: &str) -> Value {
+    json!({ "reference": to })
+}
+
+/// The ids of one type in an export.
+async fn ids(world: &World, level: Level, query: &[(&str, &str)], kind: &str) -> BTreeSet<String> {
+    let manifest = world.export(level, query).await;
+    world.read(&world.bulk, &manifest).await.remove(kind).unwrap_or_default()
+}
+
+fn set(ids: &[&str]) -> BTreeSet<String> {
+    ids.iter().map(|id| (*id).to_owned()).collect()
+}
+
+#[tokio::test]
+async fn provenance_is_that_of_what_this_export_holds() {
+    let world = World::new();
+    for patient in ["p", "q"] {
+        world.put("Patient", patient, json!({})).await;
+    }
+    world.put("Condition", "c", json!({ "subject": reference("Patient/p") })).await;
+    world.put("Observation", "o", json!({ "subject": reference("Patient/p"), "status": "final" })).await;
+    let of = |targets: &[&str], recorded: &str| json!({ "target": targets.iter().map(|t| reference(t)).collect::<Vec<_>>(), "recorded": recorded });
+    // The one that was written last was not recorded last.
+    world.put("Provenance", "new", of(&["Condition/c"], "2025-01-01T00:00:00Z")).await;
+    world.put("Provenance", "old", of(&["Condition/c"], "2020-01-01T00:00:00Z")).await;
+    world.put("Provenance", "both", of(&["Observation/o", "Condition/c"], "2022-01-01T00:00:00Z")).await;
+    world.put("Provenance", "other", of(&["Patient/q"], "2026-01-01T00:00:00Z")).await;
+    world.put("Provenance", "stray", of(&["Device/d"], "2026-01-01T00:00:00Z")).await;
+    world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
+    let group = || Level::Group("g".to_owned());
+    let associated = |value: &'static str| [("_type", "Condition"), ("includeAssociatedData", value)];
+    for level in [group(), Level::Patient, Level::System] {
+        let all = ids(&world, level.clone(), &associated("RelevantProvenanceResources"), "Provenance").await;
+        assert_eq!(all, set(&["new", "old", "both"]), "{level:?}");
+        let latest = ids(&world, level.clone(), &associated("LatestProvenanceResources"), "Provenance").await;
+        assert_eq!(latest, set(&["new"]), "{level:?}");
+    }
+    let both = [("includeAssociatedData", "LatestProvenanceResources")];
+    assert_eq!(ids(&world, group(), &both, "Provenance").await, set(&["new", "both"]));
+    assert_eq!(ids(&world, group(), &[], "Provenance").await, set(&["new", "old", "both"]));
+    assert_eq!(ids(&world, Level::Patient, &[], "Provenance").await, set(&["new", "old", "both", "other"]));
+    assert_eq!(ids(&world, Level::System, &[], "Provenance").await.len(), 5);
+    assert_eq!(ids(&world, group(), &[("_type", "Condition")], "Provenance").await, set(&[]));
+}
+
+#[tokio::test]
+async fn supporting_resources_come_once_with_what_they_refer_to() {
+    let world = World::new();
+    for patient in ["p", "q"] {
+        world.put("Patient", patient, json!({ "managingOrganization": reference("Organization/o1") })).await;
+    }
+    let seen = json!({ "subject": reference("Patient/p"), "participant": [
+        { "individual": reference("https://s.example/fhir/R4/PractitionerRole/r") },
+        { "individual": reference("https://elsewhere.example/Practitioner/d2") } ] });
+    world.put("Encounter", "e", seen).await;
+    let role =
+        json!({ "practitioner": reference("Practitioner/d1"), "organization": reference("Organization/o2") });
+    world.put("PractitionerRole", "r", role).await;
+    for practitioner in ["d1", "d2"] {
+        world.put("Practitioner", practitioner, json!({})).await;
+    }
+    world.put("Organization", "o1", json!({})).await;
+    world.put("Organization", "o2", json!({ "partOf": reference("Organization/o3") })).await;
+    world.put("Organization", "o3", json!({ "partOf": reference("Organization/o2") })).await;
+    world.put("Organization", "o4", json!({})).await;
+    world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
+    for level in [Level::Group("g".to_owned()), Level::Patient] {
+        let manifest = world.export(level.clone(), &[("includeAssociatedData", "_supporting")]).await;
+        let mut all = world.read(&world.bulk, &manifest).await;
+        assert_eq!(all.remove("Organization").unwrap(), set(&["o1", "o2", "o3"]), "{level:?}");
+        assert_eq!(all.remove("Practitioner").unwrap(), set(&["d1"]));
+        assert_eq!(all.remove("PractitionerRole").unwrap(), set(&["r"]));
+        assert_eq!(all.keys().collect::<Vec<_>>(), ["Encounter", "Patient"]);
+        assert!(!world.read(&world.bulk, &world.export(level, &[]).await).await.contains_key("Organization"));
+    }
+    // At system level what is asked for comes whole, and only the rest goes by what refers to it.
+    let query = [("_type", "Patient,Practitioner"), ("includeAssociatedData", "_supporting")];
+    let all = world.read(&world.bulk, &world.export(Level::System, &query).await).await;
+    assert_eq!(all["Practitioner"], set(&["d1", "d2"]));
+    assert_eq!(all["Organization"], set(&["o1"]));
+    // A change of what refers is enough: the Organization was not touched since.
+    let since = fhir::instant::format(world.now());
+    world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o4") })).await;
+    let query = [("_since", since.as_str()), ("includeAssociatedData", "_supporting")];
+    let all = world.read(&world.bulk, &world.export(Level::Patient, &query).await).await;
+    assert_eq!(all["Patient"], set(&["p"]));
+    assert_eq!(all["Organization"], set(&["o4"]));
+}
+
+#[tokio::test]
+async fn supporting_resources_are_limited_to_what_the_client_may_read() {
+    let world = World::new();
+    world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o") })).await;
+    world.put("Organization", "o", json!({})).await;
+    let mut request = world.request(Level::Patient, &[("includeAssociatedData", "_supporting")]);
+    request.types = trefoil_bulk::TypeAccess::only(["Patient"]);
+    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    let all = world.read(&world.bulk, &manifest).await;
+    assert_eq!(all.keys().collect::<Vec<_>>(), ["Patient"]);
+}
+
+#[tokio::test]
+async fn patients_are_checked_at_the_kick_off() {
+    let world = World::new();
+    for patient in ["p", "q"] {
+        world.put("Patient", patient, json!({})).await;
+    }
+    world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
+    let ask = |level: Level, patients: &'static str, lenient: bool| {
+        let mut request = world.request(level, &[("patient", patients)]);
+        (request.by, request.lenient) = (Method::Post, lenient);
+        world.bulk.kick_off(request, world.now())
+    };
+    let error = ask(Level::Patient, "Patient/p,Patient/x", false).await.unwrap_err();
+    assert_eq!(error.to_string(), "parameter 'patient': not known here: Patient/x");
+    let error = ask(Level::Group("g".to_owned()), "Patient/q", false).await.unwrap_err();
+    assert!(matches!(error, KickOffError::UnknownPatients { why: "not in the Group", .. }));
+    let job = ask(Level::Group("g".to_owned()), "Patient/p,Patient/q", true).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    assert_eq!(world.read(&world.bulk, &manifest).await["Patient"], set(&["p"]));
+    assert_eq!(manifest["error"][0]["count"], 1);
+}
+
+#[tokio::test]
+async fn a_patient_export_leaves_out_who_is_not_there() {
+    let world = World::new();
+    world.put("Patient", "p", json!({})).await;
+    world.put("Observation", "of-p", json!({ "status": "final", "subject": reference("Patient/p") })).await;
+    world
+        .put("Observation", "of-nobody", json!({ "status": "final", "subject": reference("Patient/x") }))
+        .await;
+    world.put("Observation", "of-group", json!({ "status": "final", "subject": reference("Group/g") })).await;
+    world.put("Organization", "o", json!({})).await;
+    let all = world.read(&world.bulk, &world.export(Level::Patient, &[]).await).await;
+    assert_eq!(all.keys().collect::<Vec<_>>(), ["Observation", "Patient"]);
+    assert_eq!(all["Observation"], set(&["of-p"]));
+}

@@ -1,0 +1,247 @@
+//! Exports in parts: however files are cut and however often the work is broken off, the bytes are the same.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use trefoil_bulk::{Bulk, JobError, Level, Status};
+
+use crate::support::{World, finish};
+
+/// More than one page of Patients and, of each third one, an Observation.
+const PATIENTS: usize = 620;
+const FILE_SIZE: u64 = 5_000;
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Ends a process at this moment: no task goes on behind its next await.
+fn end(process: tokio::runtime::Runtime) {
+    process.shutdown_timeout(Duration::from_secs(60));
+}
+
+async fn filled(file_size: u64) -> World {
+    let world = World::with_files_of(file_size);
+    let mut members = Vec::new();
+    for number in 0..PATIENTS {
+        let id = format!("p{number:03}");
+        // One is longer than a file.
+        let long = if number == 300 { "x".repeat(6_000) } else { String::new() };
+        world.put("Patient", &id, json!({ "language": long })).await;
+        if number % 3 == 0 {
+            let subject = json!({ "reference": format!("Patient/{id}") });
+            world.put("Observation", &format!("o{number}"), json!({ "subject": subject })).await;
+            members.push(json!({ "entity": { "reference": format!("Patient/{id}") } }));
+        }
+    }
+    world.put("Group", "g", json!({ "member": members })).await;
+    world
+}
+
+/// Names and bytes of the files of a manifest.
+async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, String)> {
+    let mut files = Vec::new();
+    for list in ["output", "deleted"] {
+        for file in manifest[list].as_array().into_iter().flatten() {
+            let url = file["url"].as_str().unwrap();
+            let name = url.rsplit('/').next().unwrap().to_owned();
+            files.push((name, world.file(bulk, url).await));
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn files_are_cut_by_size_and_add_up() {
+    let (small, large) = (filled(FILE_SIZE).await, filled(1 << 20).await);
+    let one = files(&large, &large.bulk, &large.export(Level::System, &[]).await).await;
+    let many = files(&small, &small.bulk, &small.export(Level::System, &[]).await).await;
+    let names: Vec<_> = one.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["Group.0001.ndjson", "Observation.0001.ndjson", "Patient.0001.ndjson"]);
+    for (name, text) in &one {
+        let kind = name.split('.').next().unwrap();
+        let parts: Vec<_> = many.iter().filter(|(name, _)| name.split('.').next() == Some(kind)).collect();
+        assert_eq!(&parts.iter().map(|(_, text)| text.as_str()).collect::<String>(), text);
+        for (number, (name, text)) in parts.iter().enumerate() {
+            assert_eq!(*name, format!("{kind}.{:04}.ndjson", number + 1));
+            assert!(text.len() as u64 <= FILE_SIZE || text.lines().count() == 1, "{name}: {}", text.len());
+        }
+        // No file could have taken the first line of the next one.
+        for pair in parts.windows(2) {
+            let next = pair[1].1.lines().next().unwrap().len() + 1;
+            assert!((pair[0].1.len() + next) as u64 > FILE_SIZE);
+        }
+    }
+}
+
+/// The same store in other processes, each of which ends after so many steps of the scheduler.
+fn broken_off(
+    level: &Level,
+    query: &[(&str, &str)],
+    steps: &[usize],
+) -> (Vec<(String, String)>, Vec<(String, String)>) {
+    let first = runtime();
+    let world = first.block_on(filled(FILE_SIZE));
+    let since = first.block_on(async {
+        let since = world.store_time().await;
+        for number in (0..PATIENTS).step_by(5) {
+            world.delete("Patient", &format!("p{number:03}")).await;
+        }
+        for number in (0..PATIENTS).step_by(2) {
+            world.put("Patient", &format!("p{number:03}"), json!({ "active": true })).await;
+        }
+        since
+    });
+    let query: Vec<_> = query.iter().map(|(name, value)| (*name, value.replace("$since", &since))).collect();
+    let query: Vec<_> = query.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let undisturbed = first.block_on(async {
+        let manifest = world.export(level.clone(), &query).await;
+        files(&world, &world.bulk, &manifest).await
+    });
+    let request = world.request(level.clone(), &query);
+    let job = first.block_on(async { world.bulk.kick_off(request, world.now()).await.unwrap() });
+    end(first);
+    for steps in steps {
+        let process = runtime();
+        process.block_on(async {
+            let bulk = world.reopened();
+            bulk.resume().await.unwrap();
+            for _ in 0..*steps {
+                tokio::task::yield_now().await;
+            }
+        });
+        end(process);
+    }
+    let last = runtime();
+    let resumed = last.block_on(async {
+        let bulk = world.reopened();
+        bulk.resume().await.unwrap();
+        let manifest = finish(&bulk, &job, world.now()).await;
+        let files = files(&world, &bulk, &manifest).await;
+        let listed = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
+        let folder = world.dir.path().join("exports").join(&job);
+        // What is unfinished is taken away behind the end of the export.
+        while std::fs::read_dir(&folder).unwrap().count() > listed.iter().sum::<usize>() {
+            tokio::task::yield_now().await;
+        }
+        files
+    });
+    (undisturbed, resumed)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..ProptestConfig::with_cases(8) })]
+
+    #[test]
+    fn an_export_that_was_broken_off_gives_the_same_bytes(
+        steps in proptest::collection::vec(0_usize..60, 1..12), group: bool, since: bool,
+    ) {
+        let level = if group { Level::Group("g".to_owned()) } else { Level::System };
+        let query: &[_] = if since { &[("_since", "$since")] } else { &[] };
+        let (undisturbed, resumed) = broken_off(&level, query, &steps);
+        prop_assert!(undisturbed.len() > 1);
+        prop_assert_eq!(undisturbed, resumed);
+    }
+}
+
+#[test]
+fn a_job_is_taken_up_when_its_lease_ends() {
+    let first = runtime();
+    let world = first.block_on(filled(FILE_SIZE));
+    let job = first.block_on(async {
+        world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap()
+    });
+    end(first);
+    runtime().block_on(async {
+        let other = world.reopened();
+        world.pass(Duration::from_secs(59));
+        other.sweep(world.now()).await.unwrap();
+        tokio::task::yield_now().await;
+        let status = other.status(&job, "client", world.now()).await.unwrap();
+        assert!(matches!(status, Status::InProgress { .. }), "it is somebody else's");
+        world.pass(Duration::from_secs(1));
+        other.sweep(world.now()).await.unwrap();
+        assert!(finish(&other, &job, world.now()).await["output"].is_array());
+    });
+}
+
+#[test]
+fn who_lost_a_job_writes_nothing_that_counts() {
+    runtime().block_on(async {
+        let world = filled(FILE_SIZE).await;
+        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        // Two more take it up one after the other while the first goes on.
+        let (second, third) = (world.reopened(), world.reopened());
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        second.resume().await.unwrap();
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        third.resume().await.unwrap();
+        let manifest = finish(&third, &job, world.now()).await;
+        let undisturbed = world.export(Level::System, &[]).await;
+        let expected = files(&world, &world.bulk, &undisturbed).await;
+        for bulk in [&world.bulk, &second, &third] {
+            assert_eq!(files(&world, bulk, &manifest).await, expected);
+        }
+        third.delete(&job, "client", world.now()).await.unwrap();
+        let gone = second.status(&job, "client", world.now()).await;
+        assert!(matches!(gone, Err(JobError::NotFound { .. })));
+    });
+}
+
+#[test]
+fn a_damaged_file_is_written_again() {
+    let first = runtime();
+    let world = first.block_on(filled(FILE_SIZE));
+    let job = first.block_on(async {
+        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        for _ in 0..200 {
+            tokio::task::yield_now().await;
+        }
+        job
+    });
+    end(first);
+    for file in std::fs::read_dir(world.dir.path().join("exports").join(&job)).unwrap().flatten() {
+        std::fs::write(file.path(), "").unwrap();
+    }
+    runtime().block_on(async {
+        let bulk = world.reopened();
+        bulk.resume().await.unwrap();
+        let manifest = finish(&bulk, &job, world.now()).await;
+        let undisturbed = world.export(Level::System, &[]).await;
+        assert_eq!(files(&world, &bulk, &manifest).await, files(&world, &world.bulk, &undisturbed).await);
+    });
+}
+
+#[test]
+fn an_export_that_ends_its_process_every_time_fails() {
+    let first = runtime();
+    let world = first.block_on(filled(FILE_SIZE));
+    let job = first.block_on(async {
+        world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap()
+    });
+    end(first);
+    for _ in 0..50 {
+        let process = runtime();
+        process.block_on(async { world.reopened().resume().await.unwrap() });
+        end(process);
+    }
+    runtime().block_on(async {
+        let bulk = world.reopened();
+        bulk.resume().await.unwrap();
+        loop {
+            match bulk.status(&job, "client", world.now()).await.unwrap() {
+                Status::InProgress { .. } => tokio::task::yield_now().await,
+                Status::Failed { by_data, reason } => {
+                    assert!(!by_data && reason.contains("stopped 50 times"), "{reason}");
+                    break;
+                }
+                Status::Complete { .. } => panic!("it cannot be complete"),
+            }
+        }
+    });
+}
