@@ -89,8 +89,12 @@ fn run(task: Task) -> Result<()> {
         }
         Task::Bench { args } => {
             // What is measured in process belongs to the whole, and to what is called so.
-            if args.iter().all(|arg| arg.starts_with("--") || arg == "terminology") {
+            let is_asked = |what: &str| args.iter().all(|arg| arg.starts_with("--") || arg == what);
+            if is_asked("terminology") {
                 check(&mut bench("trefoil-terminology", "index"))?;
+            }
+            if is_asked("bulk") {
+                check(bench("trefoil-bulk", "bulk").args(args.iter().filter(|arg| arg.starts_with("--"))))?;
             }
             check(bench("trefoil-server", "http").args(args))
         }

@@ -1,0 +1,263 @@
+//! `cargo xtask bench bulk`: how fast a population goes into the file engine and comes out of it again, in resources a
+//! CPU second and as a ratio to `cat in > out` of the same bytes in the same run, and how much memory that takes
+//! (DESIGN 6). Each step is a process of its own, so that CPU time and peak memory are its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use resources::{ImportOptions, Resources};
+use store::Store;
+use trefoil_bulk::{Bulk, Clock, Guide, KickOff, Level, Method, Options, Status, TypeAccess};
+use trefoil_fixtures::population;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    match args.first().map(String::as_str) {
+        Some("--ingest") => return ingest(Path::new(&args[1]), Path::new(&args[2])),
+        Some("--settle") => return settle(Path::new(&args[1])),
+        Some("--export") => return export(Path::new(&args[1]), &args[2]),
+        _ => {}
+    }
+    let number = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag)?.parse::<u64>().ok());
+    let (resources, rounds) = (number("--resources=").unwrap_or(1_000_000), number("--rounds=").unwrap_or(5));
+    println!("{:<52} {:>14} {:>14}", "work", "", "goal");
+    for resources in [resources / 10, resources] {
+        measure(resources, rounds);
+    }
+}
+
+fn told(work: &str, figure: String, goal: &str) {
+    println!("{work:<52} {figure:>14} {goal:>14}");
+}
+
+fn measure(resources: u64, rounds: u64) {
+    let patients = resources / population::EACH;
+    println!("{} resources of {patients} patients", patients * population::EACH);
+    let folder = tempfile::tempdir().expect("a folder");
+    let (files, data) = (folder.path().join("in"), folder.path().join("data"));
+    std::fs::create_dir(&files).expect("a folder");
+    for (number, kind) in population::kinds().enumerate() {
+        let path = files.join(format!("{number}-{kind}.ndjson"));
+        let mut out =
+            std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path).expect("a file"));
+        population::write(kind, patients, &mut out).expect("the disk takes it");
+    }
+    std::fs::write(files.join("9-group.json"), population::group("tenth", patients, 10)).expect("a file");
+    step(&["--ingest", text(&data), text(&files)]);
+    step(&["--settle", text(&data)]);
+    let mut ratios = Vec::new();
+    for round in 1..=rounds {
+        println!("round {round}");
+        let exported = data.join("exports");
+        drop(std::fs::remove_dir_all(&exported));
+        let system = step(&["--export", text(&data), "system"]);
+        let cat = cat(&exported, folder.path());
+        told("cat in > out of these files", format!("{:.0} ms", cat * 1e3), "");
+        told("system export, of the speed of cat", format!("{:.2}", cat / system), "0.3");
+        ratios.push(cat / system);
+        step(&["--export", text(&data), "group"]);
+    }
+    ratios.sort_by(f64::total_cmp);
+    told("median: system export, of the speed of cat", format!("{:.2}", ratios[ratios.len() / 2]), "0.3");
+    step(&["--export", text(&data), "writers"]);
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the folder of the benchmark is text")
+}
+
+/// Runs a step in a process of its own; gives the seconds that it tells behind `seconds `, where it does.
+fn step(args: &[&str]) -> f64 {
+    let this = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(this).args(args).stderr(Stdio::inherit()).output().expect("it starts");
+    assert!(output.status.success(), "{args:?} failed");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let mut seconds = 0.0;
+    for line in said.lines() {
+        match line.strip_prefix("seconds ") {
+            Some(figure) => seconds = figure.parse().expect("a number"),
+            None => println!("{line}"),
+        }
+    }
+    seconds
+}
+
+/// Seconds of `cat in > out` for all files of an export, to fresh files.
+fn cat(exported: &Path, folder: &Path) -> f64 {
+    let mut files = Vec::new();
+    walk(exported, &mut files);
+    let out = folder.join("copied");
+    std::fs::create_dir_all(&out).expect("a folder");
+    let started = Instant::now();
+    for (number, file) in files.iter().enumerate() {
+        let target = std::fs::File::create(out.join(number.to_string())).expect("a file");
+        let copied = Command::new("cat").arg(file).stdout(target).status();
+        assert!(copied.expect("cat is there").success());
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    std::fs::remove_dir_all(out).expect("it is ours");
+    seconds
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("an export is there").flatten() {
+        if entry.path().is_dir() { walk(&entry.path(), files) } else { files.push(entry.path()) }
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads")
+}
+
+fn open(data: &Path) -> Store {
+    Store::open(&data.join("store")).expect("the store opens")
+}
+
+fn ingest(data: &Path, files: &Path) {
+    let bytes: u64 =
+        std::fs::read_dir(files).expect("files").flatten().map(|f| f.metadata().map_or(0, |m| m.len())).sum();
+    let (started, cpu) = (Instant::now(), cpu_seconds());
+    let total = runtime().block_on(async {
+        let resources = Resources::new(open(data));
+        let options = ImportOptions::default();
+        let new_id = || unreachable!("all have ids");
+        let imported =
+            resources.import(vec![files.to_owned()], options, new_id, |_| {}, Timestamp::now).await;
+        let imported = imported.expect("the disk takes it");
+        assert_eq!(imported.bad_total, 0);
+        imported.total()
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    told("ingest", format!("{:.0} MB/s", bytes as f64 / 1e6 / seconds), "40 MB/s");
+    told("ingest, resources a CPU second", format!("{:.0}", total as f64 / (cpu_seconds() - cpu)), "");
+    told_memory("ingest, resident at most");
+}
+
+/// Waits until the store's own work is done.
+fn settle(data: &Path) {
+    let store = open(data);
+    let mut idle = 0;
+    while idle < 10 {
+        let before = cpu_seconds();
+        std::thread::sleep(Duration::from_millis(200));
+        idle = if cpu_seconds() - before < 0.02 { idle + 1 } else { 0 };
+    }
+    drop(store);
+}
+
+fn export(data: &Path, which: &str) {
+    runtime().block_on(async {
+        let store = open(data);
+        let resources = Resources::new(store.clone());
+        let bulk = open_bulk(data, store, &resources);
+        let stop = Arc::new(AtomicBool::new(false));
+        let written = Arc::new(AtomicU64::new(0));
+        let writers = if which == "writers" { 8 } else { 0 };
+        let writers: Vec<_> = (0..writers)
+            .map(|writer| tokio::spawn(write(writer, resources.clone(), stop.clone(), written.clone())))
+            .collect();
+        let (started, cpu) = (Instant::now(), cpu_seconds());
+        let kick_off = KickOff {
+            level: if which == "group" { Level::Group("tenth".to_owned()) } else { Level::System },
+            parameters: Vec::new(),
+            by: Method::Get,
+            request_url: String::new(),
+            client_id: "bench".to_owned(),
+            types: TypeAccess::All,
+            groups: None,
+            lenient: false,
+        };
+        let job = bulk.kick_off(kick_off, Timestamp::now()).await.expect("it can be exported");
+        let began = started.elapsed();
+        let manifest = loop {
+            match bulk.status(&job, "bench", Timestamp::now()).await.expect("the job is there") {
+                Status::InProgress { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
+                Status::Complete { manifest, .. } => break manifest,
+                Status::Failed { reason, .. } => panic!("{reason}"),
+            }
+        };
+        let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.await.expect("it ends");
+        }
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
+        let files = manifest["output"].as_array().expect("output");
+        let count: u64 = files.iter().filter_map(|file| file["count"].as_u64()).sum();
+        if which == "writers" {
+            let rate = written.load(Ordering::Relaxed) as f64 / seconds;
+            told("eight writers meanwhile, writes a second", format!("{rate:.0}"), "");
+        } else {
+            let goal = if which == "group" { "system / 1.5" } else { "500000" };
+            let rate = |seconds: f64| format!("{:.0}", count as f64 / seconds);
+            told(&format!("{which} export, resources a CPU second"), rate(cpu), goal);
+            told(&format!("{which} export, resources a second"), rate(seconds), "");
+            told(
+                &format!("{which} export, kick-off"),
+                format!("{:.1} ms", began.as_secs_f64() * 1e3),
+                "100 ms",
+            );
+            println!("seconds {seconds}");
+        }
+        told_memory(&format!("{which} export, resident at most"));
+    });
+}
+
+fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
+    let ids = AtomicU64::new(u64::from(std::process::id()) << 32);
+    let random = move |bytes: &mut [u8]| {
+        for chunk in bytes.chunks_mut(8) {
+            let next = ids.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).to_le_bytes();
+            chunk.copy_from_slice(&next[..chunk.len()]);
+        }
+    };
+    let options = Options {
+        files: data.join("exports"),
+        fhir_base: "https://s.example/fhir/R4".to_owned(),
+        retention: Duration::from_secs(3600),
+        guide: Guide::default(),
+        nested_groups: false,
+        file_size: 128 << 20,
+    };
+    let clock = Clock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
+    Bulk::open(store, resources.clone(), options, clock).expect("a folder")
+}
+
+/// Writes Observations until it is told to stop.
+async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) {
+    let note = "n".repeat(900);
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let (id, patient) = (format!("w{writer}-{number}"), number % 1_000);
+        let body = format!(
+            r#"{{"resourceType":"Observation","id":"{id}","status":"final","subject":{{"reference":"Patient/p{patient:07}"}},"note":[{{"text":"{note}"}}]}}"#
+        );
+        let put = resources.update("Observation", &id, body.as_bytes(), None, Timestamp::now());
+        put.await.expect("the disk takes it");
+        written.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn told_memory(what: &str) {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: u64 = peak.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
+    told(what, format!("{} MiB", kib / 1024), "96 MiB");
+}
+
+/// CPU seconds of this process so far (Linux: ticks of 10 ms).
+fn cpu_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
+    (ticks(11) + ticks(12)) / 100.0
+}
