@@ -157,46 +157,77 @@ impl<'a> View<'a> {
         kind: &str,
         scan: Scan<'_>,
     ) -> Result<Page, StoreError> {
-        let prefix = keys::prefix([compartment, kind]);
-        let skip = prefix.len();
         let home = keys::prefix([kind, compartment]);
-        let (from, home_from) = match scan.after {
+        let members = keys::prefix([compartment, kind]);
+        let skip = members.len();
+        let (home_from, from) = match scan.after {
             Some(after) => (
-                keys::end_of(keys::prefix([compartment, kind, after])),
                 keys::prefix([kind, compartment, after]),
+                keys::end_of(keys::prefix([compartment, kind, after])),
             ),
-            None => (prefix.clone(), home.clone()),
+            None => (home.clone(), members.clone()),
         };
         let mut at_home = self.prefixed(Table::Current, home, home_from).peekable();
-        let mut page = Filling::new(scan.limit);
         // Of the entries of one id, the first at or before `at` decides.
         let mut decided = None::<Bytes>;
-        for entry in self.prefixed(Table::Members, prefix, from) {
-            let (key, value) = entry?;
-            let (id, seq) = keys::split_member(&key[skip..])?;
-            if seq > scan.at || decided.as_deref() == Some(id.as_bytes()) {
-                continue;
-            }
-            decided = Some(key.slice(skip..skip + id.len()));
-            if value[..] != [1] {
-                continue;
-            }
-            // Both go by id, so what lies at home is met on the way; the rest is fetched from its own home.
-            let newest = loop {
-                match at_home.peek() {
-                    Some(Ok((key, _))) if keys::id_of(key)? < id => drop(at_home.next()),
-                    Some(Ok((key, value))) if keys::id_of(key)? == id => break Some(value.clone()),
-                    Some(Err(error)) => return Err(error.clone()),
-                    _ => break self.newest(&ResourceKey::new(kind, id))?,
+        let mut guests = self
+            .prefixed(Table::Members, members, from)
+            .filter_map(|entry| {
+                let (key, value) = match entry {
+                    Ok(entry) => entry,
+                    Err(error) => return Some(Err(error)),
+                };
+                let (id, seq) = match keys::split_member(&key[skip..]) {
+                    Ok(split) => split,
+                    Err(error) => return Some(Err(error)),
+                };
+                if seq > scan.at || decided.as_deref() == Some(id.as_bytes()) {
+                    return None;
+                }
+                let id = key.slice(skip..skip + id.len());
+                decided = Some(id.clone());
+                (value[..] == [1]).then_some(Ok(id))
+            })
+            .peekable();
+        let mut page = Filling::new(scan.limit);
+        loop {
+            // Both go by id; who is at home has the say of itself.
+            let resident = match at_home.peek() {
+                Some(Err(error)) => return Err(error.clone()),
+                Some(Ok((key, _))) => Some(keys::id_of(key)?),
+                None => None,
+            };
+            let guest = match guests.peek() {
+                Some(Err(error)) => return Err(error.clone()),
+                Some(Ok(id)) => Some(keys::text(id)?),
+                None => None,
+            };
+            let version = match (resident, guest) {
+                (None, None) => return Ok(page.last()),
+                (Some(resident), guest) if guest.is_none_or(|guest| resident <= guest) => {
+                    if guest == Some(resident) {
+                        guests.next();
+                    }
+                    let Some((key, value)) = at_home.next().transpose()? else { continue };
+                    let version = self.settle(kind, keys::id_of(&key)?, value, scan.at)?;
+                    version.filter(|version| version.compartments.iter().any(|own| own == compartment))
+                }
+                _ => {
+                    let Some(id) = guests.next().transpose()? else { continue };
+                    let id = keys::text(&id)?;
+                    match self.newest(&ResourceKey::new(kind, id))? {
+                        Some(newest) => self.settle(kind, id, newest, scan.at)?,
+                        None => None,
+                    }
                 }
             };
-            let Some(newest) = newest else { continue };
-            let Some(version) = self.settle(kind, id, newest, scan.at)? else { continue };
-            if (scan.deleted || !version.is_deleted()) && page.push(version) {
+            if let Some(version) = version
+                && (scan.deleted || !version.is_deleted())
+                && page.push(version)
+            {
                 return Ok(page.full());
             }
         }
-        Ok(page.last())
     }
 
     pub fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

@@ -206,12 +206,14 @@ impl Writer {
             if let Some(old) = &put.replaced {
                 entries.put(Table::History, keys::history(key, old.seq), keys::encode_version(old));
             }
-            for compartment in &put.joined {
-                entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![1]);
-            }
-            for compartment in &put.left {
-                entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![0]);
-            }
+            // At home a resource is found without an entry.
+            let guest_of = |compartments: &[String], is_in: u8, entries: &mut Entries| {
+                for compartment in compartments.iter().filter(|compartment| **compartment != home) {
+                    entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![is_in]);
+                }
+            };
+            guest_of(&put.joined, 1, &mut entries);
+            guest_of(&put.left, 0, &mut entries);
             entries.put(Table::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(new));
             if !self.kinds.contains(&key.kind) && new_kinds.insert(key.kind.clone()) {
                 let first = new.seq.0.to_be_bytes().to_vec();
