@@ -110,6 +110,7 @@ impl App {
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,
+                poll_limit: config.bulk.poll_limit,
                 guide: config.bulk.guide,
                 nested_groups: config.bulk.nested_groups,
             },

@@ -37,6 +37,18 @@ pub enum Command {
         #[arg(required = true)]
         paths: Vec<PathBuf>,
     },
+    /// Write resources into a folder as NDJSON, one file a type: everything, or the compartments of a Group's members.
+    #[command(
+        after_help = "Example:\n  trefoil export --data ./data --out ./today --type Patient,Observation"
+    )]
+    Export {
+        /// Where the data is.
+        #[command(flatten)]
+        data: DataArgs,
+        /// What to export.
+        #[command(flatten)]
+        export: ExportArgs,
+    },
     /// People who sign in.
     #[command(after_help = "Example:\n  echo 'a long password' | trefoil user add ada --name 'Ada Example'")]
     User {
@@ -87,6 +99,26 @@ pub struct DataArgs {
     /// Settings; needed with the server stopped where they name the key that encrypts its secrets.
     #[arg(long, global = true)]
     pub config: Option<PathBuf>,
+}
+
+/// Flags of `export`.
+#[derive(Debug, Args, Serialize, Deserialize)]
+pub struct ExportArgs {
+    /// Folder to write into; it must be new or empty.
+    #[arg(long)]
+    pub out: PathBuf,
+    /// Only the members of the Group with this id.
+    #[arg(long)]
+    pub group: Option<String>,
+    /// Only what was changed after this instant, and what was deleted.
+    #[arg(long)]
+    pub since: Option<String>,
+    /// Only these types, with commas between.
+    #[arg(long = "type")]
+    pub types: Option<String>,
+    /// Address of the FHIR side by the settings, for a server that does not run.
+    #[arg(skip)]
+    pub fhir_base: String,
 }
 
 /// Flags of `serve`.
@@ -320,6 +352,9 @@ pub fn run(cli: Cli) -> ExitCode {
         })),
         Command::Import { data, paths } => {
             runtime.block_on(admin::run(&data, admin::Command::Import { paths }))
+        }
+        Command::Export { data, export } => {
+            runtime.block_on(admin::run(&data, admin::Command::Export(export)))
         }
         Command::User { data, command } => runtime.block_on(admin::run(&data, admin::Command::User(command))),
         Command::Client { data, command } => {

@@ -153,6 +153,8 @@ pub struct BulkSection {
     pub retention_s: Option<u64>,
     /// Longest output file, in bytes, but for a single longer resource; default 128 MiB.
     pub file_size: Option<Spanned<u64>>,
+    /// How often the status of an export may be asked for within a minute; default without limit.
+    pub poll_limit: Option<Spanned<u32>>,
     /// Version of the guide whose parameters are known: `2.0.0` (the default) or `3.0.0`.
     pub guide: bulk::Guide,
     /// Are members of Groups within a Group its members? Default no.
@@ -166,9 +168,15 @@ impl BulkSection {
             Some(size) if *size.as_ref() >= 1 << 10 => *size.as_ref(),
             Some(size) => return Err(at.wrong(size.span(), "file_size", "use 1024 bytes or more")),
         };
+        if let Some(limit) = &self.poll_limit
+            && *limit.as_ref() == 0
+        {
+            return Err(at.wrong(limit.span(), "poll_limit", "use 1 or more, or leave it out"));
+        }
         Ok(BulkConfig {
             retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
             file_size,
+            poll_limit: self.poll_limit.as_ref().map(|limit| *limit.as_ref()),
             guide: self.guide,
             nested_groups: self.nested_groups,
         })
@@ -182,6 +190,8 @@ pub struct BulkConfig {
     pub retention: Duration,
     /// Longest output file in bytes.
     pub file_size: u64,
+    /// How often the status of an export may be asked for within a minute.
+    pub poll_limit: Option<u32>,
     /// Version of the guide whose parameters are known.
     pub guide: bulk::Guide,
     /// Are members of Groups within a Group its members?

@@ -1,4 +1,4 @@
-//! Administration: import, users, clients, keys. The same code runs in process on a stopped
+//! Administration: import, export, users, clients, keys. The same code runs in process on a stopped
 //! server's folder and, through a socket in the folder, inside a running server.
 //!
 //! | module | what lives there |
@@ -6,7 +6,9 @@
 //! | [`socket`] | the socket: one command in, events out |
 //! | [`people`] | users, clients, keys |
 //! | [`import`] | import |
+//! | [`export`] | export |
 
+pub mod export;
 pub mod import;
 pub mod people;
 pub mod socket;
@@ -24,9 +26,9 @@ use store::{Store, StoreError};
 
 use crate::app::App;
 use crate::audit::{Audit, Caller, on_behalf};
-use crate::cli::{ClientCommand, DataArgs, KeysCommand, UserCommand};
+use crate::cli::{ClientCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
 use crate::clock::Clock;
-use crate::config::read_seal;
+use crate::config::{Config, Flags, read_seal};
 use crate::reload::reload;
 use crate::serve::exit_code;
 
@@ -38,6 +40,8 @@ pub enum Command {
         /// Absolute paths.
         paths: Vec<PathBuf>,
     },
+    /// Write resources into a folder, by an absolute path.
+    Export(ExportArgs),
     /// Users.
     User(UserCommand),
     /// Clients.
@@ -85,6 +89,7 @@ pub struct Services<'a> {
 pub async fn execute(services: &Services<'_>, command: Command, events: Events<'_>) -> Result<u8> {
     match command {
         Command::Import { paths } => import::run(services, paths, events).await,
+        Command::Export(args) => export::run(services, args, events).await.map(|()| 0),
         Command::User(command) => people::user(services, command, events).await.map(|()| 0),
         Command::Client(command) => people::client(services, command, events).await.map(|()| 0),
         Command::Keys(command) => people::keys(services, command, events).await.map(|()| 0),
@@ -134,10 +139,15 @@ pub async fn run(args: &DataArgs, command: Command) -> ExitCode {
     }
 }
 
-async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Result<u8> {
+async fn offline(args: &DataArgs, mut command: Command, events: Events<'_>) -> Result<u8> {
     let data = &args.data;
     if matches!(command, Command::Reload) {
         bail!("no server runs on {}; its settings are read at the start", data.display());
+    }
+    if let Command::Export(export) = &mut command {
+        let flags = Flags { config: args.config.clone(), data: Some(data.clone()), ..Flags::default() };
+        let base_url = Config::load(&flags)?.base_url;
+        export.fhir_base = format!("{}/fhir/R4", base_url.as_deref().unwrap_or("https://localhost:8443"));
     }
     crate::serve::make_data_folder(data)?;
     let seal = read_seal(args.config.as_deref())?;
@@ -168,6 +178,7 @@ fn complete(mut command: Command) -> Result<Command> {
                 *path = std::path::absolute(&*path)?;
             }
         }
+        Command::Export(args) => args.out = std::path::absolute(&args.out)?,
         Command::User(UserCommand::Add(user)) => user.password = read_password()?,
         Command::User(UserCommand::SetPassword { password, .. }) => *password = read_password()?,
         Command::Client(ClientCommand::Add(client)) => {

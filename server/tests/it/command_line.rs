@@ -108,3 +108,46 @@ fn an_import_says_what_was_wrong_and_where() {
     check(&output, 1, "2 inputs could not be imported");
     check(&output, 1, "2 new");
 }
+
+#[test]
+fn an_export_of_an_operator_is_the_same_stopped_and_running() {
+    let mut server = Server::in_fresh_folder();
+    let file = server.data().join("some.ndjson");
+    let text = ["p", "q"].map(|id| {
+        let patient = format!(r#"{{"resourceType":"Patient","id":"{id}"}}"#);
+        let condition = format!(
+            r#"{{"resourceType":"Condition","id":"c-{id}","subject":{{"reference":"Patient/{id}"}}}}"#
+        );
+        format!("{patient}\n{condition}\n")
+    });
+    let group = r#"{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/p"}}]}"#;
+    std::fs::write(&file, format!("{}{group}\n", text.concat())).unwrap();
+    check(&server.trefoil(&["import", file.to_str().unwrap()]), 0, "5 new");
+    let data = server.data().to_owned();
+    let out = |name: &str| data.join(name).to_str().unwrap().to_owned();
+    let (stopped, running, of_group) = (out("stopped"), out("running"), out("of-group"));
+    check(&server.trefoil(&["export", "--out", &stopped]), 0, "total");
+    check(&server.trefoil(&["export", "--out", &stopped]), 1, "is not empty");
+    server.start();
+    check(&server.trefoil(&["export", "--out", &running]), 0, "total");
+    let read = |folder: &str, name: &str| std::fs::read(std::path::Path::new(folder).join(name)).unwrap();
+    for name in ["Patient.ndjson", "Condition.ndjson", "Group.ndjson"] {
+        assert_eq!(read(&stopped, name), read(&running, name), "{name}");
+    }
+    let args = ["export", "--out", &of_group, "--group", "g", "--type", "Patient,Condition"];
+    check(&server.trefoil(&args), 0, "Condition");
+    let manifest: serde_json::Value = serde_json::from_slice(&read(&of_group, "manifest.json")).unwrap();
+    assert_eq!(manifest["output"][0]["count"], 1);
+    assert!(!String::from_utf8(read(&of_group, "Patient.ndjson")).unwrap().contains("\"q\""));
+    check(
+        &server.trefoil(&["export", "--out", &out("no"), "--group", "nobody"]),
+        1,
+        "Group/nobody is not known",
+    );
+    check(&server.trefoil(&["export", "--out", &out("no"), "--since", "soon"]), 1, "is not an instant");
+    check(
+        &server.trefoil(&["export", "--out", &out("no"), "--type", "Pony"]),
+        1,
+        "'Pony' is not a resource type",
+    );
+}

@@ -34,11 +34,14 @@ pub(crate) struct FileAt<'a> {
     pub job: &'a str,
     pub attempt: u32,
     pub name: &'a str,
+    /// What was made of it: `""` for the file itself.
+    pub made: &'static str,
 }
 
 impl FileAt<'_> {
     fn in_folder(self) -> String {
-        format!("{}.{}", self.attempt, self.name)
+        let dot = if self.made.is_empty() { "" } else { "." };
+        format!("{}.{}{dot}{}", self.attempt, self.name, self.made)
     }
 
     fn path(self) -> Path {
@@ -138,12 +141,17 @@ pub(crate) struct Writing {
 impl Writing {
     /// Adds a line.
     pub fn line(&mut self, line: &[u8]) {
+        self.add(line);
+        self.add(b"\n");
+    }
+
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
         if self.gathered.capacity() == 0 {
             self.gathered.reserve(CHUNK + CHUNK / 2);
         }
-        self.gathered.extend_from_slice(line);
-        self.gathered.extend_from_slice(b"\n");
-        self.bytes += line.len() as u64 + 1;
+        self.gathered.extend_from_slice(bytes);
+        self.bytes += bytes.len() as u64;
     }
 
     /// Passes on what is gathered, where it is enough; waits for what was passed on before.
@@ -177,7 +185,7 @@ impl Writing {
 }
 
 /// 128 bits of the hash, for an `ETag`.
-fn validator(hasher: &blake3::Hasher) -> String {
+pub(crate) fn validator(hasher: &blake3::Hasher) -> String {
     hasher.finalize().to_hex()[..32].to_owned()
 }
 

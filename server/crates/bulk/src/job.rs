@@ -133,7 +133,7 @@ pub struct OutputFile {
 impl OutputFile {
     /// Where it lies.
     pub(crate) fn at<'a>(&'a self, job: &'a str) -> FileAt<'a> {
-        FileAt { job, attempt: self.attempt, name: &self.name }
+        FileAt { job, attempt: self.attempt, name: &self.name, made: "" }
     }
 }
 
@@ -219,6 +219,11 @@ pub enum Status {
     InProgress {
         /// For `X-Progress`, under 100 characters.
         progress: String,
+        /// For `Retry-After`.
+        retry_after_s: u32,
+    },
+    /// Asked for too often.
+    TooSoon {
         /// For `Retry-After`.
         retry_after_s: u32,
     },

@@ -17,29 +17,36 @@
 //! | [`job`] | the record of a job and its states |
 //! | [`manifest`] | what a finished job answers |
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
+//! | [`operator`] | an export into a folder, without a job |
 //! | `files` | where files lie, and how they are written |
+//! | [`download`] | a file of a finished job, as it is or as gzip |
+//! | `gzip` | one gzip member of many blocks |
 //! | `deleted` | Bundles that name what was deleted |
 //! | `selection` | which resources belong to a part, in order |
 //! | `worker` | carries a job out |
 
 mod criteria;
 mod deleted;
+pub mod download;
 mod elements;
 mod files;
 pub mod group;
+mod gzip;
 pub mod job;
 pub mod kick_off;
 pub mod manifest;
+pub mod operator;
 pub mod parameters;
 mod selection;
 pub mod service;
 pub mod supporting;
 mod worker;
 
+pub use download::{Encoding, File, FileError};
 pub use files::FileStream;
 pub use job::{JobError, Status};
 pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};
-pub use service::{Bulk, Clock, File, FileError, Options};
+pub use service::{Bulk, Clock, Options};
 
 use serde::{Deserialize, Serialize};
 

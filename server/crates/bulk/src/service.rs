@@ -15,7 +15,8 @@ use tokio::task::AbortHandle;
 
 use crate::Guide;
 use crate::criteria::Reading;
-use crate::files::{FileStream, Files};
+use crate::download::{File, FileError, Gzips};
+use crate::files::Files;
 use crate::job::{self, Job, JobError, Lease, State, Status};
 use crate::kick_off::{self, KickOff, KickOffError, Level};
 use crate::manifest;
@@ -24,8 +25,9 @@ use crate::worker::{LEASE, Worker};
 
 /// Jobs that work at the same time; others wait their turn.
 const AT_ONCE: usize = 2;
-/// Jobs under way for one client; beyond, a kick-off is told to come back.
+/// Jobs under way for one client, and for all; beyond, a kick-off is told to come back.
 const PER_CLIENT: usize = 50;
+const IN_ALL: usize = 500;
 
 /// Fills a buffer with random bytes.
 pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
@@ -54,42 +56,8 @@ pub struct Options {
     pub nested_groups: bool,
     /// Longest output file in bytes, but for a single longer resource.
     pub file_size: u64,
-}
-
-/// Why a file could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum FileError {
-    /// No such file in an export of this client.
-    #[error("there is no file {file}")]
-    NotFound {
-        /// Its name.
-        file: String,
-    },
-    /// The store's.
-    #[error(transparent)]
-    Store(StoreError),
-    /// The files' store.
-    #[error("failed to read an output file: {0}")]
-    Files(#[from] object_store::Error),
-}
-
-impl From<JobError> for FileError {
-    fn from(error: JobError) -> Self {
-        match error {
-            JobError::NotFound { job } => Self::NotFound { file: job },
-            JobError::Store(error) => Self::Store(error),
-        }
-    }
-}
-
-/// An output file.
-pub struct File {
-    /// The type of its resources.
-    pub kind: String,
-    /// Its length in bytes.
-    pub length: u64,
-    /// Its bytes.
-    pub stream: FileStream,
+    /// How often the status of a job may be asked for within a minute; `None` is without limit.
+    pub poll_limit: Option<u32>,
 }
 
 /// The exports of a server. Cheap to clone.
@@ -104,6 +72,10 @@ pub struct Bulk {
     clock: Clock,
     turns: Arc<Semaphore>,
     running: Arc<Mutex<HashMap<String, Running>>>,
+    gzips: Arc<Gzips>,
+    poll_limit: Option<u32>,
+    /// When a job was first asked about within the last minute, and how often.
+    polls: Arc<Mutex<HashMap<String, (Timestamp, u32)>>>,
 }
 
 struct Running {
@@ -130,6 +102,9 @@ impl Bulk {
             clock,
             turns: Arc::new(Semaphore::new(AT_ONCE)),
             running: Arc::default(),
+            gzips: Arc::default(),
+            poll_limit: options.poll_limit,
+            polls: Arc::default(),
         })
     }
 
@@ -209,8 +184,12 @@ impl Bulk {
             self.check_group(id, request.groups.as_deref()).await?;
         }
         self.check_patients(&request, &mut parameters, now).await?;
-        let under_way = self.running().values().filter(|job| job.client_id == request.client_id).count();
-        if under_way >= PER_CLIENT {
+        let (of_client, of_all) = {
+            let running = self.running();
+            let of_client = running.values().filter(|job| job.client_id == request.client_id).count();
+            (of_client, running.len())
+        };
+        if of_client >= PER_CLIENT || of_all >= IN_ALL {
             return Err(KickOffError::TooMany { retry_after_s: 10 });
         }
         let store = &self.worker.store;
@@ -340,6 +319,9 @@ impl Bulk {
     /// [`JobError`].
     pub async fn status(&self, id: &str, client_id: &str, now: Timestamp) -> Result<Status, JobError> {
         let (job, _) = self.job(id, client_id, now).await?;
+        if let Some(retry_after_s) = self.too_soon(id, now) {
+            return Ok(Status::TooSoon { retry_after_s });
+        }
         Ok(match &job.state {
             State::Running => Status::InProgress { progress: job.progress(), retry_after_s: 1 },
             State::Complete { expires } => Status::Complete {
@@ -350,6 +332,18 @@ impl Bulk {
                 Status::Failed { by_data: *by_data, reason: reason.clone() }
             }
         })
+    }
+
+    /// Counts a poll; where it is one too many, gives the seconds until the next minute.
+    fn too_soon(&self, id: &str, now: Timestamp) -> Option<u32> {
+        let limit = self.poll_limit?;
+        let minute = SignedDuration::from_mins(1);
+        let mut polls = self.polls.lock().expect("no thread panics while it holds the map");
+        polls.retain(|_, (first, _)| now < *first + minute);
+        let (first, count) = polls.entry(id.to_owned()).or_insert((now, 0));
+        *count = count.saturating_add(1);
+        let left = (*first + minute).duration_since(now).as_secs().max(1);
+        (*count > limit).then(|| u32::try_from(left).unwrap_or(60))
     }
 
     /// Deletes a job with its files, whatever its state.
@@ -405,7 +399,7 @@ impl Bulk {
         Ok(count)
     }
 
-    /// Opens an output file of a finished job.
+    /// An output file of a finished job.
     ///
     /// # Errors
     /// [`FileError`].
@@ -418,10 +412,9 @@ impl Bulk {
     ) -> Result<File, FileError> {
         let (job, _) = self.job(id, client_id, now).await?;
         let complete = matches!(job.state, State::Complete { .. });
-        let known = job.files.iter().find(|file| complete && file.name == name);
+        let known = job.files.into_iter().find(|file| complete && file.name == name);
         let file = known.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
-        let (found, length) = self.worker.files.open_file(file.at(id)).await?;
-        Ok(File { kind: file.kind.clone(), length, stream: FileStream::new(found, 0..length) })
+        Ok(File::new(id.to_owned(), file, self.worker.files.clone(), self.gzips.clone()))
     }
 }
 

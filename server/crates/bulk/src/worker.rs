@@ -309,7 +309,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     fn line(&mut self, section: Section, kind: &str, name: &str, line: &[u8]) {
         let file = self.file.get_or_insert_with(|| {
             let name = format!("{name}.{:04}.ndjson", self.place.files + 1);
-            let at = FileAt { job: &self.job.id, attempt: self.job.lease.attempt, name: &name };
+            let at = FileAt { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
             let writing = self.worker.files.create(at);
             Growing { section, kind: kind.to_owned(), name, count: 0, writing }
         });

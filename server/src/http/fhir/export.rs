@@ -1,10 +1,9 @@
-//! Bulk Data export: kick-off, status, files, delete (SPEC, bulk export; Bulk Data Access 2.0.0).
+//! Bulk Data export: kick-off, status, delete (SPEC, bulk export; Bulk Data Access 2.0.0).
 
-use bulk::{FileError, JobError, KickOff, KickOffError, Level, Method, Status, TypeAccess};
+use bulk::{JobError, KickOff, KickOffError, Level, Method, Status, TypeAccess};
 use fhir::IssueCode;
-use http::{HeaderValue, StatusCode, header};
+use http::{StatusCode, header};
 use identity::token::Access;
-use warp::Reply as _;
 
 use super::{access, check_accept};
 use crate::audit::Entry;
@@ -162,7 +161,10 @@ fn no_job(error: &JobError) -> Response {
 
 /// The client of a request on a job, and what its token may read: status, files and delete are its
 /// own alone.
-async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
+///
+/// # Errors
+/// 401 without a good token, 403 without any `system/` scope.
+pub async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
     let access = access::token(call).await?;
     let types = readable(call, &access);
     if types.is_empty() {
@@ -185,6 +187,11 @@ pub async fn status(call: Call) -> Response {
             let response = reply::no_store(reply::empty(StatusCode::ACCEPTED));
             let response = reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
             reply::with(response, header::HeaderName::from_static("x-progress"), &progress)
+        }
+        Ok(Status::TooSoon { retry_after_s }) => {
+            let text = format!("the status was asked for too often; ask again in {retry_after_s} s");
+            let response = problem::fhir(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, text);
+            reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string())
         }
         Ok(Status::Complete { manifest, expires }) => {
             let response = reply::body(StatusCode::OK, "application/json", manifest);
@@ -219,40 +226,5 @@ pub async fn delete(call: Call) -> Response {
             problem::outcome(StatusCode::ACCEPTED, &outcome)
         }
         Err(error) => no_job(&error),
-    }
-}
-
-/// GET {fhir_base}/bulk/{job}/{file}
-pub async fn file(call: Call) -> Response {
-    let (client_id, types) = match owner(&call).await {
-        Ok(owner) => owner,
-        Err(response) => return response,
-    };
-    match call.app.bulk.file(&call.args[0], &call.args[1], &client_id, call.now).await {
-        // A token with fewer scopes than the one that began the export opens fewer files.
-        Ok(file) if !types.has(&file.kind) && file.kind != "OperationOutcome" => {
-            access::lacking(&format!("the token has no scope to read {}", file.kind))
-        }
-        Ok(file) => {
-            let mut response = warp::reply::stream(file.stream).into_response();
-            let headers = response.headers_mut();
-            headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/fhir+ndjson"));
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(file.length));
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-            response
-        }
-        Err(FileError::NotFound { .. }) => problem::fhir(
-            StatusCode::NOT_FOUND,
-            IssueCode::NotFound,
-            "there is no such file, or its export was deleted or has expired",
-        ),
-        Err(FileError::Store(error)) => problem::store(Dialect::Fhir, &error),
-        Err(FileError::Files(error)) => {
-            tracing::error!(%error, "file of an export");
-            Dialect::Fhir.plain(
-                StatusCode::INTERNAL_SERVER_ERROR,
-                "the file cannot be read; the server's log says why",
-            )
-        }
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod bundle;
+pub mod download;
 pub mod export;
 pub mod metadata;
 pub mod resource;

@@ -146,3 +146,37 @@ async fn a_patient_export_leaves_out_who_is_not_there() {
     assert_eq!(all.keys().collect::<Vec<_>>(), ["Observation", "Patient"]);
     assert_eq!(all["Observation"], set(&["of-p"]));
 }
+
+#[tokio::test]
+async fn a_group_of_very_many_gives_the_same_as_one_of_few() {
+    const MEMBERS: usize = 120_000;
+    let world = World::new();
+    let limits = resources::prepare::Limits { bytes: 64 << 20, ..Default::default() };
+    world.resources.set_limits(limits);
+    for patient in ["m0000001", "m0099999", "other"] {
+        world.put("Patient", patient, json!({})).await;
+        let body = json!({ "status": "final", "subject": { "reference": format!("Patient/{patient}") },
+            "performer": [{ "reference": "Patient/m0000002" }] });
+        world.put("Observation", &format!("o-{patient}"), body).await;
+        let target = json!([{ "reference": format!("Observation/o-{patient}") }]);
+        world.put("Provenance", &format!("v-{patient}"), json!({ "target": target })).await;
+    }
+    let observation = json!({ "status": "final", "subject": { "reference": "Patient/other" } });
+    world.put("Observation", "alone", observation).await;
+    let group = |members: usize| {
+        let member = |n: usize| json!({ "entity": { "reference": format!("Patient/m{n:07}") } });
+        json!({ "member": (0..members).map(|n| member(n * 7919 % members)).collect::<Vec<_>>() })
+    };
+    world.put("Group", "large", group(MEMBERS)).await;
+    let exported = async |id: &str| {
+        let manifest = world.export(Level::Group(id.to_owned()), &[]).await;
+        world.read(&world.bulk, &manifest).await
+    };
+    let large = exported("large").await;
+    assert_eq!(large["Patient"], set(&["m0000001", "m0099999"]));
+    assert_eq!(large["Observation"], set(&["o-m0000001", "o-m0099999", "o-other"]));
+    assert_eq!(large["Provenance"], set(&["v-m0000001", "v-m0099999", "v-other"]));
+    let few = [1, 2, 99_999].map(|n| json!({ "entity": { "reference": format!("Patient/m{n:07}") } }));
+    world.put("Group", "small", json!({ "member": few })).await;
+    assert_eq!(exported("small").await, large);
+}

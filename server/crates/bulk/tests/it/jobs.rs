@@ -77,7 +77,7 @@ async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
                 assert!(by_data && reason.contains("the Group cannot be read"), "{reason}");
                 break;
             }
-            Status::Complete { .. } => panic!("it cannot be complete"),
+            Status::Complete { .. } | Status::TooSoon { .. } => panic!("it cannot be complete"),
         }
     }
     assert!(world.bulk.delete(&job, "client", world.now()).await.is_ok());

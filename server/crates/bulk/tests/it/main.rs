@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod associated;
+mod downloads;
+mod increments;
 mod jobs;
 mod parts;
 mod selection;

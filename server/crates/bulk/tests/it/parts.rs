@@ -240,7 +240,7 @@ fn an_export_that_ends_its_process_every_time_fails() {
                     assert!(!by_data && reason.contains("stopped 50 times"), "{reason}");
                     break;
                 }
-                Status::Complete { .. } => panic!("it cannot be complete"),
+                Status::Complete { .. } | Status::TooSoon { .. } => panic!("it cannot be complete"),
             }
         }
     });

@@ -1,6 +1,7 @@
 //! An export server in one folder, and ways to fill it and to read what it gives.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,14 +12,14 @@ use resources::Resources;
 use serde_json::Value;
 use store::{Store, Versions as _};
 use tempfile::TempDir;
-use trefoil_bulk::{Bulk, Clock, KickOff, Level, Method, Options, Status, TypeAccess};
+use trefoil_bulk::{Bulk, Clock, Encoding, File, KickOff, Level, Method, Options, Status, TypeAccess};
 
 pub struct World {
     pub dir: TempDir,
     pub store: Store,
     pub resources: Resources,
     pub bulk: Bulk,
-    file_size: u64,
+    options: Options,
     time: Arc<AtomicI64>,
 }
 
@@ -26,22 +27,41 @@ pub const RETENTION: Duration = Duration::from_secs(3600);
 
 impl World {
     pub fn new() -> Self {
-        Self::with_files_of(128 << 20)
+        Self::with(|_| {})
     }
 
     /// Output files of so many bytes.
     pub fn with_files_of(file_size: u64) -> Self {
-        let store = Store::memory();
+        Self::with(|options| options.file_size = file_size)
+    }
+
+    /// Other settings.
+    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+        Self::on(Store::memory(), change)
+    }
+
+    /// Another store.
+    pub fn on(store: Store, change: impl FnOnce(&mut Options)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
         let resources = Resources::new(store.clone());
-        let bulk = open(&store, &dir, &time, file_size);
-        Self { dir, store, resources, bulk, file_size, time }
+        let mut options = Options {
+            files: dir.path().join("exports"),
+            fhir_base: "https://s.example/fhir/R4".to_owned(),
+            retention: RETENTION,
+            file_size: 128 << 20,
+            poll_limit: None,
+            guide: trefoil_bulk::Guide::V2,
+            nested_groups: false,
+        };
+        change(&mut options);
+        let bulk = open(&store, &options, &time);
+        Self { dir, store, resources, bulk, options, time }
     }
 
     /// The same store and folder, as a restarted process finds them.
     pub fn reopened(&self) -> Bulk {
-        open(&self.store, &self.dir, &self.time, self.file_size)
+        open(&self.store, &self.options, &self.time)
     }
 
     pub fn now(&self) -> Timestamp {
@@ -110,15 +130,26 @@ impl World {
         let (job, name) =
             url.strip_prefix("https://s.example/fhir/R4/bulk/").unwrap().split_once('/').unwrap();
         let file = bulk.file(job, name, "client", self.now()).await.unwrap();
-        let pieces: Vec<bytes::Bytes> = file.stream.try_collect().await.unwrap();
-        let bytes = pieces.concat();
-        assert_eq!(bytes.len() as u64, file.length);
-        String::from_utf8(bytes).unwrap()
+        String::from_utf8(bytes_of(&file, Encoding::Identity, None).await).unwrap()
     }
 }
 
-fn open(store: &Store, dir: &TempDir, time: &Arc<AtomicI64>, file_size: u64) -> Bulk {
-    let (time, count) = (time.clone(), AtomicU64::new(dir.path().read_dir().unwrap().count() as u64));
+/// The bytes of a file, or these of them.
+pub async fn bytes_of(file: &File, encoding: Encoding, range: Option<Range<u64>>) -> Vec<u8> {
+    let opened = file.open(encoding).await.unwrap();
+    let range = range.unwrap_or(0..opened.length);
+    let length = range.end - range.start;
+    let pieces: Vec<bytes::Bytes> = opened.stream(range).try_collect().await.unwrap();
+    let bytes = pieces.concat();
+    assert_eq!(bytes.len() as u64, length);
+    bytes
+}
+
+fn open(store: &Store, options: &Options, time: &Arc<AtomicI64>) -> Bulk {
+    // Two processes on one store never give the same id.
+    static OPENED: AtomicU64 = AtomicU64::new(0);
+    let opened = OPENED.fetch_add(1, Ordering::Relaxed);
+    let (time, count) = (time.clone(), AtomicU64::new(opened << 32));
     let clock = Clock {
         now: Arc::new(move || Timestamp::from_millisecond(time.load(Ordering::Relaxed)).unwrap()),
         random: Arc::new(move |buffer| {
@@ -126,15 +157,7 @@ fn open(store: &Store, dir: &TempDir, time: &Arc<AtomicI64>, file_size: u64) -> 
             buffer[..8].copy_from_slice(&next.to_be_bytes());
         }),
     };
-    let options = Options {
-        files: dir.path().join("exports"),
-        fhir_base: "https://s.example/fhir/R4".to_owned(),
-        retention: RETENTION,
-        guide: trefoil_bulk::Guide::V2,
-        nested_groups: false,
-        file_size,
-    };
-    Bulk::open(store.clone(), Resources::new(store.clone()), options, clock).unwrap()
+    Bulk::open(store.clone(), Resources::new(store.clone()), options.clone(), clock).unwrap()
 }
 
 /// Polls until the job ends; progress only rises.
@@ -152,6 +175,7 @@ pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
                 assert!(expires > now);
                 return serde_json::from_slice(&manifest).unwrap();
             }
+            Status::TooSoon { .. } => panic!("no limit is set"),
             Status::Failed { reason, .. } => panic!("{reason}"),
         }
     }

@@ -1,0 +1,189 @@
+//! A file of a finished job: as it is, or as gzip, which is made once, when it is first asked for, and kept beside the
+//! file.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::io::Read as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use store::StoreError;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::files::{FileAt, FileStream, Files, validator};
+use crate::gzip::{self, Gzip};
+use crate::job::{JobError, OutputFile};
+
+/// How the bytes of a file are coded (RFC 9110 8.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// As they are.
+    Identity,
+    /// gzip.
+    Gzip,
+}
+
+/// Why a file could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// No such file in an export of this client.
+    #[error("there is no file {file}")]
+    NotFound {
+        /// Its name.
+        file: String,
+    },
+    /// The file is not what was written.
+    #[error("the file {file} is damaged: {why}")]
+    Damaged {
+        /// Its name.
+        file: String,
+        /// How that shows.
+        why: &'static str,
+    },
+    /// The store's.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The files' store.
+    #[error("failed to read or write a file of an export: {0}")]
+    Files(#[from] object_store::Error),
+    /// A file's.
+    #[error("failed to read a file of an export: {0}")]
+    Read(#[from] std::io::Error),
+}
+
+impl From<JobError> for FileError {
+    fn from(error: JobError) -> Self {
+        match error {
+            JobError::NotFound { job } => Self::NotFound { file: job },
+            JobError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Whose turn it is to make gzip: so many at the same time, and each file once.
+#[derive(Default)]
+pub(crate) struct Gzips([Mutex<()>; 2]);
+
+impl Gzips {
+    fn turn(&self, at: FileAt<'_>) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        (at.job, at.name).hash(&mut hasher);
+        &self.0[usize::from(hasher.finish() % 2 == 1)]
+    }
+}
+
+/// An output file. Nothing is open yet.
+#[derive(Clone)]
+pub struct File {
+    job: String,
+    file: OutputFile,
+    files: Files,
+    gzips: Arc<Gzips>,
+}
+
+/// An output file that is open.
+pub struct Opened {
+    file: std::fs::File,
+    /// Its length in this encoding.
+    pub length: u64,
+}
+
+impl Opened {
+    /// These bytes of it.
+    pub fn stream(self, range: Range<u64>) -> FileStream {
+        FileStream::new(self.file, range)
+    }
+}
+
+impl File {
+    pub(crate) fn new(job: String, file: OutputFile, files: Files, gzips: Arc<Gzips>) -> Self {
+        Self { job, file, files, gzips }
+    }
+
+    /// The type of its resources.
+    pub fn kind(&self) -> &str {
+        &self.file.kind
+    }
+
+    /// The strong validator of its bytes in an encoding, with quotes (RFC 9110 8.8.3).
+    pub fn etag(&self, encoding: Encoding) -> String {
+        match encoding {
+            Encoding::Identity => format!("\"{}\"", self.file.hash),
+            Encoding::Gzip => format!("\"{}-{}\"", self.file.hash, gzip::VERSION),
+        }
+    }
+
+    /// Opens it; waits until gzip is made where it is not there yet.
+    ///
+    /// # Errors
+    /// [`FileError`].
+    pub async fn open(&self, encoding: Encoding) -> Result<Opened, FileError> {
+        match encoding {
+            Encoding::Identity => self.open_identity().await,
+            Encoding::Gzip => {
+                let at = self.gzip_at();
+                if let Ok((file, length)) = self.files.open_file(at).await {
+                    return Ok(Opened { file, length });
+                }
+                // Who asked may go away meanwhile; the next one finds it made.
+                let this = self.clone();
+                let made = tokio::spawn(async move { this.make_gzip().await });
+                made.await.map_err(std::io::Error::other)??;
+                let (file, length) = self.files.open_file(at).await?;
+                Ok(Opened { file, length })
+            }
+        }
+    }
+
+    async fn open_identity(&self) -> Result<Opened, FileError> {
+        match self.files.open_file(self.file.at(&self.job)).await {
+            Ok((file, length)) if length == self.file.bytes => Ok(Opened { file, length }),
+            Ok(_) => Err(self.damaged("its length is not what was written")),
+            Err(object_store::Error::NotFound { .. }) => Err(self.damaged("it is not there any more")),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn damaged(&self, why: &'static str) -> FileError {
+        FileError::Damaged { file: format!("{}/{}", self.job, self.file.name), why }
+    }
+
+    fn gzip_at(&self) -> FileAt<'_> {
+        FileAt { made: gzip::VERSION, ..self.file.at(&self.job) }
+    }
+
+    async fn make_gzip(&self) -> Result<(), FileError> {
+        let at = self.gzip_at();
+        let _turn = self.gzips.turn(at).lock().await;
+        if self.files.open_file(at).await.is_ok() {
+            return Ok(());
+        }
+        let mut file = self.open_identity().await?.file;
+        let mut writing = self.files.create(at);
+        let (mut gzip, mut hasher) = (Box::new(Gzip::new()), Box::new(blake3::Hasher::new()));
+        loop {
+            let (text, packed);
+            (file, gzip, hasher, text, packed) = spawn_blocking(move || -> std::io::Result<_> {
+                let mut text = Vec::with_capacity(gzip::BLOCK);
+                (&mut file).take(gzip::BLOCK as u64).read_to_end(&mut text)?;
+                hasher.update(&text);
+                let packed = if text.is_empty() { Vec::new() } else { gzip.block(&text) };
+                Ok((file, gzip, hasher, text.len(), packed))
+            })
+            .await
+            .map_err(std::io::Error::other)??;
+            if text == 0 {
+                break;
+            }
+            writing.add(&packed);
+            writing.flush_if_large().await?;
+        }
+        if validator(&hasher) != self.file.hash {
+            return Err(self.damaged("its bytes are not those that were written"));
+        }
+        writing.add(&gzip.end());
+        writing.finish().await?.await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! An export into a folder, for whoever runs the server: the same resources in the same order as a job's, without a job.
+//! `Type.ndjson` for each type that has any, with `_since` also `deleted.ndjson`, and at the end `manifest.json`: where that
+//! is, the export is whole.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::{Store, StoreError, Versions as _};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::criteria::{Criteria, MembersError, Reading};
+use crate::deleted;
+use crate::job::{Job, Lease};
+use crate::kick_off::{self, KickOff, KickOffError};
+use crate::parameters::{Rules, check_parameters};
+use crate::selection::{Cursor, Selection, SelectionError};
+use crate::{Guide, Level};
+
+/// Why an export into a folder ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// What was asked for cannot be exported.
+    #[error(transparent)]
+    KickOff(#[from] KickOffError),
+    /// There is something in the folder.
+    #[error("{0} is not empty; give a new folder")]
+    NotEmpty(String),
+    /// Resources refer to too many others.
+    #[error("{0}")]
+    Selection(String),
+    /// A file could not be written.
+    #[error("failed to write to the folder: {0}")]
+    File(#[from] std::io::Error),
+    /// The store's.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<SelectionError> for OperatorError {
+    fn from(error: SelectionError) -> Self {
+        match error {
+            SelectionError::Store(error) => Self::Store(error),
+            error @ SelectionError::TooManySupporting => Self::Selection(error.to_string()),
+        }
+    }
+}
+
+/// Exports into `out`, which is new or empty; tells of each type as it grows.
+///
+/// # Errors
+/// [`OperatorError`]; what was written until then stays, without a manifest.
+pub async fn export(
+    store: &Store,
+    fhir_base: &str,
+    request: KickOff,
+    out: &Path,
+    now: Timestamp,
+    mut progress: impl FnMut(&str, u64),
+) -> Result<Vec<(String, u64)>, OperatorError> {
+    let rules = Rules { fhir_base, guide: Guide::V2, now };
+    let parameters = check_parameters(&request, rules)?;
+    let mut folder = tokio::fs::DirBuilder::new();
+    // What is exported is nobody else's business.
+    #[cfg(unix)]
+    folder.mode(0o700);
+    folder.recursive(true).create(out).await?;
+    if tokio::fs::read_dir(out).await?.next_entry().await?.is_some() {
+        return Err(OperatorError::NotEmpty(out.display().to_string()));
+    }
+    let snapshot = store.snapshot(now).await?;
+    let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
+    let lease = Lease { owner: String::new(), attempt: 1, in_vain: 0, until: now };
+    let KickOff { level, request_url, client_id, .. } = request;
+    let (seq, time) = (snapshot.seq, snapshot.time);
+    let job = Job::new(String::new(), client_id, level, parameters, kinds, request_url, seq, time, lease);
+    let reading = Reading { fhir_base: fhir_base.to_owned(), nested_groups: false };
+    let criteria = Criteria::of(&job, store, &reading).await.map_err(unknown)?;
+    let mut written = Vec::new();
+    for kind in &job.kinds {
+        let mut file = Lines::new(out.join(format!("{kind}.ndjson")));
+        let mut selection = Selection::from(store, &job, kind, &criteria, Cursor::default());
+        while let Some(versions) = selection.next().await? {
+            file.add(versions.iter().filter_map(|version| version.body.as_deref())).await?;
+            progress(kind, file.count);
+        }
+        if file.finish().await? > 0 {
+            written.push((kind.clone(), file.count));
+        }
+    }
+    let gone =
+        if job.parameters.since.is_some() { write_deleted(store, &job, &criteria, out).await? } else { 0 };
+    let entry = |(kind, count): &(String, u64)| json!({ "type": kind, "url": format!("{kind}.ndjson"), "count": count });
+    let mut manifest = json!({
+        "transactionTime": fhir::instant::format(job.transaction_time),
+        "request": job.request_url,
+        "requiresAccessToken": false,
+        "output": written.iter().map(entry).collect::<Vec<Value>>(),
+        "error": [],
+    });
+    if gone > 0 {
+        manifest["deleted"] = json!([{ "type": "Bundle", "url": "deleted.ndjson", "count": gone }]);
+    }
+    let mut file = Lines::new(out.join("manifest.json"));
+    file.add([manifest.to_string().as_bytes()]).await?;
+    file.finish().await?;
+    Ok(written)
+}
+
+fn unknown(error: MembersError) -> OperatorError {
+    OperatorError::KickOff(error.into())
+}
+
+async fn write_deleted(
+    store: &Store,
+    job: &Job,
+    criteria: &Criteria,
+    out: &Path,
+) -> Result<u64, OperatorError> {
+    let mut file = Lines::new(out.join("deleted.ndjson"));
+    let mut bundle = deleted::Bundle::default();
+    for kind in &job.kinds {
+        let mut selection = Selection::from(store, job, kind, criteria, Cursor::default()).of_deleted();
+        while let Some(versions) = selection.next().await? {
+            for version in &versions {
+                bundle.add(&version.key);
+                if bundle.is_full() {
+                    file.add([&*bundle.take()]).await?;
+                }
+            }
+        }
+    }
+    if !bundle.is_empty() {
+        file.add([&*bundle.take()]).await?;
+    }
+    Ok(file.finish().await?)
+}
+
+/// A file of lines, made with its first one.
+struct Lines {
+    path: std::path::PathBuf,
+    file: Option<File>,
+    count: u64,
+}
+
+impl Lines {
+    fn new(path: std::path::PathBuf) -> Self {
+        Self { path, file: None, count: 0 }
+    }
+
+    async fn add<'a>(&mut self, lines: impl IntoIterator<Item = &'a [u8]>) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        for line in lines {
+            bytes.extend_from_slice(line);
+            bytes.push(b'\n');
+            self.count += 1;
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(File::create_new(&self.path).await?);
+        }
+        match &mut self.file {
+            Some(file) => file.write_all(&bytes).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Brings it to the disk; gives the number of lines.
+    async fn finish(&mut self) -> std::io::Result<u64> {
+        if let Some(mut file) = self.file.take() {
+            file.flush().await?;
+            file.sync_all().await?;
+        }
+        Ok(self.count)
+    }
+}
+
+/// A request as an operator makes it: of the system or of a Group, with everything that there is to read.
+pub fn request(group: Option<String>, since: Option<String>, types: Option<String>) -> KickOff {
+    let parameters = [("_since", since), ("_type", types)];
+    let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    KickOff {
+        request_url: match &group {
+            Some(id) => format!("Group/{id}/$export"),
+            None => "$export".to_owned(),
+        },
+        level: group.map_or(Level::System, Level::Group),
+        parameters: parameters.collect(),
+        by: kick_off::Method::Get,
+        client_id: String::new(),
+        types: kick_off::TypeAccess::All,
+        groups: None,
+        lenient: false,
+    }
+}

@@ -1,0 +1,111 @@
+//! Files of finished exports: ranges, gzip, and what is said of a file that is not what it was.
+
+use std::io::Read as _;
+
+use serde_json::json;
+use trefoil_bulk::{Encoding, File, FileError, Level, Status};
+
+use crate::support::{World, bytes_of, finish};
+
+/// A world with a file of some MiB, and that file.
+async fn world_and_file() -> (World, String, File) {
+    let world = World::new();
+    for number in 0..700_u32 {
+        // Text that packs badly.
+        let mut state = number;
+        let noise: String = (0..4_000)
+            .map(|_| {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                char::from(b'a' + (state >> 24) as u8 % 26)
+            })
+            .collect();
+        world.put("Patient", &format!("p{number}"), json!({ "language": noise })).await;
+    }
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    finish(&world.bulk, &job, world.now()).await;
+    let file = world.bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
+    (world, job, file)
+}
+
+fn unpacked(gzip: &[u8]) -> Vec<u8> {
+    let mut text = Vec::new();
+    flate2::read::GzDecoder::new(gzip).read_to_end(&mut text).unwrap();
+    text
+}
+
+#[tokio::test]
+async fn ranges_and_gzip_are_of_the_same_bytes() {
+    let (world, job, file) = world_and_file().await;
+    let text = bytes_of(&file, Encoding::Identity, None).await;
+    assert!(text.len() > 2 << 20, "more than two blocks: {}", text.len());
+    let gzip = bytes_of(&file, Encoding::Gzip, None).await;
+    assert_eq!(unpacked(&gzip), text);
+    for (encoding, whole) in [(Encoding::Identity, &text), (Encoding::Gzip, &gzip)] {
+        let length = whole.len();
+        for (start, end) in [(0, 1), (1, 300_000), (length / 2, length), (length - 1, length), (7, 7)] {
+            let part = bytes_of(&file, encoding, Some(start as u64..end as u64)).await;
+            assert!(part == whole[start..end], "{encoding:?} {start}..{end}");
+        }
+    }
+    assert_ne!(file.etag(Encoding::Identity), file.etag(Encoding::Gzip));
+    // Many ask at the same time for what is not made yet.
+    let again = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    finish(&world.bulk, &again, world.now()).await;
+    let other = world.bulk.file(&again, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
+    let all = (0..8).map(|_| bytes_of(&other, Encoding::Gzip, None));
+    for made in futures_util::future::join_all(all).await {
+        assert!(made == gzip, "the same text gives the same bytes");
+    }
+    assert_eq!(other.etag(Encoding::Gzip), file.etag(Encoding::Gzip));
+    world.bulk.delete(&job, "client", world.now()).await.unwrap();
+    assert!(!world.dir.path().join("exports").join(&job).exists());
+}
+
+#[tokio::test]
+async fn a_damaged_file_is_refused() {
+    let (world, job, file) = world_and_file().await;
+    let path = world.dir.path().join("exports").join(&job).join("1.Patient.0001.ndjson");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[1_500_000] ^= 1;
+    std::fs::write(&path, &bytes).unwrap();
+    let refused = |found: Result<_, FileError>| matches!(found, Err(FileError::Damaged { .. }));
+    assert!(refused(file.open(Encoding::Gzip).await.map(drop)), "its bytes are other ones");
+    bytes.pop();
+    std::fs::write(&path, &bytes).unwrap();
+    assert!(refused(file.open(Encoding::Identity).await.map(drop)), "it is too short");
+    std::fs::remove_file(&path).unwrap();
+    assert!(refused(file.open(Encoding::Identity).await.map(drop)), "it is gone");
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
+    let world = World::new();
+    world.put("Patient", "p", json!({})).await;
+    let folder = world.dir.path().join("exports");
+    std::fs::remove_dir(&folder).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let reason = loop {
+        match world.bulk.status(&job, "client", world.now()).await.unwrap() {
+            Status::Failed { by_data: false, reason } => break reason,
+            Status::InProgress { .. } => tokio::task::yield_now().await,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(reason.contains("an output file could not be written"), "{reason}");
+    assert!(!reason.contains(world.dir.path().to_str().unwrap()), "paths are for the log: {reason}");
+}
+
+#[tokio::test]
+async fn polls_are_counted_where_that_is_configured() {
+    let world = World::with(|options| options.poll_limit = Some(3));
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let poll = || world.bulk.status(&job, "client", world.now());
+    for _ in 0..3 {
+        assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
+    }
+    world.pass(std::time::Duration::from_secs(20));
+    assert!(matches!(poll().await.unwrap(), Status::TooSoon { retry_after_s: 40 }));
+    world.pass(std::time::Duration::from_secs(40));
+    assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
+}

@@ -1,0 +1,174 @@
+//! Laws of time: a full export and any chain of increments are a later full export, and an export is its moment,
+//! whatever is written meanwhile.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use store::{Limit, ResourceKey, Seq, Store, Versions as _};
+use trefoil_bulk::Level;
+
+use crate::support::{World, finish};
+
+/// What a client keeps: the text of each resource.
+type Kept = BTreeMap<String, String>;
+
+#[derive(Debug, Clone)]
+enum Write {
+    Put { observation: bool, number: usize, value: u8 },
+    Delete { observation: bool, number: usize },
+}
+
+fn write() -> impl Strategy<Value = Write> {
+    prop_oneof![
+        2 => (any::<bool>(), 0_usize..6, any::<u8>())
+            .prop_map(|(observation, number, value)| Write::Put { observation, number, value }),
+        1 => (any::<bool>(), 0_usize..6)
+            .prop_map(|(observation, number)| Write::Delete { observation, number }),
+    ]
+}
+
+async fn carry_out(world: &World, write: &Write) {
+    match *write {
+        Write::Put { observation: false, number, value } => {
+            world.put("Patient", &format!("p{number}"), json!({ "language": value.to_string() })).await;
+        }
+        Write::Put { observation: true, number, value } => {
+            let body = json!({ "issued": value.to_string(), "subject": { "reference": format!("Patient/p{number}") } });
+            world.put("Observation", &format!("o{number}"), body).await;
+        }
+        Write::Delete { observation, number } => {
+            let (kind, letter) = if observation { ("Observation", 'o') } else { ("Patient", 'p') };
+            world.delete(kind, &format!("{letter}{number}")).await;
+        }
+    }
+}
+
+/// Takes over what a manifest says.
+async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
+    let mut fresh = Vec::new();
+    for file in manifest["output"].as_array().unwrap() {
+        for line in world.file(&world.bulk, file["url"].as_str().unwrap()).await.lines() {
+            let resource: Value = serde_json::from_str(line).unwrap();
+            let name = format!(
+                "{}/{}",
+                resource["resourceType"].as_str().unwrap(),
+                resource["id"].as_str().unwrap()
+            );
+            fresh.push(name.clone());
+            kept.insert(name, line.to_owned());
+        }
+    }
+    for file in manifest["deleted"].as_array().into_iter().flatten() {
+        assert_eq!(file["type"], "Bundle");
+        let text = world.file(&world.bulk, file["url"].as_str().unwrap()).await;
+        assert_eq!(text.lines().count() as u64, file["count"].as_u64().unwrap());
+        for line in text.lines() {
+            let bundle: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(bundle["type"], "transaction");
+            for entry in bundle["entry"].as_array().unwrap() {
+                assert_eq!(entry["request"]["method"], "DELETE");
+                let name = entry["request"]["url"].as_str().unwrap();
+                assert!(!fresh.iter().any(|fresh| fresh == name), "{name} is in both");
+                kept.remove(name);
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(24) })]
+
+    #[test]
+    fn a_full_export_and_increments_are_a_later_full_export(
+        rounds in proptest::collection::vec(proptest::collection::vec(write(), 0..8), 1..6), group: bool,
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let world = World::with_files_of(300);
+            let members: Vec<_> =
+                (0..4).map(|n| json!({ "entity": { "reference": format!("Patient/p{n}") } })).collect();
+            world.put("Group", "g", json!({ "member": members })).await;
+            let level = if group { Level::Group("g".to_owned()) } else { Level::System };
+            let mut kept = Kept::new();
+            let mut since = None::<String>;
+            for round in &rounds {
+                for write in round {
+                    carry_out(&world, write).await;
+                }
+                let query: Vec<_> = since.iter().map(|since| ("_since", since.as_str())).collect();
+                let manifest = world.export(level.clone(), &query).await;
+                apply(&world, &manifest, &mut kept).await;
+                since = Some(manifest["transactionTime"].as_str().unwrap().to_owned());
+            }
+            let mut full = Kept::new();
+            apply(&world, &world.export(level, &[]).await, &mut full).await;
+            assert_eq!(kept, full);
+        });
+    }
+}
+
+#[tokio::test]
+async fn only_types_that_were_asked_for_are_told_as_deleted() {
+    let world = World::new();
+    world.put("Patient", "p", json!({})).await;
+    world.put("Observation", "o", json!({})).await;
+    let since = world.store_time().await;
+    world.delete("Patient", "p").await;
+    world.delete("Observation", "o").await;
+    let manifest = world.export(Level::System, &[("_since", &since), ("_type", "Patient")]).await;
+    let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
+    assert!(text.contains("Patient/p") && !text.contains("Observation"), "{text}");
+    let until = world.store_time().await;
+    world.put("Patient", "late", json!({})).await;
+    world.delete("Patient", "late").await;
+    let manifest = world.export(Level::System, &[("_since", &since), ("_until", &until)]).await;
+    let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
+    assert!(text.contains("Patient/p") && !text.contains("late"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn an_export_is_its_moment_while_eight_write() {
+    const IDS: usize = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let world = Arc::new(World::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000));
+    let writers: Vec<_> = (0..8_usize)
+        .map(|writer| {
+            let world = world.clone();
+            tokio::spawn(async move {
+                for round in 0..60_usize {
+                    let id = format!("p{}", (writer * 7 + round * 11) % IDS);
+                    if (writer + round) % 4 == 0 {
+                        world.delete("Patient", &id).await;
+                    } else {
+                        world.put("Patient", &id, json!({ "language": format!("{writer}-{round}") })).await;
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut manifests = Vec::new();
+    while manifests.len() < 6 || writers.iter().any(|writer| !writer.is_finished()) {
+        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        manifests.push(finish(&world.bulk, &job, world.now()).await);
+    }
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    for manifest in manifests {
+        let time = fhir::instant::parse(manifest["transactionTime"].as_str().unwrap()).unwrap();
+        let mut expected = Kept::new();
+        for number in 0..IDS {
+            let key = ResourceKey::new("Patient", format!("p{number}"));
+            let history = world.store.history(&key, Seq::LATEST, Limit { count: 1_000, bytes: 1 << 24 });
+            let then = history.await.unwrap().into_iter().find(|version| version.updated <= time);
+            if let Some(body) = then.and_then(|version| version.body) {
+                expected.insert(key.to_string(), String::from_utf8(body.to_vec()).unwrap());
+            }
+        }
+        let mut exported = Kept::new();
+        apply(&world, &manifest, &mut exported).await;
+        assert_eq!(exported, expected);
+    }
+}

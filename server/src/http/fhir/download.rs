@@ -1,0 +1,252 @@
+//! Files of exports: conditions, ranges and encodings of RFC 9110. The token is checked when the request starts, never
+//! within a body.
+
+use bulk::{Encoding, FileError};
+use fhir::IssueCode;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use std::ops::Range;
+use warp::Reply as _;
+
+use super::{access, export};
+use crate::http::extract::Call;
+use crate::http::problem::{self, Dialect};
+use crate::http::reply::{self, Response};
+
+/// GET and HEAD {fhir_base}/bulk/{job}/{file}
+pub async fn get(call: Call) -> Response {
+    let (client_id, types) = match export::owner(&call).await {
+        Ok(owner) => owner,
+        Err(response) => return response,
+    };
+    let file = match call.app.bulk.file(&call.args[0], &call.args[1], &client_id, call.now).await {
+        Ok(file) => file,
+        Err(error) => return unreadable(&error),
+    };
+    // A token with fewer scopes than the one that began the export opens fewer files.
+    if !matches!(file.kind(), "OperationOutcome" | "Bundle") && !types.has(file.kind()) {
+        return access::lacking(&format!("the token has no scope to read {}", file.kind()));
+    }
+    let Some(encoding) = encoding(&call.headers) else {
+        let text = "files are sent as they are or as gzip; Accept-Encoding refuses both";
+        let response = problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);
+        return reply::with_static(response, header::VARY, "Accept-Encoding");
+    };
+    let etag = file.etag(encoding);
+    if names(&call.headers, header::IF_NONE_MATCH, &etag) {
+        return described(reply::empty(StatusCode::NOT_MODIFIED), &etag);
+    }
+    let opened = match file.open(encoding).await {
+        Ok(opened) => opened,
+        Err(error) => return unreadable(&error),
+    };
+    let length = opened.length;
+    let asked = if call.method == Method::GET { range(&call.headers, &etag, length) } else { Asked::Whole };
+    let (status, range) = match asked {
+        Asked::Whole => (StatusCode::OK, 0..length),
+        Asked::Part(range) => (StatusCode::PARTIAL_CONTENT, range),
+        Asked::Nothing => {
+            let text = format!("the file has {length} bytes; the range lies behind them");
+            let response = problem::fhir(StatusCode::RANGE_NOT_SATISFIABLE, IssueCode::Invalid, text);
+            let response = described(response, &etag);
+            return reply::with(response, header::CONTENT_RANGE, &format!("bytes */{length}"));
+        }
+    };
+    let mut response = if call.method == Method::HEAD {
+        reply::empty(status)
+    } else {
+        warp::reply::stream(opened.stream(range.clone())).into_response()
+    };
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/fhir+ndjson"));
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    if encoding == Encoding::Gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    if status == StatusCode::PARTIAL_CONTENT {
+        let range = format!("bytes {}-{}/{length}", range.start, range.end - 1);
+        response = reply::with(response, header::CONTENT_RANGE, &range);
+    }
+    described(response, &etag)
+}
+
+/// The headers that go with every answer about a file.
+fn described(mut response: Response, etag: &str) -> Response {
+    let headers = response.headers_mut();
+    headers.remove(header::PRAGMA);
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+    headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    reply::with(response, header::ETAG, etag)
+}
+
+fn unreadable(error: &FileError) -> Response {
+    let text = match error {
+        FileError::NotFound { .. } => {
+            let text = "there is no such file, or its export was deleted or has expired";
+            return problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, text);
+        }
+        FileError::Store(error) => return problem::store(Dialect::Fhir, error),
+        FileError::Damaged { .. } => "the file is damaged; delete this export and begin another one",
+        FileError::Files(_) | FileError::Read(_) => "the file cannot be read; the server's log says why",
+    };
+    tracing::error!(%error, "file of an export");
+    Dialect::Fhir.plain(StatusCode::INTERNAL_SERVER_ERROR, text)
+}
+
+/// What follows from `Accept-Encoding` (RFC 9110 12.5.3); `None` where neither is acceptable. gzip is sent to who names
+/// it and does not like the other better.
+fn encoding(headers: &HeaderMap) -> Option<Encoding> {
+    let (mut gzip, mut identity, mut any) = (None, None, None);
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    for item in values.flat_map(|value| value.split(',')) {
+        let mut parts = item.split(';').map(str::trim);
+        let coding = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+        let weight = weight.map_or(1.0, |text| text.trim().parse::<f32>().unwrap_or(0.0));
+        match coding.as_str() {
+            "gzip" | "x-gzip" => gzip = Some(weight),
+            "identity" => identity = Some(weight),
+            "*" => any = Some(weight),
+            _ => {}
+        }
+    }
+    let packs = gzip.or(any.filter(|_| identity == Some(0.0))).unwrap_or(0.0);
+    let plain = identity.or(any.filter(|weight| *weight == 0.0)).unwrap_or(f32::MIN_POSITIVE);
+    match (packs > 0.0, plain > 0.0) {
+        (true, _) if packs >= plain => Some(Encoding::Gzip),
+        (_, true) => Some(Encoding::Identity),
+        (true, false) => Some(Encoding::Gzip),
+        (false, false) => None,
+    }
+}
+
+/// Does a header name this validator, or any (RFC 9110 13.1.2)?
+fn names(headers: &HeaderMap, name: header::HeaderName, etag: &str) -> bool {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values
+        .flat_map(|value| value.split(','))
+        .map(str::trim)
+        .any(|sent| sent == "*" || sent.strip_prefix("W/").unwrap_or(sent) == etag)
+}
+
+/// What of a file is asked for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    Whole,
+    Part(Range<u64>),
+    /// A range that lies behind the end.
+    Nothing,
+}
+
+/// What follows from `Range` and `If-Range` (RFC 9110 14.2, 13.1.5): one range of bytes. Several, other units and what
+/// cannot be read are passed over, as the standard allows.
+fn range(headers: &HeaderMap, etag: &str, length: u64) -> Asked {
+    if headers.get(header::IF_RANGE).is_some_and(|value| value.as_bytes() != etag.as_bytes()) {
+        return Asked::Whole;
+    }
+    let mut values = headers.get_all(header::RANGE).iter();
+    let (Some(value), None) = (values.next(), values.next()) else { return Asked::Whole };
+    let range = value.to_str().ok().and_then(|value| value.trim().strip_prefix("bytes="));
+    let Some((first, last)) = range.and_then(|range| range.trim().split_once('-')) else {
+        return Asked::Whole;
+    };
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit()) && text.len() < 20;
+    if !digits(first) || !digits(last) {
+        return Asked::Whole;
+    }
+    match (first.parse::<u64>(), last.parse::<u64>()) {
+        (Ok(first), Ok(last)) if first <= last => match first < length {
+            true => Asked::Part(first..length.min(last + 1)),
+            false => Asked::Nothing,
+        },
+        (Ok(first), Err(_)) if last.is_empty() => match first < length {
+            true => Asked::Part(first..length),
+            false => Asked::Nothing,
+        },
+        // The last so many bytes.
+        (Err(_), Ok(count)) if first.is_empty() => match count.min(length) {
+            0 => Asked::Nothing,
+            count => Asked::Part(length - count..length),
+        },
+        _ => Asked::Whole,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &str)| {
+            (header::HeaderName::from_static(name), HeaderValue::from_str(value).unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn encodings_are_chosen_by_weight() {
+        use Encoding::{Gzip, Identity};
+        #[track_caller]
+        fn check(accept: &str, chosen: Option<Encoding>) {
+            assert_eq!(encoding(&headers(&[("accept-encoding", accept)])), chosen, "{accept}");
+        }
+        assert_eq!(encoding(&HeaderMap::new()), Some(Identity));
+        check("", Some(Identity));
+        check("gzip, deflate, br", Some(Gzip));
+        check("GZip", Some(Gzip));
+        check("br", Some(Identity));
+        check("*", Some(Identity));
+        check("gzip;q=0", Some(Identity));
+        check("gzip;q=0.5, identity;q=0.9", Some(Identity));
+        check("gzip;q=0.5, identity;q=0.5", Some(Gzip));
+        check("gzip; q=0.001", Some(Gzip));
+        check("identity;q=0, gzip", Some(Gzip));
+        check("identity;q=0, *", Some(Gzip));
+        check("*;q=0, gzip;q=0.1", Some(Gzip));
+        check("identity", Some(Identity));
+        check("identity;q=0", None);
+        check("*;q=0", None);
+        check("gzip;q=0, identity;q=0", None);
+        check("br, identity;q=0", None);
+    }
+
+    #[test]
+    fn one_range_is_read() {
+        #[track_caller]
+        fn check(range_: &str, length: u64, asked: Asked) {
+            assert_eq!(range(&headers(&[("range", range_)]), "\"e\"", length), asked, "{range_} of {length}");
+        }
+        check("bytes=0-0", 10, Asked::Part(0..1));
+        check("bytes=2-5", 10, Asked::Part(2..6));
+        check("bytes=2-", 10, Asked::Part(2..10));
+        check("bytes=2-99", 10, Asked::Part(2..10));
+        check("bytes=-3", 10, Asked::Part(7..10));
+        check("bytes=-99", 10, Asked::Part(0..10));
+        check("bytes=10-", 10, Asked::Nothing);
+        check("bytes=10-11", 10, Asked::Nothing);
+        check("bytes=-0", 10, Asked::Nothing);
+        check("bytes=0-", 0, Asked::Nothing);
+        for odd in ["bytes=5-2", "bytes=", "bytes=-", "lines=0-1", "bytes=0-1,4-5", "bytes=a-b", "bytes=+1-2"]
+        {
+            check(odd, 10, Asked::Whole);
+        }
+        check("bytes=0-18446744073709551615", 10, Asked::Whole);
+    }
+
+    #[test]
+    fn conditions_compare_validators() {
+        let none_match =
+            |value: &str| names(&headers(&[("if-none-match", value)]), header::IF_NONE_MATCH, "\"e\"");
+        assert!(
+            none_match("\"e\"") && none_match("W/\"e\"") && none_match("\"d\", \"e\"") && none_match("*")
+        );
+        assert!(!none_match("\"d\"") && !none_match("e"));
+        let if_range =
+            |value: &str| range(&headers(&[("range", "bytes=0-0"), ("if-range", value)]), "\"e\"", 9);
+        assert_eq!(if_range("\"e\""), Asked::Part(0..1));
+        for other in ["\"d\"", "W/\"e\"", "Sat, 21 Nov 2026 08:00:00 GMT"] {
+            assert_eq!(if_range(other), Asked::Whole, "{other}");
+        }
+    }
+}
