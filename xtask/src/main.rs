@@ -53,7 +53,8 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// What takes long: fuzz targets with 10,000,000 runs each, in the release profile, and the benchmark of terminology.
+    /// What takes long: fuzz targets with 10,000,000 runs each, in the release profile, the benchmark of terminology, and a
+    /// server that is killed 200 times.
     Soak(soak::Args),
     /// Check the walls between the crates and the habits of the tree.
     Tidy,

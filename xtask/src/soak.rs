@@ -1,5 +1,5 @@
-//! `cargo xtask soak`: what takes long. Fuzz targets with many runs and seeds of their own, in the release profile, and
-//! the benchmark of terminology; the time of each is printed.
+//! `cargo xtask soak`: what takes long. Fuzz targets with many runs and seeds of their own, in the release profile, the
+//! benchmark of terminology, and a server that is killed at many moments; the time of each is printed.
 
 use std::time::Instant;
 
@@ -12,13 +12,18 @@ const FUZZ: [&str; 4] = ["-p", "trefoil-terminology", "--test", "it"];
 const TARGETS: &str = "fuzz::";
 /// The benchmark, by the name that `--only` takes.
 const BENCHMARK: &str = "terminology";
+/// The journey with kills, by the name that `--only` takes.
+const KILLS: &str = "kills";
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Runs of each fuzz target.
     #[arg(long, default_value_t = 10_000_000)]
     runs: u64,
-    /// Only what has this in its name: a fuzz target, or `terminology` for the benchmark.
+    /// How often the server is killed.
+    #[arg(long, default_value_t = 200)]
+    kills: u64,
+    /// Only what has this in its name: a fuzz target, `terminology` for the benchmark, or `kills`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Say what there is and run nothing.
@@ -30,7 +35,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
-    names.extend(wanted(BENCHMARK).then(|| BENCHMARK.to_owned()));
+    names.extend([BENCHMARK, KILLS].into_iter().filter(|name| wanted(name)).map(str::to_owned));
     if names.is_empty() {
         bail!("nothing has that in its name; --list says what there is");
     }
@@ -43,6 +48,10 @@ pub fn run(args: &Args) -> Result<()> {
         let started = Instant::now();
         let ended = if name == BENCHMARK {
             check(&mut bench("trefoil-terminology", "index"))
+        } else if name == KILLS {
+            let mut command = cargo();
+            command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
+            check(command.env("TREFOIL_KILLS", args.kills.to_string()))
         } else {
             let mut command = fuzz();
             command.args(["--exact", &name]).env("TREFOIL_FUZZ_RUNS", args.runs.to_string());

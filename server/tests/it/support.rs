@@ -60,13 +60,23 @@ impl Server {
 
     /// A fresh folder where everybody may ask terminology; the log can be read.
     pub fn open_terminology() -> Self {
-        let mut server = Self::in_fresh_folder();
-        server.open = true;
-        std::fs::write(server.settings(), "[terminology]\nanonymous = true\n").unwrap();
-        server
+        Self::in_fresh_folder().with_settings("[terminology]\nanonymous = true\n")
     }
 
-    /// Where the settings of an open terminology stand.
+    /// Over plain HTTP on this machine.
+    pub fn over_plain_http(mut self) -> Self {
+        self.plain = true;
+        self
+    }
+
+    /// With these settings; the log can be read.
+    pub fn with_settings(mut self, text: &str) -> Self {
+        self.open = true;
+        std::fs::write(self.settings(), text).unwrap();
+        self
+    }
+
+    /// Where the settings stand.
     fn settings(&self) -> PathBuf {
         self.data().join("trefoil.toml")
     }

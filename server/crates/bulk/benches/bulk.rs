@@ -178,7 +178,9 @@ fn export(data: &Path, which: &str) {
         let began = started.elapsed();
         let manifest = loop {
             match bulk.status(&job, "bench", Timestamp::now()).await.expect("the job is there") {
-                Status::InProgress { .. } => tokio::time::sleep(Duration::from_millis(5)).await,
+                Status::InProgress { .. } | Status::TooSoon { .. } => {
+                    tokio::time::sleep(Duration::from_millis(5)).await
+                }
                 Status::Complete { manifest, .. } => break manifest,
                 Status::Failed { reason, .. } => panic!("{reason}"),
             }
@@ -225,6 +227,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         guide: Guide::default(),
         nested_groups: false,
         file_size: 128 << 20,
+        poll_limit: None,
     };
     let clock = Clock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
     Bulk::open(store, resources.clone(), options, clock).expect("a folder")

@@ -131,6 +131,8 @@ impl<'a> Gathering<'a> {
     /// All members.
     pub fn finish(mut self) -> Members {
         self.members.sort();
+        self.members.text.shrink_to_fit();
+        self.members.ends.shrink_to_fit();
         self.members
     }
 

@@ -137,7 +137,7 @@ impl<'a> Checking<'a> {
             }
             "_typeFilter" => {
                 for text in filter::list(value) {
-                    self.filter(name, text)?;
+                    self.filter(name, text.trim())?;
                 }
             }
             "patient" => self.patient(name, value)?,
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_is_left_out_opens_its_type() {
-        let query = [("_typeFilter", "Patient?name=x,Observation?status=final,Patient?shoe=1")];
+        let query = [("_typeFilter", "Patient?name=x, Observation?status=final,Patient?shoe=1")];
         let found = checked(&request(&query, true)).unwrap();
         assert_eq!(found.filters, ["Observation?status=final"]);
         assert_eq!(found.notes.len(), 1);

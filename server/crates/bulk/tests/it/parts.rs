@@ -75,12 +75,12 @@ async fn files_are_cut_by_size_and_add_up() {
     }
 }
 
-/// The same store in other processes, each of which ends after so many steps of the scheduler.
-fn broken_off(
-    level: &Level,
-    query: &[(&str, &str)],
-    steps: &[usize],
-) -> (Vec<(String, String)>, Vec<(String, String)>) {
+/// Files of an export: names and texts.
+type Files = Vec<(String, String)>;
+
+/// The same store in other processes, each of which ends after so many steps of the scheduler: the files of an
+/// undisturbed export, and those of this one.
+fn broken_off(level: &Level, query: &[(&str, &str)], steps: &[usize]) -> (Files, Files) {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let since = first.block_on(async {

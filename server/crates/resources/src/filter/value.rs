@@ -110,7 +110,7 @@ impl Wanted {
                 Ok(Self::Number(prefix, range, number))
             }
             Comparison::Quantity => {
-                let mut parts = split(value, '|').map(|part| unescaped(part));
+                let mut parts = split(value, '|').map(unescaped);
                 let first = parts.next().unwrap_or_default();
                 let (prefix, rest) = prefixed(&first);
                 let (number, range) = number(rest, prefix)?;

@@ -1,0 +1,116 @@
+//! Downloads of export files by real clients: cut off and resumed, packed and unpacked.
+
+use std::process::Command;
+
+use futures_util::StreamExt as _;
+use serde_json::Value;
+
+use crate::support::{Server, have};
+
+const PATIENTS: usize = 6_000;
+
+/// A server with an export of one large file; its address, a token, and its text.
+async fn exported() -> (Server, String, String, Vec<u8>) {
+    let mut server = Server::in_fresh_folder().over_plain_http();
+    let file = server.data().join("patients.ndjson");
+    let line = |number: usize| {
+        let noise = number.wrapping_mul(2_654_435_761) % 1_000_000_007;
+        format!("{{\"resourceType\":\"Basic\",\"id\":\"b{number}\",\"language\":\"{noise:0300}\"}}\n")
+    };
+    std::fs::write(&file, (0..PATIENTS).map(line).collect::<String>()).unwrap();
+    assert!(server.trefoil(&["import", file.to_str().unwrap()]).status.success());
+    server.start();
+    let token = server.backend_token("system/*.read").await;
+    let client = server.client();
+    let request = format!("{}/$export?_type=Basic", server.fhir());
+    let answer = client.get(request).bearer_auth(&token).send().await.unwrap();
+    let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
+    let manifest: Value = loop {
+        let answer = client.get(&status).bearer_auth(&token).send().await.unwrap();
+        if answer.status() == 200 {
+            break answer.json().await.unwrap();
+        }
+        assert_eq!(answer.status(), 202);
+    };
+    let url = manifest["output"][0]["url"].as_str().unwrap().to_owned();
+    let text = client.get(&url).bearer_auth(&token).send().await.unwrap().bytes().await.unwrap();
+    assert!(text.len() > 2 << 20);
+    (server, url, token, text.to_vec())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn downloads_that_are_cut_off_go_on_to_the_same_bytes() {
+    let (server, url, token, text) = exported().await;
+    let client = server.client();
+    let mut random = fastrand::Rng::with_seed(11);
+    for encoding in ["identity", "gzip"] {
+        let get = || client.get(&url).bearer_auth(&token).header("accept-encoding", encoding);
+        let whole = get().send().await.unwrap();
+        let etag = whole.headers()["etag"].to_str().unwrap().to_owned();
+        let length: usize = whole.headers()["content-length"].to_str().unwrap().parse().unwrap();
+        let whole = whole.bytes().await.unwrap();
+        assert_eq!(whole.len(), length);
+        let mut got = Vec::new();
+        let mut cuts = 0;
+        while got.len() < length {
+            let range = format!("bytes={}-", got.len());
+            let answer = get().header("range", range).header("if-range", &etag).send().await.unwrap();
+            assert_eq!(answer.status(), 206);
+            let expected = format!("bytes {}-{}/{length}", got.len(), length - 1);
+            assert_eq!(answer.headers()["content-range"].to_str().unwrap(), expected);
+            // The connection ends somewhere.
+            let until = got.len() + random.usize(1..length / 3);
+            let mut pieces = answer.bytes_stream();
+            while let Some(piece) = pieces.next().await {
+                got.extend_from_slice(&piece.unwrap());
+                if got.len() >= until {
+                    got.truncate(until);
+                    cuts += 1;
+                    break;
+                }
+            }
+        }
+        assert!(cuts > 2, "{cuts}");
+        assert!(got == whole, "{encoding}");
+        if encoding == "gzip" {
+            assert!(length < text.len() / 2, "{length}");
+            let mut unpacked = Vec::new();
+            std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&got[..]), &mut unpacked).unwrap();
+            assert!(unpacked == text);
+        } else {
+            assert!(got == text);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_clients_unpack_the_whole_file() {
+    let (server, url, token, text) = exported().await;
+    let out = server.data().join("unpacked");
+    let bearer = format!("Authorization: Bearer {token}");
+    if have("curl", "gzip by curl") {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--fail", "--noproxy", "*", "--compressed", "-H", &bearer, "-o"])
+            .arg(&out)
+            .arg(&url);
+        assert!(curl.status().unwrap().success());
+        assert!(std::fs::read(&out).unwrap() == text, "curl");
+    }
+    if have("python3", "gzip by Python") {
+        const PROGRAM: &str = "
+import sys, urllib.request, zlib
+url, token, out = sys.argv[1:]
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+request = urllib.request.Request(url, headers={'Authorization': 'Bearer ' + token, 'Accept-Encoding': 'gzip'})
+answer = opener.open(request)
+assert answer.headers['Content-Encoding'] == 'gzip', answer.headers
+one = zlib.decompressobj(31)
+text = one.decompress(answer.read())
+assert one.eof and not one.unused_data, 'more than one member'
+open(out, 'wb').write(text)
+";
+        let python = Command::new("python3").args(["-c", PROGRAM, &url, &token]).arg(&out).status();
+        assert!(python.unwrap().success());
+        assert!(std::fs::read(&out).unwrap() == text, "Python");
+    }
+}

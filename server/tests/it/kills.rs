@@ -1,0 +1,143 @@
+//! `kill -9` at random moments while resources come in and exports are under way: nothing that was acknowledged is
+//! lost, and each export ends with the bytes of an undisturbed one.
+//!
+//! The moments follow from a seed. 20 of them are a test; `TREFOIL_KILLS` asks for more, `TREFOIL_KILL_SEED` for others.
+
+use serde_json::{Value, json};
+
+use crate::support::Server;
+
+const PATIENTS: usize = 2_000;
+/// Files so small that an export has many.
+const SETTINGS: &str = "[bulk]\nfile_size = 20000\n";
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+fn write_patients(path: &std::path::Path) {
+    let line = |number| {
+        format!(
+            "{{\"resourceType\":\"Patient\",\"id\":\"k{number:05}\"}}\n{{\"resourceType\":\"Observation\",\"id\":\"k{number:05}\",\"status\":\"final\",\"subject\":{{\"reference\":\"Patient/k{number:05}\"}}}}\n"
+        )
+    };
+    std::fs::write(path, (0..PATIENTS).map(line).collect::<String>()).unwrap();
+}
+
+async fn kick_off(server: &Server, client: &reqwest::Client, token: &str) -> String {
+    let request = format!("{}/$export?_type=Patient,Observation", server.fhir());
+    let answer = client.get(request).bearer_auth(token).send().await.unwrap();
+    assert_eq!(answer.status(), 202);
+    answer.headers()["content-location"].to_str().unwrap().to_owned()
+}
+
+/// Polls so many times at most; gives the manifest where the export has ended. Progress only rises.
+async fn poll(
+    client: &reqwest::Client,
+    status: &str,
+    token: &str,
+    times: usize,
+    progress: &mut u64,
+) -> Option<Value> {
+    for _ in 0..times {
+        let answer = client.get(status).bearer_auth(token).send().await.unwrap();
+        match answer.status().as_u16() {
+            202 => {
+                let text = answer.headers()["x-progress"].to_str().unwrap();
+                let percent: u64 = text.split('%').next().unwrap().parse().unwrap();
+                assert!(percent >= *progress && text.len() < 100, "{text} after {progress}%");
+                assert!(answer.headers().contains_key("retry-after"));
+                *progress = percent;
+            }
+            200 => return Some(answer.json().await.unwrap()),
+            other => panic!("the export ended with {other}: {}", answer.text().await.unwrap()),
+        }
+    }
+    None
+}
+
+/// Name, number of lines, validator and text of each file.
+async fn files(
+    client: &reqwest::Client,
+    token: &str,
+    manifest: &Value,
+) -> Vec<(String, u64, String, String)> {
+    let mut files = Vec::new();
+    for file in manifest["output"].as_array().unwrap() {
+        let url = file["url"].as_str().unwrap();
+        let answer = client.get(url).bearer_auth(token).send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        let etag = answer.headers()["etag"].to_str().unwrap().to_owned();
+        let text = answer.text().await.unwrap();
+        assert_eq!(text.lines().count() as u64, file["count"].as_u64().unwrap());
+        files.push((url.rsplit('/').next().unwrap().to_owned(), file["count"].as_u64().unwrap(), etag, text));
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_random_moments_nothing_is_lost_and_exports_give_the_same_bytes() {
+    let (kills, seed) = (number("TREFOIL_KILLS", 20), number("TREFOIL_KILL_SEED", 5));
+    println!("{kills} kills by seed {seed}");
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut server = Server::in_fresh_folder().over_plain_http().with_settings(SETTINGS);
+    let file = server.data().join("patients.ndjson");
+    write_patients(&file);
+    assert!(server.trefoil(&["import", file.to_str().unwrap()]).status.success());
+    server.start();
+    let client = server.client();
+    let token = server.backend_token("system/*.read").await;
+    let status = kick_off(&server, &client, &token).await;
+    let manifest = poll(&client, &status, &token, 100_000, &mut 0).await.unwrap();
+    let undisturbed = files(&client, &token, &manifest).await;
+    assert!(undisturbed.len() > 10, "{}", undisturbed.len());
+    let (mut killed, mut round, mut broken_off) = (0, 0, 0);
+    while killed < kills {
+        round += 1;
+        let token = server.backend_token("system/*.read").await;
+        let status = kick_off(&server, &client, &token).await;
+        let mut progress = 0;
+        // One job may be broken off several times.
+        for _ in 0..random.usize(1..4).min(usize::try_from(kills - killed).unwrap()) {
+            let token = server.backend_token("system/*.read system/Group.cud").await;
+            let (writer, groups) = (client.clone(), format!("{}/Group/", server.fhir()));
+            let (begin, bearer) = (format!("g{round}-{killed}-"), token.clone());
+            let writing = tokio::spawn(async move {
+                let mut acknowledged = Vec::new();
+                for number in 0.. {
+                    let id = format!("{begin}{number}");
+                    let body = json!({ "resourceType": "Group", "id": id, "type": "person", "actual": true });
+                    let sent =
+                        writer.put(format!("{groups}{id}")).bearer_auth(&bearer).json(&body).send().await;
+                    match sent {
+                        Ok(answer) if answer.status() == 201 => acknowledged.push(id),
+                        Ok(answer) => panic!("{}: {}", answer.status(), answer.text().await.unwrap()),
+                        // The server is gone.
+                        Err(_) => break,
+                    }
+                }
+                acknowledged
+            });
+            let ended = poll(&client, &status, &token, random.usize(0..40), &mut progress).await;
+            broken_off += usize::from(ended.is_none());
+            server.kill();
+            killed += 1;
+            let acknowledged = writing.await.unwrap();
+            server.start();
+            let token = server.backend_token("system/*.read").await;
+            for id in acknowledged {
+                let answer = client.get(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token);
+                assert_eq!(answer.send().await.unwrap().status(), 200, "{id} was acknowledged and is lost");
+            }
+        }
+        let token = server.backend_token("system/*.read").await;
+        let manifest = poll(&client, &status, &token, 100_000, &mut progress).await.unwrap();
+        let resumed = files(&client, &token, &manifest).await;
+        assert_eq!(resumed.len(), undisturbed.len());
+        for (resumed, undisturbed) in resumed.iter().zip(&undisturbed) {
+            assert!(resumed == undisturbed, "{} differs in round {round}", resumed.0);
+        }
+    }
+    println!("{broken_off} of {killed} kills broke an export off");
+    assert!(broken_off > 0, "no moment was within an export");
+}
