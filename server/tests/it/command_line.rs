@@ -111,7 +111,9 @@ fn an_import_says_what_was_wrong_and_where() {
 
 #[test]
 fn an_export_of_an_operator_is_the_same_stopped_and_running() {
-    let mut server = Server::in_fresh_folder();
+    // The demo project is added at the first start.
+    let mut server = Server::demo();
+    server.stop();
     let file = server.data().join("some.ndjson");
     let text = ["p", "q"].map(|id| {
         let patient = format!(r#"{{"resourceType":"Patient","id":"{id}"}}"#);
@@ -122,7 +124,7 @@ fn an_export_of_an_operator_is_the_same_stopped_and_running() {
     });
     let group = r#"{"resourceType":"Group","id":"g","member":[{"entity":{"reference":"Patient/p"}}]}"#;
     std::fs::write(&file, format!("{}{group}\n", text.concat())).unwrap();
-    check(&server.trefoil(&["import", file.to_str().unwrap()]), 0, "5 new");
+    check(&server.trefoil(&["import", file.to_str().unwrap()]), 0, "5  from 1 files");
     let data = server.data().to_owned();
     let out = |name: &str| data.join(name).to_str().unwrap().to_owned();
     let (stopped, running, of_group) = (out("stopped"), out("running"), out("of-group"));
