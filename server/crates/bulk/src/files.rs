@@ -264,6 +264,13 @@ impl Stream for FileStream {
 /// A task that ends with whoever waits for it.
 pub(crate) struct Task<T>(JoinHandle<T>);
 
+impl<T: Send + 'static> Task<T> {
+    /// Begins it.
+    pub fn of(work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self(tokio::spawn(work))
+    }
+}
+
 impl<T> Future for Task<T> {
     type Output = T;
 

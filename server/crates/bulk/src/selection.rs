@@ -4,17 +4,18 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use store::{Limit, ResourceKey, Scan, Seq, Store, StoreError, Version, Versions as _};
+use store::{Limit, Page, ResourceKey, Scan, Seq, Store, StoreError, Version, Versions as _};
 
 use crate::criteria::{Criteria, Stage, Whose, role_in};
 use crate::elements::Projection;
+use crate::files::Task;
 use crate::group::Members;
 use crate::job::Job;
 use crate::kick_off::{Provenance, Role};
 use crate::supporting::TooMany;
 
 /// How much of the store is held at once.
-const PAGE: Limit = Limit { count: 500, bytes: 512 * 1024 };
+const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
 /// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
 const MANY: usize = 100_000;
 
@@ -57,6 +58,8 @@ pub(crate) struct Selection<'a> {
     role: Role,
     projection: Option<Projection>,
     at: Cursor,
+    /// The page that is being read while the one before it is worked on, and where it begins.
+    ahead: Option<(Cursor, Task<Result<Page, StoreError>>)>,
     /// Tombstones instead of what there is.
     deleted: bool,
     /// The Patient that was looked up last, and whether there is one. Resources come by compartment, so most ask for the
@@ -77,6 +80,7 @@ impl<'a> Selection<'a> {
             role: role_in(job, kind),
             projection: criteria.projection(job, kind),
             at,
+            ahead: None,
             deleted: false,
             looked_up: None,
             latest: None,
@@ -102,21 +106,18 @@ impl<'a> Selection<'a> {
         if self.role == Role::Supporting && !self.know_supporting().await? {
             return Ok(Some(Vec::new()));
         }
-        let scan = Scan::at(self.job.seq()).limit(PAGE).after(self.at.after.as_deref());
-        let scan = Scan { deleted: self.deleted, ..scan };
         let by_member = self.walked_members();
-        let page = match by_member {
-            None => self.store.scan_kind(self.kind, scan).await?,
-            Some(members) => match members.get(self.at.member) {
-                None => return Ok(None),
-                Some(id) => self.store.scan_compartment(&format!("Patient/{id}"), self.kind, scan).await?,
-            },
-        };
+        let ahead = self.ahead.take().filter(|(at, _)| *at == self.at).map(|(_, reading)| reading);
+        let Some(reading) = ahead.or_else(|| self.read_at(&self.at)) else { return Ok(None) };
+        let page = reading.await?;
         let member = by_member.map(|_| self.at.member);
         match (page.next, by_member) {
             (Some(next), _) => self.at.after = Some(next),
             (None, Some(_)) => (self.at.after, self.at.member) = (None, self.at.member + 1),
             (None, None) => self.at.done = true,
+        }
+        if !self.at.done {
+            self.ahead = self.read_at(&self.at).map(|reading| (self.at.clone(), reading));
         }
         let mut chosen = Vec::with_capacity(page.versions.len());
         for mut version in page.versions {
@@ -126,6 +127,24 @@ impl<'a> Selection<'a> {
             }
         }
         Ok(Some(chosen))
+    }
+
+    /// Begins to read the page at a place; `None` behind the last member.
+    fn read_at(&self, at: &Cursor) -> Option<Task<Result<Page, StoreError>>> {
+        let compartment = match self.walked_members() {
+            None => None,
+            Some(members) => Some(format!("Patient/{}", members.get(at.member)?)),
+        };
+        let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
+        let (seq, deleted) = (self.job.seq(), self.deleted);
+        Some(Task::of(async move {
+            let scan = Scan::at(seq).limit(PAGE).after(after.as_deref());
+            let scan = Scan { deleted, ..scan };
+            match compartment {
+                None => store.scan_kind(&kind, scan).await,
+                Some(compartment) => store.scan_compartment(&compartment, &kind, scan).await,
+            }
+        }))
     }
 
     /// The members whose compartments are opened one by one.

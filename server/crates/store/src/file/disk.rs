@@ -7,6 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 
+use fjall::config::{BlockSizePolicy, PinningPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 
 use super::keys::{self, Table};
@@ -18,6 +19,8 @@ use crate::StoreError;
 const MEMTABLE_BYTES: u64 = 8 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 const CACHE_BYTES: u64 = 8 << 20;
+/// What is read at once of the newest versions: an export reads all of it, and a read by id not much in vain.
+const RUN_BLOCK_BYTES: u32 = 32 << 10;
 /// The engine's own threads: one keeps free for flushes (and spins while a compaction waits for the other
 /// two), so three ingest a fifth faster than two on two cores, and one stalls behind compactions.
 const WORKERS: usize = 3;
@@ -54,10 +57,16 @@ impl Tables {
     fn open(db: &Database) -> Result<Self, fjall::Error> {
         let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE_BYTES);
         let open = |name| db.keyspace(name, options);
+        // Resources are read in long runs.
+        let in_runs = || {
+            options()
+                .data_block_size_policy(BlockSizePolicy::all(RUN_BLOCK_BYTES))
+                .index_block_pinning_policy(PinningPolicy::all(true))
+        };
         let [homes, current, history, members, changes, records, expiries, meta] = Table::NAMES;
         Ok(Self([
             open(homes)?,
-            open(current)?,
+            db.keyspace(current, in_runs)?,
             open(history)?,
             open(members)?,
             open(changes)?,
