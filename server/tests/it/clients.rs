@@ -1,6 +1,6 @@
 //! Real clients of other languages. With their standard libraries alone: Python signs in and asks terminology,
 //! Node exports. With the libraries that apps use (`tests/it/clients/package.json`, `requirements.txt`; `.ci/run`
-//! installs them): openid-client and Authlib go through everything that they can do.
+//! installs them): openid-client and Authlib go through everything that they can do, smart-fetch exports.
 
 use std::process::Command;
 
@@ -46,6 +46,13 @@ fn openid_client_does_all_that_it_can() {
 fn authlib_does_the_code_flow_and_client_credentials() {
     if have("python3", "Authlib") && installed("Authlib", &python_packages().join("authlib")) {
         check("python3", "authlib_flow.py", &Server::demo());
+    }
+}
+
+#[test]
+fn smart_fetch_exports_a_group_and_everything() {
+    if have("python3", "smart-fetch") && installed("smart-fetch", &python_packages().join("smart_fetch")) {
+        check("python3", "smart_fetch.py", &Server::demo());
     }
 }
 
