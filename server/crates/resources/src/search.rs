@@ -69,8 +69,7 @@ impl Confined<'_> {
         let mut resources = Vec::new();
         let (mut looked_at, mut bytes) = (0, 0);
         loop {
-            let page = Limit { count: PAGE.count.min(count - resources.len()), ..PAGE };
-            let scan = Scan::at(place.at).limit(page).after(place.after.as_deref());
+            let scan = Scan::at(place.at).limit(PAGE).after(place.after.as_deref());
             let page = match self.compartments() {
                 None if place.compartment == 0 => store.scan_kind(kind, scan).await,
                 None => return Ok(Found { resources, next: None }),
@@ -83,8 +82,12 @@ impl Confined<'_> {
                 store::StoreError::Key { .. } => ResourceError::Page,
                 error => error.into(),
             })?;
-            looked_at += page.versions.len();
             for version in page.versions {
+                if resources.len() >= count || bytes >= BYTES {
+                    return Ok(Found { resources, next: Some(place.write()) });
+                }
+                looked_at += 1;
+                place.after = Some(version.key.id.clone());
                 if self.is_found_first(&version, place.compartment) && meets(filter, &version) {
                     let id = version.key.id.clone();
                     bytes += version.body.as_ref().map_or(0, |body| body.len());
@@ -95,10 +98,9 @@ impl Confined<'_> {
                 Some(next) => place.after = Some(next),
                 None => (place.compartment, place.after) = (place.compartment + 1, None),
             }
-            if resources.len() >= count || looked_at >= LOOKED_AT || bytes >= BYTES {
-                let is_last =
-                    place.after.is_none() && self.compartments().is_none_or(|c| place.compartment >= c.len());
-                return Ok(Found { resources, next: (!is_last).then(|| place.write()) });
+            if looked_at >= LOOKED_AT {
+                let last = self.compartments().map_or(1, <[_]>::len);
+                return Ok(Found { resources, next: (place.compartment < last).then(|| place.write()) });
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Create, update, delete, read, history.
 
 use store::{Limit, Seq, Store};
+use trefoil_resources::filter::TypeFilter;
 use trefoil_resources::{Deletion, ResourceError, Resources};
 
 use crate::now;
@@ -92,4 +93,42 @@ async fn what_is_somebody_elses_too_is_read_and_not_written() {
 
     let own = body("p", "me", "me");
     assert!(mine.update("Observation", "p", own.as_bytes(), None, now()).await.unwrap().created);
+}
+
+#[tokio::test]
+async fn pages_of_a_search_are_all_of_it_and_end() {
+    let resources = Resources::new(Store::memory());
+    for number in 0..25 {
+        let body = format!(
+            r#"{{"resourceType":"Observation","id":"o{number:02}","status":"{}","subject":{{"reference":"Patient/p{}"}},"performer":[{{"reference":"Patient/p1"}}]}}"#,
+            if number % 3 == 0 { "final" } else { "amended" },
+            number % 2
+        );
+        resources
+            .update("Observation", &format!("o{number:02}"), body.as_bytes(), None, now())
+            .await
+            .unwrap();
+    }
+    let filter = TypeFilter::read("Observation?status=final", "https://s.example", now()).unwrap();
+    for (patients, expected) in
+        [(None, 9), (Some(vec!["p0"]), 5), (Some(vec!["p1", "p0"]), 9), (Some(vec![]), 0)]
+    {
+        let seen = resources.confined_to(patients);
+        for count in [1, 2, 8, 9, 10] {
+            let (mut ids, mut from) = (Vec::new(), None::<String>);
+            loop {
+                let page = seen.search("Observation", Some(&filter), from.as_deref(), count).await.unwrap();
+                assert!(page.resources.len() <= count);
+                ids.extend(page.resources.into_iter().map(|found| found.id));
+                from = page.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            let all = ids.len();
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!((all, ids.len()), (expected, expected), "{count}");
+        }
+    }
 }
