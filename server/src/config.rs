@@ -6,207 +6,34 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`sections`] | the tables of the file, as they are written |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
+//! | [`provider`] | `[[provider]]` |
+//! | [`bulk`] | `[bulk]` |
+//! | [`file`](mod@file) | reading: secrets that stand elsewhere, errors with line and key |
+//! | here | everything together: [`Flags`] over the file over defaults, checked |
 
+pub mod bulk;
 pub mod declared;
+pub mod file;
+pub mod provider;
+pub mod sections;
 
 use std::collections::BTreeSet;
-use std::fmt::Display;
-use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use identity::provider::Provider;
-use identity::seal::{Seal, SealKey};
-use ipnet::IpNet;
+use identity::seal::Seal;
 use jiff::SignedDuration;
-use serde::Deserialize;
-use serde::de::IgnoredAny;
-use toml::Spanned;
 
-use self::declared::{ClientSection, Declared, ScopeSection};
-use crate::http::peer::{ProxyHeader, TrustedProxies};
-use crate::key_fetch::PrivateHosts;
-use crate::registration::nearest;
+use self::bulk::BulkConfig;
+use self::declared::Declared;
+pub use self::file::{ConfigError, File};
+use self::file::{parse, text_of};
+pub use self::provider::ConfiguredProvider;
+use self::provider::provider;
+use crate::http::peer::TrustedProxies;
 use crate::settings::Settings;
-
-/// `trefoil.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ConfigFile {
-    /// `[server]`
-    pub server: ServerSection,
-    /// `[store]`
-    pub store: StoreSection,
-    /// `[identity]`
-    pub identity: IdentitySection,
-    /// `[[client]]`
-    pub client: Vec<ClientSection>,
-    /// `[[scope]]`
-    pub scope: Vec<ScopeSection>,
-    /// `[[provider]]`
-    pub provider: Vec<ProviderSection>,
-    /// `[terminology]`
-    pub terminology: TerminologySection,
-    /// `[bulk]`
-    pub bulk: BulkSection,
-    /// `[limits]`
-    pub limits: LimitsSection,
-}
-
-/// `[server]`: addresses and certificate.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerSection {
-    /// Address to listen on; `127.0.0.1:8443` listens on `[::1]` too.
-    pub listen: Option<SocketAddr>,
-    /// Address that people and programs use; default `https://localhost:PORT`.
-    pub base_url: Option<String>,
-    /// PEM file with the certificate chain; without it a development certificate is made.
-    pub certificate: Option<PathBuf>,
-    /// PEM file with the private key.
-    pub private_key: Option<PathBuf>,
-    /// Networks of the proxies that may say who called.
-    pub trusted_proxies: Vec<Spanned<String>>,
-    /// The header in which they say it: `x-forwarded-for` (the default) or `forwarded`.
-    pub proxy_header: ProxyHeader,
-}
-
-/// `[identity]`: keys, and what clients' keys may be fetched from.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IdentitySection {
-    /// May key sets be fetched from private addresses: `true`, or a list of hosts. Default no.
-    pub allow_private_jwks: PrivateHosts,
-    /// How long signing keys sign, in days; default 90.
-    pub rotate_keys_days: Option<Spanned<u32>>,
-    /// File with the key that encrypts secrets in the store: 32 bytes in base64.
-    pub key_encryption_key_file: Option<Spanned<PathBuf>>,
-    /// Environment variable with that key.
-    pub key_encryption_key_env: Option<Spanned<String>>,
-    /// File with the key before that one, while it is turned.
-    pub previous_key_encryption_key_file: Option<Spanned<PathBuf>>,
-    /// Environment variable with the key before that one.
-    pub previous_key_encryption_key_env: Option<Spanned<String>>,
-}
-
-/// `[store]`: where records and resources are kept.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreSection {
-    /// `memory` or `file`.
-    pub engine: Option<String>,
-    /// Folder of store, files, keys and certificate.
-    pub data: Option<PathBuf>,
-}
-
-/// `[[provider]]`: an external OpenID Connect provider.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderSection {
-    /// Name: value of `identity_provider`.
-    pub name: Spanned<String>,
-    /// `google` fills in the addresses.
-    pub preset: Option<Spanned<String>>,
-    /// Issuer identifier.
-    pub issuer: Option<String>,
-    /// Where the browser goes.
-    pub authorization_endpoint: Option<String>,
-    /// Where the code is exchanged.
-    pub token_endpoint: Option<String>,
-    /// Its keys.
-    pub jwks_uri: Option<String>,
-    /// Our id there.
-    pub client_id: String,
-    /// Refused: a secret does not stand here.
-    pub client_secret: Option<Spanned<IgnoredAny>>,
-    /// File that holds our secret there.
-    pub client_secret_file: Option<Spanned<PathBuf>>,
-    /// Environment variable that holds the secret.
-    pub client_secret_env: Option<Spanned<String>>,
-    /// Scopes to ask for; default `openid profile email`.
-    pub scopes: Option<String>,
-    /// Make a user for somebody who signs in for the first time; default no.
-    #[serde(default)]
-    pub create_users: bool,
-    /// Link somebody who signs in for the first time to the user with the same verified e-mail; default no.
-    #[serde(default)]
-    pub link_by_email: bool,
-    /// Longest wait for an answer head and between two pieces of a body, in milliseconds; default 8000.
-    pub timeout_ms: Option<u64>,
-}
-
-/// `[terminology]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TerminologySection {
-    /// Answer terminology requests without a token.
-    pub anonymous: bool,
-}
-
-/// `[bulk]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BulkSection {
-    /// How long a finished export is kept, in seconds; default one day.
-    pub retention_s: Option<u64>,
-    /// Longest output file, in bytes, but for a single longer resource; default 128 MiB.
-    pub file_size: Option<Spanned<u64>>,
-    /// How often the status of an export may be asked for within a minute; default without limit.
-    pub poll_limit: Option<Spanned<u32>>,
-    /// Version of the guide whose parameters are known: `2.0.0` (the default) or `3.0.0`.
-    pub guide: bulk::Guide,
-    /// Are members of Groups within a Group its members? Default no.
-    pub nested_groups: bool,
-}
-
-impl BulkSection {
-    fn read(&self, at: &File<'_>) -> Result<BulkConfig, ConfigError> {
-        let file_size = match &self.file_size {
-            None => 128 << 20,
-            Some(size) if *size.as_ref() >= 1 << 10 => *size.as_ref(),
-            Some(size) => return Err(at.wrong(size.span(), "file_size", "use 1024 bytes or more")),
-        };
-        if let Some(limit) = &self.poll_limit
-            && *limit.as_ref() == 0
-        {
-            return Err(at.wrong(limit.span(), "poll_limit", "use 1 or more, or leave it out"));
-        }
-        Ok(BulkConfig {
-            retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
-            file_size,
-            poll_limit: self.poll_limit.as_ref().map(|limit| *limit.as_ref()),
-            guide: self.guide,
-            nested_groups: self.nested_groups,
-        })
-    }
-}
-
-/// How exports are made and kept.
-#[derive(Debug, Clone)]
-pub struct BulkConfig {
-    /// How long a finished export is kept.
-    pub retention: Duration,
-    /// Longest output file in bytes.
-    pub file_size: u64,
-    /// How often the status of an export may be asked for within a minute.
-    pub poll_limit: Option<u32>,
-    /// Version of the guide whose parameters are known.
-    pub guide: bulk::Guide,
-    /// Are members of Groups within a Group its members?
-    pub nested_groups: bool,
-}
-
-/// `[limits]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitsSection {
-    /// Open connections; default 10,000.
-    pub connections: Option<usize>,
-    /// Largest body of a FHIR request, in bytes; default 16 MiB.
-    pub body_limit_bytes: Option<usize>,
-}
 
 /// Where the store is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -215,15 +42,6 @@ pub enum Engine {
     Memory,
     /// A folder.
     File,
-}
-
-/// A provider with its time limit.
-#[derive(Debug, Clone)]
-pub struct ConfiguredProvider {
-    /// The rules' view.
-    pub provider: Provider,
-    /// Longest wait.
-    pub timeout: Duration,
 }
 
 /// The settings of one server, checked.
@@ -256,124 +74,6 @@ pub struct Config {
     pub bulk: BulkConfig,
     /// Open connections.
     pub connections: usize,
-}
-
-/// A configuration that cannot work: exit code 3.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A file could not be read.
-    #[error("failed to read {}: {error}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// The file says something that is not understood; the text shows the line.
-    #[error("{}: {text}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// Line, column and what was wrong.
-        text: String,
-    },
-    /// A value that cannot work.
-    #[error("{}: line {line}: {key}: {why}", path.display())]
-    Value {
-        /// The file.
-        path: PathBuf,
-        /// Where it stands.
-        line: usize,
-        /// The key.
-        key: &'static str,
-        /// What to change.
-        why: String,
-    },
-    /// A setting that cannot work.
-    #[error("{0}")]
-    Setting(String),
-}
-
-/// The file that is being read: its place and its text, for errors with a line.
-pub struct File<'a> {
-    path: &'a Path,
-    text: &'a str,
-}
-
-impl File<'_> {
-    /// The line of a value, from 1.
-    fn line(&self, span: Range<usize>) -> usize {
-        self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
-    }
-
-    fn wrong(&self, span: Range<usize>, key: &'static str, why: impl Display) -> ConfigError {
-        ConfigError::Value { path: self.path.to_owned(), line: self.line(span), key, why: why.to_string() }
-    }
-
-    /// A path of the file, which lies beside it where it is relative.
-    fn beside(&self, path: &Path) -> PathBuf {
-        self.path.parent().unwrap_or(Path::new("")).join(path)
-    }
-
-    /// A secret from a file or from the environment.
-    fn secret(
-        &self,
-        key: &'static str,
-        file: Option<&Spanned<PathBuf>>,
-        variable: Option<&Spanned<String>>,
-    ) -> Result<Option<String>, ConfigError> {
-        let (span, read) = match (file, variable) {
-            (None, None) => return Ok(None),
-            (Some(file), None) => {
-                let path = self.beside(file.as_ref());
-                let read = std::fs::read_to_string(&path);
-                (file.span(), read.map_err(|error| format!("failed to read {}: {error}", path.display())))
-            }
-            (None, Some(variable)) => {
-                let name = variable.as_ref();
-                (variable.span(), std::env::var(name).map_err(|_| format!("the environment has no {name}")))
-            }
-            (Some(_), Some(variable)) => (variable.span(), Err("give it in one way only".to_owned())),
-        };
-        let text = read.map_err(|why| self.wrong(span, key, why))?;
-        Ok(Some(text.trim().to_owned()))
-    }
-
-    fn seal_key(
-        &self,
-        key: &'static str,
-        file: Option<&Spanned<PathBuf>>,
-        variable: Option<&Spanned<String>>,
-    ) -> Result<Option<SealKey>, ConfigError> {
-        let span = file.map(Spanned::span).or(variable.map(Spanned::span)).unwrap_or_default();
-        let text = self.secret(key, file, variable)?;
-        text.map(|text| SealKey::from_base64(&text).map_err(|error| self.wrong(span, key, error))).transpose()
-    }
-
-    fn seal(&self, section: &IdentitySection) -> Result<Seal, ConfigError> {
-        Ok(Seal {
-            current: self.seal_key(
-                "key_encryption_key",
-                section.key_encryption_key_file.as_ref(),
-                section.key_encryption_key_env.as_ref(),
-            )?,
-            previous: self.seal_key(
-                "previous_key_encryption_key",
-                section.previous_key_encryption_key_file.as_ref(),
-                section.previous_key_encryption_key_env.as_ref(),
-            )?,
-        })
-    }
-
-    /// A network, or one address.
-    fn network(&self, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
-        let network = text.as_ref().parse::<IpNet>().ok();
-        let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
-        network.ok_or_else(|| {
-            let why = format!("'{}' is no network such as 10.0.0.0/8", text.as_ref());
-            self.wrong(text.span(), "trusted_proxies", why)
-        })
-    }
 }
 
 /// The keys that open the secrets of a store, by the `[identity]` of a file; for commands on a stopped server.
@@ -519,27 +219,6 @@ fn demo_ahead() -> Result<i64, ConfigError> {
     }
 }
 
-fn text_of(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError::Read { path: path.to_owned(), error })
-}
-
-fn parse(path: &Path, text: &str) -> Result<ConfigFile, ConfigError> {
-    toml::from_str(text)
-        .map_err(|error| ConfigError::Syntax { path: path.to_owned(), text: with_nearest(error.to_string()) })
-}
-
-/// Adds the nearest known name to a text that says "unknown field `x`, expected one of `y`, `z`".
-fn with_nearest(text: String) -> String {
-    let rest = text.split_once("unknown field ").or_else(|| text.split_once("unknown variant "));
-    let Some((_, rest)) = rest else { return text };
-    let mut names = rest.split('`').skip(1).step_by(2);
-    let Some(unknown) = names.next() else { return text };
-    match nearest(unknown, names) {
-        Some(name) => format!("{}; did you mean `{name}`?", text.trim_end()),
-        None => text,
-    }
-}
-
 fn check_base_url(base: &str, insecure_http: bool) -> Result<(), ConfigError> {
     let wrong = |why: &str| ConfigError::Setting(format!("base URL '{base}' {why}"));
     let url = url::Url::parse(base).map_err(|_| wrong("is not an address such as https://id.example"))?;
@@ -550,56 +229,6 @@ fn check_base_url(base: &str, insecure_http: bool) -> Result<(), ConfigError> {
         return Err(wrong("must have neither path nor query nor fragment"));
     }
     Ok(())
-}
-
-fn provider(section: ProviderSection, file: &File<'_>) -> Result<ConfiguredProvider, ConfigError> {
-    let google = match &section.preset {
-        None => false,
-        Some(preset) if preset.as_ref() == "google" => true,
-        Some(other) => {
-            let why = format!("'{}' is not known; use google", other.as_ref());
-            return Err(file.wrong(other.span(), "preset", why));
-        }
-    };
-    let (span, name) = (section.name.span(), section.name.into_inner());
-    let need = |value: Option<String>, key: &'static str, preset: &str| {
-        value
-            .or_else(|| google.then(|| preset.to_owned()))
-            .ok_or_else(|| file.wrong(span.clone(), key, format!("provider '{name}' needs {key}")))
-    };
-    if let Some(inline) = &section.client_secret {
-        let why = "a secret does not stand in this file; use client_secret_file or client_secret_env";
-        return Err(file.wrong(inline.span(), "client_secret", why));
-    }
-    let client_secret = file.secret(
-        "client_secret",
-        section.client_secret_file.as_ref(),
-        section.client_secret_env.as_ref(),
-    )?;
-    Ok(ConfiguredProvider {
-        timeout: Duration::from_millis(section.timeout_ms.unwrap_or(8_000)),
-        provider: Provider {
-            issuer: need(section.issuer, "issuer", "https://accounts.google.com")?,
-            authorization_endpoint: need(
-                section.authorization_endpoint,
-                "authorization_endpoint",
-                "https://accounts.google.com/o/oauth2/v2/auth",
-            )?,
-            token_endpoint: need(
-                section.token_endpoint,
-                "token_endpoint",
-                "https://oauth2.googleapis.com/token",
-            )?,
-            jwks_uri: need(section.jwks_uri, "jwks_uri", "https://www.googleapis.com/oauth2/v3/certs")?,
-            name,
-            client_id: section.client_id,
-            client_secret,
-            scopes: section.scopes.unwrap_or_else(|| "openid profile email".to_owned()),
-            google,
-            create_users: section.create_users,
-            link_by_email: section.link_by_email,
-        },
-    })
 }
 
 #[cfg(test)]

@@ -93,9 +93,11 @@ impl Confined<'_> {
         let page = self.resources.history(kind, id, before, limit).await?;
         let next = page.last().filter(|last| last.version > 1).map(|last| last.seq);
         let seen: Vec<_> = page.into_iter().filter(|version| self.holds(&version.compartments)).collect();
-        if seen.is_empty() && before == Seq::LATEST && next.is_none() {
+        if seen.is_empty() && before == Seq::LATEST {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         }
+        // That there are versions outside is not told either.
+        let next = next.filter(|_| !seen.is_empty());
         Ok((seen, next))
     }
 

@@ -132,3 +132,24 @@ async fn pages_of_a_search_are_all_of_it_and_end() {
         }
     }
 }
+
+#[tokio::test]
+async fn the_history_of_what_lies_outside_is_not_there() {
+    let resources = Resources::new(Store::memory());
+    for subject in ["p2", "p2", "p1"] {
+        let body = format!(
+            r#"{{"resourceType":"Observation","id":"o","subject":{{"reference":"Patient/{subject}"}},"status":"final"}}"#
+        );
+        resources.update("Observation", "o", body.as_bytes(), None, now()).await.unwrap();
+    }
+    let limit = Limit { count: 1, ..Limit::default() };
+    let seen = resources.confined_to(Some(vec!["p1"]));
+    let (page, next) = seen.history("Observation", "o", Seq::LATEST, limit).await.unwrap();
+    assert_eq!((page.len(), next.is_some()), (1, true));
+    assert_eq!(seen.history("Observation", "o", next.unwrap(), limit).await.unwrap(), (Vec::new(), None));
+    let stranger = resources.confined_to(Some(vec!["p3"]));
+    assert!(matches!(
+        stranger.history("Observation", "o", Seq::LATEST, limit).await,
+        Err(ResourceError::NotFound { .. })
+    ));
+}

@@ -1,0 +1,61 @@
+//! `[bulk]`: how exports are made and kept.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{ConfigError, File};
+
+/// `[bulk]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct BulkSection {
+    /// How long a finished export is kept, in seconds; default one day.
+    pub retention_s: Option<u64>,
+    /// Longest output file, in bytes, but for a single longer resource; default 128 MiB.
+    pub file_size: Option<Spanned<u64>>,
+    /// How often the status of an export may be asked for within a minute; default without limit.
+    pub poll_limit: Option<Spanned<u32>>,
+    /// Version of the guide whose parameters are known: `2.0.0` (the default) or `3.0.0`.
+    pub guide: ::bulk::Guide,
+    /// Are members of Groups within a Group its members? Default no.
+    pub nested_groups: bool,
+}
+
+impl BulkSection {
+    pub(super) fn read(&self, at: &File<'_>) -> Result<BulkConfig, ConfigError> {
+        let file_size = match &self.file_size {
+            None => 128 << 20,
+            Some(size) if *size.as_ref() >= 1 << 10 => *size.as_ref(),
+            Some(size) => return Err(at.wrong(size.span(), "file_size", "use 1024 bytes or more")),
+        };
+        if let Some(limit) = &self.poll_limit
+            && *limit.as_ref() == 0
+        {
+            return Err(at.wrong(limit.span(), "poll_limit", "use 1 or more, or leave it out"));
+        }
+        Ok(BulkConfig {
+            retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
+            file_size,
+            poll_limit: self.poll_limit.as_ref().map(|limit| *limit.as_ref()),
+            guide: self.guide,
+            nested_groups: self.nested_groups,
+        })
+    }
+}
+
+/// How exports are made and kept.
+#[derive(Debug, Clone)]
+pub struct BulkConfig {
+    /// How long a finished export is kept.
+    pub retention: Duration,
+    /// Longest output file in bytes.
+    pub file_size: u64,
+    /// How often the status of an export may be asked for within a minute.
+    pub poll_limit: Option<u32>,
+    /// Version of the guide whose parameters are known.
+    pub guide: ::bulk::Guide,
+    /// Are members of Groups within a Group its members?
+    pub nested_groups: bool,
+}

@@ -1,0 +1,101 @@
+//! The tables of `trefoil.toml`, as they are written.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::bulk::BulkSection;
+use super::declared::{ClientSection, ScopeSection};
+use super::provider::ProviderSection;
+use crate::http::peer::ProxyHeader;
+use crate::key_fetch::PrivateHosts;
+
+/// `trefoil.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfigFile {
+    /// `[server]`
+    pub server: ServerSection,
+    /// `[store]`
+    pub store: StoreSection,
+    /// `[identity]`
+    pub identity: IdentitySection,
+    /// `[[client]]`
+    pub client: Vec<ClientSection>,
+    /// `[[scope]]`
+    pub scope: Vec<ScopeSection>,
+    /// `[[provider]]`
+    pub provider: Vec<ProviderSection>,
+    /// `[terminology]`
+    pub terminology: TerminologySection,
+    /// `[bulk]`
+    pub bulk: BulkSection,
+    /// `[limits]`
+    pub limits: LimitsSection,
+}
+
+/// `[server]`: addresses and certificate.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ServerSection {
+    /// Address to listen on; `127.0.0.1:8443` listens on `[::1]` too.
+    pub listen: Option<SocketAddr>,
+    /// Address that people and programs use; default `https://localhost:PORT`.
+    pub base_url: Option<String>,
+    /// PEM file with the certificate chain; without it a development certificate is made.
+    pub certificate: Option<PathBuf>,
+    /// PEM file with the private key.
+    pub private_key: Option<PathBuf>,
+    /// Networks of the proxies that may say who called.
+    pub trusted_proxies: Vec<Spanned<String>>,
+    /// The header in which they say it: `x-forwarded-for` (the default) or `forwarded`.
+    pub proxy_header: ProxyHeader,
+}
+
+/// `[identity]`: keys, and what clients' keys may be fetched from.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct IdentitySection {
+    /// May key sets be fetched from private addresses: `true`, or a list of hosts. Default no.
+    pub allow_private_jwks: PrivateHosts,
+    /// How long signing keys sign, in days; default 90.
+    pub rotate_keys_days: Option<Spanned<u32>>,
+    /// File with the key that encrypts secrets in the store: 32 bytes in base64.
+    pub key_encryption_key_file: Option<Spanned<PathBuf>>,
+    /// Environment variable with that key.
+    pub key_encryption_key_env: Option<Spanned<String>>,
+    /// File with the key before that one, while it is turned.
+    pub previous_key_encryption_key_file: Option<Spanned<PathBuf>>,
+    /// Environment variable with the key before that one.
+    pub previous_key_encryption_key_env: Option<Spanned<String>>,
+}
+
+/// `[store]`: where records and resources are kept.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreSection {
+    /// `memory` or `file`.
+    pub engine: Option<String>,
+    /// Folder of store, files, keys and certificate.
+    pub data: Option<PathBuf>,
+}
+
+/// `[terminology]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct TerminologySection {
+    /// Answer terminology requests without a token.
+    pub anonymous: bool,
+}
+
+/// `[limits]`
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LimitsSection {
+    /// Open connections; default 10,000.
+    pub connections: Option<usize>,
+    /// Largest body of a FHIR request, in bytes; default 16 MiB.
+    pub body_limit_bytes: Option<usize>,
+}
