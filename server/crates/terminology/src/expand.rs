@@ -438,10 +438,13 @@ impl<'a> View<'a, '_> {
 
 /// The values of a property, those of the standard ones from the index.
 fn values<'s>(system: &'s CodeSystem, at: u32, name: &'s str) -> Box<dyn Iterator<Item = Value> + 's> {
-    let codes = |list: &'s [u32]| list.iter().map(|at| Value::Text("Code", system.code(*at).to_owned()));
+    let codes = |up: bool| {
+        let list = system.hierarchy().next(at, up).into_owned();
+        list.into_iter().map(|at| Value::Text("Code", system.code(at).to_owned()))
+    };
     match name {
-        "parent" => Box::new(codes(system.hierarchy().parents(at))),
-        "child" => Box::new(codes(system.hierarchy().children(at))),
+        "parent" => Box::new(codes(true)),
+        "child" => Box::new(codes(false)),
         "inactive" => Box::new(std::iter::once(Value::Boolean(system.is_inactive(at)))),
         _ => Box::new(system.property(at, name).map(move |value| typed(system, name, value))),
     }

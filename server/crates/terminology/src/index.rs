@@ -65,7 +65,8 @@ impl Index {
     /// How the first code stands to the second; `None` where one of them is not there or the hierarchy runs in a
     /// circle. The rules of `$subsumes` are [`Terminology::subsumes`](crate::Terminology::subsumes).
     pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
-        let (a, b) = (self.0.find(a)?, self.0.find(b)?);
+        let [a, b] = self.0.find_all([a, b]);
+        let (a, b) = (a?, b?);
         let hierarchy = self.0.hierarchy();
         hierarchy.circle().is_empty().then(|| Subsumption::of(hierarchy, a, b))
     }

@@ -75,10 +75,8 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
     if wanted.property("inactive") {
         push("inactive", Value::Boolean(system.is_inactive(at)), None);
     }
-    for (name, list) in
-        [("parent", system.hierarchy().parents(at)), ("child", system.hierarchy().children(at))]
-    {
-        for &other in list.iter().filter(|_| wanted.property(name)) {
+    for (name, up) in [("parent", true), ("child", false)] {
+        for &other in system.hierarchy().next(at, up).iter().filter(|_| wanted.property(name)) {
             push(name, Value::Text("Code", system.code(other).to_owned()), system.display(other));
         }
     }

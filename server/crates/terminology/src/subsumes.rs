@@ -188,10 +188,11 @@ fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subs
             return Err(Unprocessable::Content { system: system.url.clone(), content: content.name() }.into());
         }
     }
-    let find = |(parameter, code): (&'static str, &str)| {
-        system.find(code).ok_or_else(|| unknown_code(system, parameter, code))
+    let [a, b] = system.find_all(codes.map(|(_, code)| code));
+    let known = |found: Option<u32>, (parameter, code): (&'static str, &str)| {
+        found.ok_or_else(|| unknown_code(system, parameter, code))
     };
-    let (a, b) = (find(codes[0])?, find(codes[1])?);
+    let (a, b) = (known(a, codes[0])?, known(b, codes[1])?);
     if a == b {
         return Ok(Subsumption::Equivalent);
     }

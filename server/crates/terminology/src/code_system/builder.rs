@@ -269,7 +269,9 @@ impl Builder {
         drop(self.displays);
 
         let renumbered = |of: &mut Vec<u32>| of.iter_mut().for_each(|old| *old = ordinal[*old as usize]);
-        out.flags = order.iter().map(|old| self.flags[*old as usize]).collect();
+        if self.flags.iter().any(|flags| *flags != 0) {
+            out.flags = order.iter().map(|old| self.flags[*old as usize]).collect();
+        }
         if !self.statuses.is_empty() {
             out.statuses = vec![NONE; len];
             for (old, status) in self.statuses {

@@ -8,7 +8,7 @@ use crc32fast::Hasher;
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
 /// Changes with every change of the columns; a file of another format is built again from its source.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Reads differently where the machine has its bytes the other way round.
 const ORDER: u32 = 0x0102_0304;
 /// Pieces that a column is read in: a length that is a lie takes no more memory than this.
@@ -31,7 +31,7 @@ pub(crate) trait Column {
 
 /// Makes a struct a column of these of its fields, in this order: named once, for both directions.
 macro_rules! columns {
-    ($name:ident: $($field:ident),+) => {
+    ($name:ident: $($field:tt),+) => {
         impl $crate::code_system::columns::Column for $name {
             fn save<W: std::io::Write>(
                 &self,
@@ -159,6 +159,20 @@ impl<T: Pod> Column for Vec<T> {
     }
 }
 
+impl<T: Column + Default> Column for Option<T> {
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+        vec![u8::from(self.is_some())].save(to)?;
+        self.as_ref().map_or(Ok(()), |column| column.save(to))
+    }
+
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+        let mut is_there = Vec::<u8>::new();
+        is_there.load(from)?;
+        *self = (is_there == [1]).then(T::default);
+        self.as_mut().map_or(Ok(()), |column| column.load(from))
+    }
+}
+
 impl Column for String {
     fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
         let bytes = self.as_bytes();
@@ -219,6 +233,11 @@ impl<T> Rows<T> {
     /// How many rows there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
+    }
+
+    /// How many items all rows have together.
+    pub(crate) fn items(&self) -> usize {
+        self.items.len()
     }
 
     /// Is there no item in any row?

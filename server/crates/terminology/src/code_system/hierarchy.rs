@@ -2,40 +2,49 @@
 //! several parents.
 //!
 //! Concepts are numbered in preorder over a spanning tree, so the tree descendants of a concept are
-//! one interval of ordinals. Descendants that the tree does not reach are kept as further, merged
-//! spans. "Is `b` below `a`?" is then two comparisons, or a binary search where `a` has more
-//! than one interval.
+//! one interval of ordinals. The ancestors that a concept has beside those of the tree stand in a row of bits;
+//! a concept with one parent has the same ones as its parent and shares its row. "Is `b` below `a`?" is
+//! then two comparisons, or the reading of the begin of one short row.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashSet;
+
+use bytemuck::{Pod, Zeroable};
 
 use super::columns::{Rows, columns};
+use super::others::Others;
 
-/// Ordinals from the first up to but not including the second.
-type Span = [u32; 2];
+/// So many bytes a concept the rows may take on average; the shape of SNOMED CT takes about 40.
+const BYTES_EACH: usize = 256;
+/// So many ancestors may be looked at for each concept on average.
+const LOOKS_EACH: usize = 1024;
+/// What small systems may take beyond that, in concepts.
+const ALLOWANCE: usize = 1024;
 
-/// Marks the last ordinal of a span, in a list where its first one stands before. Most spans are one ordinal and take
-/// one entry.
-const LAST: u32 = 1 << 31;
-
-/// Reads spans from such a list.
-fn spans(entries: &[u32]) -> impl Iterator<Item = Span> {
-    let mut rest = entries;
-    std::iter::from_fn(move || {
-        let (&first, after) = rest.split_first()?;
-        let last = after.first().filter(|next| **next & LAST != 0);
-        rest = if last.is_some() { &after[1..] } else { after };
-        Some([first, last.map_or(first, |last| last ^ LAST) + 1])
-    })
+/// Where a concept stands, side by side since a question needs all of it.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+struct Place {
+    /// Tree descendants of `a`, itself included, are `a..tree_end`.
+    tree_end: u32,
+    /// What has more below it has a lower rank; so each concept has a lower one than all below it, and most
+    /// ancestors have low ones, which lie close together.
+    rank: u32,
+    /// Start of its row.
+    others: u32,
 }
 
-/// Parents, children and descendants by ordinal.
+/// Parents, children and ancestors by ordinal.
 #[derive(Debug, Default)]
 pub(crate) struct Hierarchy {
     parents: Rows<u32>,
-    children: Rows<u32>,
-    /// Tree descendants of `a`, itself included, are `a..tree_end[a]`.
-    tree_end: Vec<u32>,
-    /// Descendants outside of that interval, as merged spans (see [`spans`]).
-    beyond: Rows<u32>,
-    /// One circle, if there is any; then nothing else but `parents` and `children` is filled.
+    /// Children that are another concept's in the tree; all children where there is no tree.
+    adopted: Rows<u32>,
+    places: Vec<Place>,
+    /// Ancestors outside of the tree, by rank; `None` where they would take too much.
+    others: Option<Others>,
+    /// One circle, if there is any; then nothing else but `parents` and `adopted` is filled.
     circle: Vec<u32>,
 }
 
@@ -44,30 +53,82 @@ impl Hierarchy {
     /// allowed. Returns, beside it, the old number of each new ordinal; where there is a circle,
     /// the numbers stay as they were.
     pub(crate) fn build(len: usize, links: Vec<(u32, u32)>) -> (Vec<u32>, Self) {
-        debug_assert!(len < LAST as usize, "ordinals leave one bit free");
         let graph = Graph::new(len, links);
         let Some(topological) = graph.topological() else {
             let circle = graph.circle();
             let hierarchy =
-                Self { parents: graph.parents, children: graph.children, circle, ..Self::default() };
+                Self { parents: graph.parents, adopted: graph.children, circle, ..Self::default() };
             return ((0..len as u32).collect(), hierarchy);
         };
-        let tree_parent = graph.spanning_tree(&topological);
+        let ranked = graph.ranked(topological);
+        let tree_parent = graph.spanning_tree(&ranked);
         let (order, ordinal, tree_end) = preorder(len, &graph, &tree_parent);
-
-        let renumber = |rows: &Rows<u32>| {
-            let mut out = Rows::default();
-            for old in &order {
-                let mut row: Vec<u32> = rows.row(*old).iter().map(|n| ordinal[*n as usize]).collect();
+        let mut places: Vec<Place> =
+            tree_end.into_iter().map(|tree_end| Place { tree_end, rank: 0, others: 0 }).collect();
+        for (rank, old) in ranked.iter().enumerate() {
+            places[ordinal[*old as usize] as usize].rank = rank as u32;
+        }
+        let renumber = |rows: &Rows<u32>, keep: &dyn Fn(u32, u32) -> bool| {
+            let mut out = Rows::with_capacity(len, rows.items());
+            for &old in &order {
+                let kept = rows.row(old).iter().filter(|other| keep(old, **other));
+                let mut row: Vec<u32> = kept.map(|n| ordinal[*n as usize]).collect();
                 row.sort_unstable();
                 out.push(row);
             }
+            out.shrink();
             out
         };
-        let (parents, children) = (renumber(&graph.parents), renumber(&graph.children));
-        let bottom_up = topological.iter().rev().map(|old| ordinal[*old as usize]);
-        let beyond = beyond(len, bottom_up, &children, &tree_end);
-        (order, Self { parents, children, tree_end, beyond, circle: Vec::new() })
+        let parents = renumber(&graph.parents, &|_, _| true);
+        let adopted = renumber(&graph.children, &|parent, child| tree_parent[child as usize] != Some(parent));
+        let to_ordinal = |old: u32| ordinal[old as usize];
+        let by_rank: Vec<u32> = ranked.into_iter().map(to_ordinal).collect();
+        let tree_parent = order.iter().map(|old| tree_parent[*old as usize].map(to_ordinal)).collect();
+        drop(graph);
+        let mut hierarchy = Self { parents, adopted, places, others: None, circle: Vec::new() };
+        hierarchy.fill(&by_rank, tree_parent);
+        (order, hierarchy)
+    }
+
+    /// Writes the rows of all concepts, unless that takes too much.
+    fn fill(&mut self, by_rank: &[u32], tree_parent: Vec<Option<u32>>) {
+        let end = by_rank.len() as u32;
+        let most_bytes = BYTES_EACH * (by_rank.len() + ALLOWANCE);
+        let mut looks = LOOKS_EACH * (by_rank.len() + ALLOWANCE);
+        let mut rows = Others::default();
+        // What has no other ancestors shares the first row.
+        rows.push(&[], end);
+        let mut all = Vec::new();
+        for &at in by_rank {
+            let in_tree = |above: u32| self.spans(above, at);
+            let start = match self.parents.row(at) {
+                [] => Some(0),
+                [parent] => Some(self.places[*parent as usize].others),
+                parents => {
+                    all.clear();
+                    for &parent in parents {
+                        let path = std::iter::successors(Some(parent), |at| tree_parent[*at as usize]);
+                        let path = path.take_while(|above| !in_tree(*above));
+                        all.extend(path.map(|above| self.places[above as usize].rank));
+                        let others = rows.ranks(self.places[parent as usize].others, end);
+                        all.extend(others.filter(|rank| !in_tree(by_rank[*rank as usize])));
+                    }
+                    let fits = all.len() <= looks && rows.0.len() <= most_bytes;
+                    looks = looks.saturating_sub(all.len());
+                    all.sort_unstable_by_key(|rank| Reverse(*rank));
+                    all.dedup();
+                    match (fits, all.as_slice()) {
+                        (true, []) => Some(0),
+                        (true, ranks) => rows.push(ranks, end),
+                        (false, _) => None,
+                    }
+                }
+            };
+            let Some(start) = start else { return };
+            self.places[at as usize].others = start;
+        }
+        rows.0.shrink_to_fit();
+        self.others = Some(rows);
     }
 
     /// The concepts of one circle, the first again at the end; empty where there is none.
@@ -77,24 +138,35 @@ impl Hierarchy {
 
     /// Is `b` the same as `a` or below it? Only for hierarchies without a circle.
     pub(crate) fn is_a(&self, b: u32, a: u32) -> bool {
-        if b >= a && b < self.tree_end[a as usize] {
+        if self.spans(a, b) {
             return true;
         }
-        let beyond = self.beyond.row(a);
-        let after = beyond.partition_point(|entry| entry & !LAST <= b);
-        // The entry before is `b` itself, or `b` lies within a span that the next one ends.
-        after > 0
-            && (beyond[after - 1] & !LAST == b || beyond.get(after).is_some_and(|next| next & LAST != 0))
+        let (above, below) = (self.places[a as usize], self.places[b as usize]);
+        above.rank < below.rank
+            && match &self.others {
+                Some(rows) => rows.hold(below.others, above.rank, self.places.len() as u32),
+                None => self.leads_up(b, a),
+            }
     }
 
-    /// The concept and all below it, as ranges of ordinals in order. Only for hierarchies without a circle.
-    pub(crate) fn below(&self, a: u32) -> impl Iterator<Item = std::ops::Range<u32>> {
-        let own = [a, self.tree_end[a as usize]];
-        let (before, after) = {
-            let beyond = self.beyond.row(a);
-            beyond.split_at(beyond.partition_point(|entry| entry & !LAST < a))
-        };
-        spans(before).chain([own]).chain(spans(after)).map(|[start, end]| start..end)
+    /// Is `b` the same as `a` or below it in the tree?
+    fn spans(&self, a: u32, b: u32) -> bool {
+        a <= b && b < self.places[a as usize].tree_end
+    }
+
+    /// The question without rows: walks upward, at most once along each link.
+    fn leads_up(&self, b: u32, a: u32) -> bool {
+        let lowest = self.places[a as usize].rank;
+        let (mut seen, mut waiting) = (HashSet::from([b]), vec![b]);
+        while let Some(here) = waiting.pop() {
+            if self.spans(a, here) {
+                return true;
+            }
+            let above = self.parents(here).iter().copied();
+            let above = above.filter(|parent| self.places[*parent as usize].rank >= lowest);
+            waiting.extend(above.filter(|parent| seen.insert(*parent)));
+        }
+        false
     }
 
     /// Direct parents.
@@ -103,12 +175,31 @@ impl Hierarchy {
     }
 
     /// Direct children.
-    pub(crate) fn children(&self, of: u32) -> &[u32] {
-        self.children.row(of)
+    pub(crate) fn children(&self, of: u32) -> Vec<u32> {
+        let mut children = self.adopted.row(of).to_vec();
+        if let Some(Place { tree_end, .. }) = self.places.get(of as usize) {
+            // The next child follows behind the descendants of the one before.
+            let behind = |at: &u32| self.places.get(*at as usize).map(|place| place.tree_end);
+            children.extend(std::iter::successors(Some(of + 1), behind).take_while(|at| at < tree_end));
+            children.sort_unstable();
+        }
+        children
+    }
+
+    /// Direct parents, or else direct children.
+    pub(crate) fn next(&self, at: u32, up: bool) -> Cow<'_, [u32]> {
+        if up { self.parents(at).into() } else { self.children(at).into() }
+    }
+
+    /// Has it no children?
+    pub(crate) fn is_leaf(&self, at: u32) -> bool {
+        let in_tree = self.places.get(at as usize).is_some_and(|place| place.tree_end > at + 1);
+        !in_tree && self.adopted.row(at).is_empty()
     }
 }
 
-columns!(Hierarchy: parents, children, tree_end, beyond, circle);
+columns!(Hierarchy: parents, adopted, places, others, circle);
+columns!(Others: 0);
 
 /// The links as they came in, by old numbers.
 struct Graph {
@@ -142,6 +233,21 @@ impl Graph {
             }
         }
         (order.len() == self.len as usize).then_some(order)
+    }
+
+    /// All concepts, those with the most below them first, and so parents before children. What several paths
+    /// lead to counts several times.
+    fn ranked(&self, topological: Vec<u32>) -> Vec<u32> {
+        let mut below = vec![1_u64; self.len as usize];
+        for &node in topological.iter().rev() {
+            for &parent in self.parents.row(node) {
+                below[parent as usize] = below[parent as usize].saturating_add(below[node as usize]);
+            }
+        }
+        let mut ranked = topological;
+        // A stable sort: of numbers too large to differ, the one above stays above.
+        ranked.sort_by_key(|node| Reverse(below[*node as usize]));
+        ranked
     }
 
     /// One circle, walking upward, the first concept again at the end.
@@ -235,51 +341,6 @@ fn preorder(len: usize, graph: &Graph, tree_parent: &[Option<u32>]) -> (Vec<u32>
     (order, ordinal, tree_end)
 }
 
-/// The spans of descendants that the tree does not reach, by ordinal. Children come before
-/// their parents in `bottom_up`.
-fn beyond(
-    len: usize,
-    bottom_up: impl Iterator<Item = u32>,
-    children: &Rows<u32>,
-    tree_end: &[u32],
-) -> Rows<u32> {
-    // Rows in the order in which they are made, and where the row of each concept stands.
-    let (mut made, mut places) = (Vec::<u32>::new(), vec![[0_usize; 2]; len]);
-    let mut all: Vec<Span> = Vec::new();
-    for node in bottom_up {
-        let own = [node, tree_end[node as usize]];
-        all.clear();
-        for &child in children.row(node) {
-            let subtree = [child, tree_end[child as usize]];
-            let [from, to] = places[child as usize];
-            for span in std::iter::once(subtree).chain(spans(&made[from..to])) {
-                // What the own interval covers is cut out; a merged span may reach over its edge.
-                let before = [span[0], span[1].min(own[0])];
-                let after = [span[0].max(own[1]), span[1]];
-                all.extend([before, after].into_iter().filter(|part| part[0] < part[1]));
-            }
-        }
-        all.sort_unstable();
-        let from = made.len();
-        let mut merged = all.iter().copied().peekable();
-        while let Some([first, mut end]) = merged.next() {
-            while let Some([_, further]) = merged.next_if(|next| next[0] <= end) {
-                end = end.max(further);
-            }
-            made.push(first);
-            if end > first + 1 {
-                made.push((end - 1) | LAST);
-            }
-        }
-        places[node as usize] = [from, made.len()];
-    }
-    let mut rows = Rows::with_capacity(len, made.len());
-    for [from, to] in places {
-        rows.push(made[from..to].iter().copied());
-    }
-    rows
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -318,8 +379,10 @@ mod tests {
                 for b in 0..len as u32 {
                     let expected = walks_up(&links, order[b as usize], order[a as usize]);
                     prop_assert_eq!(hierarchy.is_a(b, a), expected, "{} below {}", b, a);
+                    prop_assert_eq!(hierarchy.leads_up(b, a), expected, "walked: {} below {}", b, a);
                 }
-                for &child in hierarchy.children(a) {
+                prop_assert_eq!(hierarchy.children(a).is_empty(), hierarchy.is_leaf(a));
+                for child in hierarchy.children(a) {
                     prop_assert!(hierarchy.parents(child).contains(&a));
                 }
             }

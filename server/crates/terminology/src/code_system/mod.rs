@@ -8,6 +8,7 @@ pub(crate) mod codes;
 mod columns;
 pub(crate) mod hierarchy;
 mod json;
+mod others;
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -136,6 +137,7 @@ pub(crate) struct CodeSystem {
     designations: Designations,
     /// Names and values by number.
     properties: Rows<[u32; 2]>,
+    /// Empty where no concept has any.
     flags: Vec<u8>,
     /// Values of the `status` property by number; empty where no concept has one.
     statuses: Vec<u32>,
@@ -255,6 +257,11 @@ impl CodeSystem {
         self.codes.find(code)
     }
 
+    /// The ordinals of several codes.
+    pub(crate) fn find_all<const N: usize>(&self, codes: [&str; N]) -> [Option<u32>; N] {
+        self.codes.find_all(codes)
+    }
+
     /// The code of an ordinal, as the system writes it.
     pub(crate) fn code(&self, at: u32) -> &str {
         self.codes.get(at)
@@ -298,19 +305,23 @@ impl CodeSystem {
         })
     }
 
+    fn has_flag(&self, at: u32, flag: u8) -> bool {
+        self.flags.get(at as usize).is_some_and(|flags| flags & flag != 0)
+    }
+
     /// Is the concept out of use?
     pub(crate) fn is_inactive(&self, at: u32) -> bool {
-        self.flags[at as usize] & INACTIVE != 0
+        self.has_flag(at, INACTIVE)
     }
 
     /// Is the concept only a grouping, not to be chosen itself?
     pub(crate) fn is_abstract(&self, at: u32) -> bool {
-        self.flags[at as usize] & ABSTRACT != 0
+        self.has_flag(at, ABSTRACT)
     }
 
     /// Is the concept deprecated, without being out of use?
     pub(crate) fn is_deprecated(&self, at: u32) -> bool {
-        self.flags[at as usize] & DEPRECATED != 0
+        self.has_flag(at, DEPRECATED)
     }
 
     /// The value of the concept's `status` property.

@@ -2,7 +2,7 @@
 //! parts.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{Attribute, Expression, Fault, Refinement, Value, Walk};
@@ -165,22 +165,16 @@ impl<'a> Question<'a> {
         }
         for at in from.iter_after(0) {
             self.step()?;
-            match (walk.up, walk.one_step) {
-                (false, true) => hierarchy.children(at).iter().for_each(|child| out.insert(*child)),
-                (true, true) => hierarchy.parents(at).iter().for_each(|parent| out.insert(*parent)),
-                // What lies below a concept that was reached has been reached too.
-                (false, false) if !out.has(at) => {
-                    hierarchy.below(at).flatten().filter(|below| *below != at).for_each(|at| out.insert(at));
-                }
-                (false, false) => {}
-                (true, false) => {
-                    let mut waiting = hierarchy.parents(at).to_vec();
-                    while let Some(above) = waiting.pop() {
-                        if !out.has(above) {
-                            out.insert(above);
-                            waiting.extend(hierarchy.parents(above));
-                        }
-                    }
+            let mut waiting = hierarchy.next(at, walk.up).into_owned();
+            if walk.one_step {
+                waiting.into_iter().for_each(|other| out.insert(other));
+                continue;
+            }
+            while let Some(here) = waiting.pop() {
+                // Where a concept was reached, all behind it has been reached too.
+                if !out.has(here) {
+                    out.insert(here);
+                    waiting.extend(&*hierarchy.next(here, walk.up));
                 }
             }
         }
@@ -243,30 +237,18 @@ impl<'a> Question<'a> {
         if walk.with_self && self.holds(from, at)? {
             return Ok(true);
         }
-        match (walk.up, walk.one_step) {
-            (false, true) => self.any(hierarchy.parents(at), |parent| self.holds(from, *parent)),
-            (true, true) => self.any(hierarchy.children(at), |child| self.holds(from, *child)),
-            (true, false) => {
-                let below = hierarchy.below(at).flatten().filter(|below| *below != at);
-                self.any(below, |below| self.holds(from, below))
-            }
-            (false, false) => {
-                let mut seen = vec![at];
-                let mut next = 0;
-                while let Some(&here) = seen.get(next) {
-                    next += 1;
-                    for &parent in hierarchy.parents(here) {
-                        if !seen.contains(&parent) {
-                            if self.holds(from, parent)? {
-                                return Ok(true);
-                            }
-                            seen.push(parent);
-                        }
-                    }
+        let (mut seen, mut waiting) = (HashSet::from([at]), vec![at]);
+        while let Some(here) = waiting.pop() {
+            for &other in hierarchy.next(here, !walk.up).iter().filter(|other| seen.insert(**other)) {
+                if self.holds(from, other)? {
+                    return Ok(true);
                 }
-                Ok(false)
+                if !walk.one_step {
+                    waiting.push(other);
+                }
             }
         }
+        Ok(false)
     }
 
     /// Is it the value of such an attribute of such a concept? There is no way back from values to concepts, so all

@@ -210,7 +210,7 @@ impl Filter {
             Op::IsNotA => !below,
             Op::Generalizes => hierarchy.is_a(named, at),
             Op::ChildOf => hierarchy.parents(at).contains(&named),
-            _ => below && at != named && hierarchy.children(at).is_empty(),
+            _ => below && at != named && hierarchy.is_leaf(at),
         })
     }
 
@@ -232,8 +232,8 @@ impl Filter {
         match self.subject {
             Subject::Code => test(system.code(at)),
             Subject::Display => system.display(at).is_some_and(test),
-            Subject::Parent => codes(system.hierarchy().parents(at)),
-            Subject::Child => codes(system.hierarchy().children(at)),
+            Subject::Parent => codes(&system.hierarchy().next(at, true)),
+            Subject::Child => codes(&system.hierarchy().next(at, false)),
             Subject::Property => system.property(at, &self.written.property).any(test),
         }
     }

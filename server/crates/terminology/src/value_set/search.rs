@@ -352,9 +352,12 @@ impl<'a, 'q> Search<'a, 'q> {
         for system in systems {
             found.exact |= self.asked.version.is_some() && self.asked.version == system.version.as_deref();
             let concept = system.find(self.asked.code);
-            let listed = lists(self.asked.code)
-                .or_else(|| lists(system.code(concept?)))
-                .or_else(|| folded(include, system, self.asked.code));
+            let listed = include.listed.as_ref().and_then(|listed| {
+                let same = |code: &str| listed.get(code);
+                same(self.asked.code)
+                    .or_else(|| same(system.code(concept?)))
+                    .or_else(|| folded(listed, system, self.asked.code))
+            });
             if include.listed.is_some() && listed.is_none() {
                 continue;
             }
@@ -415,14 +418,9 @@ type Systems<'a> =
     std::iter::Chain<std::option::IntoIter<&'a CodeSystem>, std::vec::IntoIter<&'a CodeSystem>>;
 
 /// A listed code that differs by case only, where the system does not care.
-fn folded<'a>(include: &'a Include, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
+fn folded<'a>(listed: &'a HashMap<Box<str>, Listed>, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
     if system.case_sensitive != Some(false) {
         return None;
     }
-    include
-        .listed
-        .as_ref()?
-        .iter()
-        .find(|(listed, _)| system.same_code(listed, code))
-        .map(|(_, listed)| listed)
+    listed.iter().find(|(listed, _)| system.same_code(listed, code)).map(|(_, listed)| listed)
 }
