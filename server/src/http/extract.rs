@@ -133,11 +133,11 @@ impl Call {
     /// # Errors
     /// [`BadProof::Count`] for a `DPoP` token without exactly one proof.
     pub fn presented(&self) -> Result<Option<Presented<'_>>, BadProof> {
-        if self.headers.get_all(header::AUTHORIZATION).iter().count() != 1 {
+        let mut sent = self.headers.get_all(header::AUTHORIZATION).iter();
+        let (Some(sent), None) = (sent.next(), sent.next()) else { return Ok(None) };
+        let Some((scheme, token)) = sent.to_str().ok().and_then(|value| value.split_once(' ')) else {
             return Ok(None);
-        }
-        let sent = self.header(header::AUTHORIZATION).and_then(|value| value.split_once(' '));
-        let Some((scheme, token)) = sent else { return Ok(None) };
+        };
         let token = token.trim();
         if token.is_empty() || token.as_bytes().contains(&b' ') {
             return Ok(None);

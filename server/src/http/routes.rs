@@ -268,16 +268,19 @@ async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> 
         let text = format!("the address is longer than {LONGEST_TARGET} bytes");
         return (dialect.plain(StatusCode::URI_TOO_LONG, &text), false);
     }
-    let Some(segments) = extract::segments(&call.path) else {
-        return (
-            dialect.plain(StatusCode::BAD_REQUEST, "the path is not UTF-8 after percent-decoding"),
-            false,
-        );
-    };
-    // The first pattern that fits names the resource; literals stand before placeholders.
-    let Some(first) = table.iter().find(|route| route.fits(&segments)) else {
-        let text = format!("there is nothing at {}", printable(&call.path));
-        return (dialect.plain(StatusCode::NOT_FOUND, &text), false);
+    let first = match find(table, &call.path) {
+        Ok((first, args)) => {
+            call.args = args;
+            first
+        }
+        Err(NotFound::NotUtf8) => {
+            let text = "the path is not UTF-8 after percent-decoding";
+            return (dialect.plain(StatusCode::BAD_REQUEST, text), false);
+        }
+        Err(NotFound::Nothing) => {
+            let text = format!("there is nothing at {}", printable(&call.path));
+            return (dialect.plain(StatusCode::NOT_FOUND, &text), false);
+        }
     };
     let same_path = || table.iter().filter(|route| route.depth == first.depth && route.path == first.path);
     if first.cors && call.method == Method::OPTIONS {
@@ -292,13 +295,31 @@ async fn dispatch(mut call: Call, table: &'static [Route], dialect: Dialect) -> 
         let response = dialect.plain(StatusCode::METHOD_NOT_ALLOWED, &text);
         return (reply::with(response, header::ALLOW, &allow), false);
     };
-    call.args = route.args(&segments);
     let answered = AssertUnwindSafe((route.handler)(call)).catch_unwind().await;
     let response = answered.unwrap_or_else(|_| {
         tracing::error!(path = route.path, "a handler panicked");
         dialect.plain(StatusCode::INTERNAL_SERVER_ERROR, "the server failed; its log says why")
     });
     (response, route.cors)
+}
+
+/// Why a path leads nowhere.
+enum NotFound {
+    NotUtf8,
+    Nothing,
+}
+
+/// The first route whose pattern fits a path names the resource, and the values of its placeholders. Literals stand
+/// before placeholders.
+fn find<'r>(table: &'r [Route], path: &str) -> Result<(&'r Route, Vec<String>), NotFound> {
+    // Most paths are written as the table has them, which costs less to see than their segments.
+    let literal = path.strip_prefix('/').filter(|path| !path.contains('{'));
+    if let Some(route) = literal.and_then(|path| table.iter().find(|route| route.path == path)) {
+        return Ok((route, Vec::new()));
+    }
+    let segments = extract::segments(path).ok_or(NotFound::NotUtf8)?;
+    let route = table.iter().find(|route| route.fits(&segments)).ok_or(NotFound::Nothing)?;
+    Ok((route, route.args(&segments)))
 }
 
 impl Route {
@@ -387,8 +408,7 @@ mod tests {
 
     #[track_caller]
     fn check(table: &[Route], path: &str, pattern: Option<&str>) {
-        let segments = extract::segments(path).unwrap();
-        assert_eq!(table.iter().find(|r| r.fits(&segments)).map(|r| r.path), pattern, "{path}");
+        assert_eq!(find(table, path).ok().map(|(route, _)| route.path), pattern, "{path}");
     }
 
     #[test]
@@ -400,6 +420,7 @@ mod tests {
         check(FHIR, "/fhir/R4/ValueSet/$unknown", None);
         check(FHIR, "/fhir/R4/Patient/p1", Some("fhir/R4/{}/{}"));
         check(FHIR, "/fhir/R4/Patient/", None);
+        check(FHIR, "/fhir/R4/{}/$export", None);
         check(FHIR, "/fhir/R4/../admin", Some("fhir/R4/{}/{}"));
         check(FHIR, "/fhir/R4/metadata/", None);
         check(PAGES, "/", Some(""));

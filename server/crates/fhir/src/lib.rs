@@ -6,15 +6,21 @@
 //! | [`coding`] | Coding, CodeableConcept |
 //! | [`parameters`] | Parameters, from JSON and from a query string |
 //! | [`outcome`] | OperationOutcome |
+//! | [`json`] | answers written as JSON |
 //! | [`instant`] | instants with milliseconds |
+//! | [`text`] | strings of JSON that are not copied |
 
 pub mod coding;
 pub mod instant;
+pub mod json;
 pub mod outcome;
 pub mod parameters;
+pub mod text;
 pub mod types;
 
 pub use coding::{CodeableConcept, Coding};
+pub use json::Json;
 pub use outcome::{Issue, IssueCode, OperationOutcome, Severity};
 pub use parameters::{Parameter, Parameters, Value};
+pub use text::Text;
 pub use types::{RESOURCE_TYPES, is_id, resource_type};

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::json::{Json, Object, serialize};
 use crate::{CodeableConcept, Coding};
 
 /// Code system of `issue.details.coding` in terminology answers (HL7 terminology ecosystem).
@@ -56,8 +57,56 @@ pub enum IssueCode {
     Informational,
 }
 
+impl Severity {
+    /// As FHIR spells it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Fatal => "fatal",
+            Self::Error => "error",
+            Self::Warning => "warning",
+            Self::Information => "information",
+        }
+    }
+}
+
+impl IssueCode {
+    /// As FHIR spells it.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Invalid => "invalid",
+            Self::Structure => "structure",
+            Self::Required => "required",
+            Self::Value => "value",
+            Self::Invariant => "invariant",
+            Self::Security => "security",
+            Self::Login => "login",
+            Self::Expired => "expired",
+            Self::Forbidden => "forbidden",
+            Self::Processing => "processing",
+            Self::NotSupported => "not-supported",
+            Self::Duplicate => "duplicate",
+            Self::NotFound => "not-found",
+            Self::Deleted => "deleted",
+            Self::MultipleMatches => "multiple-matches",
+            Self::TooLong => "too-long",
+            Self::CodeInvalid => "code-invalid",
+            Self::Extension => "extension",
+            Self::TooCostly => "too-costly",
+            Self::BusinessRule => "business-rule",
+            Self::Conflict => "conflict",
+            Self::Transient => "transient",
+            Self::LockError => "lock-error",
+            Self::NoStore => "no-store",
+            Self::Exception => "exception",
+            Self::Timeout => "timeout",
+            Self::Throttled => "throttled",
+            Self::Informational => "informational",
+        }
+    }
+}
+
 /// One item of `OperationOutcome.issue`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Issue {
     /// How bad it is.
     pub severity: Severity,
@@ -66,10 +115,10 @@ pub struct Issue {
     /// Text for people and, in terminology, a coding for programs.
     pub details: CodeableConcept,
     /// The element at fault, as a simple path; sent beside `expression` for older clients.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub location: Vec<String>,
     /// The element at fault, as FHIRPath.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub expression: Vec<String>,
 }
 
@@ -113,11 +162,8 @@ impl Issue {
 }
 
 /// The body of an error answer of a FHIR endpoint, and `issues` of validate-code.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct OperationOutcome {
-    /// Always `OperationOutcome`.
-    #[serde(rename = "resourceType")]
-    resource_type: String,
     /// At least one.
     pub issue: Vec<Issue>,
 }
@@ -125,7 +171,7 @@ pub struct OperationOutcome {
 impl OperationOutcome {
     /// An outcome of these issues.
     pub fn new(issue: Vec<Issue>) -> Self {
-        Self { resource_type: "OperationOutcome".to_owned(), issue }
+        Self { issue }
     }
 
     /// An outcome of one issue of severity `error`.
@@ -140,9 +186,47 @@ impl From<Issue> for OperationOutcome {
     }
 }
 
+impl Json for Issue {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        object.text("severity", Some(self.severity.code()));
+        object.text("code", Some(self.code.code()));
+        object.value("details", &self.details);
+        object.list("location", &self.location);
+        object.list("expression", &self.expression);
+        object.end();
+    }
+}
+
+impl Json for OperationOutcome {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        object.text("resourceType", Some("OperationOutcome"));
+        object.list("issue", &self.issue);
+        object.end();
+    }
+}
+
+serialize!(Issue, OperationOutcome);
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn codes_are_spelled_as_they_are_read() {
+        let codes = "invalid structure required value invariant security login expired forbidden processing \
+            not-supported duplicate not-found deleted multiple-matches too-long code-invalid extension too-costly \
+            business-rule conflict transient lock-error no-store exception timeout throttled informational";
+        for code in codes.split_whitespace() {
+            let read: IssueCode = serde_json::from_value(code.into()).unwrap();
+            assert_eq!(read.code(), code);
+        }
+        for severity in ["fatal", "error", "warning", "information"] {
+            let read: Severity = serde_json::from_value(severity.into()).unwrap();
+            assert_eq!(read.code(), severity);
+        }
+    }
 
     #[test]
     fn an_error_reads_as_the_specification_shows_it() {

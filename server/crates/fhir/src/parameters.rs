@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{self, MapAccess, Visitor};
-use serde::ser::SerializeMap;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use crate::{CodeableConcept, Coding};
+use crate::json::{Json, Object, serialize};
+use crate::{CodeableConcept, Coding, OperationOutcome, Text};
 
 /// The value of a parameter.
 #[derive(Debug, Clone)]
@@ -29,10 +29,13 @@ pub enum Value {
     Coding(Coding),
     /// `valueCodeableConcept`.
     CodeableConcept(CodeableConcept),
-    /// Any other complex type (`valuePeriod`, …), kept as JSON; the first field is the member name.
+    /// Any other complex type (`valuePeriod`, …), kept as JSON; the first field is the member name, of ASCII letters
+    /// and digits.
     Other(String, Box<RawValue>),
     /// `resource`.
     Resource(Box<RawValue>),
+    /// `resource`, of an answer.
+    Outcome(OperationOutcome),
 }
 
 impl PartialEq for Value {
@@ -45,6 +48,7 @@ impl PartialEq for Value {
             (Self::CodeableConcept(a), Self::CodeableConcept(b)) => a == b,
             (Self::Other(a, b), Self::Other(c, d)) => a == c && b.get() == d.get(),
             (Self::Resource(a), Self::Resource(b)) => a.get() == b.get(),
+            (Self::Outcome(a), Self::Outcome(b)) => a == b,
             _ => false,
         }
     }
@@ -164,58 +168,49 @@ impl Parameters {
     ///
     /// # Panics
     /// Never for types whose `Serialize` cannot fail, which is what Trefoil passes.
-    pub fn push_resource(&mut self, name: &'static str, resource: &impl Serialize) {
+    pub fn push_resource(&mut self, name: &'static str, resource: &impl serde::Serialize) {
         let json = serde_json::value::to_raw_value(resource).expect("our own types serialise");
         self.push(name, Value::Resource(json));
     }
-}
 
-impl Serialize for Parameters {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("resourceType", "Parameters")?;
-        if !self.parameter.is_empty() {
-            map.serialize_entry("parameter", &self.parameter)?;
-        }
-        map.end()
+    /// Appends `resource`.
+    pub fn push_outcome(&mut self, name: &'static str, outcome: OperationOutcome) {
+        self.push(name, Value::Outcome(outcome));
     }
 }
 
-impl Serialize for Parameter {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        map.serialize_entry("name", &self.name)?;
+impl Json for Parameters {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        object.text("resourceType", Some("Parameters"));
+        object.list("parameter", &self.parameter);
+        object.end();
+    }
+}
+
+impl Json for Parameter {
+    fn write(&self, out: &mut Vec<u8>) {
+        let mut object = Object::begin(out);
+        object.text("name", Some(&self.name));
         match &self.value {
             None => {}
-            Some(Value::Boolean(value)) => map.serialize_entry("valueBoolean", value)?,
-            Some(Value::Text(kind, value)) => map.serialize_entry(&Member(kind), value)?,
-            Some(Value::Number(kind, value)) => map.serialize_entry(&Member(kind), value)?,
-            Some(Value::Coding(value)) => map.serialize_entry("valueCoding", value)?,
-            Some(Value::CodeableConcept(value)) => map.serialize_entry("valueCodeableConcept", value)?,
-            Some(Value::Other(member, value)) => map.serialize_entry(member, value)?,
-            Some(Value::Resource(value)) => map.serialize_entry("resource", value)?,
+            Some(Value::Boolean(value)) => object.boolean("valueBoolean", Some(*value)),
+            Some(Value::Text(kind, value)) => value.write(object.member(["value", kind])),
+            Some(Value::Number(kind, value)) => {
+                object.member(["value", kind]).extend_from_slice(value.to_string().as_bytes());
+            }
+            Some(Value::Coding(value)) => object.value("valueCoding", value),
+            Some(Value::CodeableConcept(value)) => object.value("valueCodeableConcept", value),
+            Some(Value::Other(member, value)) => object.value(member, value),
+            Some(Value::Resource(value)) => object.value("resource", value),
+            Some(Value::Outcome(value)) => object.value("resource", value),
         }
-        if !self.part.is_empty() {
-            map.serialize_entry("part", &self.part)?;
-        }
-        map.end()
+        object.list("part", &self.part);
+        object.end();
     }
 }
 
-/// The member that holds a value of this type.
-struct Member<'a>(&'a str);
-
-impl Serialize for Member<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        // The types that answers are made of need no text of their own.
-        match self.0 {
-            "Code" => serializer.serialize_str("valueCode"),
-            "String" => serializer.serialize_str("valueString"),
-            "Uri" => serializer.serialize_str("valueUri"),
-            kind => serializer.collect_str(&format_args!("value{kind}")),
-        }
-    }
-}
+serialize!(Parameters, Parameter);
 
 impl<'de> Deserialize<'de> for Parameters {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -228,14 +223,14 @@ impl<'de> Deserialize<'de> for Parameters {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Parameters, A::Error> {
-                let mut resource_type: Option<String> = None;
+                let mut resource_type: Option<Text<'de>> = None;
                 let mut parameter: Option<Vec<Parameter>> = None;
-                while let Some(member) = map.next_key::<Cow<'de, str>>()? {
+                while let Some(member) = map.next_key::<Text<'de>>()? {
                     match &*member {
                         "resourceType" if resource_type.is_none() => resource_type = Some(map.next_value()?),
                         "parameter" if parameter.is_none() => parameter = Some(map.next_value()?),
                         "resourceType" | "parameter" => {
-                            return Err(de::Error::custom(format!("member '{member}' is there twice")));
+                            return Err(de::Error::custom(format!("member '{}' is there twice", &*member)));
                         }
                         _ => drop(map.next_value::<de::IgnoredAny>()?),
                     }
@@ -267,11 +262,12 @@ impl<'de> Deserialize<'de> for Parameter {
                 let mut name: Option<String> = None;
                 let mut value: Option<Value> = None;
                 let mut part: Option<Vec<Parameter>> = None;
-                while let Some(member) = map.next_key::<Cow<'de, str>>()? {
+                while let Some(member) = map.next_key::<Text<'de>>()? {
                     let kind = member.strip_prefix("value");
-                    if (kind.is_some() || member == "resource") && value.is_some() {
+                    if (kind.is_some() || &*member == "resource") && value.is_some() {
                         return Err(de::Error::custom(format!(
-                            "'{member}' is a second value in one parameter"
+                            "'{}' is a second value in one parameter",
+                            &*member
                         )));
                     }
                     match (&*member, kind) {
@@ -288,8 +284,10 @@ impl<'de> Deserialize<'de> for Parameter {
                                 Value::Text(kind, map.next_value()?)
                             } else if let Some(kind) = known(NUMBER_TYPES, kind) {
                                 Value::Number(kind, map.next_value()?)
-                            } else {
+                            } else if kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
                                 Value::Other(member.to_string(), map.next_value()?)
+                            } else {
+                                return Err(de::Error::custom(format!("'{}' is no type of FHIR", &*member)));
                             });
                         }
                         _ => drop(map.next_value::<de::IgnoredAny>()?),

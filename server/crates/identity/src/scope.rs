@@ -14,8 +14,47 @@ pub const ADMIN: &str = "trefoil/admin";
 
 /// A list of scopes without doubles, in the order given.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Scopes(Vec<String>);
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+pub struct Scopes(Vec<Scope>);
+
+/// A scope and, of a SMART scope, what it says: every FHIR request asks for that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Scope {
+    text: String,
+    smart: Option<Smart>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Smart {
+    context: Context,
+    kind: &'static str,
+    permissions: Permissions,
+    is_granular: bool,
+}
+
+impl From<String> for Scope {
+    fn from(text: String) -> Self {
+        let smart = SmartScope::parse(&text).map(|SmartScope { context, kind, permissions, query }| Smart {
+            context,
+            kind: fhir::resource_type(kind).unwrap_or("*"),
+            permissions,
+            is_granular: query.is_some(),
+        });
+        Self { text, smart }
+    }
+}
+
+impl From<Vec<String>> for Scopes {
+    fn from(scopes: Vec<String>) -> Self {
+        Self(scopes.into_iter().map(Scope::from).collect())
+    }
+}
+
+impl From<Scopes> for Vec<String> {
+    fn from(scopes: Scopes) -> Self {
+        scopes.0.into_iter().map(|scope| scope.text).collect()
+    }
+}
 
 /// The text is no list of scopes (RFC 6749 3.3).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -40,7 +79,7 @@ impl Scopes {
 
     /// Is this very scope in the list?
     pub fn has(&self, scope: &str) -> bool {
-        self.0.iter().any(|s| s == scope)
+        self.0.iter().any(|s| s.text == scope)
     }
 
     /// Does one of the list cover the scope whole?
@@ -64,13 +103,13 @@ impl Scopes {
     /// Those that `other` covers whole.
     #[must_use]
     pub fn covered_by(&self, other: &Self) -> Self {
-        Self(self.0.iter().filter(|scope| other.covers(scope)).cloned().collect())
+        self.filter(|scope| other.covers(scope))
     }
 
     /// Those for which the test holds.
     #[must_use]
     pub fn filter(&self, test: impl Fn(&str) -> bool) -> Self {
-        Self(self.0.iter().filter(|scope| test(scope)).cloned().collect())
+        Self(self.0.iter().filter(|scope| test(&scope.text)).cloned().collect())
     }
 
     /// Is the list empty?
@@ -80,25 +119,33 @@ impl Scopes {
 
     /// The scopes in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(String::as_str)
+        self.0.iter().map(|scope| scope.text.as_str())
     }
 
     /// The SMART scopes among them.
     pub fn smart(&self) -> impl Iterator<Item = SmartScope<'_>> {
-        self.0.iter().filter_map(|scope| SmartScope::parse(scope))
+        self.0.iter().filter_map(|scope| {
+            let Smart { context, kind, permissions, is_granular } = scope.smart?;
+            let query = is_granular.then(|| scope.text.split_once('?')).flatten().map(|(_, query)| query);
+            Some(SmartScope { context, kind, permissions, query })
+        })
     }
 }
 
 impl<'a> FromIterator<&'a str> for Scopes {
     fn from_iter<I: IntoIterator<Item = &'a str>>(scopes: I) -> Self {
         let mut seen = BTreeSet::new();
-        Self(scopes.into_iter().filter(|s| seen.insert(*s)).map(str::to_owned).collect())
+        Self(scopes.into_iter().filter(|s| seen.insert(*s)).map(|s| s.to_owned().into()).collect())
     }
 }
 
 impl fmt::Display for Scopes {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str(&self.0.join(" "))
+        for (at, scope) in self.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { " " })?;
+            f.write_str(scope)?;
+        }
+        Ok(())
     }
 }
 

@@ -1,10 +1,9 @@
 //! Looks into a resource without building a tree: borrowed slices of what stands at a path, everything else is skipped.
 
-use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 
-use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
+pub use fhir::Text;
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 /// Adds what stands at `path` below `value` to `found`; lists on the way and at the end are walked. What is no JSON
@@ -57,40 +56,6 @@ impl<'de> Visitor<'de> for MemberOf<'_> {
             }
         }
         Ok(found)
-    }
-}
-
-/// A text that borrows where it has no escapes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Text<'a>(pub Cow<'a, str>);
-
-impl Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(reader: D) -> Result<Self, D::Error> {
-        struct OfText;
-        impl<'de> Visitor<'de> for OfText {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a text")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-        reader.deserialize_str(OfText)
     }
 }
 

@@ -6,6 +6,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+pub(crate) use fhir::Text;
+
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -16,19 +18,6 @@ const STANDARDS_STATUS: &str = "http://hl7.org/fhir/StructureDefinition/structur
 const SUPPLEMENT: &str = "http://hl7.org/fhir/StructureDefinition/valueset-supplement";
 /// Extension by which a value set calls one of its codes deprecated.
 const DEPRECATED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-deprecated";
-
-/// A string that is borrowed from the bytes where it holds no escapes.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
-
-impl std::ops::Deref for Text<'_> {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        &self.0
-    }
-}
 
 /// What can be read of a resource at a glance: enough to find it and to choose between versions.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

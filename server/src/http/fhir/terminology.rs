@@ -1,10 +1,9 @@
 //! The terminology operations, by GET and POST, at type and instance level (SPEC; FHIR R4).
 
 use ::terminology::{Input, Level, TxError};
-use fhir::{IssueCode, Parameters};
+use fhir::{IssueCode, Json, Parameters};
 use http::{Method, StatusCode, header};
 use identity::scope::Permissions;
-use serde::Serialize;
 
 use super::{access, check_accept, json_body};
 use crate::app::App;
@@ -44,7 +43,7 @@ pub async fn subsumes(call: Call) -> Response {
     operation(call, "CodeSystem", |app, level, input| app.terminology.subsumes(level, input)).await
 }
 
-async fn operation<T: Serialize>(
+async fn operation<T: Json>(
     mut call: Call,
     kind: &str,
     judge: impl FnOnce(&App, Level<'_>, Input<'_>) -> Result<T, TxError>,
@@ -83,7 +82,7 @@ async fn operation<T: Serialize>(
     let input = input.caller(access.as_deref().map_or("", |access| &access.token.sub));
     let level = call.args.first().map_or(Level::Type, |id| Level::Instance(id));
     match judge(&call.app, level, input) {
-        Ok(answer) => reply::fhir_json(StatusCode::OK, &answer),
+        Ok(answer) => reply::body(StatusCode::OK, reply::FHIR_JSON, answer.to_json()),
         Err(error) => problem::terminology(&error),
     }
 }

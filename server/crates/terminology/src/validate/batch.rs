@@ -30,7 +30,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
             .and_then(|item| super::answer(catalog, Level::Type, input.item(&item)));
         match answer {
             Ok(answer) => out.push_resource("validation", &answer),
-            Err(error) => out.push_resource("validation", &error.outcome()),
+            Err(error) => out.push_outcome("validation", error.outcome()),
         }
     }
     Ok(out)

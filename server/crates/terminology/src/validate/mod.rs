@@ -337,7 +337,7 @@ impl Answer {
         }
         if !self.notes.is_empty() {
             let issues = self.notes.into_iter().map(|note| note.issue).collect();
-            out.push_resource("issues", &OperationOutcome::new(issues));
+            out.push_outcome("issues", OperationOutcome::new(issues));
         }
         out
     }

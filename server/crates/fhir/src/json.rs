@@ -1,0 +1,133 @@
+//! Writes JSON whose members are known: each piece once, into the bytes of the answer. Serde would write an answer of
+//! `$validate-code` in some two hundred small pieces, which costs more than finding it.
+
+use serde_json::value::RawValue;
+
+/// What is written as JSON.
+pub trait Json {
+    /// Appends the value.
+    fn write(&self, out: &mut Vec<u8>);
+
+    /// The value alone. Most answers fit into what is taken at first, so that they need not be moved as they grow.
+    fn to_json(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(1024);
+        self.write(&mut out);
+        out
+    }
+}
+
+impl Json for RawValue {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.get().as_bytes());
+    }
+}
+
+impl Json for Box<RawValue> {
+    fn write(&self, out: &mut Vec<u8>) {
+        (**self).write(out);
+    }
+}
+
+impl Json for String {
+    fn write(&self, out: &mut Vec<u8>) {
+        text(self, out);
+    }
+}
+
+/// Lets serde write what is written here, for the rare places that nest it in something else.
+macro_rules! serialize {
+    ($($type:ty),+) => {$(
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                use serde::ser::Error as _;
+                let text = String::from_utf8($crate::json::Json::to_json(self)).map_err(S::Error::custom)?;
+                serde_json::value::RawValue::from_string(text).map_err(S::Error::custom)?.serialize(serializer)
+            }
+        }
+    )+};
+}
+pub(crate) use serialize;
+
+/// An object in the making. Names of members are our own and need no escapes.
+pub(crate) struct Object<'o> {
+    out: &'o mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl<'o> Object<'o> {
+    pub(crate) fn begin(out: &'o mut Vec<u8>) -> Self {
+        out.push(b'{');
+        Self { out, is_empty: true }
+    }
+
+    pub(crate) fn end(self) {
+        self.out.push(b'}');
+    }
+
+    /// The name of the next member, in parts; its value is to be appended.
+    pub(crate) fn member(&mut self, name: [&str; 2]) -> &mut Vec<u8> {
+        self.out.extend_from_slice(if self.is_empty { b"\"" } else { b",\"" });
+        self.is_empty = false;
+        name.iter().for_each(|part| self.out.extend_from_slice(part.as_bytes()));
+        self.out.extend_from_slice(b"\":");
+        self.out
+    }
+
+    pub(crate) fn value(&mut self, name: &str, value: &impl Json) {
+        value.write(self.member(["", name]));
+    }
+
+    pub(crate) fn text(&mut self, name: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            text(value, self.member(["", name]));
+        }
+    }
+
+    pub(crate) fn boolean(&mut self, name: &str, value: Option<bool>) {
+        if let Some(value) = value {
+            self.member(["", name]).extend_from_slice(if value { b"true" } else { b"false" });
+        }
+    }
+
+    /// A list, left out where it is empty.
+    pub(crate) fn list(&mut self, name: &str, values: &[impl Json]) {
+        if values.is_empty() {
+            return;
+        }
+        let out = self.member(["", name]);
+        for (at, value) in values.iter().enumerate() {
+            out.push(if at == 0 { b'[' } else { b',' });
+            value.write(out);
+        }
+        out.push(b']');
+    }
+}
+
+/// A string. Most need no escapes; those that do are serde's.
+pub(crate) fn text(text: &str, out: &mut Vec<u8>) {
+    let needs_escapes = |bad, byte: &u8| bad | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
+    if text.as_bytes().iter().fold(false, needs_escapes) {
+        serde_json::to_writer(out, text).expect("a string in memory is written");
+        return;
+    }
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn strings_are_written_as_serde_writes_them(string in "\\PC*|[\\x00-\\x7f]*") {
+            let mut out = Vec::new();
+            text(&string, &mut out);
+            prop_assert_eq!(out, serde_json::to_vec(&string).unwrap());
+        }
+    }
+}
