@@ -403,6 +403,24 @@ mod tests {
     }
 
     #[test]
+    fn where_rows_would_take_too_much_the_question_is_walked() {
+        // A ladder: each rung has two concepts, and both are above all of the rungs below.
+        let rungs = 6_000;
+        let links = (1..rungs).flat_map(|rung| {
+            let (above, here) = (2 * (rung - 1), 2 * rung);
+            [(here, above), (here, above + 1), (here + 1, above), (here + 1, above + 1)]
+        });
+        let (order, hierarchy) = Hierarchy::build(2 * rungs as usize, links.collect());
+        assert!(hierarchy.others.is_none());
+        let ordinal = |of: u32| order.iter().position(|old| *old == of).unwrap() as u32;
+        for (below, above) in [(11_999, 0), (11_999, 1), (7, 5), (6, 5), (5, 4), (4, 5), (0, 11_999), (1, 0)]
+        {
+            let expected = below == above || below / 2 > above / 2;
+            assert_eq!(hierarchy.is_a(ordinal(below), ordinal(above)), expected, "{below} below {above}");
+        }
+    }
+
+    #[test]
     fn a_tree_keeps_the_order_of_the_file_and_a_self_link_is_a_circle() {
         let (order, tree) = Hierarchy::build(4, vec![(1, 0), (2, 1), (3, 0)]);
         assert_eq!(order, [0, 1, 2, 3]);
