@@ -56,6 +56,7 @@ pub const FILES: &[(&str, &str)] = tables![
     "kick-off.toml",
     "export.toml",
     "bulkdata.toml",
+    "bulkdata-3.toml",
     "resources.toml",
     "malformed.toml",
 ];

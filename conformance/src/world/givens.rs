@@ -207,6 +207,8 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
             let made = shared.guide_3.get_or_try_init(|| guide_3(world)).await?.clone();
             scene.vars = made.1.vars();
             scene.vars.set("system_token", backend_token(&made.1, 0, None).await?);
+            let narrow = backend_token(&made.1, 0, Some("system/Patient.rs")).await?;
+            scene.vars.set("narrow_token", narrow);
             scene.own = Some(made);
         }
         "assertions" => scene.vars.set("assertion", client::assertions(target)?),
@@ -532,7 +534,7 @@ async fn releases(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
 /// A server with the settings of `[bulk]` that differ from the usual ones.
 async fn guide_3(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
     world.local()?;
-    let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\n";
+    let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
     let server = Server::start(config).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok(Arc::new((server, target)))

@@ -17,7 +17,7 @@ pub struct BulkSection {
     pub file_size: Option<Spanned<u64>>,
     /// How often the status of an export may be asked for within a minute; default without limit.
     pub poll_limit: Option<Spanned<u32>>,
-    /// Version of the guide whose parameters are known: `2.0.0` (the default) or `3.0.0`.
+    /// Version of the guide whose parameters and manifest are spoken: `2.0.0` (the default) or `3.0.0`.
     pub guide: ::bulk::Guide,
     /// Are members of Groups within a Group its members? Default no.
     pub nested_groups: bool,
@@ -54,7 +54,7 @@ pub struct BulkConfig {
     pub file_size: u64,
     /// How often the status of an export may be asked for within a minute.
     pub poll_limit: Option<u32>,
-    /// Version of the guide whose parameters are known.
+    /// Version of the guide whose parameters and manifest are spoken.
     pub guide: ::bulk::Guide,
     /// Are members of Groups within a Group its members?
     pub nested_groups: bool,

@@ -177,7 +177,7 @@ fn export(data: &Path, which: &str) {
         let job = bulk.kick_off(kick_off, Timestamp::now()).await.expect("it can be exported");
         let began = started.elapsed();
         let manifest = loop {
-            match bulk.status(&job, "bench", Timestamp::now()).await.expect("the job is there") {
+            match bulk.status(&job, 1, "bench", Timestamp::now()).await.expect("the job is there") {
                 Status::InProgress { .. } | Status::TooSoon { .. } => {
                     tokio::time::sleep(Duration::from_millis(5)).await
                 }

@@ -13,7 +13,7 @@ use tokio::task::spawn_blocking;
 
 use crate::files::{FileAt, FileStream, Files, validator};
 use crate::gzip::{self, Gzip};
-use crate::job::{JobError, OutputFile};
+use crate::job::{Job, JobError, OutputFile, Section};
 
 /// How the bytes of a file are coded (RFC 9110 8.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +77,7 @@ impl Gzips {
 #[derive(Clone)]
 pub struct File {
     job: String,
+    kinds: Vec<String>,
     file: OutputFile,
     files: Files,
     gzips: Arc<Gzips>,
@@ -97,13 +98,18 @@ impl Opened {
 }
 
 impl File {
-    pub(crate) fn new(job: String, file: OutputFile, files: Files, gzips: Arc<Gzips>) -> Self {
-        Self { job, file, files, gzips }
+    pub(crate) fn new(job: &Job, file: OutputFile, files: Files, gzips: Arc<Gzips>) -> Self {
+        let kinds = match (file.section, &job.parameters.organize_by) {
+            (Section::Output, None) => vec![file.kind.clone()],
+            (Section::Output, Some(_)) => job.kinds.clone(),
+            (Section::Deleted | Section::Error, _) => Vec::new(),
+        };
+        Self { job: job.id.clone(), kinds, file, files, gzips }
     }
 
-    /// The type of its resources.
-    pub fn kind(&self) -> &str {
-        &self.file.kind
+    /// The types of the stored resources that it may hold.
+    pub fn kinds(&self) -> &[String] {
+        &self.kinds
     }
 
     /// The strong validator of its bytes in an encoding, with quotes (RFC 9110 8.8.3).

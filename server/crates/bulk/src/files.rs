@@ -18,6 +18,8 @@ use object_store::path::Path;
 use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _};
 use tokio::task::{JoinHandle, spawn_blocking};
 
+use crate::gzip;
+
 /// Bytes that are gathered before they are written and hashed; two such chunks are held for a file.
 const CHUNK: usize = 1 << 20;
 
@@ -104,13 +106,17 @@ impl Files {
         }
     }
 
-    /// Takes away what a job has here but for these.
+    /// Takes away what a job has here but for these and what was made of them.
     pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = FileAt<'_>>) {
         let keep: std::collections::HashSet<String> = keep.map(FileAt::in_folder).collect();
         let folder = self.folder.join(job);
         let removed = spawn_blocking(move || -> io::Result<()> {
             for file in std::fs::read_dir(folder)?.flatten() {
-                if keep.contains(&*file.file_name().to_string_lossy()) {
+                let name = file.file_name();
+                let name = name.to_string_lossy();
+                let of =
+                    name.strip_suffix(gzip::VERSION).and_then(|of| of.strip_suffix('.')).unwrap_or(&name);
+                if keep.contains(of) {
                     continue;
                 }
                 match std::fs::remove_file(file.path()) {

@@ -1,4 +1,4 @@
-//! Bulk Data export (Bulk Data Access 2.0.0): kick-off, jobs, selection, manifest, NDJSON. No HTTP.
+//! Bulk Data export (Bulk Data Access 2.0.0 and 3.0.0): kick-off, jobs, selection, manifest, NDJSON. No HTTP.
 //!
 //! A kick-off is checked whole before a job exists. A job is a record in the ledger: the sequence
 //! number of its snapshot, what was asked for, and what is done. The files follow from the snapshot: by
@@ -15,12 +15,13 @@
 //! | `elements` | resources with some of their elements |
 //! | `criteria` | what a job asks for, made ready |
 //! | [`job`] | the record of a job and its states |
-//! | [`manifest`] | what a finished job answers |
+//! | `manifest` | what a job answers, by version of the guide |
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
 //! | [`operator`] | an export into a folder, without a job |
 //! | `files` | where files lie, and how they are written |
 //! | [`download`] | a file of a finished job, as it is or as gzip |
 //! | `gzip` | one gzip member of many blocks |
+//! | `organized` | output in blocks, each for one resource of a type |
 //! | `deleted` | Bundles that name what was deleted |
 //! | `selection` | which resources belong to a part, in order |
 //! | `worker` | carries a job out |
@@ -34,8 +35,9 @@ pub mod group;
 mod gzip;
 pub mod job;
 pub mod kick_off;
-pub mod manifest;
+mod manifest;
 pub mod operator;
+mod organized;
 pub mod parameters;
 mod selection;
 pub mod service;
@@ -57,7 +59,7 @@ pub enum Guide {
     #[default]
     #[serde(rename = "2.0.0")]
     V2,
-    /// Bulk Data Access 3.0.0 (STU3): more parameters.
+    /// Bulk Data Access 3.0.0 (STU3): more parameters, and a manifest that may come in pages.
     #[serde(rename = "3.0.0")]
     V3,
 }

@@ -42,7 +42,7 @@ impl From<SelectionError> for OperatorError {
     fn from(error: SelectionError) -> Self {
         match error {
             SelectionError::Store(error) => Self::Store(error),
-            error @ SelectionError::TooManySupporting => Self::Selection(error.to_string()),
+            error => Self::Selection(error.to_string()),
         }
     }
 }
@@ -74,7 +74,8 @@ pub async fn export(
     let lease = Lease { owner: String::new(), attempt: 1, in_vain: 0, until: now };
     let KickOff { level, request_url, client_id, .. } = request;
     let (seq, time) = (snapshot.seq, snapshot.time);
-    let job = Job::new(String::new(), client_id, level, parameters, kinds, request_url, seq, time, lease);
+    let id = String::new();
+    let job = Job::new(id, client_id, level, parameters, kinds, Guide::V2, request_url, seq, time, lease);
     let reading = Reading { fhir_base: fhir_base.to_owned(), nested_groups: false };
     let criteria = Criteria::of(&job, store, &reading).await.map_err(unknown)?;
     let mut written = Vec::new();

@@ -1,4 +1,5 @@
-//! The parameters of a kick-off, checked before a job exists (Bulk Data Access 2.0.0, query parameters).
+//! The parameters of a kick-off, checked before a job exists (Bulk Data Access 2.0.0 and
+//! 3.0.0, query parameters).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -37,7 +38,10 @@ pub struct Parameters {
     /// Searches that narrow their type.
     #[serde(default)]
     pub filters: Vec<String>,
-    /// May manifests be given before the end (guide 3.0.0)?
+    /// Output comes in blocks for the resources of this type (guide 3.0.0): see `organized`.
+    #[serde(default)]
+    pub organize_by: Option<String>,
+    /// May the manifest come in pages, and before the end (guide 3.0.0)?
     #[serde(default)]
     pub partial_manifests: bool,
     /// What was left out under `handling=lenient`, one text each.
@@ -77,7 +81,10 @@ pub fn check_parameters(request: &KickOff, rules: Rules<'_>) -> Result<Parameter
     let mut checking = Checking { request, rules, out: Parameters::default(), types: None, open: Vec::new() };
     let mut seen = Vec::new();
     for (name, value) in &request.parameters {
-        let once = matches!(name.as_str(), "_outputFormat" | "_since" | "_until");
+        let once = matches!(
+            name.as_str(),
+            "_outputFormat" | "_since" | "_until" | "organizeOutputBy" | "allowPartialManifests"
+        );
         if once && seen.contains(&name) {
             return Err(wrong(name, "it is there more than once"));
         }
@@ -141,10 +148,7 @@ impl<'a> Checking<'a> {
                 }
             }
             "patient" => self.patient(name, value)?,
-            "organizeOutputBy" if self.rules.guide == Guide::V3 => {
-                self.note(name, format!("output is organized by type and not by '{value}'"))?;
-            }
-            // It allows manifests before the end, and demands none.
+            "organizeOutputBy" if self.rules.guide == Guide::V3 => self.organize(name, value)?,
             "allowPartialManifests" if self.rules.guide == Guide::V3 => match value {
                 "true" => self.out.partial_manifests = true,
                 "false" => self.out.partial_manifests = false,
@@ -240,6 +244,34 @@ impl<'a> Checking<'a> {
         Ok(())
     }
 
+    fn organize(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
+        let Some(kind) = fhir::resource_type(value) else {
+            return self.note(name, format!("'{value}' is not a resource type of FHIR R4"));
+        };
+        self.allowed(kind)?;
+        if self.request.level != Level::System && !in_compartments(kind) {
+            let why = format!("{kind} is not in the compartment of a Patient; export it from the system");
+            return self.note(name, why);
+        }
+        self.out.organize_by = Some(kind.to_owned());
+        Ok(())
+    }
+
+    /// What is exported heads the blocks, or belongs to one.
+    fn check_organized(&mut self) -> Result<(), KickOffError> {
+        let Some(by) = self.out.organize_by.take() else { return Ok(()) };
+        if self.out.types.as_ref().is_some_and(|types| !types.contains(&by)) {
+            return self.note("organizeOutputBy", format!("_type does not name {by}"));
+        }
+        if self.out.supporting {
+            let why = "_supporting does not go with organizeOutputBy: these resources are in no block";
+            self.note("includeAssociatedData", why)?;
+            self.out.supporting = false;
+        }
+        self.out.organize_by = Some(by);
+        Ok(())
+    }
+
     fn finish(mut self) -> Result<Parameters, KickOffError> {
         if let Some(patients) = &mut self.out.patients {
             patients.sort();
@@ -266,6 +298,7 @@ impl<'a> Checking<'a> {
                 self.note("_typeFilter", format!("'{text}' is of a type that _type does not name"))?;
             }
         }
+        self.check_organized()?;
         Ok(self.out)
     }
 }
@@ -363,8 +396,22 @@ mod tests {
             |query, lenient| check_parameters(&request(query, lenient), rules).map(|found| found.notes.len());
         assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
         assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());
-        assert!(ask(&[("organizeOutputBy", "Patient")], false).is_err());
-        assert_eq!(ask(&[("organizeOutputBy", "Patient")], true).unwrap(), 1);
+        assert_eq!(ask(&[("organizeOutputBy", "Patient")], false).unwrap(), 0);
+        assert_eq!(ask(&[("organizeOutputBy", "Patient"), ("_type", "Patient")], false).unwrap(), 0);
+        for (bad, says) in [
+            (&[("organizeOutputBy", "Pony")][..], "'Pony' is not a resource type"),
+            (&[("organizeOutputBy", "Patient"), ("_type", "Observation")], "_type does not name Patient"),
+            (
+                &[("organizeOutputBy", "Patient"), ("includeAssociatedData", "_supporting")],
+                "_supporting does not go with organizeOutputBy",
+            ),
+        ] {
+            assert!(ask(bad, false).unwrap_err().to_string().contains(says), "{bad:?}");
+            assert_eq!(ask(bad, true).unwrap(), 1, "{bad:?}");
+        }
+        assert!(ask(&[("organizeOutputBy", "Condition")], true).is_err(), "it has no scope");
+        let twice = [("organizeOutputBy", "Patient"), ("organizeOutputBy", "Patient")];
+        assert!(ask(&twice, true).unwrap_err().to_string().contains("more than once"));
     }
 
     #[test]

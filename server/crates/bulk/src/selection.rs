@@ -15,7 +15,7 @@ use crate::kick_off::{Provenance, Role};
 use crate::supporting::TooMany;
 
 /// How much of the store is held at once.
-const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
+pub(crate) const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
 /// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
 const MANY: usize = 100_000;
 
@@ -39,6 +39,10 @@ pub(crate) enum SelectionError {
         "exported resources refer to more supporting ones than can be kept in mind; export fewer types, or without _supporting"
     )]
     TooManySupporting,
+    #[error(
+        "more exported resources refer to {head} than can be kept in mind; export fewer types, or organize output by Patient"
+    )]
+    TooManyReferences { head: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -55,6 +59,7 @@ pub(crate) struct Selection<'a> {
     job: &'a Job,
     kind: &'a str,
     criteria: &'a Criteria,
+    whose: &'a Whose,
     role: Role,
     projection: Option<Projection>,
     at: Cursor,
@@ -62,6 +67,8 @@ pub(crate) struct Selection<'a> {
     ahead: Option<(Cursor, Task<Result<Page, StoreError>>)>,
     /// Tombstones instead of what there is.
     deleted: bool,
+    /// All that there is, whenever it was changed and whatever is searched for, with all elements.
+    every: bool,
     /// The Patient that was looked up last, and whether there is one. Resources come by compartment, so most ask for the
     /// same one again.
     looked_up: Option<(String, bool)>,
@@ -77,11 +84,13 @@ impl<'a> Selection<'a> {
             job,
             kind,
             criteria,
+            whose: &criteria.whose,
             role: role_in(job, kind),
             projection: criteria.projection(job, kind),
             at,
             ahead: None,
             deleted: false,
+            every: false,
             looked_up: None,
             latest: None,
         }
@@ -91,6 +100,35 @@ impl<'a> Selection<'a> {
     /// an earlier export gave.
     pub fn of_deleted(self) -> Self {
         Self { deleted: true, ..self }
+    }
+
+    /// Also what was not changed and what no search meets.
+    pub fn of_every(self) -> Self {
+        Self { every: true, ..self }
+    }
+
+    /// Of these Patients instead of the job's.
+    pub fn within(self, whose: &'a Whose) -> Self {
+        Self { whose, ..self }
+    }
+
+    /// With all elements.
+    pub fn whole(self) -> Self {
+        Self { projection: None, ..self }
+    }
+
+    /// A resource as it is exported, where it is.
+    pub async fn chosen(&mut self, version: Version) -> Result<Option<Bytes>, StoreError> {
+        if !self.is_chosen(&version, None).await? {
+            return Ok(None);
+        }
+        Ok(self.projected(version)?.body)
+    }
+
+    /// A resource with the elements that are exported.
+    pub fn projected(&self, mut version: Version) -> Result<Version, StoreError> {
+        self.project(&mut version)?;
+        Ok(version)
     }
 
     /// Where the next page begins.
@@ -149,7 +187,7 @@ impl<'a> Selection<'a> {
 
     /// The members whose compartments are opened one by one.
     fn walked_members(&self) -> Option<&'a Members> {
-        match &self.criteria.whose {
+        match self.whose {
             Whose::Members(members)
                 if self.kind != "Provenance" && self.role == Role::Main && members.len() < MANY =>
             {
@@ -160,7 +198,9 @@ impl<'a> Selection<'a> {
     }
 
     fn project(&self, version: &mut Version) -> Result<(), StoreError> {
-        let (Some(projection), Some(body)) = (&self.projection, &version.body) else { return Ok(()) };
+        let (Some(projection), Some(body), false) = (&self.projection, &version.body, self.every) else {
+            return Ok(());
+        };
         let projected = projection
             .apply(body)
             .map_err(|error| StoreError::Corrupt { what: format!("{}: {error}", version.key) })?;
@@ -186,7 +226,7 @@ impl<'a> Selection<'a> {
         {
             return self.is_provenance_of_exported(version, which).await;
         }
-        match (&self.criteria.whose, member) {
+        match (self.whose, member) {
             (Whose::All, _) => Ok(true),
             // A resource in the compartments of two members is written for the first of them.
             (Whose::Members(members), Some(member)) => Ok(first_member(version, members) == Some(member)),
@@ -196,12 +236,14 @@ impl<'a> Selection<'a> {
 
     fn is_in_time(&self, version: &Version) -> bool {
         let parameters = &self.job.parameters;
-        parameters.since.is_none_or(|since| version.updated > since)
-            && parameters.until.is_none_or(|until| version.updated < until)
+        let is_after = parameters.since.is_none_or(|since| version.updated > since);
+        let is_before = parameters.until.is_none_or(|until| version.updated < until);
+        self.every || (is_after && is_before)
     }
 
     fn is_met(&self, version: &Version) -> bool {
-        version.body.as_ref().is_none_or(|body| self.criteria.is_met(&version.key.kind, body))
+        let is_met = |body| self.criteria.is_met(&version.key.kind, body);
+        self.every || version.body.as_deref().is_none_or(is_met)
     }
 
     /// Does it lie in the compartment of one of the Patients, or tell where such a resource came from?
@@ -237,7 +279,7 @@ impl<'a> Selection<'a> {
 
     /// Is it one of the Patients whose resources are exported?
     async fn is_patient(&mut self, id: &str) -> Result<bool, StoreError> {
-        if let Whose::Members(members) = &self.criteria.whose {
+        if let Whose::Members(members) = self.whose {
             return Ok(members.position(id).is_some());
         }
         if let Some((known, is_there)) = &self.looked_up
@@ -284,7 +326,7 @@ impl<'a> Selection<'a> {
         if !self.is_in_time(&found) || !self.is_met(&found) {
             return Ok(false);
         }
-        match self.criteria.whose {
+        match self.whose {
             Whose::All => Ok(true),
             _ => self.has_patient(&found).await,
         }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
@@ -19,7 +20,7 @@ use crate::download::{File, FileError, Gzips};
 use crate::files::Files;
 use crate::job::{self, Job, JobError, Lease, State, Status};
 use crate::kick_off::{self, KickOff, KickOffError, Level};
-use crate::manifest;
+use crate::manifest::{self, Page};
 use crate::parameters::{Parameters, Rules, check_parameters};
 use crate::worker::{LEASE, Worker};
 
@@ -202,6 +203,7 @@ impl Bulk {
             request.level,
             parameters,
             kinds,
+            self.guide,
             request.request_url,
             snapshot.seq,
             snapshot.time,
@@ -313,25 +315,42 @@ impl Bulk {
         Ok((job, record.revision))
     }
 
-    /// Where a job stands.
+    /// Where a job stands, with a page of its manifest, counted from 1, where there is one.
     ///
     /// # Errors
-    /// [`JobError`].
-    pub async fn status(&self, id: &str, client_id: &str, now: Timestamp) -> Result<Status, JobError> {
+    /// [`JobError`]; there may be no such page yet.
+    pub async fn status(
+        &self,
+        id: &str,
+        page: usize,
+        client_id: &str,
+        now: Timestamp,
+    ) -> Result<Status, JobError> {
         let (job, _) = self.job(id, client_id, now).await?;
         if let Some(retry_after_s) = self.too_soon(id, now) {
             return Ok(Status::TooSoon { retry_after_s });
         }
+        let manifest = self.manifest(&job, page);
+        let no_page = || JobError::NotFound { job: format!("{id}?page={page}") };
         Ok(match &job.state {
-            State::Running => Status::InProgress { progress: job.progress(), retry_after_s: 1 },
-            State::Complete { expires } => Status::Complete {
-                manifest: manifest::write(&job, &self.files_base).into(),
-                expires: *expires,
-            },
             State::Failed { by_data, reason, .. } => {
                 Status::Failed { by_data: *by_data, reason: reason.clone() }
             }
+            _ if manifest.is_none() && page != 1 => return Err(no_page()),
+            State::Running => Status::InProgress { progress: job.progress(), retry_after_s: 1, manifest },
+            State::Complete { expires } => {
+                Status::Complete { manifest: manifest.ok_or_else(no_page)?, expires: *expires }
+            }
         })
+    }
+
+    /// A page of the manifest of a job.
+    fn manifest(&self, job: &Job, number: usize) -> Option<Bytes> {
+        let (files, goes_on) = job.page(number)?;
+        let at = format!("{}/{}", self.files_base, job.id);
+        let next = goes_on.then(|| format!("{at}?page={}", number + 1));
+        let page = Page { job, files, next };
+        Some(manifest::write(&page, |file| format!("{at}/{}", file.name)).into())
     }
 
     /// Counts a poll; where it is one too many, gives the seconds until the next minute.
@@ -399,7 +418,7 @@ impl Bulk {
         Ok(count)
     }
 
-    /// An output file of a finished job.
+    /// An output file that a manifest lists.
     ///
     /// # Errors
     /// [`FileError`].
@@ -411,10 +430,8 @@ impl Bulk {
         now: Timestamp,
     ) -> Result<File, FileError> {
         let (job, _) = self.job(id, client_id, now).await?;
-        let complete = matches!(job.state, State::Complete { .. });
-        let known = job.files.into_iter().find(|file| complete && file.name == name);
-        let file = known.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
-        Ok(File::new(id.to_owned(), file, self.worker.files.clone(), self.gzips.clone()))
+        let listed = job.listed(name).ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
+        Ok(File::new(&job, listed.clone(), self.worker.files.clone(), self.gzips.clone()))
     }
 }
 

@@ -63,17 +63,8 @@ impl References {
         fhir_base: &str,
         wants: impl Fn(&str) -> bool,
     ) -> Result<(), TooMany> {
-        // Stored resources have no whitespace between tokens, and a quote within a text has a backslash before it: this
-        // stands nowhere but before the value of a member.
-        const MEMBER: &[u8] = br#""reference":""#;
-        for at in memmem::find_iter(resource, MEMBER) {
-            let value = &resource[at + MEMBER.len()..];
-            let end = memchr::memchr(b'"', value).unwrap_or(value.len());
-            let reference = std::str::from_utf8(&value[..end]).unwrap_or_default();
-            if let Some((kind, id)) = local(reference, fhir_base)
-                && SUPPORTING.contains(&kind)
-                && wants(kind)
-            {
+        for (kind, id) in references(resource, fhir_base) {
+            if SUPPORTING.contains(&kind) && wants(kind) {
                 self.note(kind, id)?;
             }
         }
@@ -101,6 +92,21 @@ impl References {
         self.table.insert_unique(hash, place, |at| hasher.hash_one(key(*at)));
         Ok(())
     }
+}
+
+/// What a stored resource refers to on this server, as type and id.
+pub(crate) fn references<'a>(
+    resource: &'a [u8],
+    fhir_base: &'a str,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    // Stored resources have no whitespace between tokens, and a quote within a text has a backslash before it: this
+    // stands nowhere but before the value of a member.
+    const MEMBER: &[u8] = br#""reference":""#;
+    memmem::find_iter(resource, MEMBER).filter_map(move |at| {
+        let value = &resource[at + MEMBER.len()..];
+        let end = memchr::memchr(b'"', value).unwrap_or(value.len());
+        local(std::str::from_utf8(&value[..end]).ok()?, fhir_base)
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 //! is recorded when a file is full, else once a second and at the end: many small types are one record. Each record
 //! prolongs the lease, and is a compare-and-set: whoever finds the record changed has lost the job and writes no more.
 
+mod blocks;
+
 use std::collections::VecDeque;
 
 use fhir::{IssueCode, OperationOutcome};
@@ -15,7 +17,7 @@ use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 use crate::criteria::{Criteria, MembersError, Reading};
 use crate::deleted;
 use crate::files::{FileAt, Files, Task, Writing};
-use crate::job::{Job, OutputFile, Place, Section, State};
+use crate::job::{Job, OutputFile, Part, Place, Section, State};
 use crate::selection::{Selection, SelectionError};
 
 /// How long a job belongs to whoever wrote its record.
@@ -58,9 +60,7 @@ impl From<SelectionError> for Stopped {
     fn from(error: SelectionError) -> Self {
         match error {
             SelectionError::Store(error) => error.into(),
-            error @ SelectionError::TooManySupporting => {
-                Self::Failed { by_data: true, reason: error.to_string() }
-            }
+            error => Self::Failed { by_data: true, reason: error.to_string() },
         }
     }
 }
@@ -167,6 +167,7 @@ struct Run<'a, N> {
 struct Growing {
     section: Section,
     kind: String,
+    continues: bool,
     name: String,
     count: u64,
     writing: Writing,
@@ -181,9 +182,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
             self.write_notes().await?;
         }
         while self.place.part < job.parts() {
-            match job.part(self.place.part).0 {
-                Section::Deleted => self.write_deleted(&job, &criteria).await?,
-                _ => self.write_kind(&job, &criteria).await?,
+            match job.part(self.place.part) {
+                Part::Kind(kind) => self.write_kind(&job, &criteria, kind).await?,
+                Part::Organized(by) => self.write_organized(&job, &criteria, by).await?,
+                Part::Deleted(_) => self.write_deleted(&job, &criteria).await?,
             }
         }
         while !self.closing.is_empty() {
@@ -219,9 +221,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     }
 
     /// The resources of one type, from the place on.
-    async fn write_kind(&mut self, job: &Job, criteria: &Criteria) -> Result<(), Stopped> {
+    async fn write_kind(&mut self, job: &Job, criteria: &Criteria, kind: &str) -> Result<(), Stopped> {
         let part = self.place.part;
-        let (section, kind) = job.part(part);
         let store = &self.worker.store;
         let mut selection = Selection::from(store, job, kind, criteria, self.place.page.clone());
         let mut skip = self.place.skip;
@@ -232,11 +233,11 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
                 let Some(body) = &version.body else { continue };
                 if self.is_full_with(body) {
                     let files = self.place.files + 1;
-                    let place = Place { part, page: page.clone(), skip: at, files };
+                    let place = Place { part, page: page.clone(), skip: at, line: 0, files };
                     self.close(place).await?;
                     self.is_full = true;
                 }
-                self.line(section, kind, kind, body);
+                self.line(Section::Output, kind, kind, body);
                 self.written += 1;
             }
             skip = 0;
@@ -252,7 +253,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         let start = self.place.clone();
         let mut begins = start.clone();
         for part in start.part..job.parts() {
-            let (_, kind) = job.part(part);
+            let Part::Deleted(kind) = job.part(part) else { continue };
             let from = if part == start.part { start.clone() } else { Place::default() };
             let mut skip = from.skip;
             let mut selection = Selection::from(store, job, kind, criteria, from.page).of_deleted();
@@ -261,7 +262,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
                 let Some(versions) = selection.next().await? else { break };
                 for (at, version) in versions.iter().enumerate().skip(skip) {
                     if bundle.is_empty() {
-                        begins = Place { part, page: page.clone(), skip: at, files: self.place.files };
+                        let files = self.place.files;
+                        begins = Place { part, page: page.clone(), skip: at, line: 0, files };
                     }
                     bundle.add(&version.key);
                     if bundle.is_full() {
@@ -311,7 +313,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
             let name = format!("{name}.{:04}.ndjson", self.place.files + 1);
             let at = FileAt { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
             let writing = self.worker.files.create(at);
-            Growing { section, kind: kind.to_owned(), name, count: 0, writing }
+            let kind = kind.to_owned();
+            Growing { section, kind, continues: false, name, count: 0, writing }
         });
         file.writing.line(line);
         file.count += 1;
@@ -319,10 +322,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
 
     /// Ends the file, where there is one; the next one begins at `next`.
     async fn close(&mut self, next: Place) -> Result<(), Stopped> {
-        if let Some(Growing { section, kind, name, count, writing }) = self.file.take() {
+        if let Some(Growing { section, kind, continues, name, count, writing }) = self.file.take() {
             let (bytes, attempt) = (writing.bytes, self.job.lease.attempt);
             let hash = String::new();
-            let file = OutputFile { section, kind, name, attempt, count, bytes, hash };
+            let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
             self.closing.push_back((file, writing.finish().await?));
             if self.closing.len() > CLOSING {
                 self.settle_first().await?;
@@ -376,6 +379,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     async fn record(&mut self) -> Result<(), Stopped> {
         let now = (self.now)();
         self.job.lease.until = now + LEASE;
+        self.job.turn_page();
         let value = serde_json::to_vec(&self.job).expect("a job serialises");
         let write = LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision));
         self.revision = self.worker.store.write(vec![write], now).await?[0];

@@ -23,8 +23,8 @@ pub async fn get(call: Call) -> Response {
         Err(error) => return unreadable(&error),
     };
     // A token with fewer scopes than the one that began the export opens fewer files.
-    if !matches!(file.kind(), "OperationOutcome" | "Bundle") && !types.has(file.kind()) {
-        return access::lacking(&format!("the token has no scope to read {}", file.kind()));
+    if let Some(kind) = file.kinds().iter().find(|kind| !types.has(kind)) {
+        return access::lacking(&format!("the token has no scope to read {kind}"));
     }
     let Some(encoding) = encoding(&call.headers) else {
         let text = "files are sent as they are or as gzip; Accept-Encoding refuses both";

@@ -1,4 +1,5 @@
-//! Bulk Data export: kick-off, status, delete (SPEC, bulk export; Bulk Data Access 2.0.0).
+//! Bulk Data export: kick-off, status, delete (SPEC, bulk export; Bulk Data Access 2.0.0 and
+//! 3.0.0).
 
 use bulk::{JobError, KickOff, KickOffError, Level, Method, Status, TypeAccess};
 use fhir::IssueCode;
@@ -173,7 +174,8 @@ pub async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
     Ok((access.token.client_id.clone(), types))
 }
 
-/// GET {fhir_base}/bulk/{job}
+/// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest; `?page=` names another one, whose address
+/// stands in the page before.
 pub async fn status(call: Call) -> Response {
     let (client_id, _) = match owner(&call).await {
         Ok(owner) => owner,
@@ -182,9 +184,17 @@ pub async fn status(call: Call) -> Response {
     if let Err(response) = check_accept(&call, &NDJSON) {
         return response;
     }
-    match call.app.bulk.status(&call.args[0], &client_id, call.now).await {
-        Ok(Status::InProgress { progress, retry_after_s }) => {
-            let response = reply::no_store(reply::empty(StatusCode::ACCEPTED));
+    let Ok(page) = call.params().get("page").unwrap_or("1").parse() else {
+        let text = "'page' is a number; take the address of the link in the page before";
+        return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
+    };
+    match call.app.bulk.status(&call.args[0], page, &client_id, call.now).await {
+        Ok(Status::InProgress { progress, retry_after_s, manifest }) => {
+            let response = match manifest {
+                Some(manifest) => reply::body(StatusCode::ACCEPTED, "application/json", manifest),
+                None => reply::empty(StatusCode::ACCEPTED),
+            };
+            let response = reply::no_store(response);
             let response = reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
             reply::with(response, header::HeaderName::from_static("x-progress"), &progress)
         }

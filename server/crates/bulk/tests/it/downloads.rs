@@ -86,7 +86,7 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
     std::fs::write(&folder, "in the way").unwrap();
     let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
     let reason = loop {
-        match world.bulk.status(&job, "client", world.now()).await.unwrap() {
+        match world.bulk.status(&job, 1, "client", world.now()).await.unwrap() {
             Status::Failed { by_data: false, reason } => break reason,
             Status::InProgress { .. } => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
@@ -100,7 +100,7 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
 async fn polls_are_counted_where_that_is_configured() {
     let world = World::with(|options| options.poll_limit = Some(3));
     let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
-    let poll = || world.bulk.status(&job, "client", world.now());
+    let poll = || world.bulk.status(&job, 1, "client", world.now());
     for _ in 0..3 {
         assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
     }

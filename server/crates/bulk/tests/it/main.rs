@@ -5,6 +5,7 @@
 
 mod associated;
 mod downloads;
+mod guide_3;
 mod increments;
 mod jobs;
 mod parts;

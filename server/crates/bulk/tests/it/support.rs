@@ -164,8 +164,8 @@ fn open(store: &Store, options: &Options, time: &Arc<AtomicI64>) -> Bulk {
 pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
     let mut before = 0;
     loop {
-        match bulk.status(job, "client", now).await.unwrap() {
-            Status::InProgress { progress, retry_after_s } => {
+        match bulk.status(job, 1, "client", now).await.unwrap() {
+            Status::InProgress { progress, retry_after_s, .. } => {
                 let percent: u32 = progress.split('%').next().unwrap().parse().unwrap();
                 assert!(percent >= before && percent <= 100 && progress.len() < 100 && retry_after_s >= 1);
                 before = percent;

@@ -1,0 +1,246 @@
+//! What version 3.0.0 of the guide adds: output in blocks, and manifests in pages.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use trefoil_bulk::{FileError, Guide, Level, Status};
+
+use crate::support::World;
+
+const FILE_SIZE: u64 = 4_000;
+
+fn world(file_size: u64) -> World {
+    World::with(|options| {
+        options.guide = Guide::V3;
+        options.file_size = file_size;
+    })
+}
+
+fn to(reference: &str) -> Value {
+    json!({ "reference": reference })
+}
+
+/// Patients `a` to `e` with Observations, two of which belong to two; Provenance; what belongs to nobody.
+async fn filled(file_size: u64) -> World {
+    let world = world(file_size);
+    world.put("Organization", "clinic", json!({})).await;
+    world.put("Organization", "ward", json!({ "partOf": to("Organization/clinic") })).await;
+    for (number, id) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
+        world.put("Patient", id, json!({ "managingOrganization": to("Organization/clinic") })).await;
+        // One has more than goes into a file.
+        for at in 0..if id == "c" { 60 } else { 3 * number } {
+            let other = if at == 0 && id != "a" { json!([to("Patient/a")]) } else { json!([]) };
+            let observation = json!({ "subject": to(&format!("Patient/{id}")), "performer": other });
+            world.put("Observation", &format!("{id}{at:02}"), observation).await;
+        }
+    }
+    world.put("Provenance", "of-both", json!({ "target": [to("Observation/b01"), to("Patient/b")] })).await;
+    world.put("Provenance", "of-one", json!({ "target": [to("Observation/d01")] })).await;
+    world
+        .put("Provenance", "of-two", json!({ "target": [to("Observation/d02"), to("Observation/e02")] }))
+        .await;
+    world.put("Provenance", "of-nobody", json!({ "target": [to("Organization/ward")] })).await;
+    world
+}
+
+/// The blocks of an export: what stands behind each header, in order, and how many files each is in.
+async fn blocks(world: &World, manifest: &Value) -> BTreeMap<String, (Vec<String>, usize)> {
+    let mut blocks = BTreeMap::<String, (Vec<String>, usize)>::new();
+    let mut goes_on: Option<(String, String)> = None;
+    for entry in manifest["output"].as_array().unwrap() {
+        assert!(entry.get("type").is_none(), "{entry}");
+        let url = entry["url"].as_str().unwrap();
+        let text = world.file(&world.bulk, url).await;
+        assert_eq!(text.lines().count() as u64, entry["count"].as_u64().unwrap());
+        let mut head = String::new();
+        for (at, line) in text.lines().enumerate() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            if line["resourceType"] == "Parameters" {
+                assert_eq!(line["parameter"][0]["name"], "header");
+                head = line["parameter"][0]["valueReference"]["reference"].as_str().unwrap().to_owned();
+                let block = blocks.entry(head.clone()).or_default();
+                block.1 += 1;
+                let expected = (at == 0).then(|| goes_on.take()).flatten();
+                assert!(block.1 == 1 || expected == Some((head.clone(), url.to_owned())), "{head} in {url}");
+            } else {
+                let name =
+                    format!("{}/{}", line["resourceType"].as_str().unwrap(), line["id"].as_str().unwrap());
+                blocks.get_mut(&head).expect("a file begins with a header").0.push(name);
+            }
+        }
+        goes_on = entry["continuesInFile"].as_str().map(|next| (head, next.to_owned()));
+    }
+    blocks
+}
+
+#[tokio::test]
+async fn each_patient_has_a_block() {
+    let (small, large) = (filled(FILE_SIZE).await, filled(1 << 20).await);
+    let query = [("organizeOutputBy", "Patient")];
+    for level in [Level::System, Level::Patient] {
+        let manifest = large.export(level.clone(), &query).await;
+        assert_eq!(manifest["outputOrganizedBy"], "Patient");
+        assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
+        let whole = blocks(&large, &manifest).await;
+        let names: Vec<_> = whole.keys().map(String::as_str).collect();
+        assert_eq!(names, ["Patient/a", "Patient/b", "Patient/c", "Patient/d", "Patient/e"]);
+        let of = |id: &str| whole[&format!("Patient/{id}")].0.join(" ");
+        // What belongs to two stands in both blocks.
+        assert_eq!(of("a"), "Patient/a Observation/b00 Observation/c00 Observation/d00 Observation/e00");
+        // Each Provenance once, though two of its targets lie here.
+        assert_eq!(of("b"), "Patient/b Observation/b00 Observation/b01 Observation/b02 Provenance/of-both");
+        assert!(of("d").ends_with("Observation/d08 Provenance/of-one Provenance/of-two"));
+        assert!(of("e").ends_with("Observation/e11 Provenance/of-two"));
+
+        let manifest = small.export(level, &query).await;
+        let cut = blocks(&small, &manifest).await;
+        for (head, (lines, _)) in &whole {
+            assert_eq!(&cut[head].0, lines, "{head}");
+        }
+        // Only what does not fit into a file is cut.
+        let files: Vec<_> = cut.values().map(|(_, files)| *files).collect();
+        assert!(files[2] > 1 && [0, 1, 3, 4].iter().all(|at| files[*at] == 1), "{files:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_block_holds_what_is_asked_for() {
+    let world = filled(1 << 20).await;
+    let of = async |level: Level, query: &[(&str, &str)]| {
+        let query: Vec<_> = [("organizeOutputBy", "Patient")].iter().chain(query).copied().collect();
+        let found = blocks(&world, &world.export(level, &query).await).await;
+        found.into_iter().map(|(head, (lines, _))| format!("{head}: {}", lines.join(" "))).collect::<Vec<_>>()
+    };
+    assert_eq!(of(Level::System, &[("_type", "Patient")]).await[0], "Patient/a: Patient/a");
+    assert_eq!(
+        of(Level::Patient, &[("_typeFilter", "Observation?_id=b01")]).await[1],
+        "Patient/b: Patient/b Observation/b01 Provenance/of-both"
+    );
+    let latest = [("includeAssociatedData", "LatestProvenanceResources"), ("_type", "Patient,Observation")];
+    assert!(of(Level::Patient, &latest).await[1].ends_with("Observation/b02 Provenance/of-both"));
+    // A header names a Patient who was not changed since then, and a block without anything is left out.
+    let since = world.store_time().await;
+    world.put("Observation", "later", json!({ "subject": to("Patient/d") })).await;
+    world.delete("Observation", "e00").await;
+    assert_eq!(of(Level::System, &[("_since", &since)]).await, ["Patient/d: Observation/later"]);
+    world.put("Group", "g", json!({ "member": [{ "entity": to("Patient/e") }] })).await;
+    let group = of(Level::Group("g".to_owned()), &[("_type", "Patient")]).await;
+    assert_eq!(group, ["Patient/e: Patient/e"]);
+    let elements = [("organizeOutputBy", "Patient"), ("_elements", "id"), ("_type", "Patient,Observation")];
+    let manifest = world.export(Level::System, &elements).await;
+    let text = world.file(&world.bulk, manifest["output"][0]["url"].as_str().unwrap()).await;
+    assert!(text.contains("SUBSETTED") && !text.contains("performer"), "{text}");
+}
+
+#[tokio::test]
+async fn blocks_of_other_types_hold_what_refers_to_them() {
+    let world = filled(1 << 20).await;
+    let manifest =
+        world.export(Level::System, &[("organizeOutputBy", "Organization"), ("_elements", "id")]).await;
+    let found = blocks(&world, &manifest).await;
+    let patients = "Patient/a Patient/b Patient/c Patient/d Patient/e";
+    let clinic = format!("Organization/clinic Organization/ward {patients}");
+    assert_eq!(found["Organization/clinic"].0.join(" "), clinic);
+    assert_eq!(found["Organization/ward"].0.join(" "), "Organization/ward Provenance/of-nobody");
+    assert_eq!(found.len(), 2);
+}
+
+/// All pages of a manifest as they are now, without their links; those behind a link only.
+async fn pages(world: &World, job: &str) -> Vec<Value> {
+    let mut pages = Vec::new();
+    loop {
+        let number = pages.len() + 1;
+        let page = match world.bulk.status(job, number, "client", world.now()).await.unwrap() {
+            Status::InProgress { manifest, .. } => manifest,
+            Status::Complete { manifest, .. } => Some(manifest),
+            other => panic!("{other:?}"),
+        };
+        let Some(page) = page else { return pages };
+        let mut page: Value = serde_json::from_slice(&page).unwrap();
+        let link = page.as_object_mut().unwrap().remove("link");
+        pages.push(page);
+        match link {
+            None => return pages,
+            Some(link) => {
+                let next = format!("https://s.example/fhir/R4/bulk/{job}?page={}", number + 1);
+                assert_eq!(link, json!([{ "relation": "next", "url": next }]));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_are_there_early_and_never_change() {
+    let world = filled(FILE_SIZE).await;
+    world.delete("Observation", "c05").await;
+    let query = [("allowPartialManifests", "true"), ("_since", "2026-01-01T00:00:00Z"), ("_nonsense", "x")];
+    let mut request = world.request(Level::System, &query);
+    request.lenient = true;
+    let job = world.bulk.kick_off(request, world.now()).await.unwrap();
+    let (mut seen, mut read_early) = (Vec::<Value>::new(), BTreeSet::new());
+    loop {
+        let is_complete = matches!(
+            world.bulk.status(&job, 1, "client", world.now()).await.unwrap(),
+            Status::Complete { .. }
+        );
+        let now = pages(&world, &job).await;
+        assert_eq!(now[..seen.len()], seen[..], "what was given does not change");
+        for file in now.iter().flat_map(|page| page["output"].as_array().unwrap()) {
+            let url = file["url"].as_str().unwrap();
+            assert_eq!(
+                world.file(&world.bulk, url).await.lines().count() as u64,
+                file["count"].as_u64().unwrap()
+            );
+            if !is_complete {
+                read_early.insert(url.to_owned());
+            }
+        }
+        seen = now;
+        if is_complete {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(!read_early.is_empty() && seen.len() >= 2, "{seen:?}");
+    let common = |page: &Value| {
+        let mut page = page.clone();
+        for list in ["output", "deleted"] {
+            page.as_object_mut().unwrap().remove(list);
+        }
+        page
+    };
+    assert_eq!(common(&seen[0])["error"].as_array().unwrap().len(), 1);
+    assert!(seen.iter().all(|page| common(page) == common(&seen[0])));
+    // Together they are what one manifest would be.
+    let mut request = world.request(Level::System, &query[1..]);
+    request.lenient = true;
+    let whole = world.bulk.kick_off(request, world.now()).await.unwrap();
+    let whole = crate::support::finish(&world.bulk, &whole, world.now()).await;
+    assert!(whole.get("link").is_none());
+    let names = |list: &str, pages: &[Value]| -> Vec<String> {
+        let files = pages.iter().flat_map(|page| page[list].as_array().cloned().unwrap_or_default());
+        files.map(|file| file["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned()).collect()
+    };
+    for list in ["output", "deleted"] {
+        assert_eq!(names(list, &seen), names(list, std::slice::from_ref(&whole)), "{list}");
+    }
+    assert!(world.bulk.status(&job, seen.len() + 1, "client", world.now()).await.is_err());
+    assert!(world.bulk.status(&job, 0, "client", world.now()).await.is_err());
+}
+
+#[tokio::test]
+async fn a_file_is_given_before_the_end_only_where_a_page_lists_it() {
+    let world = filled(FILE_SIZE).await;
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    loop {
+        let file = world.bulk.file(&job, "Observation.0001.ndjson", "client", world.now()).await;
+        match world.bulk.status(&job, 1, "client", world.now()).await.unwrap() {
+            Status::InProgress { manifest, .. } => {
+                assert!(manifest.is_none() && matches!(file, Err(FileError::NotFound { .. })));
+            }
+            _ => break,
+        }
+        tokio::task::yield_now().await;
+    }
+    assert!(world.bulk.file(&job, "Observation.0001.ndjson", "client", world.now()).await.is_ok());
+}
