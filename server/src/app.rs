@@ -111,6 +111,9 @@ impl App {
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,
                 poll_limit: config.bulk.poll_limit,
+                signing: config.bulk.signed_urls.map(|lifetime| {
+                    bulk::Signing::new(identity.mark("bulk", "addresses of files").as_bytes(), lifetime)
+                }),
                 guide: config.bulk.guide,
                 nested_groups: config.bulk.nested_groups,
             },

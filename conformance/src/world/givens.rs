@@ -62,6 +62,7 @@ pub const NAMES: &[&str] = &[
     "providers",
     "refresh-token",
     "releases",
+    "signed-addresses",
     "signed-in",
     "signed-in-anew",
     "system-token",
@@ -128,6 +129,8 @@ pub struct Shared {
     releases: OnceCell<Arc<(Server, Target)>>,
     /// A server that speaks version 3.0.0 of the guide and reads Groups within Groups.
     guide_3: OnceCell<Arc<(Server, Target)>>,
+    /// A server whose files are reached by signed addresses.
+    signed_addresses: OnceCell<Arc<(Server, Target)>>,
     /// Held by whoever signs the lone user out everywhere.
     lone: Arc<Mutex<()>>,
 }
@@ -204,12 +207,14 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
             scene.own = Some(loaded);
         }
         "guide-3" => {
-            let made = shared.guide_3.get_or_try_init(|| guide_3(world)).await?.clone();
-            scene.vars = made.1.vars();
-            scene.vars.set("system_token", backend_token(&made.1, 0, None).await?);
-            let narrow = backend_token(&made.1, 0, Some("system/Patient.rs")).await?;
-            scene.vars.set("narrow_token", narrow);
-            scene.own = Some(made);
+            let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
+            let made = shared.guide_3.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(made, scene).await?;
+        }
+        "signed-addresses" => {
+            let config = "[bulk]\nsigned_url_s = 300\n";
+            let made = shared.signed_addresses.get_or_try_init(|| configured(world, config)).await?.clone();
+            ask_of(made, scene).await?;
         }
         "assertions" => scene.vars.set("assertion", client::assertions(target)?),
         "system-token" => scene.vars.set("system_token", system_token(world).await?),
@@ -531,13 +536,21 @@ async fn releases(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
     Ok(Arc::new((server, target)))
 }
 
-/// A server with the settings of `[bulk]` that differ from the usual ones.
-async fn guide_3(world: &World) -> Result<Arc<(Server, Target)>, Trouble> {
+/// A server with settings of its own.
+async fn configured(world: &World, config: &str) -> Result<Arc<(Server, Target)>, Trouble> {
     world.local()?;
-    let config = "[bulk]\nguide = \"3.0.0\"\nnested_groups = true\nfile_size = 8192\n";
     let server = Server::start(config).await.map_err(not_started)?;
     let target = server.target().await.map_err(not_started)?;
     Ok(Arc::new((server, target)))
+}
+
+/// Makes such a server the one that is asked, by `$system_token` and by `$narrow_token`.
+async fn ask_of(server: Arc<(Server, Target)>, scene: &mut Scene) -> Result<(), Trouble> {
+    scene.vars = server.1.vars();
+    scene.vars.set("system_token", backend_token(&server.1, 0, None).await?);
+    scene.vars.set("narrow_token", backend_token(&server.1, 0, Some("system/Patient.rs")).await?);
+    scene.own = Some(server);
+    Ok(())
 }
 
 /// A server of the case's own that gave a token, turned its keys and was started again: `$kids.retired`

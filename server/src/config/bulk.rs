@@ -17,6 +17,8 @@ pub struct BulkSection {
     pub file_size: Option<Spanned<u64>>,
     /// How often the status of an export may be asked for within a minute; default without limit.
     pub poll_limit: Option<Spanned<u32>>,
+    /// How long a signed address opens its file without a token, in seconds; without it files want a token.
+    pub signed_url_s: Option<Spanned<u64>>,
     /// Version of the guide whose parameters and manifest are spoken: `2.0.0` (the default) or `3.0.0`.
     pub guide: ::bulk::Guide,
     /// Are members of Groups within a Group its members? Default no.
@@ -35,7 +37,14 @@ impl BulkSection {
         {
             return Err(at.wrong(limit.span(), "poll_limit", "use 1 or more, or leave it out"));
         }
+        if let Some(lifetime) = &self.signed_url_s
+            && !(10..=3600).contains(lifetime.as_ref())
+        {
+            let why = "use 10 to 3600 seconds: whoever has such an address can read the file";
+            return Err(at.wrong(lifetime.span(), "signed_url_s", why));
+        }
         Ok(BulkConfig {
+            signed_urls: self.signed_url_s.as_ref().map(|lifetime| Duration::from_secs(*lifetime.as_ref())),
             retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
             file_size,
             poll_limit: self.poll_limit.as_ref().map(|limit| *limit.as_ref()),
@@ -54,6 +63,8 @@ pub struct BulkConfig {
     pub file_size: u64,
     /// How often the status of an export may be asked for within a minute.
     pub poll_limit: Option<u32>,
+    /// How long signed addresses work; without it files want a token.
+    pub signed_urls: Option<Duration>,
     /// Version of the guide whose parameters and manifest are spoken.
     pub guide: ::bulk::Guide,
     /// Are members of Groups within a Group its members?

@@ -177,12 +177,17 @@ fn export(data: &Path, which: &str) {
         let job = bulk.kick_off(kick_off, Timestamp::now()).await.expect("it can be exported");
         let began = started.elapsed();
         let manifest = loop {
-            match bulk.status(&job, 1, "bench", Timestamp::now()).await.expect("the job is there") {
+            match bulk
+                .status(&job, 1, "bench", &TypeAccess::All, Timestamp::now())
+                .await
+                .expect("the job is there")
+            {
                 Status::InProgress { .. } | Status::TooSoon { .. } => {
                     tokio::time::sleep(Duration::from_millis(5)).await
                 }
                 Status::Complete { manifest, .. } => break manifest,
                 Status::Failed { reason, .. } => panic!("{reason}"),
+                Status::Forbidden { kind } => panic!("{kind}"),
             }
         };
         let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
@@ -228,6 +233,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         nested_groups: false,
         file_size: 128 << 20,
         poll_limit: None,
+        signing: None,
     };
     let clock = Clock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
     Bulk::open(store, resources.clone(), options, clock).expect("a folder")

@@ -41,6 +41,12 @@ pub enum FileError {
         /// How that shows.
         why: &'static str,
     },
+    /// A signed address that does not work.
+    #[error("the address does not work: {why}")]
+    BadAddress {
+        /// What is wrong with it.
+        why: &'static str,
+    },
     /// The store's.
     #[error(transparent)]
     Store(StoreError),

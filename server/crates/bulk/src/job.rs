@@ -309,6 +309,11 @@ pub enum Status {
         /// For `Retry-After`.
         retry_after_s: u32,
     },
+    /// The manifest would open files of a type that the token does not open.
+    Forbidden {
+        /// The type.
+        kind: String,
+    },
     /// Finished.
     Complete {
         /// The manifest as JSON.

@@ -16,6 +16,7 @@
 //! | `criteria` | what a job asks for, made ready |
 //! | [`job`] | the record of a job and its states |
 //! | `manifest` | what a job answers, by version of the guide |
+//! | [`address`] | where files are found, and signatures of addresses |
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
 //! | [`operator`] | an export into a folder, without a job |
 //! | `files` | where files lie, and how they are written |
@@ -26,6 +27,7 @@
 //! | `selection` | which resources belong to a part, in order |
 //! | `worker` | carries a job out |
 
+pub mod address;
 mod criteria;
 mod deleted;
 pub mod download;
@@ -44,6 +46,7 @@ pub mod service;
 pub mod supporting;
 mod worker;
 
+pub use address::{Signature, Signing};
 pub use download::{Encoding, File, FileError};
 pub use files::FileStream;
 pub use job::{JobError, Status};

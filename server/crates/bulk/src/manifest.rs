@@ -15,6 +15,8 @@ pub(crate) struct Page<'a> {
     pub files: Range<usize>,
     /// Where the next page is.
     pub next: Option<String>,
+    /// Do files want a token?
+    pub requires_token: bool,
 }
 
 /// Writes a page; `address` gives the address of a file.
@@ -46,7 +48,7 @@ fn version_2(page: &Page<'_>, address: Address<'_>) -> Value {
     let mut manifest = json!({
         "transactionTime": fhir::instant::format(job.transaction_time),
         "request": job.request_url,
-        "requiresAccessToken": true,
+        "requiresAccessToken": page.requires_token,
         "output": page.list(Section::Output, entry),
         "error": page.list(Section::Error, entry),
     });

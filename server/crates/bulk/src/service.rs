@@ -1,12 +1,13 @@
 //! The exports of a server: begin, ask, delete, download, and take up what a stopped process left.
 
+mod asked;
+
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
@@ -15,12 +16,12 @@ use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::Guide;
+use crate::address::{Addresses, Signing};
 use crate::criteria::Reading;
-use crate::download::{File, FileError, Gzips};
+use crate::download::Gzips;
 use crate::files::Files;
-use crate::job::{self, Job, JobError, Lease, State, Status};
+use crate::job::{self, Job, JobError, Lease, State};
 use crate::kick_off::{self, KickOff, KickOffError, Level};
-use crate::manifest::{self, Page};
 use crate::parameters::{Parameters, Rules, check_parameters};
 use crate::worker::{LEASE, Worker};
 
@@ -59,6 +60,8 @@ pub struct Options {
     pub file_size: u64,
     /// How often the status of a job may be asked for within a minute; `None` is without limit.
     pub poll_limit: Option<u32>,
+    /// Files are reached by signed addresses and without a token.
+    pub signing: Option<Signing>,
 }
 
 /// The exports of a server. Cheap to clone.
@@ -66,7 +69,7 @@ pub struct Options {
 pub struct Bulk {
     resources: Resources,
     worker: Arc<Worker>,
-    files_base: String,
+    addresses: Addresses,
     guide: Guide,
     /// Names this process in the records of its jobs.
     owner: String,
@@ -97,7 +100,7 @@ impl Bulk {
         Ok(Self {
             resources,
             worker: Arc::new(worker),
-            files_base: format!("{}/bulk", options.fhir_base),
+            addresses: Addresses::new(&options.fhir_base, options.signing),
             guide: options.guide,
             owner: random_id(&clock),
             clock,
@@ -300,71 +303,6 @@ impl Bulk {
         }
     }
 
-    /// The job of this id, where it is this client's and has not expired.
-    async fn job(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(Job, u64), JobError> {
-        let unknown = || JobError::NotFound { job: id.to_owned() };
-        if !id.bytes().all(|b| b.is_ascii_hexdigit()) || id.len() != 32 {
-            return Err(unknown());
-        }
-        let key = job::key(id);
-        let record = self.worker.store.get(&key, now).await?.ok_or_else(unknown)?;
-        let job: Job = decode(&key, &record.value)?;
-        if job.client_id != client_id || job.expires().is_some_and(|at| at <= now) {
-            return Err(unknown());
-        }
-        Ok((job, record.revision))
-    }
-
-    /// Where a job stands, with a page of its manifest, counted from 1, where there is one.
-    ///
-    /// # Errors
-    /// [`JobError`]; there may be no such page yet.
-    pub async fn status(
-        &self,
-        id: &str,
-        page: usize,
-        client_id: &str,
-        now: Timestamp,
-    ) -> Result<Status, JobError> {
-        let (job, _) = self.job(id, client_id, now).await?;
-        if let Some(retry_after_s) = self.too_soon(id, now) {
-            return Ok(Status::TooSoon { retry_after_s });
-        }
-        let manifest = self.manifest(&job, page);
-        let no_page = || JobError::NotFound { job: format!("{id}?page={page}") };
-        Ok(match &job.state {
-            State::Failed { by_data, reason, .. } => {
-                Status::Failed { by_data: *by_data, reason: reason.clone() }
-            }
-            _ if manifest.is_none() && page != 1 => return Err(no_page()),
-            State::Running => Status::InProgress { progress: job.progress(), retry_after_s: 1, manifest },
-            State::Complete { expires } => {
-                Status::Complete { manifest: manifest.ok_or_else(no_page)?, expires: *expires }
-            }
-        })
-    }
-
-    /// A page of the manifest of a job.
-    fn manifest(&self, job: &Job, number: usize) -> Option<Bytes> {
-        let (files, goes_on) = job.page(number)?;
-        let at = format!("{}/{}", self.files_base, job.id);
-        let next = goes_on.then(|| format!("{at}?page={}", number + 1));
-        let page = Page { job, files, next };
-        Some(manifest::write(&page, |file| format!("{at}/{}", file.name)).into())
-    }
-
-    /// Counts a poll; where it is one too many, gives the seconds until the next minute.
-    fn too_soon(&self, id: &str, now: Timestamp) -> Option<u32> {
-        let limit = self.poll_limit?;
-        let minute = SignedDuration::from_mins(1);
-        let mut polls = self.polls.lock().expect("no thread panics while it holds the map");
-        polls.retain(|_, (first, _)| now < *first + minute);
-        let (first, count) = polls.entry(id.to_owned()).or_insert((now, 0));
-        *count = count.saturating_add(1);
-        let left = (*first + minute).duration_since(now).as_secs().max(1);
-        (*count > limit).then(|| u32::try_from(left).unwrap_or(60))
-    }
-
     /// Deletes a job with its files, whatever its state.
     ///
     /// # Errors
@@ -416,22 +354,6 @@ impl Bulk {
         }
         self.remove_unknown(now).await?;
         Ok(count)
-    }
-
-    /// An output file that a manifest lists.
-    ///
-    /// # Errors
-    /// [`FileError`].
-    pub async fn file(
-        &self,
-        id: &str,
-        name: &str,
-        client_id: &str,
-        now: Timestamp,
-    ) -> Result<File, FileError> {
-        let (job, _) = self.job(id, client_id, now).await?;
-        let listed = job.listed(name).ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
-        Ok(File::new(&job, listed.clone(), self.worker.files.clone(), self.gzips.clone()))
     }
 }
 

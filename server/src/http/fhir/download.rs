@@ -1,7 +1,7 @@
-//! Files of exports: conditions, ranges and encodings of RFC 9110. The token is checked when the request starts, never
-//! within a body.
+//! Files of exports: conditions, ranges and encodings of RFC 9110. Token or signed address are checked when the request
+//! starts, never within a body.
 
-use bulk::{Encoding, FileError};
+use bulk::{Encoding, File, FileError, Signature};
 use fhir::IssueCode;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::ops::Range;
@@ -14,18 +14,10 @@ use crate::http::reply::{self, Response};
 
 /// GET and HEAD {fhir_base}/bulk/{job}/{file}
 pub async fn get(call: Call) -> Response {
-    let (client_id, types) = match export::owner(&call).await {
-        Ok(owner) => owner,
+    let file = match file(&call).await {
+        Ok(file) => file,
         Err(response) => return response,
     };
-    let file = match call.app.bulk.file(&call.args[0], &call.args[1], &client_id, call.now).await {
-        Ok(file) => file,
-        Err(error) => return unreadable(&error),
-    };
-    // A token with fewer scopes than the one that began the export opens fewer files.
-    if let Some(kind) = file.kinds().iter().find(|kind| !types.has(kind)) {
-        return access::lacking(&format!("the token has no scope to read {kind}"));
-    }
     let Some(encoding) = encoding(&call.headers) else {
         let text = "files are sent as they are or as gzip; Accept-Encoding refuses both";
         let response = problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);
@@ -71,6 +63,25 @@ pub async fn get(call: Call) -> Response {
     described(response, &etag)
 }
 
+/// The file that a request may have: by its signed address, or by a token of the client that began the export.
+async fn file(call: &Call) -> Result<File, Response> {
+    let (job, name) = (&call.args[0], &call.args[1]);
+    let params = call.params();
+    if let (true, Some(signature)) = (call.app.bulk.signs_addresses(), params.get("signature")) {
+        let signature = Signature { expires: params.get("expires").unwrap_or_default(), signature };
+        let file = call.app.bulk.signed_file(job, name, &signature, call.now).await;
+        return file.map_err(|error| unreadable(&error));
+    }
+    let (client_id, types) = export::owner(call).await?;
+    let file =
+        call.app.bulk.file(job, name, &client_id, call.now).await.map_err(|error| unreadable(&error))?;
+    // A token with fewer scopes than the one that began the export opens fewer files.
+    match file.kinds().iter().find(|kind| !types.has(kind)) {
+        None => Ok(file),
+        Some(kind) => Err(access::lacking(&format!("the token has no scope to read {kind}"))),
+    }
+}
+
 /// The headers that go with every answer about a file.
 fn described(mut response: Response, etag: &str) -> Response {
     let headers = response.headers_mut();
@@ -85,6 +96,10 @@ fn unreadable(error: &FileError) -> Response {
         FileError::NotFound { .. } => {
             let text = "there is no such file, or its export was deleted or has expired";
             return problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, text);
+        }
+        FileError::BadAddress { why } => {
+            let text = format!("the address does not work: {why}; read the manifest again for another one");
+            return problem::fhir(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
         }
         FileError::Store(error) => return problem::store(Dialect::Fhir, error),
         FileError::Damaged { .. } => "the file is damaged; delete this export and begin another one",

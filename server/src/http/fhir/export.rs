@@ -177,7 +177,7 @@ pub async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
 /// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest; `?page=` names another one, whose address
 /// stands in the page before.
 pub async fn status(call: Call) -> Response {
-    let (client_id, _) = match owner(&call).await {
+    let (client_id, types) = match owner(&call).await {
         Ok(owner) => owner,
         Err(response) => return response,
     };
@@ -188,7 +188,7 @@ pub async fn status(call: Call) -> Response {
         let text = "'page' is a number; take the address of the link in the page before";
         return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
     };
-    match call.app.bulk.status(&call.args[0], page, &client_id, call.now).await {
+    match call.app.bulk.status(&call.args[0], page, &client_id, &types, call.now).await {
         Ok(Status::InProgress { progress, retry_after_s, manifest }) => {
             let response = match manifest {
                 Some(manifest) => reply::body(StatusCode::ACCEPTED, "application/json", manifest),
@@ -202,6 +202,9 @@ pub async fn status(call: Call) -> Response {
             let text = format!("the status was asked for too often; ask again in {retry_after_s} s");
             let response = problem::fhir(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, text);
             reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string())
+        }
+        Ok(Status::Forbidden { kind }) => {
+            access::lacking(&format!("the export holds {kind}, which the token has no scope to read"))
         }
         Ok(Status::Complete { manifest, expires }) => {
             let response = reply::body(StatusCode::OK, "application/json", manifest);

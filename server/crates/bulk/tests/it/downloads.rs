@@ -1,11 +1,12 @@
 //! Files of finished exports: ranges, gzip, and what is said of a file that is not what it was.
 
 use std::io::Read as _;
+use std::time::Duration;
 
-use serde_json::json;
-use trefoil_bulk::{Encoding, File, FileError, Level, Status};
+use serde_json::{Value, json};
+use trefoil_bulk::{Encoding, File, FileError, Level, Signature, Signing, Status, TypeAccess};
 
-use crate::support::{World, bytes_of, finish};
+use crate::support::{RETENTION, World, bytes_of, finish};
 
 /// A world with a file of some MiB, and that file.
 async fn world_and_file() -> (World, String, File) {
@@ -86,7 +87,7 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
     std::fs::write(&folder, "in the way").unwrap();
     let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
     let reason = loop {
-        match world.bulk.status(&job, 1, "client", world.now()).await.unwrap() {
+        match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
             Status::Failed { by_data: false, reason } => break reason,
             Status::InProgress { .. } => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
@@ -100,7 +101,7 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
 async fn polls_are_counted_where_that_is_configured() {
     let world = World::with(|options| options.poll_limit = Some(3));
     let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
-    let poll = || world.bulk.status(&job, 1, "client", world.now());
+    let poll = || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now());
     for _ in 0..3 {
         assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
     }
@@ -108,4 +109,81 @@ async fn polls_are_counted_where_that_is_configured() {
     assert!(matches!(poll().await.unwrap(), Status::TooSoon { retry_after_s: 40 }));
     world.pass(std::time::Duration::from_secs(40));
     assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
+}
+
+/// What an address carries.
+fn parts_of(url: &str) -> (&str, Signature<'_>) {
+    let (name, query) = url.rsplit('/').next().unwrap().split_once('?').unwrap();
+    let (expires, signature) = query.split_once('&').unwrap();
+    let expires = expires.strip_prefix("expires=").unwrap();
+    (name, Signature { expires, signature: signature.strip_prefix("signature=").unwrap() })
+}
+
+#[tokio::test]
+async fn a_signed_address_opens_one_file_for_a_while() {
+    let signing = |key: &[u8]| Signing::new(key, Duration::from_secs(300));
+    let world = World::with(|options| options.signing = Some(signing(b"the key")));
+    world.put("Patient", "p", json!({})).await;
+    world.put("Observation", "o", json!({})).await;
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let manifest = finish(&world.bulk, &job, world.now()).await;
+    assert_eq!(manifest["requiresAccessToken"], false);
+    let url = |at: usize, manifest: &Value| manifest["output"][at]["url"].as_str().unwrap().to_owned();
+    let (first, second) = (url(0, &manifest), url(1, &manifest));
+    let ((name, signature), (other, other_signature)) = (parts_of(&first), parts_of(&second));
+    let open = async |name: &str, signature: &Signature<'_>| {
+        let file = world.bulk.signed_file(&job, name, signature, world.now()).await;
+        file.map(|_| ()).map_err(|error| error.to_string())
+    };
+    assert_eq!(open(name, &signature).await, Ok(()));
+    assert_eq!(open(other, &other_signature).await, Ok(()));
+    let does_not_fit = Err("the address does not work: its signature does not fit".to_owned());
+    let later = (signature.expires.parse::<u64>().unwrap() + 1).to_string();
+    let changed = signature.signature.replacen(|c: char| c.is_ascii_alphabetic(), "0", 1);
+    for (name, expires, signature) in [
+        (other, signature.expires, signature.signature),
+        (name, signature.expires, other_signature.signature),
+        (name, &*later, signature.signature),
+        (name, signature.expires, &*changed),
+        (name, signature.expires, &signature.signature[1..]),
+        (name, "", ""),
+    ] {
+        assert_eq!(open(name, &Signature { expires, signature }).await, does_not_fit);
+    }
+    let another = World::with(|options| options.signing = Some(signing(b"another key")));
+    let found = another.bulk.signed_file(&job, name, &signature, world.now()).await;
+    assert!(matches!(found, Err(FileError::BadAddress { .. })));
+    // Read again soon, the manifest is the same; later, it has other addresses.
+    let again = async || finish(&world.bulk, &job, world.now()).await;
+    world.pass(Duration::from_secs(1));
+    assert_eq!(url(0, &again().await), first);
+    world.pass(Duration::from_secs(149));
+    assert_ne!(url(0, &again().await), first);
+    world.pass(Duration::from_secs(150));
+    assert_eq!(open(name, &signature).await, Err("the address does not work: it has expired".to_owned()));
+    let renewed = url(0, &again().await);
+    assert_eq!(open(name, &parts_of(&renewed).1).await, Ok(()));
+    // Addresses are given to whoever may read all that they open.
+    let few = TypeAccess::only(["Patient"]);
+    let status = world.bulk.status(&job, 1, "client", &few, world.now()).await.unwrap();
+    assert!(matches!(status, Status::Forbidden { kind } if kind == "Observation"));
+    // None works for longer than its job is there.
+    world.pass(RETENTION - Duration::from_secs(310));
+    let last = url(0, &again().await);
+    let ends: i64 = parts_of(&last).1.expires.parse().unwrap();
+    assert!(ends - world.now().as_second() <= 10);
+    world.bulk.delete(&job, "client", world.now()).await.unwrap();
+    let gone = world.bulk.signed_file(&job, name, &parts_of(&last).1, world.now()).await;
+    assert!(matches!(gone, Err(FileError::NotFound { .. })));
+}
+
+#[tokio::test]
+async fn signatures_open_nothing_where_they_are_not_configured() {
+    let world = World::new();
+    world.put("Patient", "p", json!({})).await;
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    finish(&world.bulk, &job, world.now()).await;
+    let signature = Signature { expires: "9999999999", signature: "" };
+    let found = world.bulk.signed_file(&job, "Patient.0001.ndjson", &signature, world.now()).await;
+    assert!(matches!(found, Err(FileError::BadAddress { .. })));
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use trefoil_bulk::{FileError, Guide, Level, Status};
+use trefoil_bulk::{FileError, Guide, Level, Status, TypeAccess};
 
 use crate::support::World;
 
@@ -150,11 +150,12 @@ async fn pages(world: &World, job: &str) -> Vec<Value> {
     let mut pages = Vec::new();
     loop {
         let number = pages.len() + 1;
-        let page = match world.bulk.status(job, number, "client", world.now()).await.unwrap() {
-            Status::InProgress { manifest, .. } => manifest,
-            Status::Complete { manifest, .. } => Some(manifest),
-            other => panic!("{other:?}"),
-        };
+        let page =
+            match world.bulk.status(job, number, "client", &TypeAccess::All, world.now()).await.unwrap() {
+                Status::InProgress { manifest, .. } => manifest,
+                Status::Complete { manifest, .. } => Some(manifest),
+                other => panic!("{other:?}"),
+            };
         let Some(page) = page else { return pages };
         let mut page: Value = serde_json::from_slice(&page).unwrap();
         let link = page.as_object_mut().unwrap().remove("link");
@@ -180,7 +181,7 @@ async fn pages_are_there_early_and_never_change() {
     let (mut seen, mut read_early) = (Vec::<Value>::new(), BTreeSet::new());
     loop {
         let is_complete = matches!(
-            world.bulk.status(&job, 1, "client", world.now()).await.unwrap(),
+            world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap(),
             Status::Complete { .. }
         );
         let now = pages(&world, &job).await;
@@ -224,8 +225,8 @@ async fn pages_are_there_early_and_never_change() {
     for list in ["output", "deleted"] {
         assert_eq!(names(list, &seen), names(list, std::slice::from_ref(&whole)), "{list}");
     }
-    assert!(world.bulk.status(&job, seen.len() + 1, "client", world.now()).await.is_err());
-    assert!(world.bulk.status(&job, 0, "client", world.now()).await.is_err());
+    assert!(world.bulk.status(&job, seen.len() + 1, "client", &TypeAccess::All, world.now()).await.is_err());
+    assert!(world.bulk.status(&job, 0, "client", &TypeAccess::All, world.now()).await.is_err());
 }
 
 #[tokio::test]
@@ -234,7 +235,7 @@ async fn a_file_is_given_before_the_end_only_where_a_page_lists_it() {
     let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
     loop {
         let file = world.bulk.file(&job, "Observation.0001.ndjson", "client", world.now()).await;
-        match world.bulk.status(&job, 1, "client", world.now()).await.unwrap() {
+        match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
             Status::InProgress { manifest, .. } => {
                 assert!(manifest.is_none() && matches!(file, Err(FileError::NotFound { .. })));
             }

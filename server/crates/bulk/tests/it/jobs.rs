@@ -71,13 +71,15 @@ async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
     let request = world.request(Level::Group("odd".to_owned()), &[]);
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
     loop {
-        match world.bulk.status(&job, 1, "client", world.now()).await.unwrap() {
+        match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
             Status::InProgress { .. } => tokio::task::yield_now().await,
             Status::Failed { by_data, reason } => {
                 assert!(by_data && reason.contains("the Group cannot be read"), "{reason}");
                 break;
             }
-            Status::Complete { .. } | Status::TooSoon { .. } => panic!("it cannot be complete"),
+            Status::Complete { .. } | Status::TooSoon { .. } | Status::Forbidden { .. } => {
+                panic!("it cannot be complete")
+            }
         }
     }
     assert!(world.bulk.delete(&job, "client", world.now()).await.is_ok());
@@ -90,7 +92,10 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
     let manifest = finish(&world.bulk, &job, world.now()).await;
     let name = manifest["output"][0]["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     let now = world.now();
-    assert!(matches!(world.bulk.status(&job, 1, "other", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(
+        world.bulk.status(&job, 1, "other", &TypeAccess::All, now).await,
+        Err(JobError::NotFound { .. })
+    ));
     assert!(matches!(world.bulk.delete(&job, "other", now).await, Err(JobError::NotFound { .. })));
     assert!(matches!(world.bulk.file(&job, &name, "other", now).await, Err(FileError::NotFound { .. })));
     for name in ["", ".", "..", "../x", "Patient", "Nonsense.ndjson"] {
@@ -104,13 +109,16 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
     assert!(world.bulk.delete(&job, "client", now).await.is_ok());
     assert!(!folder.exists(), "the files are gone");
     assert!(matches!(world.bulk.delete(&job, "client", now).await, Err(JobError::NotFound { .. })));
-    assert!(matches!(world.bulk.status(&job, 1, "client", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(
+        world.bulk.status(&job, 1, "client", &TypeAccess::All, now).await,
+        Err(JobError::NotFound { .. })
+    ));
 
     let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &job, world.now()).await;
     world.pass(RETENTION);
     assert!(matches!(
-        world.bulk.status(&job, 1, "client", world.now()).await,
+        world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await,
         Err(JobError::NotFound { .. })
     ));
     assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 1);

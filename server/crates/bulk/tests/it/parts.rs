@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trefoil_bulk::{Bulk, Guide, JobError, Level, Status};
+use trefoil_bulk::{Bulk, Guide, JobError, Level, Status, TypeAccess};
 
 use crate::support::{World, finish};
 
@@ -182,7 +182,7 @@ fn a_job_is_taken_up_when_its_lease_ends() {
         world.pass(Duration::from_secs(59));
         other.sweep(world.now()).await.unwrap();
         tokio::task::yield_now().await;
-        let status = other.status(&job, 1, "client", world.now()).await.unwrap();
+        let status = other.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
         assert!(matches!(status, Status::InProgress { .. }), "it is somebody else's");
         world.pass(Duration::from_secs(1));
         other.sweep(world.now()).await.unwrap();
@@ -212,7 +212,7 @@ fn who_lost_a_job_writes_nothing_that_counts() {
             assert_eq!(files(&world, bulk, &manifest).await, expected);
         }
         third.delete(&job, "client", world.now()).await.unwrap();
-        let gone = second.status(&job, 1, "client", world.now()).await;
+        let gone = second.status(&job, 1, "client", &TypeAccess::All, world.now()).await;
         assert!(matches!(gone, Err(JobError::NotFound { .. })));
     });
 }
@@ -258,13 +258,15 @@ fn an_export_that_ends_its_process_every_time_fails() {
         let bulk = world.reopened();
         bulk.resume().await.unwrap();
         loop {
-            match bulk.status(&job, 1, "client", world.now()).await.unwrap() {
+            match bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
                 Status::InProgress { .. } => tokio::task::yield_now().await,
                 Status::Failed { by_data, reason } => {
                     assert!(!by_data && reason.contains("stopped 50 times"), "{reason}");
                     break;
                 }
-                Status::Complete { .. } | Status::TooSoon { .. } => panic!("it cannot be complete"),
+                Status::Complete { .. } | Status::TooSoon { .. } | Status::Forbidden { .. } => {
+                    panic!("it cannot be complete")
+                }
             }
         }
     });

@@ -51,6 +51,7 @@ impl World {
             retention: RETENTION,
             file_size: 128 << 20,
             poll_limit: None,
+            signing: None,
             guide: trefoil_bulk::Guide::V2,
             nested_groups: false,
         };
@@ -164,7 +165,7 @@ fn open(store: &Store, options: &Options, time: &Arc<AtomicI64>) -> Bulk {
 pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
     let mut before = 0;
     loop {
-        match bulk.status(job, 1, "client", now).await.unwrap() {
+        match bulk.status(job, 1, "client", &TypeAccess::All, now).await.unwrap() {
             Status::InProgress { progress, retry_after_s, .. } => {
                 let percent: u32 = progress.split('%').next().unwrap().parse().unwrap();
                 assert!(percent >= before && percent <= 100 && progress.len() < 100 && retry_after_s >= 1);
@@ -175,7 +176,7 @@ pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
                 assert!(expires > now);
                 return serde_json::from_slice(&manifest).unwrap();
             }
-            Status::TooSoon { .. } => panic!("no limit is set"),
+            Status::TooSoon { .. } | Status::Forbidden { .. } => panic!("no limit is set"),
             Status::Failed { reason, .. } => panic!("{reason}"),
         }
     }
