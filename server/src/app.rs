@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use bulk::Bulk;
 use bytes::Bytes;
 use identity::{Identity, Outside};
+use jiff::SignedDuration;
 use resources::{Limits, Resources};
 use store::{Scan, Seq, Store, StoreError, Versions as _};
 use terminology::{Change, Index, Terminology};
@@ -18,6 +19,7 @@ use tokio::sync::Mutex;
 use crate::audit::Audit;
 use crate::clock::{Clock, RequestIds};
 use crate::config::{Config, Engine, Flags};
+use crate::export_log::ExportLog;
 use crate::hashing::Hashing;
 use crate::indexes::{self, Indexes};
 use crate::key_fetch::KeyFetcher;
@@ -51,6 +53,8 @@ pub struct App {
     pub indexes: Option<Indexes>,
     /// Exports.
     pub bulk: Bulk,
+    /// What clients did with them, where it is kept.
+    pub export_log: Option<Arc<ExportLog>>,
     /// What happened.
     pub audit: Arc<Audit>,
     /// What can be changed while the server runs.
@@ -114,11 +118,21 @@ impl App {
                 signing: config.bulk.signed_urls.map(|lifetime| {
                     bulk::Signing::new(identity.mark("bulk", "addresses of files").as_bytes(), lifetime)
                 }),
+                in_flight: config.bulk.in_flight,
                 guide: config.bulk.guide,
                 nested_groups: config.bulk.nested_groups,
             },
             clock.for_bulk(),
         )?;
+        let export_log = match config.bulk.export_log.clone() {
+            None => None,
+            Some(folder) => {
+                let retention =
+                    SignedDuration::try_from(config.bulk.retention).unwrap_or(SignedDuration::MAX);
+                let log = ExportLog::open(folder, &format!("{base_url}/fhir/R4"), retention, clock.clone());
+                Some(Arc::new(log.context("failed to open the export log")?))
+            }
+        };
         let indexes = match config.engine {
             Engine::Memory => None,
             Engine::File => Some(Indexes::open(&config.data).context("failed to open the saved indexes")?),
@@ -136,6 +150,7 @@ impl App {
             terminology: Terminology::default(),
             indexes,
             bulk,
+            export_log,
             audit,
             settings,
             fixed,

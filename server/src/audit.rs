@@ -1,34 +1,20 @@
 //! The audit log: what happened, who did it and from where, as FHIR R4 AuditEvents, one JSON line each, in
 //! `DIR/audit/audit-YYYY-MM-DD.ndjson` by the day (UTC). Lines are only ever added.
 //!
-//! The rules tell typed events ([`identity::audit`]); who called is known to the task that carries the request.
-//! Lines go through a bounded channel to one thread, so that a request never waits for the disk: when the disk
-//! does not take them they wait in memory, readiness says so, and beyond the bound they are counted and lost.
+//! The rules tell typed events ([`identity::audit`]); who called is known to the task that carries the request. When
+//! the disk does not take the lines, readiness says so.
 
-use std::collections::VecDeque;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::io;
 use std::net::IpAddr;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use identity::audit::{Action, Event, Sink};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::clock::{Clock, resource_id};
-
-/// Lines that wait for the disk at most.
-const WAITING: usize = 10_000;
-/// How long lines are gathered before they are written: waking a thread costs more than writing.
-const GATHER: Duration = Duration::from_millis(50);
-/// The pause before the disk is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+use crate::line_log::LineLog;
 
 tokio::task_local! {
     static CALLER: Arc<Caller>;
@@ -94,31 +80,12 @@ pub enum Entry {
     },
 }
 
-struct Line {
-    day: String,
-    text: String,
-}
-
-/// What the writer and those who ask share.
-#[derive(Default)]
-struct State {
-    /// The disk did not take the last line.
-    stuck: AtomicBool,
-    /// Lines that were lost.
-    lost: AtomicU64,
-    /// The log is being closed: a disk that does not take the lines is not waited for.
-    closing: AtomicBool,
-}
-
 /// The audit log of one server. Cheap to share.
 pub struct Audit {
     clock: Clock,
     /// The server, as the observer of all events.
     observer: String,
-    /// `None` once it is closed.
-    sender: Mutex<Option<SyncSender<Line>>>,
-    writer: Mutex<Option<JoinHandle<()>>>,
-    state: Arc<State>,
+    lines: LineLog,
 }
 
 impl Audit {
@@ -127,20 +94,8 @@ impl Audit {
     /// # Errors
     /// The folder cannot be made, or the thread not started.
     pub fn open(data: &Path, observer: &str, clock: Clock) -> io::Result<Arc<Self>> {
-        let folder = data.join("audit");
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let (sender, receiver) = mpsc::sync_channel(WAITING);
-        let state = Arc::new(State::default());
-        let writer = Writer { folder, file: None, waiting: VecDeque::new(), state: state.clone() };
-        let thread =
-            std::thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run(&receiver))?;
-        Ok(Arc::new(Self {
-            clock,
-            observer: observer.to_owned(),
-            sender: Mutex::new(Some(sender)),
-            writer: Mutex::new(Some(thread)),
-            state,
-        }))
+        let lines = LineLog::open(data.join("audit"), "audit log")?;
+        Ok(Arc::new(Self { clock, observer: observer.to_owned(), lines }))
     }
 
     /// Adds an entry. Never waits.
@@ -149,44 +104,18 @@ impl Audit {
         let caller = CALLER.try_with(Arc::clone).unwrap_or_default();
         let id = resource_id(&*self.clock.random);
         let event = render(entry, &caller, now, &id, &self.observer);
-        let line = Line { day: fhir::instant::format(now)[..10].to_owned(), text: format!("{event}\n") };
-        let sender = self.sender.lock().expect("nobody panics while it holds the sender");
-        let sent = sender.as_ref().map(|sender| sender.try_send(line));
-        if !matches!(sent, Some(Ok(()))) {
-            let lost = self.state.lost.fetch_add(1, Ordering::Relaxed);
-            // Said now and then: the server's own log is on the same disk, as a rule.
-            if lost.is_multiple_of(1_000) {
-                tracing::error!(lost = lost + 1, "lines of the audit log are lost, for it cannot be written");
-            }
-        }
+        let day = &fhir::instant::format(now)[..10];
+        self.lines.add(format!("audit-{day}.ndjson"), format!("{event}\n"));
     }
 
     /// What is wrong with the log, if something is.
     pub fn trouble(&self) -> Option<&'static str> {
-        let stuck = self.state.stuck.load(Ordering::Relaxed);
-        stuck.then_some("the audit log cannot be written; the server's log says why")
+        self.lines.is_stuck().then_some("the audit log cannot be written; the server's log says why")
     }
 
     /// Writes all that waits and ends; tries a disk that does not take it only once more. May block.
     pub fn close(&self) {
-        drop(self.sender.lock().expect("nobody panics while it holds the sender").take());
-        let writer = self.writer.lock().expect("nobody panics while it holds the writer").take();
-        let Some(writer) = writer else { return };
-        self.state.closing.store(true, Ordering::Release);
-        writer.thread().unpark();
-        if writer.join().is_err() {
-            tracing::error!("the writer of the audit log panicked");
-        }
-        match self.state.lost.load(Ordering::Relaxed) {
-            0 => {}
-            lost => tracing::error!(lost, "lines of the audit log were lost"),
-        }
-    }
-}
-
-impl Drop for Audit {
-    fn drop(&mut self) {
-        self.close();
+        self.lines.close();
     }
 }
 
@@ -194,91 +123,6 @@ impl Sink for Audit {
     fn record(&self, event: Event) {
         self.add(&Entry::Identity(event));
     }
-}
-
-/// The thread that writes.
-struct Writer {
-    folder: PathBuf,
-    /// The open file and its day.
-    file: Option<(String, File)>,
-    waiting: VecDeque<Line>,
-    state: Arc<State>,
-}
-
-impl Writer {
-    fn run(mut self, receiver: &Receiver<Line>) {
-        loop {
-            let is_closing = self.state.closing.load(Ordering::Acquire);
-            if self.state.stuck.load(Ordering::Relaxed) {
-                if !is_closing {
-                    std::thread::park_timeout(AGAIN);
-                }
-            } else if self.waiting.is_empty() {
-                match receiver.recv() {
-                    Ok(line) => self.waiting.push_back(line),
-                    Err(_) => return,
-                }
-                if !is_closing {
-                    std::thread::park_timeout(GATHER);
-                }
-            }
-            // What came meanwhile goes in the same round; while the disk is stuck the channel is the bound.
-            while self.waiting.len() < WAITING
-                && let Ok(line) = receiver.try_recv()
-            {
-                self.waiting.push_back(line);
-            }
-            match self.write() {
-                Ok(()) => {
-                    if self.state.stuck.swap(false, Ordering::Relaxed) {
-                        tracing::info!("the audit log can be written again");
-                    }
-                }
-                Err(error) => {
-                    self.file = None;
-                    if !self.state.stuck.swap(true, Ordering::Relaxed) {
-                        tracing::error!(%error, folder = %self.folder.display(), "the audit log cannot be written");
-                    }
-                    if is_closing {
-                        let left = self.waiting.len() + receiver.try_iter().count();
-                        self.state.lost.fetch_add(left as u64, Ordering::Relaxed);
-                        return;
-                    }
-                }
-            }
-        }
-    }
-
-    /// Writes the lines that wait, a day's in one go.
-    fn write(&mut self) -> io::Result<()> {
-        while let Some(day) = self.waiting.front().map(|line| line.day.clone()) {
-            let count = self.waiting.iter().take_while(|line| line.day == day).count();
-            let text: String = self.waiting.iter().take(count).map(|line| line.text.as_str()).collect();
-            if self.file.as_ref().is_none_or(|(open, _)| *open != day) {
-                self.file = Some((day.clone(), open_day(&self.folder, &day)?));
-            }
-            if let Some((_, file)) = &mut self.file {
-                file.write_all(text.as_bytes())?;
-            }
-            self.waiting.drain(..count);
-        }
-        Ok(())
-    }
-}
-
-/// Opens the file of a day for adding. A line that a crash cut off is ended, so that it spoils no other.
-fn open_day(folder: &Path, day: &str) -> io::Result<File> {
-    let path = folder.join(format!("audit-{day}.ndjson"));
-    let mut file = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
-    if file.seek(SeekFrom::End(0))? > 0 {
-        file.seek(SeekFrom::End(-1))?;
-        let mut last = [0];
-        file.read_exact(&mut last)?;
-        if last != *b"\n" {
-            file.write_all(b"\n")?;
-        }
-    }
-    Ok(file)
 }
 
 const DCM: &str = "http://dicom.nema.org/resources/ontology/DCM";
@@ -532,9 +376,12 @@ fn render(entry: &Entry, caller: &Caller, at: Timestamp, id: &str, observer: &st
 
 #[cfg(test)]
 mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+    use crate::line_log::WAITING;
 
     /// What R4 demands of an AuditEvent.
     fn check_shape(event: &Value) {
@@ -640,7 +487,7 @@ mod tests {
             std::thread::yield_now();
         }
         audit.close();
-        assert_eq!(audit.state.lost.load(Ordering::Relaxed), WAITING as u64 + 100);
+        assert_eq!(audit.lines.lost(), WAITING as u64 + 100);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! | [`registration`] | a client as it is written down |
 //! | [`app`] | the services wired together |
 //! | [`audit`] | the audit log |
+//! | [`export_log`] | what clients did with their exports |
+//! | [`line_log`] | files of lines that are added to |
 //! | [`key_fetch`] | key sets of clients from their addresses |
 //! | [`clock`] | time and randomness |
 //! | [`tls`] | certificates |
@@ -25,10 +27,12 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod export_log;
 pub mod hashing;
 pub mod http;
 pub mod indexes;
 pub mod key_fetch;
+pub mod line_log;
 pub mod registration;
 pub mod reload;
 pub mod serve;

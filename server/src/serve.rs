@@ -128,8 +128,13 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     let _ = stop.send(true);
     sweeper.abort();
     edge.await?;
-    let audit = app.audit.clone();
-    tokio::task::spawn_blocking(move || audit.close()).await?;
+    tokio::task::spawn_blocking(move || {
+        app.audit.close();
+        if let Some(log) = &app.export_log {
+            log.close();
+        }
+    })
+    .await?;
     Ok(())
 }
 

@@ -1,7 +1,9 @@
 //! `[bulk]`: how exports are made and kept.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use ::bulk::InFlight;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -17,6 +19,12 @@ pub struct BulkSection {
     pub file_size: Option<Spanned<u64>>,
     /// How often the status of an export may be asked for within a minute; default without limit.
     pub poll_limit: Option<Spanned<u32>>,
+    /// Most bytes that the files of all exports under way may have when one more begins; default without limit.
+    pub in_flight_bytes: Option<Spanned<u64>>,
+    /// The same for the exports of the client that asks.
+    pub in_flight_bytes_per_client: Option<Spanned<u64>>,
+    /// Folder of the export log; without it there is none.
+    pub export_log: Option<PathBuf>,
     /// How long a signed address opens its file without a token, in seconds; without it files want a token.
     pub signed_url_s: Option<Spanned<u64>>,
     /// Version of the guide whose parameters and manifest are spoken: `2.0.0` (the default) or `3.0.0`.
@@ -43,7 +51,18 @@ impl BulkSection {
             let why = "use 10 to 3600 seconds: whoever has such an address can read the file";
             return Err(at.wrong(lifetime.span(), "signed_url_s", why));
         }
+        let positive = |key, limit: &Option<Spanned<u64>>| match limit {
+            Some(limit) if *limit.as_ref() == 0 => {
+                Err(at.wrong(limit.span(), key, "use 1 or more, or leave it out"))
+            }
+            limit => Ok(limit.as_ref().map(|limit| *limit.as_ref())),
+        };
         Ok(BulkConfig {
+            in_flight: InFlight {
+                of_client: positive("in_flight_bytes_per_client", &self.in_flight_bytes_per_client)?,
+                of_all: positive("in_flight_bytes", &self.in_flight_bytes)?,
+            },
+            export_log: self.export_log.as_ref().map(|folder| at.beside(folder)),
             signed_urls: self.signed_url_s.as_ref().map(|lifetime| Duration::from_secs(*lifetime.as_ref())),
             retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
             file_size,
@@ -63,6 +82,10 @@ pub struct BulkConfig {
     pub file_size: u64,
     /// How often the status of an export may be asked for within a minute.
     pub poll_limit: Option<u32>,
+    /// How much may be under way.
+    pub in_flight: InFlight,
+    /// Folder of the export log.
+    pub export_log: Option<PathBuf>,
     /// How long signed addresses work; without it files want a token.
     pub signed_urls: Option<Duration>,
     /// Version of the guide whose parameters and manifest are spoken.

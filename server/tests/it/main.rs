@@ -11,6 +11,7 @@ mod command_line;
 mod crash;
 mod downloads;
 mod driver;
+mod exports;
 mod full_disk;
 mod kills;
 mod listen;

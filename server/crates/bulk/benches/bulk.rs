@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use resources::{ImportOptions, Resources};
 use store::Store;
-use trefoil_bulk::{Bulk, Clock, Guide, KickOff, Level, Method, Options, Status, TypeAccess};
+use trefoil_bulk::{Bulk, Clock, Guide, InFlight, KickOff, Level, Method, Options, Status, TypeAccess};
 use trefoil_fixtures::population;
 
 #[global_allocator]
@@ -234,6 +234,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         file_size: 128 << 20,
         poll_limit: None,
         signing: None,
+        in_flight: InFlight::default(),
     };
     let clock = Clock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
     Bulk::open(store, resources.clone(), options, clock).expect("a folder")

@@ -84,6 +84,7 @@ impl Gzips {
 pub struct File {
     job: String,
     kinds: Vec<String>,
+    is_organized: bool,
     file: OutputFile,
     files: Files,
     gzips: Arc<Gzips>,
@@ -110,12 +111,23 @@ impl File {
             (Section::Output, Some(_)) => job.kinds.clone(),
             (Section::Deleted | Section::Error, _) => Vec::new(),
         };
-        Self { job: job.id.clone(), kinds, file, files, gzips }
+        let is_organized = job.parameters.organize_by.is_some();
+        Self { job: job.id.clone(), kinds, is_organized, file, files, gzips }
     }
 
     /// The types of the stored resources that it may hold.
     pub fn kinds(&self) -> &[String] {
         &self.kinds
+    }
+
+    /// What the manifest says of it.
+    pub fn listed(&self) -> &OutputFile {
+        &self.file
+    }
+
+    /// Does it hold blocks, where it is a file of resources?
+    pub fn is_organized(&self) -> bool {
+        self.is_organized
     }
 
     /// The strong validator of its bytes in an encoding, with quotes (RFC 9110 8.8.3).

@@ -120,9 +120,11 @@ pub enum KickOffError {
         /// The type.
         kind: String,
     },
-    /// Too many exports under way.
-    #[error("too many exports are under way; try again in {retry_after_s} s")]
+    /// Too many exports under way, or too long ones.
+    #[error("{why}; try again in {retry_after_s} s, or delete an export that is not needed")]
     TooMany {
+        /// What is too much.
+        why: String,
         /// When to try again.
         retry_after_s: u32,
     },

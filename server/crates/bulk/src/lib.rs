@@ -51,7 +51,7 @@ pub use download::{Encoding, File, FileError};
 pub use files::FileStream;
 pub use job::{JobError, Status};
 pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};
-pub use service::{Bulk, Clock, Options};
+pub use service::{Bulk, Clock, InFlight, Options};
 
 use serde::{Deserialize, Serialize};
 

@@ -5,6 +5,7 @@ mod asked;
 use std::collections::HashMap;
 use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -62,6 +63,17 @@ pub struct Options {
     pub poll_limit: Option<u32>,
     /// Files are reached by signed addresses and without a token.
     pub signing: Option<Signing>,
+    /// How much may be under way.
+    pub in_flight: InFlight,
+}
+
+/// The most bytes that the files of exports under way may have when one more begins; `None` is without limit.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InFlight {
+    /// Those of the client that asks.
+    pub of_client: Option<u64>,
+    /// Everybody's.
+    pub of_all: Option<u64>,
 }
 
 /// The exports of a server. Cheap to clone.
@@ -78,12 +90,15 @@ pub struct Bulk {
     running: Arc<Mutex<HashMap<String, Running>>>,
     gzips: Arc<Gzips>,
     poll_limit: Option<u32>,
+    in_flight: InFlight,
     /// When a job was first asked about within the last minute, and how often.
     polls: Arc<Mutex<HashMap<String, (Timestamp, u32)>>>,
 }
 
 struct Running {
     client_id: String,
+    /// Bytes of its files by now.
+    bytes: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
@@ -108,6 +123,7 @@ impl Bulk {
             running: Arc::default(),
             gzips: Arc::default(),
             poll_limit: options.poll_limit,
+            in_flight: options.in_flight,
             polls: Arc::default(),
         })
     }
@@ -188,14 +204,7 @@ impl Bulk {
             self.check_group(id, request.groups.as_deref()).await?;
         }
         self.check_patients(&request, &mut parameters, now).await?;
-        let (of_client, of_all) = {
-            let running = self.running();
-            let of_client = running.values().filter(|job| job.client_id == request.client_id).count();
-            (of_client, running.len())
-        };
-        if of_client >= PER_CLIENT || of_all >= IN_ALL {
-            return Err(KickOffError::TooMany { retry_after_s: 10 });
-        }
+        self.check_limits(&request.client_id)?;
         let store = &self.worker.store;
         let snapshot = store.snapshot(now).await?;
         let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
@@ -217,6 +226,25 @@ impl Bulk {
         let id = job.id.clone();
         self.spawn(job, revisions[0]);
         Ok(id)
+    }
+
+    /// Is there room for one more?
+    fn check_limits(&self, client_id: &str) -> Result<(), KickOffError> {
+        let running = self.running();
+        let of_client = || running.values().filter(|job| job.client_id == client_id);
+        let bytes = |job: &Running| job.bytes.load(Ordering::Relaxed);
+        let InFlight { of_client: most_of_client, of_all: most_of_all } = self.in_flight;
+        let reached = |most: Option<u64>, bytes: u64| most.filter(|most| bytes >= *most);
+        let why = if of_client().count() >= PER_CLIENT || running.len() >= IN_ALL {
+            "too many exports are under way".to_owned()
+        } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
+            format!("the exports of this client that are under way have reached {most} bytes")
+        } else if let Some(most) = reached(most_of_all, running.values().map(bytes).sum()) {
+            format!("all exports that are under way have reached {most} bytes")
+        } else {
+            return Ok(());
+        };
+        Err(KickOffError::TooMany { why, retry_after_s: 10 })
     }
 
     async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {
@@ -274,9 +302,11 @@ impl Bulk {
     fn spawn(&self, job: Job, revision: u64) {
         let (id, client_id) = (job.id.clone(), job.client_id.clone());
         let (bulk, mine) = (self.clone(), id.clone());
+        let bytes = Arc::new(AtomicU64::new(job.files.iter().map(|file| file.bytes).sum()));
+        let counted = bytes.clone();
         let task = tokio::spawn(async move {
             let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
-            let work = bulk.worker.run(job.clone(), revision, || (bulk.clock.now)());
+            let work = bulk.worker.run(job.clone(), revision, &counted, || (bulk.clock.now)());
             // A bug in one export ends that export, and its client learns of it.
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 bulk.fail(job, "the export failed; the server's log says why").await;
@@ -286,7 +316,7 @@ impl Bulk {
         // The task may have ended before it is listed; then it is not listed.
         let mut running = self.running();
         if !task.is_finished() {
-            running.insert(id, Running { client_id, task: task.abort_handle() });
+            running.insert(id, Running { client_id, bytes, task: task.abort_handle() });
         }
     }
 

@@ -9,6 +9,7 @@
 mod blocks;
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
@@ -97,8 +98,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Carries the job out and records how it ended.
-    pub async fn run(&self, job: Job, revision: u64, now: impl Fn() -> Timestamp + Send + Sync) {
+    /// Carries the job out and records how it ended; `bytes` counts the bytes of its files.
+    pub async fn run(
+        &self,
+        job: Job,
+        revision: u64,
+        bytes: &AtomicU64,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) {
         let id = job.id.clone();
         let mut run = Run {
             worker: self,
@@ -108,6 +115,7 @@ impl Worker {
             revision,
             recorded: now(),
             now: &now,
+            bytes,
             is_full: false,
             file: None,
             closing: VecDeque::new(),
@@ -122,6 +130,8 @@ impl Worker {
         };
         run.file = None;
         run.closing.clear();
+        // Whoever reads that it has ended may begin another one.
+        bytes.store(0, Ordering::Relaxed);
         match run.record().await {
             Ok(()) => self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await,
             Err(Stopped::Overtaken) => self.leave(&id, now()).await,
@@ -150,6 +160,8 @@ struct Run<'a, N> {
     job: Job,
     revision: u64,
     now: &'a N,
+    /// Bytes of the files, for whoever counts those of all jobs.
+    bytes: &'a AtomicU64,
     /// When the record was written.
     recorded: Timestamp,
     /// Was a file full since then?
@@ -318,6 +330,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         });
         file.writing.line(line);
         file.count += 1;
+        self.bytes.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
     }
 
     /// Ends the file, where there is one; the next one begins at `next`.

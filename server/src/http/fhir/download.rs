@@ -3,11 +3,14 @@
 
 use bulk::{Encoding, File, FileError, Signature};
 use fhir::IssueCode;
+use futures_util::TryStreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use std::ops::Range;
+use std::sync::Arc;
 use warp::Reply as _;
 
 use super::{access, export};
+use crate::export_log::ExportLog;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -29,7 +32,12 @@ pub async fn get(call: Call) -> Response {
     }
     let opened = match file.open(encoding).await {
         Ok(opened) => opened,
-        Err(error) => return unreadable(&error),
+        Err(error) => {
+            if let Some(log) = &call.app.export_log {
+                log.download_error(&call.args[0], &file, 500, &error.to_string());
+            }
+            return unreadable(&error);
+        }
     };
     let length = opened.length;
     let asked = if call.method == Method::GET { range(&call.headers, &etag, length) } else { Asked::Whole };
@@ -46,7 +54,15 @@ pub async fn get(call: Call) -> Response {
     let mut response = if call.method == Method::HEAD {
         reply::empty(status)
     } else {
-        warp::reply::stream(opened.stream(range.clone())).into_response()
+        let logged = call.app.export_log.clone().map(|log| Logged::begin(log, &call, &file, length));
+        let mut sent = range.start;
+        let stream = opened.stream(range.clone()).inspect_ok(move |piece| {
+            sent += piece.len() as u64;
+            if let Some(logged) = &logged {
+                logged.sent_to(sent);
+            }
+        });
+        warp::reply::stream(stream).into_response()
     };
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -61,6 +77,29 @@ pub async fn get(call: Call) -> Response {
         response = reply::with(response, header::CONTENT_RANGE, &range);
     }
     described(response, &etag)
+}
+
+/// A download that is told in the export log.
+struct Logged {
+    log: Arc<ExportLog>,
+    job: String,
+    file: File,
+    length: u64,
+}
+
+impl Logged {
+    fn begin(log: Arc<ExportLog>, call: &Call, file: &File, length: u64) -> Self {
+        let job = call.args[0].clone();
+        log.download_request(&job, file);
+        Self { log, job, file: file.clone(), length }
+    }
+
+    /// The bytes before this one are on their way.
+    fn sent_to(&self, end: u64) {
+        if end == self.length {
+            self.log.download_complete(&self.job, &self.file);
+        }
+    }
 }
 
 /// The file that a request may have: by its signed address, or by a token of the client that began the export.

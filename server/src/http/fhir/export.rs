@@ -108,11 +108,14 @@ async fn kick_off(mut call: Call, level: Level) -> Response {
         groups,
         lenient: is_lenient(&call),
     };
-    let asked = request.request_url.clone();
+    let (asked, parameters) = (request.request_url.clone(), request.parameters.clone());
     match call.app.bulk.kick_off(request, call.now).await {
         Ok(job) => {
             let (client_id, job_id) = (access.token.client_id.clone(), job.to_string());
-            call.app.audit.add(&Entry::Export { client_id, job: job_id, request: asked });
+            call.app.audit.add(&Entry::Export { client_id, job: job_id, request: asked.clone() });
+            if let Some(log) = &call.app.export_log {
+                log.kickoff(&job, &asked, &parameters);
+            }
             let text = "the export has begun; its status is at the address in Content-Location";
             let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
                 fhir::Severity::Information,
@@ -134,7 +137,7 @@ fn refused(error: &KickOffError) -> Response {
         KickOffError::BadGroup(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing),
         KickOffError::UnknownGroup { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         KickOffError::Forbidden { .. } => return access::lacking(&error.to_string()),
-        KickOffError::TooMany { retry_after_s } => {
+        KickOffError::TooMany { retry_after_s, .. } => {
             let response =
                 problem::fhir(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
             return reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
@@ -188,7 +191,11 @@ pub async fn status(call: Call) -> Response {
         let text = "'page' is a number; take the address of the link in the page before";
         return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
     };
-    match call.app.bulk.status(&call.args[0], page, &client_id, &types, call.now).await {
+    let status = call.app.bulk.status(&call.args[0], page, &client_id, &types, call.now).await;
+    if let (Some(log), Ok(status)) = (&call.app.export_log, &status) {
+        log.status(&call.args[0], page, status);
+    }
+    match status {
         Ok(Status::InProgress { progress, retry_after_s, manifest }) => {
             let response = match manifest {
                 Some(manifest) => reply::body(StatusCode::ACCEPTED, "application/json", manifest),

@@ -1,7 +1,7 @@
 //! The life of a job: snapshot, restart, failure, delete, expiry, and whose it is.
 
 use serde_json::{Value, json};
-use trefoil_bulk::{FileError, JobError, KickOffError, Level, Status, TypeAccess};
+use trefoil_bulk::{FileError, InFlight, JobError, KickOffError, Level, Status, TypeAccess};
 
 use crate::support::{RETENTION, World, finish};
 
@@ -163,4 +163,44 @@ async fn what_was_left_out_stands_under_error() {
     assert_eq!(text.lines().count(), 2);
     assert!(text.contains("_nonsense") && text.contains("Nonsense"), "{text}");
     assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn exports_under_way_are_limited_in_bytes() {
+    for (of_client, of_all, says) in [
+        (Some(20_000), None, "the exports of this client that are under way have reached 20000 bytes"),
+        (None, Some(20_000), "all exports that are under way have reached 20000 bytes"),
+    ] {
+        let world = World::with(|options| {
+            options.in_flight = InFlight { of_client, of_all };
+            options.file_size = 4_000;
+        });
+        for number in 0..3_000 {
+            world.put("Patient", &format!("p{number}"), json!({})).await;
+        }
+        let begin = async |client: &str| {
+            let mut request = world.request(Level::System, &[]);
+            client.clone_into(&mut request.client_id);
+            world.bulk.kick_off(request, world.now()).await
+        };
+        let job = begin("client").await.unwrap();
+        let refused = loop {
+            match begin("client").await {
+                Ok(more) => world.bulk.delete(&more, "client", world.now()).await.unwrap(),
+                Err(error) => break error,
+            }
+            tokio::task::yield_now().await;
+        };
+        assert!(
+            matches!(&refused, KickOffError::TooMany { why, retry_after_s: 10 } if why == says),
+            "{refused}"
+        );
+        // Others are concerned by what concerns all.
+        assert_eq!(begin("other").await.is_ok(), of_all.is_none());
+        // What is finished or deleted counts no more.
+        world.bulk.delete(&job, "client", world.now()).await.unwrap();
+        let job = begin("client").await.unwrap();
+        crate::support::finish(&world.bulk, &job, world.now()).await;
+        assert!(begin("client").await.is_ok());
+    }
 }

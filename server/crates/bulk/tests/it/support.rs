@@ -12,7 +12,9 @@ use resources::Resources;
 use serde_json::Value;
 use store::{Store, Versions as _};
 use tempfile::TempDir;
-use trefoil_bulk::{Bulk, Clock, Encoding, File, KickOff, Level, Method, Options, Status, TypeAccess};
+use trefoil_bulk::{
+    Bulk, Clock, Encoding, File, InFlight, KickOff, Level, Method, Options, Status, TypeAccess,
+};
 
 pub struct World {
     pub dir: TempDir,
@@ -52,6 +54,7 @@ impl World {
             file_size: 128 << 20,
             poll_limit: None,
             signing: None,
+            in_flight: InFlight::default(),
             guide: trefoil_bulk::Guide::V2,
             nested_groups: false,
         };
