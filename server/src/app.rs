@@ -1,8 +1,8 @@
 //! The services wired together. No request data.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -55,6 +55,8 @@ pub struct App {
     pub bulk: Bulk,
     /// What clients did with them, where it is kept.
     pub export_log: Option<Arc<ExportLog>>,
+    /// The CapabilityStatement, once it was asked for.
+    pub capabilities: OnceLock<Bytes>,
     /// What happened.
     pub audit: Arc<Audit>,
     /// What can be changed while the server runs.
@@ -104,7 +106,7 @@ impl App {
             .await
             .context("failed to open the identity records")?;
         let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
-        let resources = Resources::new(store.clone());
+        let resources = Resources::at(store.clone(), &format!("{base_url}/fhir/R4"));
         resources.set_limits(limits);
         let bulk = Bulk::open(
             store.clone(),
@@ -151,6 +153,7 @@ impl App {
             indexes,
             bulk,
             export_log,
+            capabilities: OnceLock::new(),
             audit,
             settings,
             fixed,

@@ -116,9 +116,6 @@ pub struct ExportArgs {
     /// Only these types, with commas between.
     #[arg(long = "type")]
     pub types: Option<String>,
-    /// Address of the FHIR side by the settings, for a server that does not run.
-    #[arg(skip)]
-    pub fhir_base: String,
 }
 
 /// Flags of `serve`.

@@ -82,8 +82,8 @@ async fn plant_resources(app: &App, project: &fixtures::Project) -> Result<()> {
     let bundle =
         format!(r#"{{"resourceType":"Bundle","type":"transaction","entry":[{}]}}"#, entries.join(","));
     // The operator's limits are for what comes from outside.
-    let resources = Resources::new(app.store.clone());
-    let plan = resources.plan(bundle.as_bytes(), || resource_id(&*app.clock.random))?;
+    let resources = Resources::at(app.store.clone(), &app.fhir_base);
+    let plan = resources.plan(bundle.as_bytes(), || resource_id(&*app.clock.random), app.clock.now())?;
     resources.carry_out(plan, app.clock.now()).await?;
     app.follow().await?;
     Ok(())

@@ -11,12 +11,11 @@ use crate::cli::ExportArgs;
 /// # Errors
 /// What cannot be exported, and files that cannot be written.
 pub async fn run(services: &Services<'_>, args: ExportArgs, events: Events<'_>) -> Result<()> {
-    // Stored references may begin with the address of the server.
-    let base = services.app.map_or(&args.fhir_base, |app| &app.fhir_base).clone();
+    let base = services.resources.fhir_base();
     let request = operator::request(args.group, args.since, args.types);
     let store = services.resources.store();
     let progress = |kind: &str, count: u64| events(Event::Progress(format!("{kind}: {count}")));
-    let written = operator::export(store, &base, request, &args.out, services.clock.now(), progress).await?;
+    let written = operator::export(store, base, request, &args.out, services.clock.now(), progress).await?;
     for (kind, count) in &written {
         events(Event::Line(format!("{kind:<28} {count:>9}")));
     }

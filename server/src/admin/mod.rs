@@ -139,15 +139,17 @@ pub async fn run(args: &DataArgs, command: Command) -> ExitCode {
     }
 }
 
-async fn offline(args: &DataArgs, mut command: Command, events: Events<'_>) -> Result<u8> {
+async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Result<u8> {
     let data = &args.data;
     if matches!(command, Command::Reload) {
         bail!("no server runs on {}; its settings are read at the start", data.display());
     }
-    if let Command::Export(export) = &mut command {
+    // Stored references may begin with the address of the server.
+    let mut fhir_base = String::new();
+    if matches!(command, Command::Export(_) | Command::Import { .. }) {
         let flags = Flags { config: args.config.clone(), data: Some(data.clone()), ..Flags::default() };
         let base_url = Config::load(&flags)?.base_url;
-        export.fhir_base = format!("{}/fhir/R4", base_url.as_deref().unwrap_or("https://localhost:8443"));
+        fhir_base = format!("{}/fhir/R4", base_url.as_deref().unwrap_or("https://localhost:8443"));
     }
     crate::serve::make_data_folder(data)?;
     let seal = read_seal(args.config.as_deref())?;
@@ -163,7 +165,7 @@ async fn offline(args: &DataArgs, mut command: Command, events: Events<'_>) -> R
     let (random, now) = (clock.random.clone(), clock.now());
     let identity =
         Identity::open_with(store.clone(), random, outside, "https://localhost", true, now).await?;
-    let resources = Resources::new(store);
+    let resources = Resources::at(store, &fhir_base);
     let services = Services { identity: &identity, resources: &resources, data, clock: &clock, app: None };
     let done = on_behalf(Caller::operator(), execute(&services, command, events)).await;
     audit.close();

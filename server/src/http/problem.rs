@@ -322,6 +322,7 @@ pub fn resource(error: &ResourceError) -> Response {
             | BodyError::BadMeta
             | BodyError::BadBundle(_)
             | BodyError::Entry(_)
+            | BodyError::Search(_)
             | BodyError::BadEntry { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
         },
     };

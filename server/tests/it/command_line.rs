@@ -150,6 +150,6 @@ fn an_export_of_an_operator_is_the_same_stopped_and_running() {
     check(
         &server.trefoil(&["export", "--out", &out("no"), "--type", "Pony"]),
         1,
-        "'Pony' is not a resource type",
+        "--type: 'Pony' is not a resource type",
     );
 }

@@ -21,9 +21,17 @@ use crate::{Guide, Level};
 /// Why an export into a folder ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
+    /// A flag that cannot be used.
+    #[error("{flag}: {why}")]
+    Flag {
+        /// As it is typed.
+        flag: &'static str,
+        /// What was wrong and what to do.
+        why: String,
+    },
     /// What was asked for cannot be exported.
     #[error(transparent)]
-    KickOff(#[from] KickOffError),
+    KickOff(KickOffError),
     /// There is something in the folder.
     #[error("{0} is not empty; give a new folder")]
     NotEmpty(String),
@@ -36,6 +44,17 @@ pub enum OperatorError {
     /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+impl From<KickOffError> for OperatorError {
+    fn from(error: KickOffError) -> Self {
+        // An operator types flags, not parameters.
+        match error {
+            KickOffError::Parameter { name, why } if name == "_type" => Self::Flag { flag: "--type", why },
+            KickOffError::Parameter { name, why } if name == "_since" => Self::Flag { flag: "--since", why },
+            error => Self::KickOff(error),
+        }
+    }
 }
 
 impl From<SelectionError> for OperatorError {
@@ -110,7 +129,7 @@ pub async fn export(
 }
 
 fn unknown(error: MembersError) -> OperatorError {
-    OperatorError::KickOff(error.into())
+    KickOffError::from(error).into()
 }
 
 async fn write_deleted(

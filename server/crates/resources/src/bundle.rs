@@ -96,12 +96,13 @@ fn place(
     Ok(Some((kind, id)))
 }
 
-/// What entries call each other by `urn:` names, and what these are here.
+/// What entries call each other by `urn:` names, and what these are here. Patients are called by whatever their full URL
+/// is; that of other types may be their canonical URL, which stays what it is.
 pub(crate) fn names(entries: &[Entry<'_>], places: &[Option<(&'static str, String)>]) -> Names {
     let mut names = HashMap::new();
     for (entry, place) in entries.iter().zip(places) {
         if let (Some(url), Some((kind, id))) = (&entry.full_url, place)
-            && url.starts_with("urn:")
+            && (url.starts_with("urn:") || *kind == "Patient")
         {
             names.insert(url.to_string(), format!("{kind}/{id}"));
         }

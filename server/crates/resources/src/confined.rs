@@ -45,6 +45,17 @@ impl Confined<'_> {
         self.holds(compartments) && compartments.iter().filter(|c| c.starts_with("Patient/")).all(is_mine)
     }
 
+    /// Prepares a resource that is to lie inside.
+    pub(crate) fn prepared(
+        &self,
+        body: &[u8],
+        kind: &'static str,
+        id: Id<'_>,
+    ) -> Result<Prepared, ResourceError> {
+        let (limits, fhir_base) = (self.resources.limits(), self.resources.fhir_base());
+        self.inside(prepare(body, Some(kind), id, &limits, fhir_base)?)
+    }
+
     async fn newest(&self, kind: &'static str, id: &str) -> Result<Option<Version>, ResourceError> {
         Ok(self.resources.store().read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
     }
@@ -112,7 +123,7 @@ impl Confined<'_> {
         body: &[u8],
         now: Timestamp,
     ) -> Result<Stored, ResourceError> {
-        let prepared = self.inside(prepare(body, Some(kind), Id::Given(&id), &self.resources.limits())?)?;
+        let prepared = self.prepared(body, kind, Id::Given(&id))?;
         Ok(self.resources.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
@@ -135,7 +146,7 @@ impl Confined<'_> {
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
-        let prepared = self.inside(prepare(body, Some(kind), Id::Same(id), &self.resources.limits())?)?;
+        let prepared = self.prepared(body, kind, Id::Same(id))?;
         let expect = self.expected(kind, id, expected.into()).await?;
         self.resources.put(prepared, expect, now).await
     }

@@ -78,6 +78,9 @@ pub enum BodyError {
     /// A request of a Bundle that cannot be carried out.
     #[error("{0}")]
     Entry(&'static str),
+    /// A search in a request of a Bundle that is not understood.
+    #[error("{0}")]
+    Search(String),
     /// An entry of a Bundle that is wrong.
     #[error("Bundle.entry[{entry}]: {reason}")]
     BadEntry {

@@ -8,6 +8,7 @@
 //! | [`confined`] | the same within the compartments of some Patients |
 //! | [`search`] | searches of a type, page by page |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
+//! | `condition` | entries of Bundles that depend on what a search finds |
 //! | [`import`] | files and folders into the store |
 //! | [`filter`] | searches of one type, and which resources meet them |
 //! | [`json`] | looking into a resource without building a tree |
@@ -17,6 +18,7 @@
 
 mod bundle;
 pub mod compartment;
+mod condition;
 pub mod confined;
 pub mod error;
 pub mod filter;

@@ -47,7 +47,8 @@ pub struct Prepared {
     pub compartments: Vec<String>,
 }
 
-/// Prepares one resource.
+/// Prepares one resource. A reference counts for its compartments where it is relative, or absolute below `fhir_base`:
+/// another server's Patient is nobody here, whatever the id.
 ///
 /// `kind` is the type that the address names, where one does. The text must be one JSON object in UTF-8
 /// (a byte order mark is dropped) of a type that FHIR R4 has. `resourceType`, `id` and `meta` may stand
@@ -58,7 +59,7 @@ pub struct Prepared {
 /// use trefoil_resources::prepare::{Id, Limits, prepare};
 ///
 /// let body = br#"{ "resourceType": "Observation", "id": "o", "subject": {"reference": "Patient/p"} }"#;
-/// let prepared = prepare(body, None, Id::Own, &Limits::default()).unwrap();
+/// let prepared = prepare(body, None, Id::Own, &Limits::default(), "https://here.example/r4").unwrap();
 /// assert_eq!(prepared.compartments, ["Patient/p"]);
 /// assert_eq!(
 ///     prepared.draft.bytes,
@@ -73,8 +74,9 @@ pub fn prepare(
     kind: Option<&'static str>,
     id: Id<'_>,
     limits: &Limits,
+    fhir_base: &str,
 ) -> Result<Prepared, BodyError> {
-    prepare_named(body, kind, id, limits, None)
+    prepare_named(body, kind, id, limits, fhir_base, None)
 }
 
 /// The same, and replaces strings that name entries of a Bundle.
@@ -83,6 +85,7 @@ pub(crate) fn prepare_named(
     kind: Option<&'static str>,
     id: Id<'_>,
     limits: &Limits,
+    fhir_base: &str,
     names: Option<&Names>,
 ) -> Result<Prepared, BodyError> {
     if body.len() > limits.bytes {
@@ -102,7 +105,7 @@ pub(crate) fn prepare_named(
         scan = scan::scan(body, Some(known), limits.depth, names)?;
     }
     let id = settle_id(&mut scan, id)?;
-    let compartments = compartments(known, &id, &scan);
+    let compartments = compartments(known, &id, &scan, fhir_base);
     Ok(Prepared { kind: known, id, draft: draft(scan), compartments })
 }
 
@@ -168,9 +171,9 @@ fn draft(mut scan: Scan) -> Draft {
     Draft { bytes: scan.out, version_at, updated_at }
 }
 
-fn compartments(kind: &str, id: &str, scan: &Scan) -> Vec<String> {
+fn compartments(kind: &str, id: &str, scan: &Scan, fhir_base: &str) -> Vec<String> {
     let own = (kind == "Patient").then(|| format!("Patient/{id}"));
-    let targets = scan.references.iter().filter_map(|reference| compartment::target(reference));
+    let targets = scan.references.iter().filter_map(|reference| compartment::local(reference, fhir_base));
     let mut all: Vec<String> = targets
         .filter(|(target, _)| *target == "Patient" || kind == "Provenance")
         .map(|(target, id)| format!("{target}/{id}"))
@@ -189,8 +192,10 @@ mod tests {
 
     use super::*;
 
+    const BASE: &str = "https://here.example/r4";
+
     fn prepared(body: impl AsRef<[u8]>) -> Result<Prepared, BodyError> {
-        prepare(body.as_ref(), None, Id::Own, &Limits::default())
+        prepare(body.as_ref(), None, Id::Own, &Limits::default(), BASE)
     }
 
     /// The draft with the values that the store would splice in.
@@ -300,9 +305,9 @@ mod tests {
         assert_eq!(prepared("[".repeat(1_000_000)), Err(BodyError::TooDeep { limit: 100, line: 1 }));
         let limits = Limits { bytes: 34, ..Limits::default() };
         let body = r#"{"resourceType":"Basic","id":"b"}"#;
-        assert!(prepare(body.as_bytes(), None, Id::Own, &limits).is_ok());
+        assert!(prepare(body.as_bytes(), None, Id::Own, &limits, BASE).is_ok());
         let body = format!("{body}  ");
-        let answer = prepare(body.as_bytes(), None, Id::Own, &limits);
+        let answer = prepare(body.as_bytes(), None, Id::Own, &limits, BASE);
         assert_eq!(answer, Err(BodyError::TooBig { limit: 34 }));
     }
 
@@ -310,7 +315,7 @@ mod tests {
     fn where_the_id_comes_from() {
         #[track_caller]
         fn check(body: &str, id: Id<'_>, expected: Result<&str, &str>) {
-            let answer = prepare(body.as_bytes(), Some("Basic"), id, &Limits::default());
+            let answer = prepare(body.as_bytes(), Some("Basic"), id, &Limits::default(), BASE);
             let answer = answer.map(|prepared| ready(&prepared)).map_err(|error| error.to_string());
             assert_eq!(answer.as_deref().map_err(String::as_str), expected);
         }
@@ -379,8 +384,12 @@ mod tests {
         );
         check(json!({"resourceType": "Encounter", "subject": {"reference": "#y"}}), &[]);
         check(
-            json!({"resourceType": "Encounter", "subject": {"reference": "https://a.example/r4/Patient/y/_history/3"}}),
+            json!({"resourceType": "Encounter", "subject": {"reference": "https://here.example/r4/Patient/y/_history/3"}}),
             &["Patient/y"],
+        );
+        check(
+            json!({"resourceType": "Encounter", "subject": {"reference": "https://elsewhere.example/r4/Patient/y"}}),
+            &[],
         );
         check(json!({"resourceType": "Encounter", "subject": "Patient/y"}), &[]);
         check(
@@ -448,7 +457,7 @@ mod tests {
             }
             prop_assert_eq!(&found, &body);
             // What is ready is as short as it can be, and preparing it again changes nothing.
-            let again = prepare(text.as_bytes(), None, Id::Own, &Limits::default()).unwrap();
+            let again = prepare(text.as_bytes(), None, Id::Own, &Limits::default(), BASE).unwrap();
             prop_assert_eq!(again, prepared);
         }
 

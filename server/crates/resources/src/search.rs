@@ -7,7 +7,7 @@ use store::{Limit, ResourceKey, Scan, Seq, Version, Versions};
 use crate::filter::TypeFilter;
 use crate::prepare::{Id, prepare};
 use crate::service::{Written, stored};
-use crate::{BodyError, Confined, Deletion, Expected, ResourceError, Stored};
+use crate::{BodyError, Confined, Deletion, Expected, ResourceError, Resources, Stored};
 
 /// Resources that one page looks at, at most: where few meet a search, its pages hold few.
 const LOOKED_AT: usize = 20_000;
@@ -165,19 +165,14 @@ impl Confined<'_> {
         now: Timestamp,
     ) -> Result<Written, ResourceError> {
         let kind = filter.kind;
-        let limits = self.resources().limits();
-        let own = match prepare(body, Some(kind), Id::Own, &limits) {
-            Ok(prepared) => Some(prepared.id),
-            Err(BodyError::NoId) => None,
-            Err(error) => return Err(error.into()),
-        };
+        let own = self.resources().own_id(body, kind)?;
         let _turn = self.resources().one_conditional().await;
         match (searched.only(kind, filter).await?, own) {
             (Some(found), Some(own)) if own != found.id => {
                 Err(BodyError::WrongId { expected: found.id, found: own }.into())
             }
             (Some(found), _) => {
-                let prepared = self.inside(prepare(body, Some(kind), Id::Given(&found.id), &limits)?)?;
+                let prepared = self.prepared(body, kind, Id::Given(&found.id))?;
                 let expect = self.expected(kind, &found.id, Expected::Version(found.version)).await?;
                 self.resources().put(prepared, expect, now).await
             }
@@ -229,6 +224,17 @@ impl Confined<'_> {
         self.compartments().is_none_or(|mine| {
             mine.iter().position(|mine| version.compartments.contains(mine)) == Some(compartment)
         })
+    }
+}
+
+impl Resources {
+    /// The id that a body has, where it has one.
+    pub(crate) fn own_id(&self, body: &[u8], kind: &'static str) -> Result<Option<String>, BodyError> {
+        match prepare(body, Some(kind), Id::Own, &self.limits(), self.fhir_base()) {
+            Ok(prepared) => Ok(Some(prepared.id)),
+            Err(BodyError::NoId) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 

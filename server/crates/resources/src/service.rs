@@ -15,6 +15,8 @@ use crate::{BodyError, ResourceError};
 pub struct Resources {
     store: Store,
     limits: Arc<RwLock<Limits>>,
+    /// Address of the FHIR side; empty where none is known.
+    fhir_base: Arc<str>,
     /// Conditional requests go one after the other: of two alike the second finds what the first wrote.
     conditional: Arc<Mutex<()>>,
 }
@@ -76,9 +78,19 @@ pub enum Deletion {
 }
 
 impl Resources {
-    /// Resources in this store, with the usual limits.
+    /// Resources in this store, with the usual limits. Absolute references are to other servers.
     pub fn new(store: Store) -> Self {
-        Self { store, limits: Arc::default(), conditional: Arc::default() }
+        Self::at(store, "")
+    }
+
+    /// Resources in this store; absolute references below this address of the FHIR side are to them.
+    pub fn at(store: Store, fhir_base: &str) -> Self {
+        Self { store, limits: Arc::default(), fhir_base: fhir_base.into(), conditional: Arc::default() }
+    }
+
+    /// Address of the FHIR side; empty where none is known.
+    pub fn fhir_base(&self) -> &str {
+        &self.fhir_base
     }
 
     /// Sets what a resource may measure, for all who hold these resources.
@@ -117,7 +129,7 @@ impl Resources {
         body: &[u8],
         now: Timestamp,
     ) -> Result<Stored, ResourceError> {
-        let prepared = prepare(body, Some(kind), Id::Given(&id), &self.limits())?;
+        let prepared = prepare(body, Some(kind), Id::Given(&id), &self.limits(), &self.fhir_base)?;
         Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
@@ -136,7 +148,7 @@ impl Resources {
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
-        let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits())?;
+        let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits(), &self.fhir_base)?;
         self.put(prepared, self.condition(kind, id, expected.into()).await?, now).await
     }
 

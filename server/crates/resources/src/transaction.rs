@@ -3,7 +3,8 @@
 //!
 //! Two steps, so that the caller can judge what a Bundle asks for before anything is done:
 //! [`Resources::plan`], then [`Resources::carry_out`]. Entries may create (POST `Type`), update (PUT
-//! `Type/id`), delete and read (GET) by type and id; searches and conditional requests are refused.
+//! `Type/id`), delete and read (GET) by type and id, and the first three on a condition (`ifNoneExist`, `Type?search`);
+//! searches are refused.
 
 use std::collections::HashSet;
 
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use store::{Effect, ExpectVersion, ResourceKey, VersionWrite, Versions};
 
 use crate::bundle::{self, Entry, Request};
+use crate::condition::Condition;
 use crate::prepare::{Id, Prepared, prepare_named};
 use crate::scan::Names;
 use crate::service::stored;
@@ -36,10 +38,18 @@ pub struct Planned {
     pub action: Action,
     /// The type of the resource.
     pub kind: &'static str,
-    /// Its id; a new one for [`Action::Create`].
+    /// Its id; a new one for [`Action::Create`]. Where it is conditional another one may take its place.
     pub id: String,
-    if_match: Option<u64>,
-    prepared: Option<Prepared>,
+    pub(crate) expect: ExpectVersion,
+    pub(crate) condition: Option<Condition>,
+    pub(crate) prepared: Option<Prepared>,
+}
+
+impl Planned {
+    /// Does it depend on what a search finds?
+    pub fn is_conditional(&self) -> bool {
+        self.condition.is_some()
+    }
 }
 
 /// A Bundle that can be carried out.
@@ -58,6 +68,8 @@ pub enum Done {
     Created(Stored),
     /// A new version.
     Updated(Stored),
+    /// What was found where it was to be created.
+    Found(Stored),
     /// What was read.
     Read(Stored),
     /// What a delete did.
@@ -66,11 +78,16 @@ pub enum Done {
 
 impl Resources {
     /// Reads a Bundle of type `batch` or `transaction` and prepares what it asks for. Nothing is read from
-    /// the store or written.
+    /// the store or written. `now` is what searches by time go by.
     ///
     /// # Errors
     /// What is wrong with the Bundle; in a transaction also what is wrong with any entry.
-    pub fn plan(&self, body: &[u8], mut new_id: impl FnMut() -> String) -> Result<Plan, BodyError> {
+    pub fn plan(
+        &self,
+        body: &[u8],
+        mut new_id: impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<Plan, BodyError> {
         let limits = self.limits();
         if body.len() > limits.bytes {
             return Err(BodyError::TooBig { limit: limits.bytes });
@@ -85,11 +102,8 @@ impl Resources {
             "batch" => false,
             other => return Err(BodyError::BundleType(other.to_owned())),
         };
-        let targets: Vec<_> = bundle
-            .entry
-            .iter()
-            .map(|entry| Target::of(entry, &mut new_id).map_err(BodyError::Entry))
-            .collect();
+        let targets: Vec<_> =
+            bundle.entry.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
         let names = if is_transaction { names(&bundle.entry, &targets) } else { Names::new() };
         let planned = targets.into_iter().zip(&bundle.entry).map(|(target, entry)| {
             let target = target?;
@@ -99,26 +113,29 @@ impl Resources {
                     let text = entry.resource.ok_or(BodyError::Entry("it has no resource"))?.get();
                     let id = match target.action {
                         Action::Create => Id::Given(&target.id),
+                        _ if target.condition.is_some() => Id::Given(&target.id),
                         _ => Id::Same(&target.id),
                     };
-                    Some(prepare_named(text.as_bytes(), Some(target.kind), id, &limits, Some(&names))?)
+                    Some(prepare_named(
+                        text.as_bytes(),
+                        Some(target.kind),
+                        id,
+                        &limits,
+                        self.fhir_base(),
+                        Some(&names),
+                    )?)
                 }
             };
-            let Target { action, kind, id, if_match } = target;
-            Ok(Planned { action, kind, id, if_match, prepared })
+            let Target { action, kind, id, expect, condition } = target;
+            Ok(Planned { action, kind, id, expect, condition, prepared })
         });
         let entries: Vec<Result<Planned, BodyError>> = planned
             .enumerate()
             .map(|(at, entry)| entry.map_err(|error: BodyError| error.in_entry(at)))
             .collect();
         if is_transaction {
-            let mut seen = HashSet::new();
-            for (at, entry) in entries.iter().enumerate() {
-                let entry = entry.as_ref().map_err(Clone::clone)?;
-                if !seen.insert((entry.kind, &*entry.id)) {
-                    return Err(BodyError::Entry("its resource stands in the transaction twice").in_entry(at));
-                }
-            }
+            let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
+            check_once(all.map_err(Clone::clone)?)?;
         }
         Ok(Plan { is_transaction, entries })
     }
@@ -156,18 +173,26 @@ impl Resources {
         mut entries: Vec<Planned>,
         now: Timestamp,
     ) -> Result<Vec<Result<Done, ResourceError>>, ResourceError> {
+        // What a search finds is still so when it is written.
+        let _turn = match entries.iter().any(Planned::is_conditional) {
+            true => Some(self.one_conditional().await),
+            false => None,
+        };
+        self.resolve(&mut entries).await?;
         let writes: Vec<VersionWrite> = entries.iter_mut().filter_map(Planned::write).collect();
         let commit = self.store().commit(writes, now).await?;
         let mut written = commit.written.into_iter();
         let mut done = Vec::with_capacity(entries.len());
-        for Planned { action, kind, id, .. } in entries {
+        for Planned { action, kind, id, condition, .. } in entries {
+            let is_left_out = matches!(condition, Some(Condition::LeftOut));
             let effect = match action {
                 Action::Read => None,
+                _ if is_left_out => None,
                 _ => written.next(),
             };
-            if let (Action::Delete, Some(written)) = (action, effect) {
-                done.push(Ok(Done::Deleted(match written.effect {
-                    Effect::Deleted => Deletion::Deleted { version: written.version },
+            if action == Action::Delete {
+                done.push(Ok(Done::Deleted(match effect.map(|written| (written.effect, written.version)) {
+                    Some((Effect::Deleted, version)) => Deletion::Deleted { version },
                     _ => Deletion::WasAbsent,
                 })));
                 continue;
@@ -176,6 +201,7 @@ impl Resources {
             let version = self.store().read(&ResourceKey::new(kind, &*id), commit.seq).await;
             let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
             done.push(stored.map(|stored| match effect.map(|written| written.effect) {
+                None if is_left_out => Done::Found(stored),
                 None => Done::Read(stored),
                 Some(Effect::Created) => Done::Created(stored),
                 Some(_) => Done::Updated(stored),
@@ -189,17 +215,24 @@ impl Planned {
     /// The write that this entry asks for, if it asks for one; takes the text out.
     fn write(&mut self) -> Option<VersionWrite> {
         let key = ResourceKey::new(self.kind, &*self.id);
-        let expect = match self.action {
-            Action::Create => ExpectVersion::Absent,
-            _ => self.if_match.map_or(ExpectVersion::Any, ExpectVersion::Version),
+        let write = match (self.action, &self.condition, self.prepared.take()) {
+            (Action::Read, ..) | (_, Some(Condition::LeftOut), _) => return None,
+            (_, _, Some(Prepared { draft, compartments, .. })) => VersionWrite::put(key, draft, compartments),
+            (_, _, None) => VersionWrite::delete(key),
         };
-        let write = match (self.action, self.prepared.take()) {
-            (Action::Read, _) => return None,
-            (_, Some(Prepared { draft, compartments, .. })) => VersionWrite::put(key, draft, compartments),
-            (_, None) => VersionWrite::delete(key),
-        };
-        Some(write.expecting(expect))
+        Some(write.expecting(self.expect))
     }
+}
+
+/// In a transaction each resource stands once.
+pub(crate) fn check_once<'a>(entries: impl IntoIterator<Item = &'a Planned>) -> Result<(), BodyError> {
+    let mut seen = HashSet::new();
+    for (at, entry) in entries.into_iter().enumerate() {
+        if !seen.insert((entry.kind, &*entry.id)) {
+            return Err(BodyError::Entry("its resource stands in the transaction twice").in_entry(at));
+        }
+    }
+    Ok(())
 }
 
 /// What the request of an entry is about.
@@ -207,32 +240,59 @@ struct Target {
     action: Action,
     kind: &'static str,
     id: String,
-    if_match: Option<u64>,
+    expect: ExpectVersion,
+    condition: Option<Condition>,
 }
 
 impl Target {
-    fn of(entry: &Entry<'_>, new_id: &mut impl FnMut() -> String) -> Result<Self, &'static str> {
-        let Request { method, url, if_match, if_none_match, if_none_exist } =
-            entry.request.as_ref().ok_or("it has no request")?;
-        if if_none_match.is_some() || if_none_exist.is_some() || url.contains('?') {
-            return Err("searches and conditional requests are not supported");
-        }
+    fn of(
+        entry: &Entry<'_>,
+        resources: &Resources,
+        new_id: &mut impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<Self, BodyError> {
+        let wrong = |why| Err(BodyError::Entry(why));
+        let Some(Request { method, url, if_match, if_none_match, if_none_exist }) = &entry.request else {
+            return wrong("it has no request");
+        };
         let action = match &**method {
             "POST" => Action::Create,
             "PUT" => Action::Update,
             "DELETE" => Action::Delete,
             "GET" => Action::Read,
-            _ => return Err("its method is none of DELETE, GET, POST, PUT"),
+            _ => return wrong("its method is none of DELETE, GET, POST, PUT"),
         };
-        let (kind, id) = match (action, url.split_once('/')) {
-            (Action::Create, None) => (&**url, new_id()),
-            (Action::Create, Some(_)) => return Err("the url of a POST is a resource type"),
-            (_, Some((kind, id))) if fhir::is_id(id) => (kind, id.to_owned()),
-            _ => return Err("the url of a DELETE, GET or PUT is a resource type and an id"),
+        let (url, search) = match (url.split_once('?'), if_none_exist) {
+            (None, None) => (&**url, None),
+            (None, Some(search)) if action == Action::Create => (&**url, Some(&**search)),
+            (Some((url, search)), None) if matches!(action, Action::Update | Action::Delete) => {
+                (url, Some(search))
+            }
+            (Some(_), None) => return wrong("searches are not supported"),
+            (_, Some(_)) => return wrong("ifNoneExist goes with a POST to a resource type"),
         };
-        let kind = fhir::resource_type(kind).ok_or("its url does not name a resource type of FHIR R4")?;
-        let if_match = if_match.as_deref().map(version_of_etag).transpose()?;
-        Ok(Self { action, kind, id, if_match })
+        if if_none_match.is_some() || (search.is_some() && if_match.is_some()) {
+            return wrong("ifNoneMatch is not supported, nor ifMatch beside a search");
+        }
+        let (kind, id) = match (action, search, url.split_once('/')) {
+            (Action::Create, _, Some(_)) => return wrong("the url of a POST is a resource type"),
+            (Action::Create, _, None) | (_, Some(_), None) => (url, None),
+            (_, None, Some((kind, id))) if fhir::is_id(id) => (kind, Some(id.to_owned())),
+            (_, Some(_), Some(_)) => return wrong("its url is a resource type and a search"),
+            _ => return wrong("the url of a DELETE, GET or PUT is a resource type and an id"),
+        };
+        let kind = fhir::resource_type(kind)
+            .ok_or(BodyError::Entry("its url does not name a resource type of FHIR R4"))?;
+        let condition = search.map(|search| Condition::read(entry, action, kind, search, resources, now));
+        let condition = condition.transpose()?;
+        let own = condition.as_ref().and_then(Condition::own_id).map(str::to_owned);
+        let if_match = if_match.as_deref().map(version_of_etag).transpose().map_err(BodyError::Entry)?;
+        let expect = match (action, if_match) {
+            (Action::Create, _) => ExpectVersion::Absent,
+            (_, Some(version)) => ExpectVersion::Version(version),
+            (_, None) => ExpectVersion::Any,
+        };
+        Ok(Self { action, kind, id: id.or(own).unwrap_or_else(new_id), expect, condition })
     }
 }
 

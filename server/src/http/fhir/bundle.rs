@@ -28,7 +28,7 @@ pub async fn post(mut call: Call) -> Response {
         Err(response) => return response,
     };
     let random = call.app.clock.random.clone();
-    let plan = match call.app.resources.plan(&body, || resource_id(&*random)) {
+    let plan = match call.app.resources.plan(&body, || resource_id(&*random), call.now) {
         Ok(plan) => plan,
         Err(error) => return problem::resource(&ResourceError::Body(error)),
     };
@@ -39,8 +39,13 @@ pub async fn post(mut call: Call) -> Response {
             Action::Delete => Permissions::DELETE,
             Action::Read => Permissions::GET,
         };
+        let permissions = match entry.is_conditional() {
+            true => [permissions, Permissions::SEARCH],
+            false => [permissions; 2],
+        };
         // A Bundle is for whoever may touch all of a type; apps of one patient send one resource at a time.
-        if access::reach(&call, &token, entry.kind, permissions) != Reach::All {
+        let reaches = |permission| access::reach(&call, &token, entry.kind, permission) == Reach::All;
+        if !permissions.into_iter().all(reaches) {
             let text = format!("the token has no scope that allows this on all {} resources", entry.kind);
             return access::lacking(&text);
         }
@@ -80,7 +85,7 @@ fn entry(answer: Result<Done, ResourceError>) -> Entry {
     let mut resource = None;
     let response = match answer {
         Ok(Done::Created(stored)) => written("201 Created", &stored),
-        Ok(Done::Updated(stored)) => written("200 OK", &stored),
+        Ok(Done::Updated(stored) | Done::Found(stored)) => written("200 OK", &stored),
         Ok(Done::Read(stored)) => {
             resource = serde_json::from_slice(&stored.bytes).ok();
             written("200 OK", &stored)

@@ -2,11 +2,14 @@
 //! TerminologyCapabilities, true to what is stored.
 
 use ::terminology::expand;
+use bytes::Bytes;
 use fhir::IssueCode;
 use http::{StatusCode, header};
+use resources::filter;
 use serde_json::{Value, json};
 
 use super::check_accept;
+use crate::app::App;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -34,7 +37,20 @@ pub async fn get(call: Call) -> Response {
             return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
         }
     }
-    let base = &call.app.base_url;
+    let statement = call.app.capabilities.get_or_init(|| statement(&call.app)).clone();
+    let response = reply::body(StatusCode::OK, reply::FHIR_JSON, statement);
+    reply::with(response, header::CACHE_CONTROL, "public, max-age=300")
+}
+
+/// The search parameters of a type. Their definitions are R4's, and are not named one by one: that would be most of the
+/// statement.
+fn search_parameters(kind: &str) -> Vec<Value> {
+    filter::parameters(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
+}
+
+/// The CapabilityStatement of a server; it stays what it is while the server runs.
+fn statement(app: &App) -> Bytes {
+    let base = &app.base_url;
     let operation = |name: &str, definition: &str| json!({ "name": name, "definition": definition });
     let export = |name: &str| {
         let definition = format!("http://hl7.org/fhir/uv/bulkdata/OperationDefinition/{name}");
@@ -59,13 +75,17 @@ pub async fn get(call: Call) -> Response {
                 "conditionalUpdate": true,
                 "conditionalDelete": "single",
             });
+            // FHIR has no empty lists, and some types no parameters of their own.
+            if let known @ [_, ..] = &*search_parameters(kind) {
+                resource["searchParam"] = known.into();
+            }
             match *kind {
                 "Group" => resource["operation"] = export("group-export"),
                 "Patient" => resource["operation"] = export("patient-export"),
                 "ValueSet" => {
                     let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
                     // The ecosystem's guide names the operation, but publishes no definition of it.
-                    let batch = format!("{}/ValueSet/$batch-validate-code", call.app.fhir_base);
+                    let batch = format!("{}/ValueSet/$batch-validate-code", app.fhir_base);
                     resource["operation"] = json!([
                         operation("expand", &defined("expand")),
                         operation("validate-code", &defined("validate-code")),
@@ -98,7 +118,7 @@ pub async fn get(call: Call) -> Response {
         "date": "2026-11-21",
         "kind": "instance",
         "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
-        "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": call.app.fhir_base },
+        "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": app.fhir_base },
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
         "instantiates": [
@@ -117,11 +137,11 @@ pub async fn get(call: Call) -> Response {
             },
             "interaction": [{ "code": "transaction" }, { "code": "batch" }],
             "resource": resources,
+            "searchParam": search_parameters("Resource"),
             "operation": export("export"),
         }],
     });
-    let response = reply::fhir_json(StatusCode::OK, &statement);
-    reply::with(response, header::CACHE_CONTROL, "public, max-age=300")
+    statement.to_string().into()
 }
 
 /// What the terminology operations can draw upon. Code systems and versions are listed as they are

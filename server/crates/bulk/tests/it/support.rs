@@ -25,6 +25,7 @@ pub struct World {
     time: Arc<AtomicI64>,
 }
 
+pub const BASE: &str = "https://s.example/fhir/R4";
 pub const RETENTION: Duration = Duration::from_secs(3600);
 
 impl World {
@@ -46,10 +47,10 @@ impl World {
     pub fn on(store: Store, change: impl FnOnce(&mut Options)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
-        let resources = Resources::new(store.clone());
+        let resources = Resources::at(store.clone(), BASE);
         let mut options = Options {
             files: dir.path().join("exports"),
-            fhir_base: "https://s.example/fhir/R4".to_owned(),
+            fhir_base: BASE.to_owned(),
             retention: RETENTION,
             file_size: 128 << 20,
             poll_limit: None,

@@ -46,6 +46,12 @@ enum Test {
     Not(Vec<Wanted>),
 }
 
+/// The search parameters that are known of a type, as code and type (`("birthdate", "date")`); those of all types are
+/// known of `Resource`.
+pub fn parameters(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    parameter::all(kind)
+}
+
 /// The filters in a value of `_typeFilter`: at each comma behind which another `Type?` stands a new one begins.
 pub fn list(value: &str) -> Vec<&str> {
     let begins = |text: &str| {

@@ -48,6 +48,14 @@ pub(super) fn find(kind: &str, code: &str) -> Option<SearchParameter> {
         .and_then(read)
 }
 
+/// The search parameters of a type beside those of all types, or with `Resource` those of all: code and type.
+pub(super) fn all(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    rows(kind).filter_map(|row| {
+        let mut words = row.split(' ');
+        Some((words.next()?, words.next()?))
+    })
+}
+
 /// The lines of a type.
 fn rows(kind: &str) -> impl Iterator<Item = &'static str> {
     let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |at| at + kind.len() + 3);

@@ -153,7 +153,9 @@ impl Resources {
         now: impl Fn() -> Timestamp,
     ) -> Result<Report, StoreError> {
         let (sink, mut source) = mpsc::channel(WAITING);
-        let reading = tokio::task::spawn_blocking(move || Reader::new(options, new_id, sink).run(&paths));
+        let base = self.fhir_base().to_owned();
+        let reading =
+            tokio::task::spawn_blocking(move || Reader::new(options, base, new_id, sink).run(&paths));
         let mut report = Report::default();
         while let Some(work) = source.recv().await {
             match work {

@@ -36,6 +36,7 @@ impl From<io::Error> for Halt {
 
 pub(super) struct Reader<N> {
     options: ImportOptions,
+    fhir_base: String,
     new_id: N,
     sink: mpsc::Sender<Work>,
     batch: Vec<VersionWrite>,
@@ -43,8 +44,8 @@ pub(super) struct Reader<N> {
 }
 
 impl<N: FnMut() -> String> Reader<N> {
-    pub fn new(options: ImportOptions, new_id: N, sink: mpsc::Sender<Work>) -> Self {
-        Self { options, new_id, sink, batch: Vec::new(), batch_bytes: 0 }
+    pub fn new(options: ImportOptions, fhir_base: String, new_id: N, sink: mpsc::Sender<Work>) -> Self {
+        Self { options, fhir_base, new_id, sink, batch: Vec::new(), batch_bytes: 0 }
     }
 
     /// Reads everything, unless the store fails.
@@ -201,16 +202,25 @@ impl<N: FnMut() -> String> Reader<N> {
         entries
             .filter_map(|(at, (entry, place))| Some((at, entry.resource?, place.as_ref()?)))
             .map(|(at, resource, (kind, id))| {
-                prepare_named(resource.get().as_bytes(), Some(kind), Id::Given(id), &limits, Some(&names))
-                    .map_err(|error| error.in_entry(at))
+                prepare_named(
+                    resource.get().as_bytes(),
+                    Some(kind),
+                    Id::Given(id),
+                    &limits,
+                    &self.fhir_base,
+                    Some(&names),
+                )
+                .map_err(|error| error.in_entry(at))
             })
             .collect()
     }
 
     fn resource(&mut self, text: &[u8]) -> Result<Prepared, BodyError> {
         let limits: Limits = self.options.limits;
-        match prepare(text, None, Id::Own, &limits) {
-            Err(BodyError::NoId) => prepare(text, None, Id::Given(&(self.new_id)()), &limits),
+        match prepare(text, None, Id::Own, &limits, &self.fhir_base) {
+            Err(BodyError::NoId) => {
+                prepare(text, None, Id::Given(&(self.new_id)()), &limits, &self.fhir_base)
+            }
             other => other,
         }
     }

@@ -19,7 +19,7 @@ fn put(id: &str, more: &str) -> String {
 }
 
 async fn run(resources: &Resources, bundle: &str) -> Result<Vec<Result<Done, ResourceError>>, ResourceError> {
-    let plan = resources.plan(bundle.as_bytes(), new_ids())?;
+    let plan = resources.plan(bundle.as_bytes(), new_ids(), now())?;
     resources.carry_out(plan, now()).await
 }
 
@@ -27,6 +27,7 @@ fn told(done: &Result<Done, ResourceError>) -> String {
     match done {
         Ok(Done::Created(stored)) => format!("created {}/{} {}", stored.kind, stored.id, stored.version),
         Ok(Done::Updated(stored)) => format!("updated {}/{} {}", stored.kind, stored.id, stored.version),
+        Ok(Done::Found(stored)) => format!("found {}/{} {}", stored.kind, stored.id, stored.version),
         Ok(Done::Read(stored)) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
         Ok(Done::Deleted(Deletion::Deleted { version })) => format!("deleted {version}"),
         Ok(Done::Deleted(Deletion::WasAbsent)) => "was absent".to_owned(),
@@ -89,7 +90,23 @@ async fn a_transaction_that_fails_leaves_nothing() {
         ),
         (
             format!("{{{}}}", request("GET", "Basic?code=1", "")),
-            "Bundle.entry[1]: searches and conditional requests are not supported",
+            "Bundle.entry[1]: searches are not supported",
+        ),
+        (
+            format!("{{{}}}", request("DELETE", "Basic?colour=red", "")),
+            "Bundle.entry[1]: Basic?colour: 'colour' is not a search parameter that is supported for Basic",
+        ),
+        (
+            put("b", r#","ifNoneExist":"code=1""#),
+            "Bundle.entry[1]: ifNoneExist goes with a POST to a resource type",
+        ),
+        (
+            format!("{{{}}}", request("DELETE", "Basic?code=1", r#","ifMatch":"W/\"1\"""#)),
+            "Bundle.entry[1]: ifNoneMatch is not supported, nor ifMatch beside a search",
+        ),
+        (
+            format!("{{{}}}", request("DELETE", "Basic/b?code=1", "")),
+            "Bundle.entry[1]: its url is a resource type and a search",
         ),
         (
             format!("{{{}}}", request("DELETE", "Pony/b", "")),
@@ -111,7 +128,7 @@ async fn a_batch_does_each_entry_for_itself() {
     let resources = Resources::new(Store::memory());
     let get = format!("{{{}}}", request("GET", "Basic/c", ""));
     let entries = [&*put("a", ""), &put("b", r#","ifMatch":"W/\"7\"""#), "{}", &put("a", ""), &get];
-    let plan = resources.plan(bundle("batch", &entries).as_bytes(), new_ids()).unwrap();
+    let plan = resources.plan(bundle("batch", &entries).as_bytes(), new_ids(), now()).unwrap();
     let touched: Vec<_> =
         plan.entries.iter().flatten().map(|entry| (entry.action, entry.kind, &*entry.id)).collect();
     assert_eq!(
@@ -139,9 +156,98 @@ async fn a_batch_does_each_entry_for_itself() {
 #[test]
 fn what_is_no_bundle_of_requests() {
     let resources = Resources::new(Store::memory());
-    let refused = |body: &str| resources.plan(body.as_bytes(), new_ids()).unwrap_err();
+    let refused = |body: &str| resources.plan(body.as_bytes(), new_ids(), now()).unwrap_err();
     assert_eq!(refused("[]"), BodyError::NoType);
     assert!(matches!(refused(r#"{"resourceType":"Patient"}"#), BodyError::WrongType { .. }));
     assert!(matches!(refused(r#"{"resourceType":"Bundle"}"#), BodyError::BadBundle(_)));
     assert_eq!(refused(&bundle("collection", &[])), BodyError::BundleType("collection".into()));
+}
+
+/// A Patient with an identifier of this value.
+fn patient(value: &str, more: &str) -> String {
+    format!(r#"{{"resourceType":"Patient","identifier":[{{"value":"{value}"}}]{more}}}"#)
+}
+
+#[tokio::test]
+async fn a_create_is_left_out_where_there_is_such_a_resource_and_references_go_to_it() {
+    let resources = Resources::new(Store::memory());
+    let create = |name: &str, value: &str| {
+        let unless = format!(r#","ifNoneExist":"identifier={value}""#);
+        let request = request("POST", "Patient", &unless);
+        format!(r#"{{"fullUrl":"urn:uuid:{name}","resource":{},{request}}}"#, patient(value, ""))
+    };
+    let observation = |name: &str| {
+        format!(
+            r#"{{"resource":{{"resourceType":"Observation","subject":{{"reference":"urn:uuid:{name}"}}}},{}}}"#,
+            request("POST", "Observation", "")
+        )
+    };
+    let (first, second) = (create("a", "1"), create("b", "2"));
+    let (of_first, of_second) = (observation("a"), observation("b"));
+    let answer = run(&resources, &bundle("transaction", &[&first, &of_first])).await.unwrap();
+    assert_eq!(
+        answer.iter().map(told).collect::<Vec<_>>(),
+        ["created Patient/new-1 1", "created Observation/new-2 1"]
+    );
+    let entries = [&*of_first, &*first, &*second, &*of_second];
+    let plan =
+        resources.plan(bundle("transaction", &entries).as_bytes(), || format!("later-{}", rand()), now());
+    let plan = plan.unwrap();
+    let conditional: Vec<_> = plan.entries.iter().flatten().map(|entry| entry.is_conditional()).collect();
+    assert_eq!(conditional, [false, true, true, false]);
+    let answer = resources.carry_out(plan, now()).await.unwrap();
+    let lines: Vec<_> = answer.iter().map(told).collect();
+    assert_eq!(lines[1], "found Patient/new-1 1");
+    let reference = |at: usize| {
+        let Ok(Done::Created(stored)) = &answer[at] else { panic!("{lines:?}") };
+        let text = String::from_utf8(stored.bytes.to_vec()).unwrap();
+        text.split("\"reference\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    assert_eq!(reference(0), "Patient/new-1");
+    let Ok(Done::Created(second)) = &answer[2] else { panic!("{lines:?}") };
+    assert_eq!(reference(3), format!("Patient/{}", second.id));
+    // The compartment follows.
+    let scan = store::Scan::at(Seq::LATEST);
+    let found = resources.store().scan_compartment("Patient/new-1", "Observation", scan).await.unwrap();
+    assert_eq!(found.versions.len(), 2);
+}
+
+/// A number that was not given before.
+fn rand() -> u64 {
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+    LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn updates_and_deletes_go_to_what_a_search_finds() {
+    let resources = Resources::new(Store::memory());
+    let put = |value: &str, more: &str| {
+        let request = request("PUT", &format!("Patient?identifier={value}"), "");
+        format!(r#"{{"resource":{},{request}}}"#, patient(value, more))
+    };
+    let delete =
+        |value: &str| format!("{{{}}}", request("DELETE", &format!("Patient?identifier={value}"), ""));
+    let ask = async |kind: &str, entries: &[&str]| {
+        let answer = run(&resources, &bundle(kind, entries)).await;
+        answer.map(|lines| lines.iter().map(told).collect::<Vec<_>>()).map_err(|error| error.to_string())
+    };
+    let (own, again) = (put("1", r#","id":"own""#), put("1", r#","active":true"#));
+    let batch =
+        ask("batch", &[&own, &again, &put("1", r#","id":"other""#), &delete("2"), &put("2", "")]).await;
+    let expected = [
+        "created Patient/own 1",
+        "updated Patient/own 2",
+        "'id' is 'other', but the address says 'own'",
+        "was absent",
+        "created Patient/new-3 1",
+    ];
+    assert_eq!(batch.unwrap(), expected);
+    let twice = ask("transaction", &[&again, &delete("1")]).await;
+    assert_eq!(twice.unwrap_err(), "Bundle.entry[1]: its resource stands in the transaction twice");
+    let several = format!(r#"{{"resource":{},{}}}"#, patient("1", ""), request("POST", "Patient", ""));
+    ask("batch", &[&several]).await.unwrap();
+    let seq = resources.store().last_seq();
+    assert!(ask("transaction", &[&put("3", ""), &delete("1")]).await.unwrap_err().contains("Patient"));
+    assert_eq!(resources.store().last_seq(), seq, "nothing was written");
+    assert_eq!(ask("transaction", &[&delete("2"), &delete("4")]).await.unwrap(), ["deleted 2", "was absent"]);
 }
