@@ -1,5 +1,5 @@
 //! `cargo xtask soak`: what takes long. Fuzz targets with many runs and seeds of their own, in the release profile, the
-//! benchmark of terminology, and a server that is killed at many moments; the time of each is printed.
+//! benchmark of terminology, a server that is killed at many moments, and exports as Parquet; the time of each is printed.
 
 use std::time::Instant;
 
@@ -14,6 +14,8 @@ const TARGETS: &str = "fuzz::";
 const BENCHMARK: &str = "terminology";
 /// The journey with kills, by the name that `--only` takes.
 const KILLS: &str = "kills";
+/// Exports with the feature of this name, which brings crates that nobody else needs.
+const PARQUET: &str = "parquet";
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -23,7 +25,7 @@ pub struct Args {
     /// How often the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// Only what has this in its name: a fuzz target, `terminology` for the benchmark, or `kills`.
+    /// Only what has this in its name: a fuzz target, `terminology` for the benchmark, `kills` or `parquet`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Say what there is and run nothing.
@@ -35,7 +37,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
-    names.extend([BENCHMARK, KILLS].into_iter().filter(|name| wanted(name)).map(str::to_owned));
+    names.extend([BENCHMARK, KILLS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned));
     if names.is_empty() {
         bail!("nothing has that in its name; --list says what there is");
     }
@@ -52,6 +54,8 @@ pub fn run(args: &Args) -> Result<()> {
             let mut command = cargo();
             command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
+        } else if name == PARQUET {
+            check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
         } else {
             let mut command = fuzz();
             command.args(["--exact", &name]).env("TREFOIL_FUZZ_RUNS", args.runs.to_string());

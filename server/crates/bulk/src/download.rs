@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
 use crate::files::{FileAt, FileStream, Files, validator};
+use crate::format::Format;
 use crate::gzip::{self, Gzip};
 use crate::job::{Job, JobError, OutputFile, Section};
 
@@ -85,6 +86,7 @@ pub struct File {
     job: String,
     kinds: Vec<String>,
     is_organized: bool,
+    format: Format,
     file: OutputFile,
     files: Files,
     gzips: Arc<Gzips>,
@@ -112,7 +114,8 @@ impl File {
             (Section::Deleted | Section::Error, _) => Vec::new(),
         };
         let is_organized = job.parameters.organize_by.is_some();
-        Self { job: job.id.clone(), kinds, is_organized, file, files, gzips }
+        let (id, format) = (job.id.clone(), job.parameters.format);
+        Self { job: id, kinds, is_organized, format, file, files, gzips }
     }
 
     /// The types of the stored resources that it may hold.
@@ -128,6 +131,11 @@ impl File {
     /// Does it hold blocks, where it is a file of resources?
     pub fn is_organized(&self) -> bool {
         self.is_organized
+    }
+
+    /// How it is written.
+    pub fn format(&self) -> Format {
+        self.format
     }
 
     /// The strong validator of its bytes in an encoding, with quotes (RFC 9110 8.8.3).

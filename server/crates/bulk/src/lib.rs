@@ -20,6 +20,8 @@
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
 //! | [`operator`] | an export into a folder, without a job |
 //! | `files` | where files lie, and how they are written |
+//! | [`format`](mod@format) | how output is written: NDJSON, Parquet |
+//! | `rows` | Parquet, with the feature of that name |
 //! | [`download`] | a file of a finished job, as it is or as gzip |
 //! | `gzip` | one gzip member of many blocks |
 //! | `organized` | output in blocks, each for one resource of a type |
@@ -33,6 +35,7 @@ mod deleted;
 pub mod download;
 mod elements;
 mod files;
+pub mod format;
 pub mod group;
 mod gzip;
 pub mod job;
@@ -41,6 +44,8 @@ mod manifest;
 pub mod operator;
 mod organized;
 pub mod parameters;
+#[cfg(feature = "parquet")]
+mod rows;
 mod selection;
 pub mod service;
 pub mod supporting;
@@ -49,6 +54,7 @@ mod worker;
 pub use address::{Signature, Signing};
 pub use download::{Encoding, File, FileError};
 pub use files::FileStream;
+pub use format::Format;
 pub use job::{JobError, Status};
 pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};
 pub use service::{Bulk, Clock, InFlight, Options};

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::kick_off::{KickOff, KickOffError, Level, Method, in_compartments};
-use crate::{Guide, elements};
+use crate::{Format, Guide, elements};
 use resources::compartment::local;
 use resources::filter::{self, TypeFilter};
 
@@ -38,6 +38,9 @@ pub struct Parameters {
     /// Searches that narrow their type.
     #[serde(default)]
     pub filters: Vec<String>,
+    /// How files are written.
+    #[serde(default)]
+    pub format: Format,
     /// Output comes in blocks for the resources of this type (guide 3.0.0): see `organized`.
     #[serde(default)]
     pub organize_by: Option<String>,
@@ -68,9 +71,6 @@ pub struct Rules<'a> {
     /// The time of the request.
     pub now: Timestamp,
 }
-
-/// The three spellings of NDJSON that a server must know.
-const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "ndjson"];
 
 /// Checks the parameters of a kick-off. Under `handling=lenient` what is not supported is left out and noted; what is
 /// wrong in itself, such as a time that is none, is refused always.
@@ -112,13 +112,9 @@ impl<'a> Checking<'a> {
     fn parameter(&mut self, name: &'a str, value: &'a str) -> Result<(), KickOffError> {
         match name {
             "_outputFormat" => {
-                // A raw `+` in a query arrives as a space.
-                if !NDJSON.contains(&value.replace(' ', "+").as_str()) {
-                    return Err(wrong(
-                        name,
-                        format!("'{value}' is not offered; use application/fhir+ndjson"),
-                    ));
-                }
+                self.out.format = Format::read(value).ok_or_else(|| {
+                    wrong(name, format!("'{value}' is not offered; use application/fhir+ndjson"))
+                })?;
             }
             "_since" => self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
             "_until" => self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
@@ -307,6 +303,7 @@ impl<'a> Checking<'a> {
 mod tests {
     use super::*;
     use crate::TypeAccess;
+    use crate::format::NDJSON;
 
     const BASE: &str = "https://here.example/fhir/R4";
 
@@ -349,6 +346,12 @@ mod tests {
         check(&[("_outputFormat", "application/fhir ndjson")], false, Ok(None));
         check(&[("_outputFormat", "text/csv")], false, Err("'text/csv' is not offered"));
         check(&[("_outputFormat", "")], false, Err("is not offered"));
+        #[cfg(not(feature = "parquet"))]
+        check(
+            &[("_outputFormat", "application/vnd.apache.parquet")],
+            true,
+            Err("'application/vnd.apache.parquet' is not offered"),
+        );
         check(
             &[("_type", "Patient,Observation"), ("_type", "Patient")],
             false,

@@ -17,7 +17,8 @@ use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::criteria::{Criteria, MembersError, Reading};
 use crate::deleted;
-use crate::files::{FileAt, Files, Task, Writing};
+use crate::files::{FileAt, Files, Task};
+use crate::format::Lines;
 use crate::job::{Job, OutputFile, Part, Place, Section, State};
 use crate::selection::{Selection, SelectionError};
 
@@ -182,7 +183,7 @@ struct Growing {
     continues: bool,
     name: String,
     count: u64,
-    writing: Writing,
+    lines: Lines,
 }
 
 impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
@@ -213,6 +214,10 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     async fn begin(&mut self) -> Result<(), Stopped> {
         if self.job.lease.in_vain > IN_VAIN {
             let reason = format!("the server stopped {IN_VAIN} times while it worked on this export");
+            return Err(Stopped::Failed { by_data: false, reason });
+        }
+        if !self.job.parameters.format.is_offered() {
+            let reason = "this server does not write the format of this export any more".to_owned();
             return Err(Stopped::Failed { by_data: false, reason });
         }
         for file in &self.job.files {
@@ -316,30 +321,31 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
 
     /// Would this line make the file too long?
     fn is_full_with(&self, line: &[u8]) -> bool {
-        let bytes = self.file.as_ref().map_or(0, |file| file.writing.bytes);
+        let bytes = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         bytes > 0 && bytes + line.len() as u64 + 1 > self.worker.file_size
     }
 
     fn line(&mut self, section: Section, kind: &str, name: &str, line: &[u8]) {
         let file = self.file.get_or_insert_with(|| {
-            let name = format!("{name}.{:04}.ndjson", self.place.files + 1);
+            let format = self.job.parameters.format;
+            let name = format!("{name}.{:04}.{}", self.place.files + 1, format.extension());
             let at = FileAt { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
-            let writing = self.worker.files.create(at);
+            let lines = format.begin(self.worker.files.create(at));
             let kind = kind.to_owned();
-            Growing { section, kind, continues: false, name, count: 0, writing }
+            Growing { section, kind, continues: false, name, count: 0, lines }
         });
-        file.writing.line(line);
+        file.lines.line(line);
         file.count += 1;
         self.bytes.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
     }
 
     /// Ends the file, where there is one; the next one begins at `next`.
     async fn close(&mut self, next: Place) -> Result<(), Stopped> {
-        if let Some(Growing { section, kind, continues, name, count, writing }) = self.file.take() {
-            let (bytes, attempt) = (writing.bytes, self.job.lease.attempt);
-            let hash = String::new();
+        if let Some(Growing { section, kind, continues, name, count, lines }) = self.file.take() {
+            let (attempt, hash) = (self.job.lease.attempt, String::new());
+            let (bytes, finishing) = lines.finish().await?;
             let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
-            self.closing.push_back((file, writing.finish().await?));
+            self.closing.push_back((file, finishing));
             if self.closing.len() > CLOSING {
                 self.settle_first().await?;
             }
@@ -361,7 +367,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     /// Between two pages: passes bytes on, and records where it is time.
     async fn beat(&mut self, job: &Job) -> Result<(), Stopped> {
         if let Some(file) = &mut self.file {
-            file.writing.flush_if_large().await?;
+            file.lines.flush_if_large().await?;
         }
         if !self.is_full && (self.now)() < self.recorded + BEAT {
             return Ok(());
@@ -379,7 +385,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         let share = |done: u64, of: u64| done.saturating_mul(100) / of.max(1);
         let by_part = share(self.place.part as u64, job.parts() as u64);
         let by_count = share(self.written, job.seq().0);
-        let open = self.file.as_ref().map_or(0, |file| file.writing.bytes);
+        let open = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         let bytes = self.job.files.iter().map(|file| file.bytes).sum::<u64>() + open;
         let progress = &mut self.job.progress;
         let percent = u8::try_from(by_part.max(by_count).min(99)).unwrap_or(99);

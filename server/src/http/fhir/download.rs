@@ -1,7 +1,7 @@
 //! Files of exports: conditions, ranges and encodings of RFC 9110. Token or signed address are checked when the request
 //! starts, never within a body.
 
-use bulk::{Encoding, File, FileError, Signature};
+use bulk::{Encoding, File, FileError, Format, Signature};
 use fhir::IssueCode;
 use futures_util::TryStreamExt as _;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -21,7 +21,10 @@ pub async fn get(call: Call) -> Response {
         Ok(file) => file,
         Err(response) => return response,
     };
-    let Some(encoding) = encoding(&call.headers) else {
+    // What is packed in itself is not packed again.
+    let offered = encoding(&call.headers);
+    let encoding = if file.format() == Format::Parquet { Some(Encoding::Identity) } else { offered };
+    let Some(encoding) = encoding else {
         let text = "files are sent as they are or as gzip; Accept-Encoding refuses both";
         let response = problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);
         return reply::with_static(response, header::VARY, "Accept-Encoding");
@@ -66,7 +69,7 @@ pub async fn get(call: Call) -> Response {
     };
     *response.status_mut() = status;
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/fhir+ndjson"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.format().media_type()));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     if encoding == Encoding::Gzip {

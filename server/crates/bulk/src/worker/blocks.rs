@@ -70,7 +70,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
             return Ok(());
         }
         let skip = place.line;
-        if skip == 0 && self.file.as_ref().is_some_and(|file| file.writing.bytes + bytes > file_size) {
+        if skip == 0 && self.file.as_ref().is_some_and(|file| file.lines.bytes + bytes > file_size) {
             self.close(place.clone()).await?;
             self.is_full = true;
         }

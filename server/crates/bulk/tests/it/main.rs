@@ -8,6 +8,8 @@ mod downloads;
 mod guide_3;
 mod increments;
 mod jobs;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod parts;
 mod selection;
 mod support;
