@@ -84,7 +84,7 @@ impl ExportLog {
             asked.insert(name.clone(), value.into());
         }
         let mut told = self.told();
-        told.retain(|_, told| told.since + self.retention > now);
+        told.retain(|_, told| now.duration_since(told.since) < self.retention);
         told.insert(job.to_owned(), Told { since: now, ..Told::default() });
         let detail = json!({
             "exportUrl": url,

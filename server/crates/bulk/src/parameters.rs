@@ -259,6 +259,13 @@ impl<'a> Checking<'a> {
         if self.out.types.as_ref().is_some_and(|types| !types.contains(&by)) {
             return self.note("organizeOutputBy", format!("_type does not name {by}"));
         }
+        let outside = |types: &Vec<String>| types.iter().find(|kind| !in_compartments(kind)).cloned();
+        if by == "Patient"
+            && let Some(kind) = self.out.types.as_ref().and_then(outside)
+        {
+            let why = format!("{kind} is in the compartment of no Patient, and so in no block");
+            self.note("_type", why)?;
+        }
         if self.out.supporting {
             let why = "_supporting does not go with organizeOutputBy: these resources are in no block";
             self.note("includeAssociatedData", why)?;
@@ -395,8 +402,11 @@ mod tests {
     #[test]
     fn guide_3_knows_more_parameters() {
         let rules = Rules { fhir_base: BASE, guide: Guide::V3, now: Timestamp::UNIX_EPOCH };
-        let ask =
-            |query, lenient| check_parameters(&request(query, lenient), rules).map(|found| found.notes.len());
+        let ask = |query, lenient| {
+            let mut request = request(query, lenient);
+            request.types = TypeAccess::only(["Patient", "Observation", "Device"]);
+            check_parameters(&request, rules).map(|found| found.notes.len())
+        };
         assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
         assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());
         assert_eq!(ask(&[("organizeOutputBy", "Patient")], false).unwrap(), 0);
@@ -404,6 +414,10 @@ mod tests {
         for (bad, says) in [
             (&[("organizeOutputBy", "Pony")][..], "'Pony' is not a resource type"),
             (&[("organizeOutputBy", "Patient"), ("_type", "Observation")], "_type does not name Patient"),
+            (
+                &[("organizeOutputBy", "Patient"), ("_type", "Patient,Device")],
+                "Device is in the compartment of no",
+            ),
             (
                 &[("organizeOutputBy", "Patient"), ("includeAssociatedData", "_supporting")],
                 "_supporting does not go with organizeOutputBy",
