@@ -102,10 +102,12 @@ fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
         StoreError::Key { .. } => {
             (StatusCode::BAD_REQUEST, IssueCode::Value, "a name in the request cannot be stored")
         }
-        StoreError::Locked { .. }
-        | StoreError::Draft { .. }
-        | StoreError::Corrupt { .. }
-        | StoreError::Engine { .. } => {
+        StoreError::Corrupt { .. } => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            IssueCode::Exception,
+            "what is stored is damaged; the server's log says where",
+        ),
+        StoreError::Locked { .. } | StoreError::Draft { .. } | StoreError::Engine { .. } => {
             (StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, "the server failed; its log says why")
         }
     }

@@ -12,7 +12,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 
 use super::keys::{self, Table};
 use super::view::View;
-use super::{check_format, engine};
+use super::{check_format, engine, journal, read_failure};
 use crate::StoreError;
 
 /// Small, since all tables have one: memory stays bounded under a full import.
@@ -89,7 +89,9 @@ pub(super) struct Opened {
 
 impl Opened {
     fn open(dir: &Path) -> Result<Self, StoreError> {
-        let db = Database::builder(dir.join("db"))
+        let dir = dir.join("db");
+        journal::check(&dir)?;
+        let db = Database::builder(dir)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
             .worker_threads(WORKERS)
@@ -171,6 +173,7 @@ pub(super) fn counters(disk: &Disk) -> Result<(crate::plan::Counters, Vec<String
 
 /// The home of a resource that was ever written.
 pub(super) fn home(tables: &Tables, key: &crate::ResourceKey) -> Result<Option<String>, StoreError> {
-    let home = tables.of(Table::Homes).get(keys::home(key)).map_err(engine("read where a version lies"))?;
+    let homes = tables.of(Table::Homes);
+    let home = homes.get(keys::home(key)).map_err(read_failure(homes))?;
     home.map(|home| keys::text(&home).map(str::to_owned)).transpose()
 }

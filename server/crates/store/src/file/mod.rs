@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `keys` | the tables, their keys and values |
 //! | `disk` | the engine of the folder: opened, opened again, kept from filling the disk |
+//! | `journal` | the engine's journals, looked at before the engine reads them |
 //! | `writer` | the one thread that writes |
 //! | `view` | what is committed at a moment, read by key and by page |
 //! | here | opening and locking the folder, the ports |
@@ -13,6 +14,7 @@
 //! are refused ([`StoreError::ReadOnly`]) and reads go on; writes come back by themselves once there is room.
 
 mod disk;
+mod journal;
 mod keys;
 mod view;
 mod writer;
@@ -143,7 +145,7 @@ fn lock(dir: &Path) -> Result<fs::File, StoreError> {
 
 fn check_format(tables: &Tables) -> Result<(), StoreError> {
     let meta = tables.of(Table::Meta);
-    match meta.get(keys::FORMAT).map_err(engine("read the format of the store"))? {
+    match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
         None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
         Some(found) if *found == *FORMAT_NUMBER => Ok(()),
         Some(found) => {
@@ -156,6 +158,28 @@ fn check_format(tables: &Tables) -> Result<(), StoreError> {
 /// Turns what the engine or the system says into our error.
 fn engine<E: fmt::Display>(action: &'static str) -> impl Fn(E) -> StoreError {
     move |error| StoreError::Engine { action, reason: error.to_string() }
+}
+
+/// Turns what the engine says when it reads a table into our error. It checks what it reads, so damage is told as such,
+/// with the folder that holds it.
+fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError {
+    use fjall::{Error, LsmError};
+    move |error| {
+        let is_damage = match &error {
+            Error::Storage(LsmError::Io(error)) | Error::Io(error) => {
+                matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::NotFound)
+            }
+            Error::Storage(_) | Error::InvalidTag(_) | Error::InvalidTrailer | Error::Unrecoverable => true,
+            _ => false,
+        };
+        if !is_damage {
+            return engine("read the store")(error);
+        }
+        let folder = table.path().display();
+        StoreError::Corrupt {
+            what: format!("a file in {folder} is not what was written ({error}); put back a backup"),
+        }
+    }
 }
 
 impl Ledger for File {

@@ -8,8 +8,8 @@ use fjall::{Database, Readable, Snapshot};
 use jiff::Timestamp;
 
 use super::disk::Tables;
-use super::engine;
 use super::keys::{self, Table};
+use super::read_failure;
 use crate::page::{Filling, unknown_start};
 use crate::plan::{Counters, check_key};
 use crate::{Change, Limit, Page, Record, ResourceKey, Scan, Seq, StoreError, Version};
@@ -28,13 +28,15 @@ impl<'a> View<'a> {
     }
 
     fn value(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, StoreError> {
-        let value = self.snapshot.get(self.tables.of(table), key).map_err(engine("read the store"))?;
+        let table = self.tables.of(table);
+        let value = self.snapshot.get(table, key).map_err(read_failure(table))?;
         Ok(value.map(Bytes::from))
     }
 
     fn range(&self, table: Table, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> impl Iterator<Item = Entry> {
-        self.snapshot.range(self.tables.of(table), (from, to)).map(|entry| {
-            let (key, value) = entry.into_inner().map_err(engine("read a page of the store"))?;
+        let table = self.tables.of(table);
+        self.snapshot.range(table, (from, to)).map(move |entry| {
+            let (key, value) = entry.into_inner().map_err(read_failure(table))?;
             Ok((Bytes::from(key), Bytes::from(value)))
         })
     }

@@ -15,8 +15,8 @@ use jiff::{SignedDuration, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::disk::{self, Disk, Opened, Tables};
-use super::engine;
 use super::keys::{self, Table};
+use super::read_failure;
 use crate::plan::{Counters, Present, Round, StoredRecord};
 use crate::{Commit, LedgerWrite, ResourceKey, Seq, Snapshot, StoreError, Version, VersionWrite};
 
@@ -282,20 +282,22 @@ impl Entries {
 impl Present for Tables {
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
         let Some(home) = disk::home(self, key)? else { return Ok(None) };
-        let value =
-            self.of(Table::Current).get(keys::current(key, &home)).map_err(engine("read a version"))?;
+        let current = self.of(Table::Current);
+        let value = current.get(keys::current(key, &home)).map_err(read_failure(current))?;
         value.map(|value| keys::decode_version(&key.kind, &key.id, Bytes::from(value))).transpose()
     }
 
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
-        let value = self.of(Table::Records).get(key).map_err(engine("read a record"))?;
+        let records = self.of(Table::Records);
+        let value = records.get(key).map_err(read_failure(records))?;
         value.map(|value| keys::decode_record(&Bytes::from(value))).transpose()
     }
 
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
-        for entry in self.of(Table::Expiries).iter().take(limit) {
-            let key = entry.key().map_err(engine("read an expiry"))?;
+        let expiries = self.of(Table::Expiries);
+        for entry in expiries.iter().take(limit) {
+            let key = entry.key().map_err(read_failure(expiries))?;
             let (at, key) = keys::split_expiry(&key)?;
             if at > now_us {
                 break;

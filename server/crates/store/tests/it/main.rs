@@ -6,10 +6,12 @@
 //! | `model` | law: any requests, in any order, with restarts, answer as a plain list would |
 //! | `races` | laws under concurrency: compare-and-set, snapshots |
 //! | `crash` | nothing acknowledged is lost when the process is killed |
+//! | `damage` | a file that is not what was written is told, and the torn end of a crash is none |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 mod crash;
+mod damage;
 mod model;
 mod races;
 mod rows;
