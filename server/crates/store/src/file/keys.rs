@@ -43,6 +43,17 @@ pub(super) enum Table {
 
 impl Table {
     /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Homes,
+        Self::Current,
+        Self::History,
+        Self::Members,
+        Self::Changes,
+        Self::Records,
+        Self::Expiries,
+        Self::Meta,
+    ];
+    /// Their names, in the same order.
     pub const NAMES: [&'static str; 8] =
         ["homes", "current", "history", "members", "changes", "records", "expiries", "meta"];
 }

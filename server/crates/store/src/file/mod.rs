@@ -5,6 +5,7 @@
 //! | `keys` | the tables, their keys and values |
 //! | `disk` | the engine of the folder: opened, opened again, kept from filling the disk |
 //! | `journal` | the engine's journals, looked at before the engine reads them |
+//! | `unflushed` | what stands only in the journal and in memory, kept small |
 //! | `writer` | the one thread that writes |
 //! | `view` | what is committed at a moment, read by key and by page |
 //! | here | opening and locking the folder, the ports |
@@ -16,6 +17,7 @@
 mod disk;
 mod journal;
 mod keys;
+mod unflushed;
 mod view;
 mod writer;
 

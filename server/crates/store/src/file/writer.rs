@@ -8,6 +8,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fjall::{OwnedWriteBatch, PersistMode};
@@ -16,7 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::disk::{self, Disk, Opened, Tables};
 use super::keys::{self, Table};
-use super::read_failure;
+use super::{read_failure, unflushed};
 use crate::plan::{Counters, Present, Round, StoredRecord};
 use crate::{Commit, LedgerWrite, ResourceKey, Seq, Snapshot, StoreError, Version, VersionWrite};
 
@@ -86,6 +87,8 @@ fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer
     })
 }
 
+/// After so long without a write it is quiet.
+const REST: Duration = Duration::from_millis(500);
 /// How long after a failed write the engine is opened again at the earliest.
 const AGAIN: SignedDuration = SignedDuration::from_secs(1);
 
@@ -110,7 +113,21 @@ impl Writer {
 
     /// Works until every handle of the store is gone.
     pub fn run(mut self, mut queue: mpsc::Receiver<Request>) {
-        while let Some(first) = queue.blocking_recv() {
+        let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let clock = clock.expect("a runtime of one thread takes nothing that can be missing");
+        loop {
+            let next = clock.block_on(async { tokio::time::timeout(REST, queue.recv()).await });
+            let first = match next {
+                Ok(Some(first)) => first,
+                Ok(None) => break,
+                Err(_) => {
+                    self.settle(unflushed::rest);
+                    match queue.blocking_recv() {
+                        Some(first) => first,
+                        None => break,
+                    }
+                }
+            };
             let mut requests = vec![first];
             let mut weight = requests[0].weight();
             while weight < ROUND_BYTES && requests.len() < ROUND_REQUESTS {
@@ -119,6 +136,19 @@ impl Writer {
                 requests.push(next);
             }
             self.round(requests, weight);
+            self.settle(unflushed::bound);
+        }
+        self.settle(unflushed::end);
+    }
+
+    /// Sees to what is not written out yet, unless the engine failed.
+    fn settle(&self, how: impl Fn(&Opened)) {
+        if self.failed.is_none() {
+            // An engine that is not open has nothing to write out.
+            drop(self.disk.with(|opened| {
+                how(opened);
+                Ok(())
+            }));
         }
     }
 
