@@ -1,5 +1,7 @@
 //! What a job asks for, made ready for its parts: whose resources, by which searches, with which elements.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use store::{ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
@@ -75,7 +77,7 @@ pub(crate) enum Whose {
     /// Those in the compartment of any Patient.
     Patients,
     /// Those in the compartments of these.
-    Members(Members),
+    Members(Arc<Members>),
 }
 
 /// What a job asks for, made ready.
@@ -116,13 +118,13 @@ impl Criteria {
         let whose = match (&job.level, patients) {
             (Level::System, _) => Whose::All,
             (Level::Patient, None) => Whose::Patients,
-            (Level::Patient, Some(patients)) => Whose::Members(patients.iter().collect()),
+            (Level::Patient, Some(patients)) => Whose::Members(Arc::new(patients.iter().collect())),
             (Level::Group(id), patients) => {
                 let members = reading.members(store, id, job.seq(), job.transaction_time).await?;
-                Whose::Members(match patients {
+                Whose::Members(Arc::new(match patients {
                     None => members,
                     Some(patients) => patients.iter().filter(|id| members.position(id).is_some()).collect(),
-                })
+                }))
             }
         };
         let read = |text: &String| TypeFilter::read(text, &reading.fhir_base, job.transaction_time);
@@ -135,6 +137,11 @@ impl Criteria {
     pub fn projection(&self, job: &Job, kind: &str) -> Option<Projection> {
         let elements = &job.parameters.elements;
         (!elements.is_empty()).then(|| Projection::new(kind, elements))
+    }
+
+    /// Are there searches that a resource of the type must meet one of?
+    pub fn has_filter(&self, kind: &str) -> bool {
+        self.filters.iter().any(|filter| filter.kind == kind)
     }
 
     /// Does a resource of the type meet one of the type's searches, where there are any?

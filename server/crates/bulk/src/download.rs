@@ -11,7 +11,7 @@ use store::StoreError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use crate::files::{FileAt, FileStream, Files, validator};
+use crate::files::{FileAt, FileStream, Files, Hasher};
 use crate::format::Format;
 use crate::gzip::{self, Gzip};
 use crate::job::{Job, JobError, OutputFile, Section};
@@ -140,9 +140,10 @@ impl File {
 
     /// The strong validator of its bytes in an encoding, with quotes (RFC 9110 8.8.3).
     pub fn etag(&self, encoding: Encoding) -> String {
+        let hash = Hasher::digits(&self.file.hash);
         match encoding {
-            Encoding::Identity => format!("\"{}\"", self.file.hash),
-            Encoding::Gzip => format!("\"{}-{}\"", self.file.hash, gzip::VERSION),
+            Encoding::Identity => format!("\"{hash}\""),
+            Encoding::Gzip => format!("\"{hash}-{}\"", gzip::VERSION),
         }
     }
 
@@ -193,7 +194,7 @@ impl File {
         }
         let mut file = self.open_identity().await?.file;
         let mut writing = self.files.create(at);
-        let (mut gzip, mut hasher) = (Box::new(Gzip::new()), Box::new(blake3::Hasher::new()));
+        let (mut gzip, mut hasher) = (Box::new(Gzip::new()), Box::<Hasher>::default());
         loop {
             let (text, packed);
             (file, gzip, hasher, text, packed) = spawn_blocking(move || -> std::io::Result<_> {
@@ -208,13 +209,13 @@ impl File {
             if text == 0 {
                 break;
             }
-            writing.add(&packed);
+            writing.add(packed.into());
             writing.flush_if_large().await?;
         }
-        if validator(&hasher) != self.file.hash {
+        if Hasher::made(&self.file.hash) && hasher.finish() != self.file.hash {
             return Err(self.damaged("its bytes are not those that were written"));
         }
-        writing.add(&gzip.end());
+        writing.add(gzip.end().into());
         writing.finish().await?.await?;
         Ok(())
     }

@@ -11,12 +11,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::Stream;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _};
+use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _, PutPayload};
 use tokio::task::{JoinHandle, spawn_blocking};
+use xxhash_rust::xxh3::Xxh3;
 
 use crate::gzip;
 
@@ -64,7 +65,8 @@ impl Files {
         Writing {
             store: self.store.clone(),
             path: at.path(),
-            gathered: BytesMut::new(),
+            gathered: Vec::new(),
+            length: 0,
             under_way: None,
             bytes: 0,
         }
@@ -138,42 +140,34 @@ impl Files {
 pub(crate) struct Writing {
     store: Arc<LocalFileSystem>,
     path: Path,
-    gathered: BytesMut,
+    gathered: Vec<Bytes>,
+    /// Bytes that are gathered.
+    length: usize,
     under_way: Option<Task<object_store::Result<Opened>>>,
     /// How long it is by now.
     pub bytes: u64,
 }
 
 impl Writing {
-    /// Adds a line.
-    pub fn line(&mut self, line: &[u8]) {
-        self.add(line);
-        self.add(b"\n");
-    }
-
-    /// Adds bytes.
-    pub fn add(&mut self, bytes: &[u8]) {
-        if self.gathered.capacity() == 0 {
-            self.gathered.reserve(CHUNK + CHUNK / 2);
-        }
-        self.gathered.extend_from_slice(bytes);
+    /// Adds bytes; nobody copies them again.
+    pub fn add(&mut self, bytes: Bytes) {
+        self.length += bytes.len();
         self.bytes += bytes.len() as u64;
+        self.gathered.push(bytes);
     }
 
     /// Passes on what is gathered, where it is enough; waits for what was passed on before.
     pub async fn flush_if_large(&mut self) -> object_store::Result<()> {
-        if self.gathered.len() >= CHUNK { self.flush().await } else { Ok(()) }
+        if self.length >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
     async fn flush(&mut self) -> object_store::Result<()> {
         let opened = match self.under_way.take() {
             Some(before) => before.await?,
-            None => Opened {
-                upload: self.store.put_multipart(&self.path).await?,
-                hasher: Box::new(blake3::Hasher::new()),
-            },
+            None => Opened { upload: self.store.put_multipart(&self.path).await?, hasher: Box::default() },
         };
-        let chunk = std::mem::take(&mut self.gathered).freeze();
+        self.length = 0;
+        let chunk = PutPayload::from_iter(std::mem::take(&mut self.gathered));
         self.under_way = Some(Task(tokio::spawn(opened.write(chunk))));
         Ok(())
     }
@@ -185,27 +179,48 @@ impl Writing {
         Ok(Task(tokio::spawn(async move {
             let mut opened = last.await?;
             opened.upload.complete().await?;
-            Ok(validator(&opened.hasher))
+            Ok(opened.hasher.finish())
         })))
     }
 }
 
-/// 128 bits of the hash, for an `ETag`.
-pub(crate) fn validator(hasher: &blake3::Hasher) -> String {
-    hasher.finalize().to_hex()[..32].to_owned()
+/// The hash of a file's bytes, for an `ETag`: XXH3, which costs a twentieth of a cryptographic hash. Who could make two
+/// exports with one hash could as well write what they hold.
+#[derive(Default)]
+pub(crate) struct Hasher(Xxh3);
+
+impl Hasher {
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// As text; the letter says which hash it is.
+    pub fn finish(&self) -> String {
+        format!("x{:032x}", self.0.digest128())
+    }
+
+    /// Without that letter.
+    pub fn digits(hash: &str) -> &str {
+        hash.trim_start_matches('x')
+    }
+
+    /// Can it be compared? Earlier versions of this program took another hash.
+    pub fn made(hash: &str) -> bool {
+        hash.starts_with('x')
+    }
 }
 
 struct Opened {
     upload: Box<dyn MultipartUpload>,
-    hasher: Box<blake3::Hasher>,
+    hasher: Box<Hasher>,
 }
 
 impl Opened {
-    async fn write(mut self, chunk: Bytes) -> object_store::Result<Self> {
-        let written = self.upload.put_part(chunk.clone().into());
+    async fn write(mut self, chunk: PutPayload) -> object_store::Result<Self> {
+        let written = self.upload.put_part(chunk.clone());
         let mut hasher = self.hasher;
         let hashed = spawn_blocking(move || {
-            hasher.update(&chunk);
+            chunk.iter().for_each(|bytes| hasher.update(bytes));
             hasher
         });
         let (written, hashed) = futures_util::join!(written, hashed);

@@ -3,6 +3,7 @@
 //! Files are cut by the length of their lines as NDJSON, whatever the format, so that a file holds the same resources in
 //! each.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::files::{Task, Writing};
@@ -80,14 +81,15 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Adds a resource.
-    pub fn line(&mut self, line: &[u8]) {
-        self.bytes += line.len() as u64 + 1;
+    /// Adds resources, one a line.
+    pub fn add(&mut self, text: Bytes) {
+        self.bytes += text.len() as u64;
         #[cfg(feature = "parquet")]
         if let Some(rows) = &mut self.rows {
-            return rows.add(line);
+            let lines = text.split_inclusive(|byte| *byte == b'\n');
+            return lines.for_each(|line| rows.add(line.trim_ascii_end()));
         }
-        self.writing.line(line);
+        self.writing.add(text);
     }
 
     /// Passes on what is gathered, where it is enough.
@@ -95,7 +97,7 @@ impl Lines {
         #[cfg(feature = "parquet")]
         if let Some(rows) = &mut self.rows {
             while let Some(group) = rows.next_group().await? {
-                self.writing.add(&group);
+                self.writing.add(group.into());
                 self.writing.flush_if_large().await?;
             }
             return Ok(());
@@ -110,7 +112,7 @@ impl Lines {
         if self.rows.is_some() {
             self.flush_if_large().await?;
             if let Some(rows) = self.rows.take() {
-                self.writing.add(&rows.end().await?);
+                self.writing.add(rows.end().await?.into());
             }
         }
         let bytes = self.writing.bytes;

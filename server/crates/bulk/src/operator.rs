@@ -101,8 +101,8 @@ pub async fn export(
     for kind in &job.kinds {
         let mut file = Lines::new(out.join(format!("{kind}.ndjson")));
         let mut selection = Selection::from(store, &job, kind, &criteria, Cursor::default());
-        while let Some(versions) = selection.next().await? {
-            file.add(versions.iter().filter_map(|version| version.body.as_deref())).await?;
+        while let Some(lines) = selection.next_lines().await? {
+            file.add(&lines.text, lines.ends.len() as u64).await?;
             progress(kind, file.count);
         }
         if file.finish().await? > 0 {
@@ -123,7 +123,7 @@ pub async fn export(
         manifest["deleted"] = json!([{ "type": "Bundle", "url": "deleted.ndjson", "count": gone }]);
     }
     let mut file = Lines::new(out.join("manifest.json"));
-    file.add([manifest.to_string().as_bytes()]).await?;
+    file.line(manifest.to_string().as_bytes()).await?;
     file.finish().await?;
     Ok(written)
 }
@@ -146,13 +146,13 @@ async fn write_deleted(
             for version in &versions {
                 bundle.add(&version.key);
                 if bundle.is_full() {
-                    file.add([&*bundle.take()]).await?;
+                    file.line(&bundle.take()).await?;
                 }
             }
         }
     }
     if !bundle.is_empty() {
-        file.add([&*bundle.take()]).await?;
+        file.line(&bundle.take()).await?;
     }
     Ok(file.finish().await?)
 }
@@ -169,21 +169,20 @@ impl Lines {
         Self { path, file: None, count: 0 }
     }
 
-    async fn add<'a>(&mut self, lines: impl IntoIterator<Item = &'a [u8]>) -> std::io::Result<()> {
-        let mut bytes = Vec::new();
-        for line in lines {
-            bytes.extend_from_slice(line);
-            bytes.push(b'\n');
-            self.count += 1;
-        }
-        if bytes.is_empty() {
+    async fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+        self.add(&[line, b"\n"].concat(), 1).await
+    }
+
+    async fn add(&mut self, text: &[u8], count: u64) -> std::io::Result<()> {
+        self.count += count;
+        if text.is_empty() {
             return Ok(());
         }
         if self.file.is_none() {
             self.file = Some(File::create_new(&self.path).await?);
         }
         match &mut self.file {
-            Some(file) => file.write_all(&bytes).await,
+            Some(file) => file.write_all(text).await,
             None => Ok(()),
         }
     }

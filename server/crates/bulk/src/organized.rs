@@ -157,7 +157,12 @@ impl<'a> Round<'a> {
         let from = self.notes.partition_point(|note| (note.head as usize) < at);
         let to = self.notes.partition_point(|note| (note.head as usize) <= at);
         let id = &head.key.id;
-        Block { round: self, head, whose: Whose::Members([id].into_iter().collect()), notes: from..to }
+        Block {
+            round: self,
+            head,
+            whose: Whose::Members(std::sync::Arc::new([id].into_iter().collect())),
+            notes: from..to,
+        }
     }
 }
 

@@ -2,9 +2,14 @@
 //! the compartments of some Patients are walked. Pages are small, so memory does not grow with the export. Between two
 //! pages the place can be written down, so that another process goes on there.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{Limit, Page, ResourceKey, Scan, Seq, Store, StoreError, Version, Versions as _};
+use store::{
+    Limit, Lines, Page, ResourceKey, Scan, Seen, Seq, Store, StoreError, Version, Versions as _, Whole,
+};
 
 use crate::criteria::{Criteria, Stage, Whose, role_in};
 use crate::elements::Projection;
@@ -16,6 +21,8 @@ use crate::supporting::TooMany;
 
 /// How much of the store is held at once.
 pub(crate) const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
+/// Members whose compartments are read together, up to a page.
+const TOGETHER: usize = 128;
 /// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
 const MANY: usize = 100_000;
 
@@ -65,6 +72,8 @@ pub(crate) struct Selection<'a> {
     at: Cursor,
     /// The page that is being read while the one before it is worked on, and where it begins.
     ahead: Option<(Cursor, Task<Result<Page, StoreError>>)>,
+    /// The same, of lines.
+    lines_ahead: Option<(Cursor, Task<Result<Lines, StoreError>>)>,
     /// Tombstones instead of what there is.
     deleted: bool,
     /// All that there is, whenever it was changed and whatever is searched for, with all elements.
@@ -89,6 +98,7 @@ impl<'a> Selection<'a> {
             projection: criteria.projection(job, kind),
             at,
             ahead: None,
+            lines_ahead: None,
             deleted: false,
             every: false,
             looked_up: None,
@@ -165,6 +175,65 @@ impl<'a> Selection<'a> {
             }
         }
         Ok(Some(chosen))
+    }
+
+    /// The next resources as lines of text; `None` at the end. A page may be empty.
+    pub async fn next_lines(&mut self) -> Result<Option<Lines>, SelectionError> {
+        let Some(wanted) = self.wanted() else {
+            let Some(versions) = self.next().await? else { return Ok(None) };
+            return Ok(Some(lines_of(&versions)));
+        };
+        if self.at.done {
+            return Ok(None);
+        }
+        let ahead = self.lines_ahead.take().filter(|(at, _)| *at == self.at).map(|(_, reading)| reading);
+        let Some(reading) = ahead.or_else(|| self.read_lines_at(&self.at, wanted.clone())) else {
+            return Ok(None);
+        };
+        let lines = reading.await?;
+        self.at.member += lines.compartments;
+        self.at.after.clone_from(&lines.next);
+        self.at.done = lines.done && self.walked_members().is_none();
+        if !self.at.done {
+            self.lines_ahead = self.read_lines_at(&self.at, wanted).map(|reading| (self.at.clone(), reading));
+        }
+        Ok(Some(lines))
+    }
+
+    /// What says of a resource that it is chosen, where that needs no look into it or at others.
+    fn wanted(&self) -> Option<Wanted> {
+        let whose = match &self.criteria.whose {
+            Whose::All if self.kind != "Provenance" || self.job.parameters.provenance.is_none() => None,
+            Whose::Members(members) if self.kind != "Provenance" => Some(Arc::clone(members)),
+            _ => return None,
+        };
+        let is_plain = self.role == Role::Main
+            && !(self.deleted || self.every)
+            && self.projection.is_none()
+            && !self.criteria.has_filter(self.kind);
+        let parameters = &self.job.parameters;
+        is_plain.then_some(Wanted { since: parameters.since, until: parameters.until, whose })
+    }
+
+    /// Begins to read the lines at a place; `None` behind the last member.
+    fn read_lines_at(&self, at: &Cursor, wanted: Wanted) -> Option<Task<Result<Lines, StoreError>>> {
+        let of = match self.walked_members() {
+            None => Whole::Kind,
+            Some(members) => {
+                let next = at.member..members.len().min(at.member + TOGETHER);
+                let names = next.filter_map(|at| Some(format!("Patient/{}", members.get(at)?)));
+                Whole::Compartments(names.collect())
+            }
+        };
+        if of == Whole::Compartments(Vec::new()) {
+            return None;
+        }
+        let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
+        let seq = self.job.seq();
+        Some(Task::of(async move {
+            let scan = Scan::at(seq).limit(PAGE).after(after.as_deref());
+            store.scan_lines(&kind, of, scan, move |seen| wanted.has(seen)).await
+        }))
     }
 
     /// Begins to read the page at a place; `None` behind the last member.
@@ -413,6 +482,45 @@ impl<'a> Selection<'a> {
     fn seq(&self) -> Seq {
         self.job.seq()
     }
+}
+
+/// What says of a resource that it is chosen, before its body is looked at.
+#[derive(Clone)]
+struct Wanted {
+    since: Option<Timestamp>,
+    until: Option<Timestamp>,
+    /// `None` is everybody and nobody.
+    whose: Option<Arc<Members>>,
+}
+
+impl Wanted {
+    fn has(&self, seen: &Seen<'_>) -> bool {
+        let in_time = self.since.is_none_or(|since| seen.updated > since)
+            && self.until.is_none_or(|until| seen.updated < until);
+        in_time && self.whose.as_ref().is_none_or(|members| is_of(seen, members))
+    }
+}
+
+/// Is it in the compartment of a member, and of none before the one that is being walked? Compartments are sorted as
+/// members are.
+fn is_of(seen: &Seen<'_>, members: &Members) -> bool {
+    let mut compartments = seen.compartments().filter(|compartment| {
+        seen.within == Some(compartment)
+            || compartment.strip_prefix("Patient/").is_some_and(|id| members.position(id).is_some())
+    });
+    compartments.next().is_some_and(|first| seen.within.is_none_or(|within| within == first))
+}
+
+fn lines_of(versions: &[Version]) -> Lines {
+    let bodies = || versions.iter().filter_map(|version| version.body.as_ref());
+    let mut text = Vec::with_capacity(bodies().map(|body| body.len() + 1).sum());
+    let mut ends = Vec::with_capacity(versions.len());
+    for body in bodies() {
+        text.extend_from_slice(body);
+        text.push(b'\n');
+        ends.push(text.len());
+    }
+    Lines { text: text.into(), ends, ..Lines::default() }
 }
 
 /// The first member whose compartment holds the resource.

@@ -11,6 +11,7 @@ mod blocks;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use fhir::{IssueCode, OperationOutcome};
 use jiff::{SignedDuration, Timestamp};
 use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
@@ -245,19 +246,25 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         let mut skip = self.place.skip;
         loop {
             let page = selection.cursor();
-            let Some(versions) = selection.next().await? else { break };
-            for (at, version) in versions.iter().enumerate().skip(skip) {
-                let Some(body) = &version.body else { continue };
-                if self.is_full_with(body) {
+            let Some(lines) = selection.next_lines().await? else { break };
+            let count = lines.ends.len();
+            let mut at = skip.min(count);
+            skip -= at;
+            while at < count {
+                let fit = self.fitting(&lines.ends, at);
+                if fit == 0 {
                     let files = self.place.files + 1;
                     let place = Place { part, page: page.clone(), skip: at, line: 0, files };
                     self.close(place).await?;
                     self.is_full = true;
+                    continue;
                 }
-                self.line(Section::Output, kind, kind, body);
-                self.written += 1;
+                let from = at.checked_sub(1).map_or(0, |before| lines.ends[before]);
+                let text = lines.text.slice(from..lines.ends[at + fit - 1]);
+                self.lines(Section::Output, kind, kind, text, fit as u64);
+                self.written += fit as u64;
+                at += fit;
             }
-            skip = 0;
             self.beat(job).await?;
         }
         self.close(Place { part: part + 1, ..Place::default() }).await
@@ -325,7 +332,19 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         bytes > 0 && bytes + line.len() as u64 + 1 > self.worker.file_size
     }
 
+    /// How many lines from `at` on go into the file; at least one goes into an empty one.
+    fn fitting(&self, ends: &[usize], at: usize) -> usize {
+        let begun = self.file.as_ref().map_or(0, |file| file.lines.bytes);
+        let from = at.checked_sub(1).map_or(0, |before| ends[before]);
+        let is_in = |end: &usize| begun + (end - from) as u64 <= self.worker.file_size;
+        ends[at..].partition_point(is_in).max(usize::from(begun == 0))
+    }
+
     fn line(&mut self, section: Section, kind: &str, name: &str, line: &[u8]) {
+        self.lines(section, kind, name, [line, b"\n"].concat().into(), 1);
+    }
+
+    fn lines(&mut self, section: Section, kind: &str, name: &str, text: Bytes, count: u64) {
         let file = self.file.get_or_insert_with(|| {
             let format = self.job.parameters.format;
             let name = format!("{name}.{:04}.{}", self.place.files + 1, format.extension());
@@ -334,9 +353,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
             let kind = kind.to_owned();
             Growing { section, kind, continues: false, name, count: 0, lines }
         });
-        file.lines.line(line);
-        file.count += 1;
-        self.bytes.fetch_add(line.len() as u64 + 1, Ordering::Relaxed);
+        self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        file.lines.add(text);
+        file.count += count;
     }
 
     /// Ends the file, where there is one; the next one begins at `next`.

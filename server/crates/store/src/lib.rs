@@ -43,6 +43,6 @@ pub use error::StoreError;
 pub use ports::{Ledger, Versions};
 pub use store::Store;
 pub use types::{
-    Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Page, Record, ResourceKey,
-    Scan, Seq, Snapshot, Version, VersionWrite, Written,
+    Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Lines, Page, Record,
+    ResourceKey, Scan, Seen, Seq, Snapshot, Version, VersionWrite, Whole, Written,
 };

@@ -7,11 +7,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::page::{Filling, unknown_start};
+use crate::page::{Filling, FillingLines, unknown_start};
 use crate::plan::{Counters, Present, Round, StoredRecord};
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Page, Record, ResourceKey, Scan, Seq, Snapshot, StoreError,
-    Version, VersionWrite, Versions,
+    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
+    StoreError, Version, VersionWrite, Versions, Whole,
 };
 
 /// A store in memory. Clones share it.
@@ -115,6 +115,44 @@ impl State {
     fn at(&self, key: &ResourceKey, at: Seq) -> Option<&Version> {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
     }
+
+    /// Shows versions of a type until one is enough, whose id it gives.
+    fn walk_kind(
+        &self,
+        kind: &str,
+        scan: Scan<'_>,
+        mut is_enough: impl FnMut(&Version) -> bool,
+    ) -> Result<Option<String>, StoreError> {
+        let start = ResourceKey::new(kind, scan.after.unwrap_or_default());
+        if scan.after.is_some() && !self.versions.contains_key(&start) {
+            return Err(unknown_start(&start));
+        }
+        let behind = self.versions.range((Bound::Excluded(start), Bound::Unbounded));
+        let keys = behind.map(|(key, _)| key).take_while(|key| key.kind == kind);
+        let mut found = keys.filter_map(|key| self.at(key, scan.at));
+        let last = found.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
+        Ok(last.map(|version| version.key.id.clone()))
+    }
+
+    /// The same of a type within a compartment.
+    fn walk_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: Scan<'_>,
+        mut is_enough: impl FnMut(&Version) -> bool,
+    ) -> Option<String> {
+        let first = (compartment.to_owned(), kind.to_owned(), scan.after.unwrap_or_default().to_owned());
+        let members = self.members.range((Bound::Excluded(first), Bound::Unbounded));
+        let members = members.take_while(|(member, _)| member.0 == compartment && member.1 == kind);
+        let mut found = members.filter_map(|(member, moves)| {
+            let (_, is_in) = moves.iter().rev().find(|(seq, _)| *seq <= scan.at)?;
+            let key = ResourceKey::new(kind, member.2.as_str());
+            is_in.then(|| self.at(&key, scan.at)).flatten()
+        });
+        let last = found.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
+        last.map(|version| version.key.id.clone())
+    }
 }
 
 impl Present for State {
@@ -199,22 +237,9 @@ impl Versions for Memory {
     }
 
     async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
-        let state = self.read_state();
         let mut page = Filling::new(scan.limit);
-        let start = ResourceKey::new(kind, scan.after.unwrap_or_default());
-        if scan.after.is_some() && !state.versions.contains_key(&start) {
-            return Err(unknown_start(&start));
-        }
-        let start = Bound::Excluded(start);
-        for (key, _) in
-            state.versions.range((start, Bound::Unbounded)).take_while(|(key, _)| key.kind == kind)
-        {
-            let Some(version) = state.at(key, scan.at) else { continue };
-            if (scan.deleted || !version.is_deleted()) && page.push(version.clone()) {
-                return Ok(page.full());
-            }
-        }
-        Ok(page.last())
+        let next = self.read_state().walk_kind(kind, scan, |version| page.push(version.clone()))?;
+        Ok(if next.is_some() { page.full() } else { page.last() })
     }
 
     async fn scan_compartment(
@@ -223,19 +248,41 @@ impl Versions for Memory {
         kind: &str,
         scan: Scan<'_>,
     ) -> Result<Page, StoreError> {
-        let state = self.read_state();
         let mut page = Filling::new(scan.limit);
-        let first = (compartment.to_owned(), kind.to_owned(), scan.after.unwrap_or_default().to_owned());
-        let members = state.members.range((Bound::Excluded(first), Bound::Unbounded));
-        for (member, moves) in members.take_while(|(member, _)| member.0 == compartment && member.1 == kind) {
-            let is_in = moves.iter().rev().find(|(seq, _)| *seq <= scan.at).is_some_and(|(_, is_in)| *is_in);
-            let key = ResourceKey::new(kind, member.2.as_str());
-            let Some(version) = state.at(&key, scan.at).filter(|_| is_in) else { continue };
-            if (scan.deleted || !version.is_deleted()) && page.push(version.clone()) {
-                return Ok(page.full());
+        let push = |version: &Version| page.push(version.clone());
+        let next = self.read_state().walk_compartment(compartment, kind, scan, push);
+        Ok(if next.is_some() { page.full() } else { page.last() })
+    }
+
+    async fn scan_lines(
+        &self,
+        kind: &str,
+        of: Whole,
+        scan: Scan<'_>,
+        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
+    ) -> Result<Lines, StoreError> {
+        let state = self.read_state();
+        let mut lines = FillingLines::new(scan.limit, keep);
+        let mut push = |version: &Version, within: Option<&str>| {
+            let compartments = version.compartments.join("\0");
+            let seen = Seen::new(&version.key.id, version.updated, &compartments, within);
+            version.body.as_ref().is_some_and(|body| lines.push(&seen, body))
+        };
+        let scan = Scan { deleted: false, ..scan };
+        let Whole::Compartments(compartments) = of else {
+            let next = state.walk_kind(kind, scan, |version| push(version, None))?;
+            return Ok(lines.finish(0, next.map(Some)));
+        };
+        let mut after = scan.after;
+        for (at, compartment) in compartments.iter().enumerate() {
+            let push = |version: &Version| push(version, Some(compartment));
+            let next = state.walk_compartment(compartment, kind, Scan { after, ..scan }, push);
+            if next.is_some() {
+                return Ok(lines.finish(at, Some(next)));
             }
+            after = None;
         }
-        Ok(page.last())
+        Ok(lines.finish(compartments.len(), None))
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

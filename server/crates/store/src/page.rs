@@ -1,6 +1,6 @@
-//! Fills one page of a scan up to its limit.
+//! Fills one page of a scan up to its limit, with versions or with lines.
 
-use crate::{Limit, Page, ResourceKey, StoreError, Version};
+use crate::{Limit, Lines, Page, ResourceKey, Seen, StoreError, Version};
 
 /// A page that is being filled.
 pub(crate) struct Filling {
@@ -30,6 +30,42 @@ impl Filling {
     pub fn full(mut self) -> Page {
         self.page.next = self.page.versions.last().map(|version| version.key.id.clone());
         self.page
+    }
+}
+
+/// Lines that are being filled. What is not wanted counts too, so that a page never takes long.
+pub(crate) struct FillingLines<K> {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+    keep: K,
+    limit: Limit,
+    count: usize,
+    bytes: usize,
+}
+
+impl<K: Fn(&Seen<'_>) -> bool> FillingLines<K> {
+    pub fn new(limit: Limit, keep: K) -> Self {
+        // The last body may go beyond the limit.
+        let text = Vec::with_capacity(limit.bytes + limit.bytes / 8);
+        Self { text, ends: Vec::new(), keep, limit, count: 0, bytes: 0 }
+    }
+
+    /// Adds a version that is no tombstone; says whether the page is full now.
+    pub fn push(&mut self, seen: &Seen<'_>, body: &[u8]) -> bool {
+        self.count += 1;
+        self.bytes += body.len();
+        if (self.keep)(seen) {
+            self.text.extend_from_slice(body);
+            self.text.push(b'\n');
+            self.ends.push(self.text.len());
+        }
+        self.count >= self.limit.count || self.bytes >= self.limit.bytes
+    }
+
+    /// All that there was of so many compartments; `next` is where it goes on, where the page was full before.
+    pub fn finish(self, compartments: usize, next: Option<Option<String>>) -> Lines {
+        let done = next.is_none();
+        Lines { text: self.text.into(), ends: self.ends, compartments, next: next.flatten(), done }
     }
 }
 

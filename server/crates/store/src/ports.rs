@@ -9,8 +9,8 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    Change, Commit, LedgerWrite, Limit, Page, Record, ResourceKey, Scan, Seq, Snapshot, StoreError, Version,
-    VersionWrite,
+    Change, Commit, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
+    StoreError, Version, VersionWrite, Whole,
 };
 
 /// Small records with compare-and-set and expiry: users, clients, codes, sessions, jobs, audit.
@@ -100,6 +100,19 @@ pub trait Versions: Clone + Send + Sync + 'static {
         kind: &str,
         scan: Scan<'_>,
     ) -> impl Future<Output = Result<Page, StoreError>> + Send;
+
+    /// The same as text, for those who only pass it on: the bodies of the resources that `keep` wants, tombstones left
+    /// out. [`Scan::after`] is within the first of the compartments.
+    ///
+    /// # Errors
+    /// [`StoreError::Key`] when [`Scan::after`] names a resource that never was.
+    fn scan_lines(
+        &self,
+        kind: &str,
+        of: Whole,
+        scan: Scan<'_>,
+        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
+    ) -> impl Future<Output = Result<Lines, StoreError>> + Send;
 
     /// The types that had at least one version at `at` (which may be a tombstone by then), sorted.
     fn kinds(&self, at: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;

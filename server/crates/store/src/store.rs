@@ -8,8 +8,8 @@ use tokio::sync::watch;
 use crate::file::File;
 use crate::memory::Memory;
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Page, Record, ResourceKey, Scan, Seq, Snapshot, StoreError,
-    Version, VersionWrite, Versions,
+    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
+    StoreError, Version, VersionWrite, Versions, Whole,
 };
 
 /// An engine. Clones share it.
@@ -103,6 +103,16 @@ impl Versions for Store {
         scan: Scan<'_>,
     ) -> Result<Page, StoreError> {
         each!(self, engine => engine.scan_compartment(compartment, kind, scan).await)
+    }
+
+    async fn scan_lines(
+        &self,
+        kind: &str,
+        of: Whole,
+        scan: Scan<'_>,
+        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
+    ) -> Result<Lines, StoreError> {
+        each!(self, engine => engine.scan_lines(kind, of, scan, keep).await)
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

@@ -331,3 +331,57 @@ pub struct Change {
     /// Is that version a tombstone?
     pub deleted: bool,
 }
+
+/// What a stored version says of itself before its body is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// The id.
+    pub id: &'a str,
+    /// When it was written.
+    pub updated: Timestamp,
+    /// The compartment that is being walked.
+    pub within: Option<&'a str>,
+    /// See [`Seen::compartments`].
+    compartments: &'a str,
+}
+
+impl<'a> Seen<'a> {
+    /// `compartments` have a zero byte between each two.
+    pub(crate) fn new(
+        id: &'a str,
+        updated: Timestamp,
+        compartments: &'a str,
+        within: Option<&'a str>,
+    ) -> Self {
+        Self { id, updated, within, compartments }
+    }
+
+    /// The compartments that it belongs to, sorted.
+    pub fn compartments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        self.compartments.split('\0').filter(|name| !name.is_empty())
+    }
+}
+
+/// Where a scan of lines looks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Whole {
+    /// At a type.
+    Kind,
+    /// At a type within these compartments, one after the other.
+    Compartments(Vec<String>),
+}
+
+/// A part of a scan as text: the bodies of the versions that were wanted, with a line feed behind each.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lines {
+    /// The text.
+    pub text: Bytes,
+    /// Where each line ends in it, behind its line feed.
+    pub ends: Vec<usize>,
+    /// How many compartments are read to their end.
+    pub compartments: usize,
+    /// Where to go on ([`Scan::after`]), in the compartment behind those; `None` is at its beginning.
+    pub next: Option<String>,
+    /// Is nothing left?
+    pub done: bool,
+}

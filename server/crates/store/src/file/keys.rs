@@ -155,19 +155,45 @@ pub(super) fn seq_of(value: &[u8]) -> Result<Seq, StoreError> {
     seq.map(|bytes| Seq(u64::from_be_bytes(bytes))).ok_or_else(|| corrupt("a version", value))
 }
 
+/// Is an encoded version a tombstone?
+pub(super) fn is_deleted(value: &[u8]) -> bool {
+    value.first() == Some(&DELETED)
+}
+
+/// An encoded version, looked at where it lies.
+pub(super) struct Stored<'a> {
+    deleted: bool,
+    version: u64,
+    seq: Seq,
+    pub updated: Timestamp,
+    /// With a zero byte between each two.
+    pub compartments: &'a str,
+    pub body: &'a [u8],
+}
+
+impl<'a> Stored<'a> {
+    pub fn of(value: &'a [u8]) -> Result<Self, StoreError> {
+        let mut reader = Reader(value);
+        let deleted = reader.byte()? == DELETED;
+        let version = reader.u64()?;
+        let seq = Seq(reader.u64()?);
+        let ms = i64::from_be_bytes(reader.chunk()?);
+        let updated = Timestamp::from_millisecond(ms).map_err(|_| corrupt("a time", value))?;
+        let length = u32::from_be_bytes(reader.chunk()?) as usize;
+        let compartments = text(reader.take(length)?)?;
+        Ok(Self { deleted, version, seq, updated, compartments, body: reader.0 })
+    }
+
+    /// Is it in this compartment?
+    pub fn is_in(&self, compartment: &str) -> bool {
+        self.compartments.split('\0').any(|own| own == compartment)
+    }
+}
+
 pub(super) fn decode_version(kind: &str, id: &str, value: Bytes) -> Result<Version, StoreError> {
-    let mut reader = Reader(&value);
-    let deleted = reader.byte()? == DELETED;
-    let version = reader.u64()?;
-    let seq = Seq(reader.u64()?);
-    let ms = i64::from_be_bytes(reader.chunk()?);
-    let updated = Timestamp::from_millisecond(ms).map_err(|_| corrupt("a time", &value))?;
-    let length = u32::from_be_bytes(reader.chunk()?) as usize;
-    let compartments = text(reader.take(length)?)?;
-    let compartments =
-        if length == 0 { Vec::new() } else { compartments.split('\0').map(str::to_owned).collect() };
-    let body_at = value.len() - reader.0.len();
-    let body = (!deleted).then(|| value.slice(body_at..));
+    let Stored { deleted, version, seq, updated, compartments, body } = Stored::of(&value)?;
+    let compartments = compartments.split('\0').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    let body = (!deleted).then(|| value.slice(value.len() - body.len()..));
     Ok(Version { key: ResourceKey::new(kind, id), version, seq, updated, compartments, body })
 }
 

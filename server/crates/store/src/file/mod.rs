@@ -36,8 +36,8 @@ use self::keys::Table;
 use self::view::View;
 use self::writer::{Reply, Request, Writer};
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Page, Record, ResourceKey, Scan, Seq, Snapshot, StoreError,
-    Version, VersionWrite, Versions,
+    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
+    StoreError, Version, VersionWrite, Versions, Whole,
 };
 
 /// The layout that this program reads and writes.
@@ -250,6 +250,21 @@ impl Versions for File {
         let Scan { at, limit, deleted, .. } = scan;
         self.page(move |view| {
             view.scan_compartment(&compartment, &kind, Scan { after: after.as_deref(), at, limit, deleted })
+        })
+        .await
+    }
+
+    async fn scan_lines(
+        &self,
+        kind: &str,
+        of: Whole,
+        scan: Scan<'_>,
+        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
+    ) -> Result<Lines, StoreError> {
+        let (kind, after) = (kind.to_owned(), scan.after.map(str::to_owned));
+        let Scan { at, limit, .. } = scan;
+        self.page(move |view| {
+            view.scan_lines(&kind, &of, Scan { after: after.as_deref(), at, limit, deleted: false }, keep)
         })
         .await
     }

@@ -3,19 +3,18 @@
 
 use std::ops::Bound;
 
-use bytes::Bytes;
-use fjall::{Database, Readable, Snapshot};
+use fjall::{Database, Readable, Slice, Snapshot};
 use jiff::Timestamp;
 
 use super::disk::Tables;
-use super::keys::{self, Table};
+use super::keys::{self, Stored, Table};
 use super::read_failure;
-use crate::page::{Filling, unknown_start};
+use crate::page::{Filling, FillingLines, unknown_start};
 use crate::plan::{Counters, check_key};
-use crate::{Change, Limit, Page, Record, ResourceKey, Scan, Seq, StoreError, Version};
+use crate::{Change, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, StoreError, Version, Whole};
 
 /// An entry of a table.
-type Entry = Result<(Bytes, Bytes), StoreError>;
+type Entry = Result<(Slice, Slice), StoreError>;
 
 pub(super) struct View<'a> {
     snapshot: Snapshot,
@@ -27,18 +26,16 @@ impl<'a> View<'a> {
         Self { snapshot: db.snapshot(), tables }
     }
 
-    fn value(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, StoreError> {
+    fn value(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<Slice>, StoreError> {
         let table = self.tables.of(table);
-        let value = self.snapshot.get(table, key).map_err(read_failure(table))?;
-        Ok(value.map(Bytes::from))
+        self.snapshot.get(table, key).map_err(read_failure(table))
     }
 
     fn range(&self, table: Table, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> impl Iterator<Item = Entry> {
         let table = self.tables.of(table);
-        self.snapshot.range(table, (from, to)).map(move |entry| {
-            let (key, value) = entry.into_inner().map_err(read_failure(table))?;
-            Ok((Bytes::from(key), Bytes::from(value)))
-        })
+        self.snapshot
+            .range(table, (from, to))
+            .map(move |entry| entry.into_inner().map_err(read_failure(table)))
     }
 
     /// The entries whose key begins with this prefix, which ends in a zero byte, from `from` on.
@@ -56,7 +53,7 @@ impl<'a> View<'a> {
             return Ok(None);
         }
         let Some(value) = self.value(Table::Records, key)? else { return Ok(None) };
-        let record = keys::decode_record(&value)?;
+        let record = keys::decode_record(&value.into())?;
         Ok(record.is_live(now).then(|| record.into_record()))
     }
 
@@ -77,7 +74,7 @@ impl<'a> View<'a> {
             if found.len() >= limit || !key.starts_with(prefix.as_bytes()) {
                 break;
             }
-            let record = keys::decode_record(&value)?;
+            let record = keys::decode_record(&value.into())?;
             if record.is_live(now) {
                 found.push((keys::text(&key)?.to_owned(), record.into_record()));
             }
@@ -86,7 +83,7 @@ impl<'a> View<'a> {
     }
 
     /// The newest version of a resource, encoded.
-    fn newest(&self, key: &ResourceKey) -> Result<Option<Bytes>, StoreError> {
+    fn newest(&self, key: &ResourceKey) -> Result<Option<Slice>, StoreError> {
         let Some(home) = self.value(Table::Homes, keys::home(key))? else { return Ok(None) };
         self.value(Table::Current, keys::current(key, keys::text(&home)?))
     }
@@ -95,19 +92,20 @@ impl<'a> View<'a> {
         if check_key(&key.kind).is_err() || check_key(&key.id).is_err() {
             return Ok(None);
         }
-        let Some(value) = self.newest(key)? else { return Ok(None) };
-        self.settle(&key.kind, &key.id, value, at)
+        let Some(newest) = self.newest(key)? else { return Ok(None) };
+        let value = self.settle(&key.kind, &key.id, newest, at)?;
+        value.map(|value| keys::decode_version(&key.kind, &key.id, value.into())).transpose()
     }
 
-    /// The version at `at`, where `newest` is the encoded newest one.
-    fn settle(&self, kind: &str, id: &str, newest: Bytes, at: Seq) -> Result<Option<Version>, StoreError> {
+    /// The version at `at`, where `newest` is the newest one; all encoded.
+    fn settle(&self, kind: &str, id: &str, newest: Slice, at: Seq) -> Result<Option<Slice>, StoreError> {
         if keys::seq_of(&newest)? <= at {
-            return keys::decode_version(kind, id, newest).map(Some);
+            return Ok(Some(newest));
         }
         let prefix = keys::prefix([kind, id]);
         let from = keys::newest_first(prefix.clone(), at);
         let older = self.prefixed(Table::History, prefix, from).next().transpose()?;
-        older.map(|(_, value)| keys::decode_version(kind, id, value)).transpose()
+        Ok(older.map(|(_, value)| value))
     }
 
     pub fn history(&self, key: &ResourceKey, before: Seq, limit: Limit) -> Result<Vec<Version>, StoreError> {
@@ -116,14 +114,14 @@ impl<'a> View<'a> {
         let newest = self.newest(key)?;
         if let Some(value) = newest
             && keys::seq_of(&value)? <= last
-            && page.push(keys::decode_version(&key.kind, &key.id, value)?)
+            && page.push(keys::decode_version(&key.kind, &key.id, value.into())?)
         {
             return Ok(page.last().versions);
         }
         let prefix = keys::prefix([&key.kind, &key.id]);
         let from = keys::newest_first(prefix.clone(), last);
         for entry in self.prefixed(Table::History, prefix, from) {
-            if page.push(keys::decode_version(&key.kind, &key.id, entry?.1)?) {
+            if page.push(keys::decode_version(&key.kind, &key.id, entry?.1.into())?) {
                 break;
             }
         }
@@ -131,6 +129,59 @@ impl<'a> View<'a> {
     }
 
     pub fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
+        let mut page = Filling::new(scan.limit);
+        let push = |id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
+        let next = self.walk_kind(kind, scan, push)?;
+        Ok(if next.is_some() { page.full() } else { page.last() })
+    }
+
+    pub fn scan_compartment(
+        &self,
+        compartment: &str,
+        kind: &str,
+        scan: Scan<'_>,
+    ) -> Result<Page, StoreError> {
+        let mut page = Filling::new(scan.limit);
+        let push = |id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
+        let next = self.walk_compartment(compartment, kind, scan, push)?;
+        Ok(if next.is_some() { page.full() } else { page.last() })
+    }
+
+    pub fn scan_lines(
+        &self,
+        kind: &str,
+        of: &Whole,
+        scan: Scan<'_>,
+        keep: impl Fn(&Seen<'_>) -> bool,
+    ) -> Result<Lines, StoreError> {
+        let mut lines = FillingLines::new(scan.limit, keep);
+        let mut push = |id: &str, value: Slice, within: Option<&str>| {
+            let Stored { updated, compartments, body, .. } = Stored::of(&value)?;
+            Ok(lines.push(&Seen::new(id, updated, compartments, within), body))
+        };
+        let Whole::Compartments(compartments) = of else {
+            let next = self.walk_kind(kind, scan, |id, value| push(id, value, None))?;
+            return Ok(lines.finish(0, next.map(Some)));
+        };
+        let mut after = scan.after;
+        for (at, compartment) in compartments.iter().enumerate() {
+            let push = |id: &str, value: Slice| push(id, value, Some(compartment));
+            let next = self.walk_compartment(compartment, kind, Scan { after, ..scan }, push)?;
+            if next.is_some() {
+                return Ok(lines.finish(at, Some(next)));
+            }
+            after = None;
+        }
+        Ok(lines.finish(compartments.len(), None))
+    }
+
+    /// Shows encoded versions of a type until one is enough, whose id it gives.
+    fn walk_kind(
+        &self,
+        kind: &str,
+        scan: Scan<'_>,
+        mut is_enough: impl FnMut(&str, Slice) -> Result<bool, StoreError>,
+    ) -> Result<Option<String>, StoreError> {
         let prefix = keys::prefix([kind]);
         let from = match scan.after {
             // A zero byte more is the next key there can be.
@@ -142,23 +193,25 @@ impl<'a> View<'a> {
             }
             None => prefix.clone(),
         };
-        let mut page = Filling::new(scan.limit);
         for entry in self.prefixed(Table::Current, prefix, from) {
-            let (key, value) = entry?;
-            let Some(version) = self.settle(kind, keys::id_of(&key)?, value, scan.at)? else { continue };
-            if (scan.deleted || !version.is_deleted()) && page.push(version) {
-                return Ok(page.full());
+            let (key, newest) = entry?;
+            let id = keys::id_of(&key)?;
+            let Some(value) = self.settle(kind, id, newest, scan.at)? else { continue };
+            if (scan.deleted || !keys::is_deleted(&value)) && is_enough(id, value)? {
+                return Ok(Some(id.to_owned()));
             }
         }
-        Ok(page.last())
+        Ok(None)
     }
 
-    pub fn scan_compartment(
+    /// The same of a type within a compartment.
+    fn walk_compartment(
         &self,
         compartment: &str,
         kind: &str,
         scan: Scan<'_>,
-    ) -> Result<Page, StoreError> {
+        mut is_enough: impl FnMut(&str, Slice) -> Result<bool, StoreError>,
+    ) -> Result<Option<String>, StoreError> {
         let home = keys::prefix([kind, compartment]);
         let members = keys::prefix([compartment, kind]);
         let skip = members.len();
@@ -171,7 +224,7 @@ impl<'a> View<'a> {
         };
         let mut at_home = self.prefixed(Table::Current, home, home_from).peekable();
         // Of the entries of one id, the first at or before `at` decides.
-        let mut decided = None::<Bytes>;
+        let mut decided = None::<Slice>;
         let mut guests = self
             .prefixed(Table::Members, members, from)
             .filter_map(|entry| {
@@ -191,7 +244,6 @@ impl<'a> View<'a> {
                 (value[..] == [1]).then_some(Ok(id))
             })
             .peekable();
-        let mut page = Filling::new(scan.limit);
         loop {
             // Both go by id; who is at home has the say of itself.
             let resident = match at_home.peek() {
@@ -204,30 +256,30 @@ impl<'a> View<'a> {
                 Some(Ok(id)) => Some(keys::text(id)?),
                 None => None,
             };
-            let version = match (resident, guest) {
-                (None, None) => return Ok(page.last()),
+            let (key, newest, is_resident) = match (resident, guest) {
+                (None, None) => return Ok(None),
                 (Some(resident), guest) if guest.is_none_or(|guest| resident <= guest) => {
                     if guest == Some(resident) {
                         guests.next();
                     }
-                    let Some((key, value)) = at_home.next().transpose()? else { continue };
-                    let version = self.settle(kind, keys::id_of(&key)?, value, scan.at)?;
-                    version.filter(|version| version.compartments.iter().any(|own| own == compartment))
+                    let Some((key, newest)) = at_home.next().transpose()? else { continue };
+                    (key, newest, true)
                 }
                 _ => {
                     let Some(id) = guests.next().transpose()? else { continue };
-                    let id = keys::text(&id)?;
-                    match self.newest(&ResourceKey::new(kind, id))? {
-                        Some(newest) => self.settle(kind, id, newest, scan.at)?,
-                        None => None,
-                    }
+                    let newest = self.newest(&ResourceKey::new(kind, keys::text(&id)?))?;
+                    let Some(newest) = newest else { continue };
+                    (id, newest, false)
                 }
             };
-            if let Some(version) = version
-                && (scan.deleted || !version.is_deleted())
-                && page.push(version)
-            {
-                return Ok(page.full());
+            // A guest's key is its id alone.
+            let id = keys::id_of(&key)?;
+            let Some(value) = self.settle(kind, id, newest, scan.at)? else { continue };
+            if is_resident && !Stored::of(&value)?.is_in(compartment) {
+                continue;
+            }
+            if (scan.deleted || !keys::is_deleted(&value)) && is_enough(id, value)? {
+                return Ok(Some(id.to_owned()));
             }
         }
     }

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
     Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Snapshot, Version,
-    VersionWrite, Versions,
+    VersionWrite, Versions, Whole,
 };
 
 use crate::{Engine, at, draft, ready};
@@ -353,8 +353,31 @@ async fn scan_all(
             None => break,
         }
     }
+    if !deleted {
+        let text = |version: &Version| [version.body.as_deref().unwrap_or_default(), b"\n"].concat();
+        assert_eq!(
+            lines(engine, compartment, kind, at).await,
+            found.iter().flat_map(text).collect::<Vec<_>>()
+        );
+    }
     found.sort_by(|a, b| a.key.cmp(&b.key));
     found
+}
+
+/// The same scan as text.
+async fn lines(engine: &Engine, compartment: Option<&str>, kind: &str, at: Seq) -> Vec<u8> {
+    let (mut text, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let scan = Scan::at(at).limit(Limit { count: 3, bytes: 1 << 20 }).after(after.as_deref());
+        let of = compartment.map_or(Whole::Kind, |one| Whole::Compartments(vec![one.to_owned()]));
+        let page = engine.store.scan_lines(kind, of, scan, |_| true).await.unwrap();
+        assert_eq!(page.ends.last().copied().unwrap_or_default(), page.text.len());
+        text.extend_from_slice(&page.text);
+        if page.done {
+            return text;
+        }
+        after = page.next;
+    }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
