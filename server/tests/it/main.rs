@@ -9,6 +9,7 @@ mod browser;
 mod clients;
 mod command_line;
 mod crash;
+mod damage;
 mod downloads;
 mod driver;
 mod exports;

@@ -118,6 +118,13 @@ impl Server {
         self.child = Some(child);
     }
 
+    /// Starts a server that cannot start; gives what it says until it ends.
+    pub fn start_in_vain(&self) -> std::process::Output {
+        let mut command = Command::new(TREFOIL);
+        command.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
+        command.arg(self.data()).env("TREFOIL_LOG", "warn").stdin(Stdio::null()).output().unwrap()
+    }
+
     /// `kill -9`.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");

@@ -170,8 +170,15 @@ impl File {
     }
 
     async fn open_identity(&self) -> Result<Opened, FileError> {
-        match self.files.open_file(self.file.at(&self.job)).await {
-            Ok((file, length)) if length == self.file.bytes => Ok(Opened { file, length }),
+        let at = self.file.at(&self.job);
+        match self.files.open_file(at).await {
+            Ok((file, length)) if length == self.file.bytes => {
+                if self.files.is_sound(at, &file, &self.file.hash).await? {
+                    Ok(Opened { file, length })
+                } else {
+                    Err(self.damaged("its bytes are not those that were written"))
+                }
+            }
             Ok(_) => Err(self.damaged("its length is not what was written")),
             Err(object_store::Error::NotFound { .. }) => Err(self.damaged("it is not there any more")),
             Err(error) => Err(error.into()),

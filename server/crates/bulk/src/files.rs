@@ -4,11 +4,12 @@
 //! A file lies at `{job}/{attempt}.{name}`. Each run of a job writes under an attempt number of its own, so that one
 //! that was overtaken and does not know it yet never touches a file that counts.
 
+use std::collections::HashSet;
 use std::io::{self, Read as _, Seek as _};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -29,6 +30,8 @@ const CHUNK: usize = 1 << 20;
 pub(crate) struct Files {
     store: Arc<LocalFileSystem>,
     folder: PathBuf,
+    /// Files that this process wrote or has read from end to end, so that their bytes are known to be right.
+    sound: Arc<Mutex<HashSet<Path>>>,
 }
 
 /// Names a file of one attempt at a job.
@@ -57,7 +60,7 @@ impl Files {
     pub fn open(folder: PathBuf) -> io::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let store = LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), folder })
+        Ok(Self { store: Arc::new(store), folder, sound: Arc::default() })
     }
 
     /// A file that is to be written. Nothing happens before the first bytes come.
@@ -67,6 +70,7 @@ impl Files {
             path: at.path(),
             gathered: Vec::new(),
             length: 0,
+            sound: Arc::clone(&self.sound),
             under_way: None,
             bytes: 0,
         }
@@ -82,6 +86,33 @@ impl Files {
         }
     }
 
+    /// Are the bytes of a file those of its hash? It is read once in the life of a process, and not where the process wrote
+    /// it.
+    pub async fn is_sound(&self, at: FileAt<'_>, file: &std::fs::File, hash: &str) -> io::Result<bool> {
+        let path = at.path();
+        if !Hasher::made(hash) || known(&self.sound).contains(&path) {
+            return Ok(true);
+        }
+        let mut file = file.try_clone()?;
+        let found = spawn_blocking(move || {
+            let (mut hasher, mut piece) = (Hasher::default(), vec![0; PIECE]);
+            file.rewind()?;
+            loop {
+                match file.read(&mut piece)? {
+                    0 => break,
+                    length => hasher.update(&piece[..length]),
+                }
+            }
+            file.rewind()?;
+            io::Result::Ok(hasher.finish())
+        });
+        let is_sound = found.await.map_err(io::Error::other)?? == hash;
+        if is_sound {
+            known(&self.sound).insert(path);
+        }
+        Ok(is_sound)
+    }
+
     /// Is there a whole file of this length?
     pub async fn has(&self, at: FileAt<'_>, length: u64) -> bool {
         self.store.head(&at.path()).await.is_ok_and(|meta| meta.size == length)
@@ -95,6 +126,7 @@ impl Files {
 
     /// Takes away what a job has here.
     pub async fn remove(&self, job: &str) {
+        known(&self.sound).retain(|path| path.parts().next().is_none_or(|of| of.as_ref() != job));
         let folder = self.folder.join(job);
         // A chunk that is being written at this moment can put a file back.
         for _ in 0..3 {
@@ -110,7 +142,7 @@ impl Files {
 
     /// Takes away what a job has here but for these and what was made of them.
     pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = FileAt<'_>>) {
-        let keep: std::collections::HashSet<String> = keep.map(FileAt::in_folder).collect();
+        let keep: HashSet<String> = keep.map(FileAt::in_folder).collect();
         let folder = self.folder.join(job);
         let removed = spawn_blocking(move || -> io::Result<()> {
             for file in std::fs::read_dir(folder)?.flatten() {
@@ -136,6 +168,10 @@ impl Files {
     }
 }
 
+fn known(sound: &Mutex<HashSet<Path>>) -> MutexGuard<'_, HashSet<Path>> {
+    sound.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A file as it grows.
 pub(crate) struct Writing {
     store: Arc<LocalFileSystem>,
@@ -143,6 +179,7 @@ pub(crate) struct Writing {
     gathered: Vec<Bytes>,
     /// Bytes that are gathered.
     length: usize,
+    sound: Arc<Mutex<HashSet<Path>>>,
     under_way: Option<Task<object_store::Result<Opened>>>,
     /// How long it is by now.
     pub bytes: u64,
@@ -179,6 +216,7 @@ impl Writing {
         Ok(Task(tokio::spawn(async move {
             let mut opened = last.await?;
             opened.upload.complete().await?;
+            known(&self.sound).insert(self.path);
             Ok(opened.hasher.finish())
         })))
     }

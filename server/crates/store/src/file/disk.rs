@@ -12,15 +12,16 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 
 use super::keys::{self, Table};
 use super::view::View;
-use super::{check_format, engine, journal, read_failure};
+use super::{check_format, journal, of_folder, read_failure};
 use crate::StoreError;
 
 /// Small, since all tables have one: memory stays bounded under a full import.
 const MEMTABLE_BYTES: u64 = 8 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
-const CACHE_BYTES: u64 = 8 << 20;
-/// What is read at once of the newest versions: an export reads all of it, and a read by id not much in vain.
-const RUN_BLOCK_BYTES: u32 = 32 << 10;
+const CACHE_BYTES: u64 = 6 << 20;
+/// What is read at once of the newest versions: an export reads all of it, and one of a Group, or a read by id, not much
+/// in vain.
+const RUN_BLOCK_BYTES: u32 = 16 << 10;
 /// The engine's own threads: one keeps free for flushes (and spins while a compaction waits for the other
 /// two), so three ingest a fifth faster than two on two cores, and one stalls behind compactions.
 const WORKERS: usize = 3;
@@ -91,13 +92,13 @@ impl Opened {
     fn open(dir: &Path) -> Result<Self, StoreError> {
         let dir = dir.join("db");
         journal::check(&dir)?;
-        let db = Database::builder(dir)
+        let db = Database::builder(&dir)
             .cache_size(CACHE_BYTES)
             .max_journaling_size(JOURNAL_BYTES)
             .worker_threads(WORKERS)
             .open()
-            .map_err(engine("open the store"))?;
-        let tables = Tables::open(&db).map_err(engine("open the tables of the store"))?;
+            .map_err(of_folder("open the store", &dir))?;
+        let tables = Tables::open(&db).map_err(of_folder("open the tables of the store", &dir))?;
         check_format(&tables)?;
         Ok(Self { db, tables })
     }

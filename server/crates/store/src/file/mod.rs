@@ -7,6 +7,7 @@
 //! | `journal` | the engine's journals, looked at before the engine reads them |
 //! | `unflushed` | what stands only in the journal and in memory, kept small |
 //! | `writer` | the one thread that writes |
+//! | `readers` | the threads that read pages |
 //! | `view` | what is committed at a moment, read by key and by page |
 //! | here | opening and locking the folder, the ports |
 //!
@@ -17,6 +18,7 @@
 mod disk;
 mod journal;
 mod keys;
+mod readers;
 mod unflushed;
 mod view;
 mod writer;
@@ -33,6 +35,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::disk::{Disk, Probe, Tables};
 use self::keys::Table;
+use self::readers::Readers;
 use self::view::View;
 use self::writer::{Reply, Request, Writer};
 use crate::{
@@ -57,6 +60,7 @@ struct Shared {
     writer: Option<JoinHandle<()>>,
     last: watch::Receiver<Seq>,
     disk: Arc<Disk>,
+    readers: Readers,
     /// Held until everything above is closed.
     _lock: fs::File,
 }
@@ -82,7 +86,7 @@ impl File {
     }
 
     fn open_on(dir: &Path, probe: Probe) -> Result<Self, StoreError> {
-        fs::create_dir_all(dir).map_err(engine("make the folder of the store"))?;
+        fs::create_dir_all(dir).map_err(of_folder("make the folder of the store", dir))?;
         let lock = lock(dir)?;
         let disk = Arc::new(Disk::open(dir, probe)?);
         let (counters, kinds) = disk::counters(&disk)?;
@@ -93,7 +97,14 @@ impl File {
             .name("store-writer".to_owned())
             .spawn(move || writer.run(requests))
             .map_err(engine("start the writer of the store"))?;
-        let shared = Shared { queue: Some(queue), writer: Some(writer), last: watched, disk, _lock: lock };
+        let shared = Shared {
+            queue: Some(queue),
+            writer: Some(writer),
+            last: watched,
+            disk,
+            readers: Readers::start()?,
+            _lock: lock,
+        };
         Ok(Self { shared: Arc::new(shared) })
     }
 
@@ -107,21 +118,19 @@ impl File {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Reads a page on a thread that may block.
+    /// Reads a page on a thread of its own.
     async fn page<T: Send + 'static>(
         &self,
         read: impl FnOnce(&View<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let disk = Arc::clone(&self.shared.disk);
-        tokio::task::spawn_blocking(move || disk.with(|opened| read(&opened.view())))
-            .await
-            .map_err(|error| StoreError::Engine { action: "read a page", reason: error.to_string() })?
+        self.shared.readers.read(move || disk.with(|opened| read(&opened.view()))).await
     }
 }
 
 /// Takes the folder for this process.
 fn lock(dir: &Path) -> Result<fs::File, StoreError> {
-    let failed = engine("lock the folder of the store");
+    let failed = of_folder("lock the folder of the store", dir);
     let mut file = fs::File::options()
         .read(true)
         .write(true)
@@ -160,6 +169,11 @@ fn check_format(tables: &Tables) -> Result<(), StoreError> {
 /// Turns what the engine or the system says into our error.
 fn engine<E: fmt::Display>(action: &'static str) -> impl Fn(E) -> StoreError {
     move |error| StoreError::Engine { action, reason: error.to_string() }
+}
+
+/// The same, with the folder that it is about.
+fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> impl Fn(E) -> StoreError {
+    move |error| engine(action)(format!("{}: {error}", dir.display()))
 }
 
 /// Turns what the engine says when it reads a table into our error. It checks what it reads, so damage is told as such,

@@ -12,8 +12,8 @@ use super::disk::Opened;
 use super::keys::Table;
 
 /// What a table may hold in memory before it is written out, in bytes. Resources are most of what is written.
-const RESOURCES: u64 = 8 << 20;
-const OTHERS: u64 = 2 << 20;
+const RESOURCES: u64 = 6 << 20;
+const OTHERS: u64 = 1 << 20;
 /// What is left in memory when nothing is written for a while and at the end: less is not worth a file, and quickly
 /// read again.
 const SMALL: u64 = 256 << 10;
