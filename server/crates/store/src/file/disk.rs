@@ -4,6 +4,7 @@
 //! An engine that runs out of space in the middle of a write, or of its own work behind it, can only be opened
 //! again. So a part of the disk is kept free for it, and writes are refused before they touch that part.
 
+use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 use std::sync::RwLock;
 
@@ -12,7 +13,7 @@ use fjall::{Database, Keyspace, KeyspaceCreateOptions};
 
 use super::keys::{self, Table};
 use super::view::View;
-use super::{check_format, journal, of_folder, read_failure};
+use super::{check_format, damaged, failure, journal, read_failure};
 use crate::StoreError;
 
 /// Small, since all tables have one: memory stays bounded under a full import.
@@ -92,13 +93,18 @@ impl Opened {
     fn open(dir: &Path) -> Result<Self, StoreError> {
         let dir = dir.join("db");
         journal::check(&dir)?;
-        let db = Database::builder(&dir)
-            .cache_size(CACHE_BYTES)
-            .max_journaling_size(JOURNAL_BYTES)
-            .worker_threads(WORKERS)
-            .open()
-            .map_err(of_folder("open the store", &dir))?;
-        let tables = Tables::open(&db).map_err(of_folder("open the tables of the store", &dir))?;
+        let open = || -> Result<_, fjall::Error> {
+            let db = Database::builder(&dir)
+                .cache_size(CACHE_BYTES)
+                .max_journaling_size(JOURNAL_BYTES)
+                .worker_threads(WORKERS)
+                .open()?;
+            let tables = Tables::open(&db)?;
+            Ok((db, tables))
+        };
+        // The engine takes some of its files to be right, and panics where they are not.
+        let opened = catch_unwind(open).map_err(|_| damaged(&dir, &"it stopped where the log says"))?;
+        let (db, tables) = opened.map_err(failure("open the store", &dir))?;
         check_format(&tables)?;
         Ok(Self { db, tables })
     }

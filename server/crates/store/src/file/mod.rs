@@ -176,26 +176,36 @@ fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> impl Fn(E) ->
     move |error| engine(action)(format!("{}: {error}", dir.display()))
 }
 
-/// Turns what the engine says when it reads a table into our error. It checks what it reads, so damage is told as such,
-/// with the folder that holds it.
-fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError {
+/// Turns what the engine says of a folder into our error. It checks what it reads, so damage is told as such.
+fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreError {
     use fjall::{Error, LsmError};
     move |error| {
         let is_damage = match &error {
             Error::Storage(LsmError::Io(error)) | Error::Io(error) => {
                 matches!(error.kind(), std::io::ErrorKind::UnexpectedEof | std::io::ErrorKind::NotFound)
             }
-            Error::Storage(_) | Error::InvalidTag(_) | Error::InvalidTrailer | Error::Unrecoverable => true,
+            Error::Storage(_)
+            | Error::InvalidTag(_)
+            | Error::InvalidTrailer
+            | Error::InvalidVersion(_)
+            | Error::JournalRecovery(_)
+            | Error::Unrecoverable => true,
             _ => false,
         };
-        if !is_damage {
-            return engine("read the store")(error);
-        }
-        let folder = table.path().display();
-        StoreError::Corrupt {
-            what: format!("a file in {folder} is not what was written ({error}); put back a backup"),
-        }
+        if is_damage { damaged(dir, &error) } else { of_folder(action, dir)(error) }
     }
+}
+
+fn damaged(dir: &Path, why: &impl fmt::Display) -> StoreError {
+    let dir = dir.display();
+    StoreError::Corrupt {
+        what: format!("a file in {dir} is not what was written ({why}); put back a backup"),
+    }
+}
+
+/// The same when a table is read.
+fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError {
+    failure("read the store", table.path())
 }
 
 impl Ledger for File {

@@ -143,7 +143,7 @@ impl<'a> View<'a> {
     ) -> Result<Page, StoreError> {
         let mut page = Filling::new(scan.limit);
         let push = |id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
-        let next = self.walk_compartment(compartment, kind, scan, push)?;
+        let next = self.walk_compartment(compartment, kind, scan, true, push)?;
         Ok(if next.is_some() { page.full() } else { page.last() })
     }
 
@@ -164,9 +164,11 @@ impl<'a> View<'a> {
             return Ok(lines.finish(0, next.map(Some)));
         };
         let mut after = scan.after;
+        let mut guests = NextGuest::default();
         for (at, compartment) in compartments.iter().enumerate() {
             let push = |id: &str, value: Slice| push(id, value, Some(compartment));
-            let next = self.walk_compartment(compartment, kind, Scan { after, ..scan }, push)?;
+            let has_guests = guests.are_in(self, compartment, kind)?;
+            let next = self.walk_compartment(compartment, kind, Scan { after, ..scan }, has_guests, push)?;
             if next.is_some() {
                 return Ok(lines.finish(at, Some(next)));
             }
@@ -204,12 +206,13 @@ impl<'a> View<'a> {
         Ok(None)
     }
 
-    /// The same of a type within a compartment.
+    /// The same of a type within a compartment, which may be known to have no guests.
     fn walk_compartment(
         &self,
         compartment: &str,
         kind: &str,
         scan: Scan<'_>,
+        has_guests: bool,
         mut is_enough: impl FnMut(&str, Slice) -> Result<bool, StoreError>,
     ) -> Result<Option<String>, StoreError> {
         let home = keys::prefix([kind, compartment]);
@@ -223,10 +226,12 @@ impl<'a> View<'a> {
             None => (home.clone(), members.clone()),
         };
         let mut at_home = self.prefixed(Table::Current, home, home_from).peekable();
+        let guests = has_guests.then(|| self.prefixed(Table::Members, members, from));
         // Of the entries of one id, the first at or before `at` decides.
         let mut decided = None::<Slice>;
-        let mut guests = self
-            .prefixed(Table::Members, members, from)
+        let mut guests = guests
+            .into_iter()
+            .flatten()
             .filter_map(|entry| {
                 let (key, value) = match entry {
                     Ok(entry) => entry,
@@ -297,11 +302,40 @@ impl<'a> View<'a> {
         Ok(kinds)
     }
 
+    /// The first entry of the compartment index at or behind a key.
+    fn next_guest(&self, from: Vec<u8>) -> Result<Option<Slice>, StoreError> {
+        let next = self.range(Table::Members, Bound::Included(from), Bound::Unbounded).next();
+        Ok(next.transpose()?.map(|(key, _)| key))
+    }
+
     pub fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
         let from = Bound::Excluded(after.0.to_be_bytes().to_vec());
         self.range(Table::Changes, from, Bound::Unbounded)
             .take(limit)
             .map(|entry| entry.and_then(|(key, value)| keys::decode_change(&key, &value)))
             .collect()
+    }
+}
+
+/// Where the next guest of a compartment is: most have none, and one look says so for many that are walked in their order.
+#[derive(Default)]
+struct NextGuest {
+    /// What is known: no entry lies between the first key and the second; no second is the end.
+    between: Option<(Vec<u8>, Option<Slice>)>,
+}
+
+impl NextGuest {
+    fn are_in(&mut self, view: &View<'_>, compartment: &str, kind: &str) -> Result<bool, StoreError> {
+        let wanted = keys::prefix([compartment, kind]);
+        let is_known = |(from, next): &(Vec<u8>, Option<Slice>)| {
+            *from <= wanted && next.as_ref().is_none_or(|next| **next >= *wanted)
+        };
+        let (from, next) = match self.between.take().filter(is_known) {
+            Some(known) => known,
+            None => (wanted.clone(), view.next_guest(wanted.clone())?),
+        };
+        let is_in = next.as_ref().is_some_and(|key| key.starts_with(&wanted));
+        self.between = Some((from, next));
+        Ok(is_in)
     }
 }

@@ -127,3 +127,49 @@ fn the_torn_end_of_a_crash_is_no_damage() {
         assert_eq!(crashed.with(&bytes), Ok(COMMITS - 1));
     }
 }
+
+#[test]
+fn any_other_damaged_file_is_told_or_not_needed() {
+    let sound = TempDir::new().unwrap();
+    let store = Store::open(sound.path()).unwrap();
+    let text = "0123456789".repeat(100);
+    let writes = (0..400).map(|number| put("Basic", &format!("b{number}"), &text, &["c"]));
+    block_on(store.commit(writes.collect(), at(0))).unwrap();
+    drop(store);
+    let mut files = Vec::new();
+    walk(&sound.path().join("db/keyspaces"), &mut files);
+    let mut told = 0;
+    for file in files {
+        let bytes = fs::read(&file).unwrap();
+        for share in [0, 1, 2, 3] {
+            let at = share * bytes.len().saturating_sub(4) / 3;
+            let dir = TempDir::new().unwrap();
+            copy(sound.path(), dir.path());
+            let mut damaged = bytes.clone();
+            damaged[at..].iter_mut().take(4).for_each(|byte| *byte ^= 0x55);
+            fs::write(dir.path().join(file.strip_prefix(sound.path()).unwrap()), damaged).unwrap();
+            let read = |store: &Store| -> Result<(), StoreError> {
+                for number in 0..400 {
+                    let key = ResourceKey::new("Basic", format!("b{number}"));
+                    let version = block_on(store.read(&key, Seq::LATEST))?;
+                    let body = version.and_then(|version| version.body).expect("it is there");
+                    assert!(body.ends_with(text.as_bytes()), "{} {at}", file.display());
+                }
+                Ok(())
+            };
+            if let Err(error) = Store::open(dir.path()).and_then(|store| read(&store)) {
+                told += 1;
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{} {at}: {error}", file.display());
+                assert!(error.to_string().contains("put back a backup"), "{error}");
+            }
+        }
+    }
+    assert!(told > 20, "{told}");
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { walk(&path, files) } else { files.push(path) }
+    }
+}
