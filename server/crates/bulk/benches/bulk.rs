@@ -23,21 +23,23 @@ fn main() {
         Some("--ingest") => return ingest(Path::new(&args[1]), Path::new(&args[2])),
         Some("--settle") => return settle(Path::new(&args[1])),
         Some("--export") => return export(Path::new(&args[1]), &args[2]),
+        Some("--crowd") => return crowd(Path::new(&args[1])),
         _ => {}
     }
     let number = |flag: &str| args.iter().find_map(|arg| arg.strip_prefix(flag)?.parse::<u64>().ok());
     let (resources, rounds) = (number("--resources=").unwrap_or(1_000_000), number("--rounds=").unwrap_or(5));
     println!("{:<52} {:>14} {:>14}", "work", "", "goal");
-    for resources in [resources / 10, resources] {
-        measure(resources, rounds);
-    }
+    let rates = [resources / 10, resources].map(|resources| measure(resources, rounds));
+    told("median cost of a resource, of that in a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
+    measure_crowd();
 }
 
 fn told(work: &str, figure: String, goal: &str) {
     println!("{work:<52} {figure:>14} {goal:>14}");
 }
 
-fn measure(resources: u64, rounds: u64) {
+/// Gives the median of resources a CPU second of the system export.
+fn measure(resources: u64, rounds: u64) -> f64 {
     let patients = resources / population::EACH;
     println!("{} resources of {patients} patients", patients * population::EACH);
     let folder = tempfile::tempdir().expect("a folder");
@@ -52,41 +54,64 @@ fn measure(resources: u64, rounds: u64) {
     std::fs::write(files.join("9-group.json"), population::group("tenth", patients, 10)).expect("a file");
     step(&["--ingest", text(&data), text(&files)]);
     step(&["--settle", text(&data)]);
-    let mut ratios = Vec::new();
+    let (mut ratios, mut rates, mut group_rates) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         println!("round {round}");
         let exported = data.join("exports");
         drop(std::fs::remove_dir_all(&exported));
-        let system = step(&["--export", text(&data), "system"]);
+        let (system, rate) = step(&["--export", text(&data), "system"]);
+        rates.push(rate);
         let cat = cat(&exported, folder.path());
         told("cat in > out of these files", format!("{:.0} ms", cat * 1e3), "");
         told("system export, of the speed of cat", format!("{:.2}", cat / system), "0.3");
         ratios.push(cat / system);
-        step(&["--export", text(&data), "group"]);
+        group_rates.push(step(&["--export", text(&data), "group"]).1);
     }
-    ratios.sort_by(f64::total_cmp);
-    told("median: system export, of the speed of cat", format!("{:.2}", ratios[ratios.len() / 2]), "0.3");
+    told("median: system export, of the speed of cat", format!("{:.2}", median(&mut ratios)), "0.3");
+    let (rate, group) = (median(&mut rates), median(&mut group_rates));
+    told("median: system export, resources a CPU second", format!("{rate:.0}"), "500000");
+    told("median: group export, of the system's cost", format!("{:.2}", rate / group), "1.5");
     step(&["--export", text(&data), "writers"]);
+    rate
+}
+
+fn median(figures: &mut [f64]) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// A Group of a million members, of whom nobody is there: what it costs to begin.
+fn measure_crowd() {
+    println!("a Group of 1000000 members");
+    let folder = tempfile::tempdir().expect("a folder");
+    let (files, data) = (folder.path().join("in"), folder.path().join("data"));
+    std::fs::create_dir(&files).expect("a folder");
+    std::fs::write(files.join("group.json"), population::group("crowd", 1_000_000, 1)).expect("a file");
+    step(&["--ingest", text(&data), text(&files)]);
+    step(&["--crowd", text(&data)]);
 }
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("the folder of the benchmark is text")
 }
 
-/// Runs a step in a process of its own; gives the seconds that it tells behind `seconds `, where it does.
-fn step(args: &[&str]) -> f64 {
+/// Runs a step in a process of its own; gives the seconds and the resources a CPU second that it tells in a line of
+/// `figures`, where it does.
+fn step(args: &[&str]) -> (f64, f64) {
     let this = std::env::current_exe().expect("this program has a path");
     let output = Command::new(this).args(args).stderr(Stdio::inherit()).output().expect("it starts");
     assert!(output.status.success(), "{args:?} failed");
     let said = String::from_utf8_lossy(&output.stdout);
-    let mut seconds = 0.0;
+    let mut told = (0.0, 0.0);
     for line in said.lines() {
-        match line.strip_prefix("seconds ") {
-            Some(figure) => seconds = figure.parse().expect("a number"),
+        match line.strip_prefix("figures ").and_then(|figures| figures.split_once(' ')) {
+            Some((seconds, rate)) => {
+                told = (seconds.parse().expect("a number"), rate.parse().expect("a number"));
+            }
             None => println!("{line}"),
         }
     }
-    seconds
+    told
 }
 
 /// Seconds of `cat in > out` for all files of an export, to fresh files.
@@ -164,32 +189,10 @@ fn export(data: &Path, which: &str) {
             .map(|writer| tokio::spawn(write(writer, resources.clone(), stop.clone(), written.clone())))
             .collect();
         let (started, cpu) = (Instant::now(), cpu_seconds());
-        let kick_off = KickOff {
-            level: if which == "group" { Level::Group("tenth".to_owned()) } else { Level::System },
-            parameters: Vec::new(),
-            by: Method::Get,
-            request_url: String::new(),
-            client_id: "bench".to_owned(),
-            types: TypeAccess::All,
-            groups: None,
-            lenient: false,
-        };
-        let job = bulk.kick_off(kick_off, Timestamp::now()).await.expect("it can be exported");
+        let level = if which == "group" { Level::Group("tenth".to_owned()) } else { Level::System };
+        let job = bulk.kick_off(request(level), Timestamp::now()).await.expect("it can be exported");
         let began = started.elapsed();
-        let manifest = loop {
-            match bulk
-                .status(&job, 1, "bench", &TypeAccess::All, Timestamp::now())
-                .await
-                .expect("the job is there")
-            {
-                Status::InProgress { .. } | Status::TooSoon { .. } => {
-                    tokio::time::sleep(Duration::from_millis(5)).await
-                }
-                Status::Complete { manifest, .. } => break manifest,
-                Status::Failed { reason, .. } => panic!("{reason}"),
-                Status::Forbidden { kind } => panic!("{kind}"),
-            }
-        };
+        let manifest = finished(&bulk, &job).await;
         let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
         stop.store(true, Ordering::Relaxed);
         for writer in writers {
@@ -211,9 +214,55 @@ fn export(data: &Path, which: &str) {
                 format!("{:.1} ms", began.as_secs_f64() * 1e3),
                 "100 ms",
             );
-            println!("seconds {seconds}");
+            println!("figures {seconds} {}", count as f64 / cpu);
         }
         told_memory(&format!("{which} export, resident at most"));
+    });
+}
+
+fn request(level: Level) -> KickOff {
+    KickOff {
+        level,
+        parameters: Vec::new(),
+        by: Method::Get,
+        request_url: String::new(),
+        client_id: "bench".to_owned(),
+        types: TypeAccess::All,
+        groups: None,
+        lenient: false,
+    }
+}
+
+async fn finished(bulk: &Bulk, job: &str) -> Vec<u8> {
+    loop {
+        let status = bulk.status(job, 1, "bench", &TypeAccess::All, Timestamp::now());
+        match status.await.expect("the job is there") {
+            Status::InProgress { .. } | Status::TooSoon { .. } => {
+                tokio::time::sleep(Duration::from_millis(5)).await
+            }
+            Status::Complete { manifest, .. } => return manifest.to_vec(),
+            Status::Failed { reason, .. } => panic!("{reason}"),
+            Status::Forbidden { kind } => panic!("{kind}"),
+        }
+    }
+}
+
+/// Exports the crowd.
+fn crowd(data: &Path) {
+    runtime().block_on(async {
+        let store = open(data);
+        let resources = Resources::new(store.clone());
+        let bulk = open_bulk(data, store, &resources);
+        let before = resident("VmRSS:");
+        // The peak begins anew.
+        drop(std::fs::write("/proc/self/clear_refs", "5"));
+        let started = Instant::now();
+        let level = Level::Group("crowd".to_owned());
+        let job = bulk.kick_off(request(level), Timestamp::now()).await.expect("it can be exported");
+        let began = started.elapsed();
+        finished(&bulk, &job).await;
+        told("kick-off", format!("{:.1} ms", began.as_secs_f64() * 1e3), "100 ms");
+        told("memory that it adds", format!("{} MiB", resident("VmHWM:").saturating_sub(before)), "50 MiB");
     });
 }
 
@@ -258,10 +307,16 @@ async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written
 }
 
 fn told_memory(what: &str) {
+    told(what, format!("{} MiB", resident("VmHWM:")), "96 MiB");
+}
+
+/// MiB of this process: now (`VmRSS:`) or at most (`VmHWM:`).
+fn resident(which: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kib: u64 = peak.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
-    told(what, format!("{} MiB", kib / 1024), "96 MiB");
+    let found = status.lines().find_map(|line| line.strip_prefix(which));
+    let kib: u64 =
+        found.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
+    kib / 1024
 }
 
 /// CPU seconds of this process so far (Linux: ticks of 10 ms).

@@ -1,9 +1,11 @@
-//! `cargo xtask bench [identity|terminology]`: server CPU for each request, beside a floor in the same run
+//! `cargo xtask bench [identity|terminology|download]`: server CPU for each request, beside a floor in the same run
 //! (DESIGN 6).
 //!
 //! The floor is a bare hyper server that answers 200 bytes of JSON. It and Trefoil (`--insecure-http
 //! --demo`, file store) run as processes of their own, so that their CPU time can be read apart from the
 //! load's. Ratios are what counts, since machines are noisy; nothing here passes or fails.
+
+mod download;
 
 use std::convert::Infallible;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -31,6 +33,9 @@ fn main() {
     if args.iter().any(|arg| arg == "--floor") {
         return floor();
     }
+    if let Some(path) = args.iter().position(|arg| arg == "--file").and_then(|at| args.get(at + 1)) {
+        return download::floor(path.into());
+    }
     let rounds = args.iter().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
     let wanted = args.iter().find(|arg| !arg.starts_with("--"));
     let this = std::env::current_exe().expect("this program has a path");
@@ -38,6 +43,11 @@ fn main() {
     let data = tempfile::tempdir().expect("a folder for the demo");
     if WORK.iter().any(|work| work.is_wanted(wanted) && work.group == "terminology") {
         SIZES.into_iter().for_each(|concepts| import(data.path(), concepts));
+    }
+    // It is a part of what `bulk` measures.
+    let downloads = wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
+    if downloads {
+        download::import(data.path());
     }
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trefoil"));
     serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
@@ -47,6 +57,9 @@ fn main() {
         serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json"))
             .expect("demo.json is JSON");
     let bench = Bench::new(trefoil.clone(), demo);
+    if downloads {
+        download::measure(&bench, data.path());
+    }
     println!("{:<34} {:>12} {:>10} {:>8} {:>14}", "work", "CPU µs/req", "req/s", "ratio", "goal");
     for round in 1..=rounds {
         println!("round {round}");
@@ -213,32 +226,44 @@ impl Bench {
 
     /// Assertions are signed before the clock runs: the client's work is not the server's.
     fn client_credentials(&self, count: usize) -> Doing<'_> {
+        let key = self.backend_key();
+        let requests: Vec<String> = (0..count).map(|_| self.token_request(&key)).collect();
+        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+    }
+
+    /// The private key of the back end that signs ES384.
+    fn backend_key(&self) -> EcdsaKeyPair {
         let client = &self.demo["backend"][0];
         assert_eq!(client["alg"], "ES384");
-        let key = es384(&client["jwk"]);
+        es384(&client["jwk"])
+    }
+
+    /// Its request for a token, with an assertion of its own.
+    fn token_request(&self, key: &EcdsaKeyPair) -> String {
+        let client = &self.demo["backend"][0];
         let audience = format!("http://{}/oauth2/token", self.trefoil.address);
-        let requests: Vec<String> = (0..count)
-            .map(|_| {
-                let jti = self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                let header = serde_json::json!({ "alg": "ES384", "kid": client["jwk"]["kid"], "typ": "JWT" });
-                let now = jiff::Timestamp::now().as_second();
-                let claims = serde_json::json!({
-                    "iss": client["client_id"], "sub": client["client_id"], "aud": audience,
-                    "exp": now + 300, "jti": format!("bench-{jti}"),
-                });
-                let form = form_urlencoded::Serializer::new(String::new())
-                    .append_pair("grant_type", "client_credentials")
-                    .append_pair("scope", "system/*.rs")
-                    .append_pair(
-                        "client_assertion_type",
-                        "urn:ietf:params:oauth:client-assertion-type:jwt-bearer",
-                    )
-                    .append_pair("client_assertion", &sign(&key, &header, &claims))
-                    .finish();
-                post_form("/oauth2/token", "", &form)
-            })
-            .collect();
-        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+        let jti = self.made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let header = serde_json::json!({ "alg": "ES384", "kid": client["jwk"]["kid"], "typ": "JWT" });
+        let now = jiff::Timestamp::now().as_second();
+        let claims = serde_json::json!({
+            "iss": client["client_id"], "sub": client["client_id"], "aud": audience,
+            "exp": now + 300, "jti": format!("bench-{jti}"),
+        });
+        let form = form_urlencoded::Serializer::new(String::new())
+            .append_pair("grant_type", "client_credentials")
+            .append_pair("scope", "system/*.rs")
+            .append_pair("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+            .append_pair("client_assertion", &sign(key, &header, &claims))
+            .finish();
+        post_form("/oauth2/token", "", &form)
+    }
+
+    /// A token of that back end.
+    fn backend_token(&self) -> String {
+        let mut connection = Connection::open(&self.trefoil.address);
+        let (head, body) = connection.call(&self.token_request(&self.backend_key()));
+        let answer: Value = serde_json::from_str(&body).unwrap_or_else(|_| panic!("{head}{body}"));
+        text(&answer["access_token"]).to_owned()
     }
 
     /// A signed-in browser gets a code, and the client exchanges it: two requests.

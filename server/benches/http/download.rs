@@ -1,0 +1,150 @@
+//! `cargo xtask bench download`: an export file from Trefoil and from a bare hyper server that streams the same file, to the
+//! same client, in turns.
+
+use std::convert::Infallible;
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::stream::unfold;
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::task::spawn_blocking;
+use trefoil_fixtures::population;
+
+use crate::{Bench, Connection, Server, headers, text};
+
+/// 80 Observations each, of about 1 KB: one file of 94 MB.
+const PATIENTS: u64 = 1_100;
+/// What the bare server reads at once, and the client too.
+const PIECE: usize = 256 << 10;
+const ROUNDS: usize = 7;
+
+/// Imports what is downloaded later.
+pub fn import(data: &Path) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = std::fs::File::create(folder.path().join("observations.ndjson")).expect("a file");
+    population::write("Observation", PATIENTS, &mut io::BufWriter::new(file)).expect("the disk takes it");
+    let mut import = Command::new(env!("CARGO_BIN_EXE_trefoil"));
+    import.args(["import", "--data"]).arg(data).arg(folder.path()).stdout(Stdio::null());
+    assert!(import.status().expect("it starts").success(), "the import failed");
+}
+
+/// Exports and downloads.
+pub fn measure(bench: &Bench, data: &Path) {
+    let token = bench.backend_token();
+    let ask = |connection: &mut Connection, path: &str| {
+        connection.call(&format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n"))
+    };
+    let address = &bench.trefoil.address;
+    let path_of = |url: &str| url.split_once(address).map_or(url.to_owned(), |(_, path)| path.to_owned());
+    let mut connection = Connection::open(address);
+    let (head, _) = ask(&mut connection, "/fhir/R4/$export?_type=Observation");
+    let status = headers(&head, "content-location").next().unwrap_or_else(|| panic!("{head}"));
+    let manifest: Value = loop {
+        let (head, body) = ask(&mut connection, &path_of(&status));
+        if head.starts_with("HTTP/1.1 200") {
+            break serde_json::from_str(&body).expect("a manifest is JSON");
+        }
+        assert!(head.starts_with("HTTP/1.1 202"), "{head}{body}");
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let url = path_of(text(&manifest["output"][0]["url"]));
+    let this = std::env::current_exe().expect("this program has a path");
+    let floor = Server::start(Command::new(this).arg("--file").arg(largest(data)), "listening ");
+    let request =
+        |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let mut ratios = Vec::new();
+    for round in 0..ROUNDS {
+        let (bare, length) = download(&floor.address, &request("/"));
+        let (ours, ours_length) = download(address, &request(&url));
+        assert_eq!(length, ours_length);
+        // The first one warms up.
+        if round > 0 {
+            ratios.push(bare / ours);
+            let rate = |seconds: f64| length as f64 / 1e6 / seconds;
+            println!("{:<34} {:>7.0} MB/s, bare hyper {:>7.0} MB/s", "download", rate(ours), rate(bare));
+        }
+    }
+    ratios.sort_by(f64::total_cmp);
+    let median = ratios[ratios.len() / 2];
+    println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, of bare hyper's speed", "", "", "0.8");
+}
+
+/// The largest file of the exports.
+fn largest(data: &Path) -> PathBuf {
+    let folders = std::fs::read_dir(data.join("exports")).expect("an export is there").flatten();
+    let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok()).flatten().flatten();
+    let file = files.max_by_key(|file| file.metadata().map_or(0, |meta| meta.len()));
+    file.expect("a file was exported").path()
+}
+
+/// Seconds and bytes of one download; what comes is thrown away.
+fn download(address: &str, request: &str) -> (f64, u64) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    let started = Instant::now();
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let (mut head, mut piece) = (Vec::new(), vec![0; PIECE]);
+    let end = loop {
+        let read = stream.read(&mut piece).expect("the server answers");
+        assert!(read > 0, "closed after {} bytes", head.len());
+        head.extend_from_slice(&piece[..read]);
+        if let Some(end) = head.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let lines = String::from_utf8_lossy(&head[..end]).into_owned();
+    assert!(lines.starts_with("HTTP/1.1 200"), "{lines}");
+    let length: u64 =
+        headers(&lines, "content-length").next().and_then(|text| text.parse().ok()).expect("a length");
+    let mut left = length - (head.len() - end) as u64;
+    while left > 0 {
+        let read = stream.read(&mut piece).expect("the server sends on");
+        assert!(read > 0, "{left} bytes are missing");
+        left -= read as u64;
+    }
+    (started.elapsed().as_secs_f64(), length)
+}
+
+/// The floor: one file, whatever is asked.
+pub fn floor(path: PathBuf) {
+    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        println!("listening {}", listener.local_addr().expect("bound"));
+        loop {
+            let (stream, _) = listener.accept().await.expect("clients");
+            drop(stream.set_nodelay(true));
+            let path = path.clone();
+            tokio::spawn(async move {
+                let answer = hyper::service::service_fn(move |_| {
+                    let file = std::fs::File::open(&path).expect("the file is there");
+                    let length = file.metadata().expect("it has a length").len();
+                    let pieces = unfold(file, |mut file| async {
+                        let (file, piece) = spawn_blocking(move || {
+                            let mut piece = vec![0; PIECE];
+                            let length = file.read(&mut piece).expect("the file is read");
+                            piece.truncate(length);
+                            (file, piece)
+                        })
+                        .await
+                        .ok()?;
+                        let frame = Frame::data(Bytes::from(piece));
+                        (frame.data_ref().is_some_and(|bytes| !bytes.is_empty()))
+                            .then_some((Ok::<_, Infallible>(frame), file))
+                    });
+                    let mut response = hyper::Response::new(StreamBody::new(pieces));
+                    response.headers_mut().insert(hyper::header::CONTENT_LENGTH, length.into());
+                    async { Ok::<_, Infallible>(response) }
+                });
+                let connection = hyper::server::conn::http1::Builder::new();
+                drop(connection.serve_connection(TokioIo::new(stream), answer).await);
+            });
+        }
+    });
+}
