@@ -60,9 +60,13 @@ impl Failures {
 
     /// How long an attempt has to wait; not positive where it need not.
     fn wait(self, counter: &Counter, now: Timestamp) -> SignedDuration {
-        let at_once = if self.count >= counter.free { 1 } else { counter.at_once };
+        let is_free = self.count < counter.free;
+        let at_once = if is_free { counter.at_once } else { 1 };
         let crowd = if self.under_way >= at_once { MOMENT } else { SignedDuration::ZERO };
-        now.duration_until(self.locked_until(counter.free)).max(crowd)
+        // Without a lock the time says nothing: a failure that was noted while this attempt waited is younger than it.
+        let lock =
+            if is_free { SignedDuration::ZERO } else { now.duration_until(self.locked_until(counter.free)) };
+        lock.max(crowd)
     }
 
     fn put(self, counter: &Counter, expect: Expect) -> LedgerWrite {
@@ -205,7 +209,7 @@ impl Identity {
                     Outcome::Right if counter.forgets => failures.count = 0,
                     Outcome::Wrong => {
                         failures.count = failures.count.saturating_add(1);
-                        failures.last = now;
+                        failures.last = failures.last.max(now);
                     }
                     Outcome::Right | Outcome::Unseen => {}
                 }

@@ -49,6 +49,14 @@ async fn five_failures_are_free_and_each_further_one_locks_twice_as_long() {
 }
 
 #[tokio::test]
+async fn a_failure_of_somebody_else_that_is_younger_than_an_attempt_is_no_lock() {
+    let world = World::new().await;
+    world.fails("nobody-of-that-name", HOME, 2).await;
+    world.fails("ada", HOME, 1).await;
+    world.fails("ada", HOME, 0).await;
+}
+
+#[tokio::test]
 async fn what_was_right_forgets_the_failures_before_it() {
     let world = World::new().await;
     for _ in 0..4 {
