@@ -4,7 +4,7 @@
 
 use std::process::Command;
 
-use crate::support::{Server, have};
+use crate::support::{Server, have, installed, python_packages};
 
 #[track_caller]
 fn check(program: &str, script: &str, server: &Server) {
@@ -19,19 +19,6 @@ fn check(program: &str, script: &str, server: &Server) {
     let text =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && text.contains("all good"), "{text}");
-}
-
-/// Where `.ci/run` puts Python's packages.
-fn python_packages() -> std::path::PathBuf {
-    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python")
-}
-
-/// Are the packages of a language installed? Says so where they are not.
-fn installed(what: &str, at: &std::path::Path) -> bool {
-    if !at.exists() {
-        println!("left out: {what}: not installed; .ci/run does that");
-    }
-    at.exists()
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::process::Command;
 use futures_util::StreamExt as _;
 use serde_json::Value;
 
-use crate::support::{Server, have};
+use crate::support::{Server, have, installed, python_packages};
 
 const PATIENTS: usize = 6_000;
 
@@ -83,21 +83,8 @@ async fn downloads_that_are_cut_off_go_on_to_the_same_bytes() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn real_clients_unpack_the_whole_file() {
-    let (server, url, token, text) = exported().await;
-    let out = server.data().join("unpacked");
-    let bearer = format!("Authorization: Bearer {token}");
-    if have("curl", "gzip by curl") {
-        let mut curl = Command::new("curl");
-        curl.args(["-sS", "--fail", "--noproxy", "*", "--compressed", "-H", &bearer, "-o"])
-            .arg(&out)
-            .arg(&url);
-        assert!(curl.status().unwrap().success());
-        assert!(std::fs::read(&out).unwrap() == text, "curl");
-    }
-    if have("python3", "gzip by Python") {
-        const PROGRAM: &str = "
+/// Takes the gzip form by the standard library, and sees that it is one member.
+const PYTHON: &str = "
 import sys, urllib.request, zlib
 url, token, out = sys.argv[1:]
 opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -109,8 +96,75 @@ text = one.decompress(answer.read())
 assert one.eof and not one.unused_data, 'more than one member'
 open(out, 'wb').write(text)
 ";
-        let python = Command::new("python3").args(["-c", PROGRAM, &url, &token]).arg(&out).status();
-        assert!(python.unwrap().success());
-        assert!(std::fs::read(&out).unwrap() == text, "Python");
+
+/// Streams it, as programs do that keep no file in memory.
+const HTTPX: &str = "
+import sys, httpx
+url, token, out = sys.argv[1:]
+headers = {'Authorization': 'Bearer ' + token, 'Accept-Encoding': 'gzip'}
+with httpx.Client(trust_env=False) as client, client.stream('GET', url, headers=headers) as answer, open(out, 'wb') as file:
+    assert answer.headers['content-encoding'] == 'gzip', answer.headers
+    for piece in answer.iter_bytes():
+        file.write(piece)
+";
+
+const REQUESTS: &str = "
+import sys, requests
+url, token, out = sys.argv[1:]
+session = requests.Session()
+session.trust_env = False
+headers = {'Authorization': 'Bearer ' + token, 'Accept-Encoding': 'gzip'}
+with session.get(url, headers=headers, stream=True) as answer, open(out, 'wb') as file:
+    assert answer.headers['content-encoding'] == 'gzip', answer.headers
+    for piece in answer.iter_content(65536):
+        file.write(piece)
+";
+
+const NODE: &str = "
+const [url, token, out] = process.argv.slice(1);
+const fs = await import('node:fs/promises'), zlib = await import('node:zlib'), http = await import('node:http');
+const headers = { authorization: `Bearer ${token}`, 'accept-encoding': 'gzip' };
+const fetched = await fetch(url, { headers });
+if (fetched.headers.get('content-encoding') !== 'gzip') throw new Error('not packed');
+const byFetch = Buffer.from(await fetched.arrayBuffer());
+const packed = await new Promise((resolve, reject) => http.get(url, { headers }, async (answer) => {
+  const pieces = [];
+  for await (const piece of answer) pieces.push(piece);
+  resolve(Buffer.concat(pieces));
+}).on('error', reject));
+if (!zlib.gunzipSync(packed).equals(byFetch)) throw new Error('fetch and zlib differ');
+await fs.writeFile(out, byFetch);
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_clients_unpack_the_whole_file() {
+    let (server, url, token, text) = exported().await;
+    let out = server.data().join("unpacked");
+    let unpacks = |what: &str, command: &mut Command| {
+        assert!(command.env("PYTHONPATH", python_packages()).status().unwrap().success(), "{what}");
+        assert!(std::fs::read(&out).unwrap() == text, "{what}");
+        std::fs::remove_file(&out).unwrap();
+    };
+    if have("curl", "gzip by curl") {
+        let mut curl = Command::new("curl");
+        curl.args(["-sS", "--fail", "--noproxy", "*", "--compressed", "-H"]);
+        unpacks("curl", curl.arg(format!("Authorization: Bearer {token}")).arg("-o").arg(&out).arg(&url));
+    }
+    if have("python3", "gzip by Python") {
+        let python = |program| {
+            let mut python = Command::new("python3");
+            python.args(["-c", program, &url, &token]).arg(&out);
+            python
+        };
+        unpacks("Python", &mut python(PYTHON));
+        for (package, program) in [("httpx", HTTPX), ("requests", REQUESTS)] {
+            if installed(package, &python_packages().join(package)) {
+                unpacks(package, &mut python(program));
+            }
+        }
+    }
+    if have("node", "gzip by Node") {
+        let mut node = Command::new("node");
+        unpacks("Node", node.args(["--input-type=module", "-e", NODE, &url, &token]).arg(&out));
     }
 }

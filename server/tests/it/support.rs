@@ -237,3 +237,16 @@ pub fn have(program: &str, what: &str) -> bool {
     }
     here
 }
+
+/// Where `.ci/run` puts Python's packages.
+pub fn python_packages() -> std::path::PathBuf {
+    std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python")
+}
+
+/// Are the packages of a language installed? Says so where they are not.
+pub fn installed(what: &str, at: &std::path::Path) -> bool {
+    if !at.exists() {
+        println!("left out: {what}: not installed; .ci/run does that");
+    }
+    at.exists()
+}
