@@ -3,9 +3,8 @@
 use std::process::Command;
 
 use futures_util::StreamExt as _;
-use serde_json::Value;
 
-use crate::support::{Server, have, installed, python_packages};
+use crate::support::{Server, have, installed, manifest_at, python_packages};
 
 const PATIENTS: usize = 6_000;
 
@@ -25,13 +24,7 @@ async fn exported() -> (Server, String, String, Vec<u8>) {
     let request = format!("{}/$export?_type=Basic", server.fhir());
     let answer = client.get(request).bearer_auth(&token).send().await.unwrap();
     let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
-    let manifest: Value = loop {
-        let answer = client.get(&status).bearer_auth(&token).send().await.unwrap();
-        if answer.status() == 200 {
-            break answer.json().await.unwrap();
-        }
-        assert_eq!(answer.status(), 202);
-    };
+    let manifest = manifest_at(&client, &token, &status).await;
     let url = manifest["output"][0]["url"].as_str().unwrap().to_owned();
     let text = client.get(&url).bearer_auth(&token).send().await.unwrap().bytes().await.unwrap();
     assert!(text.len() > 2 << 20);

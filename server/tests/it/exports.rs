@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
+use crate::support::{Server, manifest_at};
 
 /// The events of a log.
 fn events(server: &Server, folder: &str, job: &str) -> Vec<Value> {
@@ -29,13 +29,7 @@ async fn the_export_log_tells_what_clients_did_and_no_secret() {
     let answer = answer.send().await.unwrap();
     assert_eq!(answer.status(), 202);
     let status = answer.headers()["content-location"].to_str().unwrap().to_owned();
-    let manifest: Value = loop {
-        let answer = client.get(&status).bearer_auth(&token).send().await.unwrap();
-        if answer.status() == 200 {
-            break answer.json().await.unwrap();
-        }
-        assert_eq!(answer.status(), 202);
-    };
+    let manifest = manifest_at(&client, &token, &status).await;
     let files = manifest["output"].as_array().unwrap();
     let mut bytes = 0;
     for file in files {

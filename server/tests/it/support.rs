@@ -250,3 +250,14 @@ pub fn installed(what: &str, at: &std::path::Path) -> bool {
     }
     at.exists()
 }
+
+/// The manifest of an export, asked for until it is there.
+pub async fn manifest_at(client: &reqwest::Client, token: &str, status: &str) -> Value {
+    loop {
+        let answer = client.get(status).bearer_auth(token).send().await.unwrap();
+        if answer.status() == 200 {
+            return answer.json().await.unwrap();
+        }
+        assert_eq!(answer.status(), 202);
+    }
+}

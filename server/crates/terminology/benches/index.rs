@@ -96,8 +96,8 @@ fn measure(concepts: u32) {
     told("membership in one is-a set", median(same), "200 ns");
 }
 
-/// What one read costs where each tells where the next one is, in a column of about the index's size: no question about
-/// concepts in random order has less than three of them.
+/// What one read costs where each tells where the next one is, in a column of about the index's size: questions about
+/// concepts in random order are made of such reads.
 fn floor(random: &mut fastrand::Rng) -> String {
     let mut next: Vec<u32> = (0..16 << 20).collect();
     // Sattolo's shuffle: one circle through all of them.
