@@ -11,7 +11,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::base;
-use super::{LoadError, Progress, Reading, Source, unreadable};
+use super::{LoadError, Progress, Reading, Source, unreadable, unreadable_row};
 use crate::code_system::builder::{Builder, Designation};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
@@ -43,10 +43,7 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
     let mut input = reading.source.read(&file).map_err(unreadable(&file))?;
     let (mut header, before) = preamble(&file, &mut *input)?;
     let mut csv = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(input);
-    let wrong = |error: csv::Error| {
-        let line = error.position().map(|at| at.line() + before);
-        LoadError { file: file.clone(), line, why: error.to_string() }
-    };
+    let wrong = unreadable_row(&file, before);
     let columns: Vec<Column> = csv
         .headers()
         .map_err(&wrong)?

@@ -172,3 +172,18 @@ fn read(mut source: Source, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Lo
 fn unreadable(file: &str) -> impl Fn(io::Error) -> LoadError {
     move |error| LoadError::in_file(file, error)
 }
+
+/// An error of the reader of tables, whose own text counts lines without the `before` that stand above the table.
+fn unreadable_row(file: &str, before: u64) -> impl Fn(::csv::Error) -> LoadError {
+    move |error| {
+        let line = error.position().map(|at| at.line() + before);
+        let why = match error.kind() {
+            ::csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                format!("the row has {len} fields, the heading {expected_len}; is a quote not closed?")
+            }
+            ::csv::ErrorKind::Utf8 { err, .. } => format!("field {} is not UTF-8", err.field() + 1),
+            _ => error.to_string(),
+        };
+        LoadError { file: file.to_owned(), line, why }
+    }
+}

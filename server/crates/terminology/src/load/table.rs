@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::Source;
-use super::{LoadError, Progress, REPORT_LINES, unreadable};
+use super::{LoadError, Progress, REPORT_LINES, unreadable, unreadable_row};
 
 /// Longest line, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -161,13 +161,7 @@ impl<'s> Sheet<'s> {
         let mut record = csv::StringRecord::new();
         let mut lines = 0;
         loop {
-            let line = |error: &csv::Error| error.position().map(csv::Position::line);
-            let read = self.csv.read_record(&mut record);
-            let more = read.map_err(|error| LoadError {
-                file: self.name.clone(),
-                line: line(&error),
-                why: error.to_string(),
-            })?;
+            let more = self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, 0))?;
             if !more {
                 return Ok(());
             }

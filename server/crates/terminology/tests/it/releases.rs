@@ -190,6 +190,13 @@ fn displays_languages_and_states_of_snomed_ct() {
 }
 
 #[test]
+fn a_row_of_another_width_is_told_with_its_own_line() {
+    let text = "# url: urn:x\ncode,display,parent\na,A,\nb,B,a\n\"c,C,\n";
+    let error = load::load_files(vec![("herbs.csv".to_owned(), text.as_bytes().to_vec())]).unwrap_err();
+    assert_eq!(error.to_string(), "herbs.csv:5: the row has 1 fields, the heading 3; is a quote not closed?");
+}
+
+#[test]
 fn csv_says_what_it_is() {
     let herbs = loaded(&["plants.csv"]);
     let (set, system) = ("http://garden.example/all-herbs", "http://garden.example/herbs");
