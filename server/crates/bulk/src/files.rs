@@ -328,6 +328,11 @@ impl<T: Send + 'static> Task<T> {
     pub fn of(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }
+
+    /// Is there nothing to wait for?
+    pub fn is_finished(&self) -> bool {
+        self.0.is_finished()
+    }
 }
 
 impl<T> Future for Task<T> {

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use store::{
     Limit, Lines, Page, ResourceKey, Scan, Seen, Seq, Store, StoreError, Version, Versions as _, Whole,
 };
+use tokio::sync::mpsc;
 
 use crate::criteria::{Criteria, Stage, Whose, role_in};
 use crate::elements::Projection;
@@ -21,8 +22,10 @@ use crate::supporting::TooMany;
 
 /// How much of the store is held at once.
 pub(crate) const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
-/// Members whose compartments are read together, up to a page.
-const TOGETHER: usize = 128;
+/// Pages of lines that are read in one go while those before them are written.
+const PAGES_AHEAD: usize = 4;
+/// Members whose compartments are read together, up to so many pages.
+const TOGETHER: usize = 512;
 /// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
 const MANY: usize = 100_000;
 
@@ -73,7 +76,7 @@ pub(crate) struct Selection<'a> {
     /// The page that is being read while the one before it is worked on, and where it begins.
     ahead: Option<(Cursor, Task<Result<Page, StoreError>>)>,
     /// The same, of lines.
-    lines_ahead: Option<(Cursor, Task<Result<Lines, StoreError>>)>,
+    lines_ahead: Option<LinesAhead>,
     /// Tombstones instead of what there is.
     deleted: bool,
     /// All that there is, whenever it was changed and whatever is searched for, with all elements.
@@ -186,17 +189,17 @@ impl<'a> Selection<'a> {
         if self.at.done {
             return Ok(None);
         }
-        let ahead = self.lines_ahead.take().filter(|(at, _)| *at == self.at).map(|(_, reading)| reading);
-        let Some(reading) = ahead.or_else(|| self.read_lines_at(&self.at, wanted.clone())) else {
-            return Ok(None);
-        };
-        let lines = reading.await?;
+        let ahead = self.lines_ahead.take().or_else(|| self.read_lines(wanted.clone()));
+        let Some(mut ahead) = ahead else { return Ok(None) };
+        let Some(lines) = ahead.next().await? else { return Ok(None) };
         self.at.member += lines.compartments;
         self.at.after.clone_from(&lines.next);
         self.at.done = lines.done && self.walked_members().is_none();
-        if !self.at.done {
-            self.lines_ahead = self.read_lines_at(&self.at, wanted).map(|reading| (self.at.clone(), reading));
-        }
+        self.lines_ahead = match self.at.done {
+            true => None,
+            false if lines.done || ahead.left == 0 => self.read_lines(wanted),
+            false => Some(ahead),
+        };
         Ok(Some(lines))
     }
 
@@ -215,8 +218,9 @@ impl<'a> Selection<'a> {
         is_plain.then_some(Wanted { since: parameters.since, until: parameters.until, whose })
     }
 
-    /// Begins to read the lines at a place; `None` behind the last member.
-    fn read_lines_at(&self, at: &Cursor, wanted: Wanted) -> Option<Task<Result<Lines, StoreError>>> {
+    /// Begins to read lines; `None` behind the last member.
+    fn read_lines(&self, wanted: Wanted) -> Option<LinesAhead> {
+        let at = &self.at;
         let of = match self.walked_members() {
             None => Whole::Kind,
             Some(members) => {
@@ -230,10 +234,19 @@ impl<'a> Selection<'a> {
         }
         let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
         let seq = self.job.seq();
-        Some(Task::of(async move {
+        let (sender, pages) = mpsc::channel(PAGES_AHEAD);
+        let reading = Task::of(async move {
             let scan = Scan::at(seq).limit(PAGE).after(after.as_deref());
-            store.scan_lines(&kind, of, scan, move |seen| wanted.has(seen)).await
-        }))
+            let keep = move |seen: &Seen<'_>| wanted.has(seen);
+            let mut left = PAGES_AHEAD;
+            let page = move |lines| {
+                left -= 1;
+                // There is room for all of them; it fails where nobody reads on.
+                sender.try_send(lines).is_ok() && left > 0
+            };
+            store.scan_lines(&kind, of, scan, keep, page).await
+        });
+        Some(LinesAhead { pages, reading, left: PAGES_AHEAD })
     }
 
     /// Begins to read the page at a place; `None` behind the last member.
@@ -481,6 +494,27 @@ impl<'a> Selection<'a> {
 
     fn seq(&self) -> Seq {
         self.job.seq()
+    }
+}
+
+/// Pages of lines that are being read.
+struct LinesAhead {
+    pages: mpsc::Receiver<Lines>,
+    reading: Task<Result<(), StoreError>>,
+    /// How many more can come.
+    left: usize,
+}
+
+impl LinesAhead {
+    /// The next page; there is one until the scan is done or `left` is 0.
+    async fn next(&mut self) -> Result<Option<Lines>, StoreError> {
+        let page = self.pages.recv().await;
+        match &page {
+            Some(_) => self.left -= 1,
+            // It ends before only where it fails.
+            None => (&mut self.reading).await?,
+        }
+        Ok(page)
     }
 }
 

@@ -2,9 +2,10 @@
 //! and gives the same bytes.
 //!
 //! A file ends before the line that would make it longer than the size that is configured, and where its type ends. So
-//! the files follow from the snapshot alone, whoever writes them and however often the work is broken off. What is done
-//! is recorded when a file is full, else once a second and at the end: many small types are one record. Each record
-//! prolongs the lease, and is a compare-and-set: whoever finds the record changed has lost the job and writes no more.
+//! the files follow from the snapshot alone, whoever writes them and however often the work is broken off. Nobody waits
+//! for the disk before the end: what is on it is recorded as soon as it is half a file or more, else once a second and at
+//! the end, so that many small types are one record. Each record prolongs the lease, and is a compare-and-set: whoever
+//! finds the record changed has lost the job and writes no more.
 
 mod blocks;
 
@@ -118,7 +119,7 @@ impl Worker {
             recorded: now(),
             now: &now,
             bytes,
-            is_full: false,
+            unrecorded: 0,
             file: None,
             closing: VecDeque::new(),
         };
@@ -166,14 +167,14 @@ struct Run<'a, N> {
     bytes: &'a AtomicU64,
     /// When the record was written.
     recorded: Timestamp,
-    /// Was a file full since then?
-    is_full: bool,
+    /// Bytes that came to the disk in whole files since then.
+    unrecorded: u64,
     /// The file that is being written, and its number of lines.
     file: Option<Growing>,
     /// Where it begins; where there is none, where the next one will.
     place: Place,
-    /// Files on their way to the disk, in their order.
-    closing: VecDeque<(OutputFile, Task<object_store::Result<String>>)>,
+    /// Files on their way to the disk, in their order; nothing waits for them before the end.
+    closing: VecDeque<Closing>,
     /// Resources in files, those that are not on the disk yet too.
     written: u64,
 }
@@ -185,6 +186,14 @@ struct Growing {
     name: String,
     count: u64,
     lines: Lines,
+}
+
+/// A file on its way to the disk.
+struct Closing {
+    file: OutputFile,
+    hash: Task<object_store::Result<String>>,
+    /// Where the file behind it begins.
+    next: Place,
 }
 
 impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
@@ -205,7 +214,6 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         while !self.closing.is_empty() {
             self.settle_first().await?;
         }
-        self.job.next = self.place.clone();
         self.job.progress.percent = 100;
         Ok(())
     }
@@ -256,7 +264,6 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
                     let files = self.place.files + 1;
                     let place = Place { part, page: page.clone(), skip: at, line: 0, files };
                     self.close(place).await?;
-                    self.is_full = true;
                     continue;
                 }
                 let from = at.checked_sub(1).map_or(0, |before| lines.ends[before]);
@@ -309,7 +316,6 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         if self.is_full_with(&line) {
             let files = self.place.files + 1;
             self.close(Place { files, ..begins.clone() }).await?;
-            self.is_full = true;
         }
         self.line(Section::Deleted, "Bundle", "deleted", &line);
         Ok(())
@@ -364,21 +370,26 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
             let (attempt, hash) = (self.job.lease.attempt, String::new());
             let (bytes, finishing) = lines.finish().await?;
             let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
-            self.closing.push_back((file, finishing));
+            self.closing.push_back(Closing { file, hash: finishing, next: next.clone() });
             if self.closing.len() > CLOSING {
                 self.settle_first().await?;
             }
         }
         self.place = next;
+        // What is empty has no file to wait for.
+        let work_goes_on = self.closing.back_mut().map_or(&mut self.job.next, |last| &mut last.next);
+        work_goes_on.clone_from(&self.place);
         Ok(())
     }
 
     /// Waits until the first of the files that are being closed is on the disk.
     async fn settle_first(&mut self) -> Result<(), Stopped> {
-        if let Some((mut file, closing)) = self.closing.pop_front() {
-            file.hash = closing.await?;
+        if let Some(Closing { mut file, hash, next }) = self.closing.pop_front() {
+            file.hash = hash.await?;
+            self.unrecorded += file.bytes;
             self.job.lease.in_vain = 0;
             self.job.files.push(file);
+            self.job.next = next;
         }
         Ok(())
     }
@@ -388,13 +399,12 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         if let Some(file) = &mut self.file {
             file.lines.flush_if_large().await?;
         }
-        if !self.is_full && (self.now)() < self.recorded + BEAT {
-            return Ok(());
-        }
-        while !self.closing.is_empty() {
+        while self.closing.front().is_some_and(|first| first.hash.is_finished()) {
             self.settle_first().await?;
         }
-        self.job.next = self.place.clone();
+        if self.unrecorded < self.worker.file_size / 2 && (self.now)() < self.recorded + BEAT {
+            return Ok(());
+        }
         self.estimate(job);
         self.record().await
     }
@@ -421,7 +431,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         let value = serde_json::to_vec(&self.job).expect("a job serialises");
         let write = LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision));
         self.revision = self.worker.store.write(vec![write], now).await?[0];
-        (self.recorded, self.is_full) = (now, false);
+        (self.recorded, self.unrecorded) = (now, 0);
         Ok(())
     }
 }

@@ -260,29 +260,33 @@ impl Versions for Memory {
         of: Whole,
         scan: Scan<'_>,
         keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-    ) -> Result<Lines, StoreError> {
+        page: impl FnMut(Lines) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
         let state = self.read_state();
-        let mut lines = FillingLines::new(scan.limit, keep);
-        let mut push = |version: &Version, within: Option<&str>| {
+        let mut lines = FillingLines::new(scan.limit, keep, page);
+        let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let compartments = version.compartments.join("\0");
             let seen = Seen::new(&version.key.id, version.updated, &compartments, within);
             version.body.as_ref().is_some_and(|body| lines.push(&seen, body))
         };
         let scan = Scan { deleted: false, ..scan };
         let Whole::Compartments(compartments) = of else {
-            let next = state.walk_kind(kind, scan, |version| push(version, None))?;
-            return Ok(lines.finish(0, next.map(Some)));
+            if state.walk_kind(kind, scan, |version| push(&mut lines, version, None))?.is_none() {
+                lines.end();
+            }
+            return Ok(());
         };
         let mut after = scan.after;
-        for (at, compartment) in compartments.iter().enumerate() {
-            let push = |version: &Version| push(version, Some(compartment));
-            let next = state.walk_compartment(compartment, kind, Scan { after, ..scan }, push);
-            if next.is_some() {
-                return Ok(lines.finish(at, Some(next)));
+        for compartment in &compartments {
+            let push = |version: &Version| push(&mut lines, version, Some(compartment));
+            if state.walk_compartment(compartment, kind, Scan { after, ..scan }, push).is_some() {
+                return Ok(());
             }
+            lines.leave_compartment();
             after = None;
         }
-        Ok(lines.finish(compartments.len(), None))
+        lines.end();
+        Ok(())
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

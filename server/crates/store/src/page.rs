@@ -1,4 +1,4 @@
-//! Fills one page of a scan up to its limit, with versions or with lines.
+//! Fills pages of a scan up to their limit, with versions or with lines.
 
 use crate::{Limit, Lines, Page, ResourceKey, Seen, StoreError, Version};
 
@@ -33,39 +33,56 @@ impl Filling {
     }
 }
 
-/// Lines that are being filled. What is not wanted counts too, so that a page never takes long.
-pub(crate) struct FillingLines<K> {
+/// Pages of lines that are being filled. What is not wanted counts too, so that a page never takes long.
+pub(crate) struct FillingLines<K, P> {
+    page: Lines,
     text: Vec<u8>,
-    ends: Vec<usize>,
     keep: K,
+    /// Takes each page; says whether one more is wanted.
+    give: P,
     limit: Limit,
     count: usize,
     bytes: usize,
 }
 
-impl<K: Fn(&Seen<'_>) -> bool> FillingLines<K> {
-    pub fn new(limit: Limit, keep: K) -> Self {
-        // The last body may go beyond the limit.
-        let text = Vec::with_capacity(limit.bytes + limit.bytes / 8);
-        Self { text, ends: Vec::new(), keep, limit, count: 0, bytes: 0 }
+impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
+    pub fn new(limit: Limit, keep: K, give: P) -> Self {
+        Self { page: Lines::default(), text: Vec::new(), keep, give, limit, count: 0, bytes: 0 }
     }
 
-    /// Adds a version that is no tombstone; says whether the page is full now.
+    /// Adds a version that is no tombstone; says whether it was enough.
     pub fn push(&mut self, seen: &Seen<'_>, body: &[u8]) -> bool {
         self.count += 1;
         self.bytes += body.len();
         if (self.keep)(seen) {
+            if self.text.capacity() == 0 {
+                // The last body may go beyond the limit.
+                self.text.reserve_exact(self.limit.bytes + self.limit.bytes / 8);
+            }
             self.text.extend_from_slice(body);
             self.text.push(b'\n');
-            self.ends.push(self.text.len());
+            self.page.ends.push(self.text.len());
         }
-        self.count >= self.limit.count || self.bytes >= self.limit.bytes
+        let is_full = self.count >= self.limit.count || self.bytes >= self.limit.bytes;
+        is_full && !self.give(Some(seen.id.to_owned()))
     }
 
-    /// All that there was of so many compartments; `next` is where it goes on, where the page was full before.
-    pub fn finish(self, compartments: usize, next: Option<Option<String>>) -> Lines {
-        let done = next.is_none();
-        Lines { text: self.text.into(), ends: self.ends, compartments, next: next.flatten(), done }
+    /// A compartment is at its end.
+    pub fn leave_compartment(&mut self) {
+        self.page.compartments += 1;
+    }
+
+    /// All that there was.
+    pub fn end(mut self) {
+        self.page.done = true;
+        self.give(None);
+    }
+
+    /// Gives the page, behind which the scan goes on at `next`, and begins another one.
+    fn give(&mut self, next: Option<String>) -> bool {
+        (self.count, self.bytes) = (0, 0);
+        let text = std::mem::take(&mut self.text).into();
+        (self.give)(Lines { text, next, ..std::mem::take(&mut self.page) })
     }
 }
 

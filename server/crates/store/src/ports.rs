@@ -102,7 +102,9 @@ pub trait Versions: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Page, StoreError>> + Send;
 
     /// The same as text, for those who only pass it on: the bodies of the resources that `keep` wants, tombstones left
-    /// out. [`Scan::after`] is within the first of the compartments.
+    /// out. [`Scan::after`] is within the first of the compartments. `page` takes one page after the other, as soon as
+    /// each is full, and says whether one more is wanted; the last one is [`Lines::done`]. It must not wait: it runs
+    /// where pages are read.
     ///
     /// # Errors
     /// [`StoreError::Key`] when [`Scan::after`] names a resource that never was.
@@ -112,7 +114,8 @@ pub trait Versions: Clone + Send + Sync + 'static {
         of: Whole,
         scan: Scan<'_>,
         keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-    ) -> impl Future<Output = Result<Lines, StoreError>> + Send;
+        page: impl FnMut(Lines) -> bool + Send + 'static,
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// The types that had at least one version at `at` (which may be a tombstone by then), sorted.
     fn kinds(&self, at: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;

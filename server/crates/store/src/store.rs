@@ -111,8 +111,9 @@ impl Versions for Store {
         of: Whole,
         scan: Scan<'_>,
         keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-    ) -> Result<Lines, StoreError> {
-        each!(self, engine => engine.scan_lines(kind, of, scan, keep).await)
+        page: impl FnMut(Lines) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        each!(self, engine => engine.scan_lines(kind, of, scan, keep, page).await)
     }
 
     async fn kinds(&self, at: Seq) -> Result<Vec<String>, StoreError> {

@@ -378,7 +378,7 @@ pub struct Lines {
     pub text: Bytes,
     /// Where each line ends in it, behind its line feed.
     pub ends: Vec<usize>,
-    /// How many compartments are read to their end.
+    /// How many compartments are read to their end since the page before.
     pub compartments: usize,
     /// Where to go on ([`Scan::after`]), in the compartment behind those; `None` is at its beginning.
     pub next: Option<String>,

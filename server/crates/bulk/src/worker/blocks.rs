@@ -72,7 +72,6 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
         let skip = place.line;
         if skip == 0 && self.file.as_ref().is_some_and(|file| file.lines.bytes + bytes > file_size) {
             self.close(place.clone()).await?;
-            self.is_full = true;
         }
         self.line(Section::Output, by, BLOCKS, &header);
         let mut lines = block.lines();
@@ -97,7 +96,6 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
                     }
                     let files = self.place.files + 1;
                     self.close(Place { line: number - 1, files, ..place.clone() }).await?;
-                    self.is_full = true;
                     self.line(Section::Output, by, BLOCKS, &header);
                     in_file = 0;
                 }

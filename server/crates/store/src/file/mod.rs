@@ -284,11 +284,13 @@ impl Versions for File {
         of: Whole,
         scan: Scan<'_>,
         keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-    ) -> Result<Lines, StoreError> {
+        page: impl FnMut(Lines) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
         let (kind, after) = (kind.to_owned(), scan.after.map(str::to_owned));
         let Scan { at, limit, .. } = scan;
         self.page(move |view| {
-            view.scan_lines(&kind, &of, Scan { after: after.as_deref(), at, limit, deleted: false }, keep)
+            let scan = Scan { after: after.as_deref(), at, limit, deleted: false };
+            view.scan_lines(&kind, &of, scan, keep, page)
         })
         .await
     }

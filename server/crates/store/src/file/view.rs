@@ -153,28 +153,33 @@ impl<'a> View<'a> {
         of: &Whole,
         scan: Scan<'_>,
         keep: impl Fn(&Seen<'_>) -> bool,
-    ) -> Result<Lines, StoreError> {
-        let mut lines = FillingLines::new(scan.limit, keep);
-        let mut push = |id: &str, value: Slice, within: Option<&str>| {
+        page: impl FnMut(Lines) -> bool,
+    ) -> Result<(), StoreError> {
+        let mut lines = FillingLines::new(scan.limit, keep, page);
+        let push = |lines: &mut FillingLines<_, _>, id: &str, value: Slice, within: Option<&str>| {
             let Stored { updated, compartments, body, .. } = Stored::of(&value)?;
             Ok(lines.push(&Seen::new(id, updated, compartments, within), body))
         };
         let Whole::Compartments(compartments) = of else {
-            let next = self.walk_kind(kind, scan, |id, value| push(id, value, None))?;
-            return Ok(lines.finish(0, next.map(Some)));
+            if self.walk_kind(kind, scan, |id, value| push(&mut lines, id, value, None))?.is_none() {
+                lines.end();
+            }
+            return Ok(());
         };
         let mut after = scan.after;
         let mut guests = NextGuest::default();
-        for (at, compartment) in compartments.iter().enumerate() {
-            let push = |id: &str, value: Slice| push(id, value, Some(compartment));
+        for compartment in compartments {
+            let push = |id: &str, value: Slice| push(&mut lines, id, value, Some(compartment));
             let has_guests = guests.are_in(self, compartment, kind)?;
-            let next = self.walk_compartment(compartment, kind, Scan { after, ..scan }, has_guests, push)?;
-            if next.is_some() {
-                return Ok(lines.finish(at, Some(next)));
+            let scan = Scan { after, ..scan };
+            if self.walk_compartment(compartment, kind, scan, has_guests, push)?.is_some() {
+                return Ok(());
             }
+            lines.leave_compartment();
             after = None;
         }
-        Ok(lines.finish(compartments.len(), None))
+        lines.end();
+        Ok(())
     }
 
     /// Shows encoded versions of a type until one is enough, whose id it gives.

@@ -17,10 +17,11 @@ mod races;
 mod rows;
 
 use std::path::Path;
+use std::sync::mpsc;
 
 use jiff::Timestamp;
 use tempfile::TempDir;
-use trefoil_store::{Draft, ResourceKey, Store, VersionWrite};
+use trefoil_store::{Draft, Lines, ResourceKey, Scan, Seen, Store, VersionWrite, Versions as _, Whole};
 
 /// An engine with whatever must outlive it.
 struct Engine {
@@ -76,4 +77,22 @@ fn ready(version: u64, updated: Timestamp, text: &str) -> String {
 fn put(kind: &str, id: &str, text: &str, compartments: &[&str]) -> VersionWrite {
     let compartments = compartments.iter().map(|&one| one.to_owned()).collect();
     VersionWrite::put(ResourceKey::new(kind, id), draft(text), compartments)
+}
+
+/// Up to three pages of a scan as text.
+async fn pages_of_lines(
+    store: &Store,
+    kind: &str,
+    of: Whole,
+    scan: Scan<'_>,
+    keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
+) -> Vec<Lines> {
+    let (sender, pages) = mpsc::channel();
+    let mut left = 3;
+    let page = move |page| {
+        left -= 1;
+        sender.send(page).is_ok() && left > 0
+    };
+    store.scan_lines(kind, of, scan, keep, page).await.unwrap();
+    pages.iter().collect()
 }

@@ -9,7 +9,7 @@ use trefoil_store::{
     VersionWrite, Versions, Whole,
 };
 
-use crate::{Engine, at, draft, ready};
+use crate::{Engine, at, draft, pages_of_lines, ready};
 
 const KINDS: [&str; 2] = ["Observation", "Patient"];
 const IDS: [&str; 3] = ["a", "a-1", "b"];
@@ -370,13 +370,15 @@ async fn lines(engine: &Engine, compartment: Option<&str>, kind: &str, at: Seq) 
     loop {
         let scan = Scan::at(at).limit(Limit { count: 3, bytes: 1 << 20 }).after(after.as_deref());
         let of = compartment.map_or(Whole::Kind, |one| Whole::Compartments(vec![one.to_owned()]));
-        let page = engine.store.scan_lines(kind, of, scan, |_| true).await.unwrap();
-        assert_eq!(page.ends.last().copied().unwrap_or_default(), page.text.len());
-        text.extend_from_slice(&page.text);
-        if page.done {
-            return text;
+        let pages = pages_of_lines(&engine.store, kind, of, scan, |_| true).await;
+        for page in pages {
+            assert_eq!(page.ends.last().copied().unwrap_or_default(), page.text.len());
+            text.extend_from_slice(&page.text);
+            if page.done {
+                return text;
+            }
+            after = page.next;
         }
-        after = page.next;
     }
 }
 

@@ -6,7 +6,7 @@ use trefoil_store::{
     StoreError, VersionWrite, Versions, Whole,
 };
 
-use crate::{Engine, at, draft, put, ready};
+use crate::{Engine, at, draft, pages_of_lines, put, ready};
 
 async fn keys(store: &Store, prefix: &str, after: Option<&str>, limit: usize, ms: i64) -> Vec<String> {
     let found = store.scan(prefix, after, limit, at(ms)).await.unwrap();
@@ -373,13 +373,14 @@ async fn lines_of_compartments_come_one_after_the_other_with_their_guests() {
                         Whole::Compartments(compartments[begin..].iter().map(|&c| c.to_owned()).collect());
                     let limit = Limit { count, bytes: 1 << 20 };
                     let scan = Scan::at(Seq::LATEST).limit(limit).after(next.as_deref());
-                    let lines = store.scan_lines("Encounter", of, scan, keep).await.unwrap();
+                    let pages = pages_of_lines(&store, "Encounter", of, scan, keep).await;
                     let seen = std::mem::take(&mut *seen.lock().unwrap());
-                    assert_eq!(lines.ends.len(), seen.len(), "{name}");
+                    assert_eq!(pages.iter().map(|page| page.ends.len()).sum::<usize>(), seen.len(), "{name}");
                     found.extend(seen);
-                    begin += lines.compartments;
-                    next = lines.next;
-                    if lines.done {
+                    begin += pages.iter().map(|page| page.compartments).sum::<usize>();
+                    let last = pages.last().unwrap();
+                    next.clone_from(&last.next);
+                    if last.done {
                         assert_eq!(begin, compartments.len());
                         break;
                     }
