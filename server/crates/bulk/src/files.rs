@@ -22,8 +22,9 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::gzip;
 
-/// Bytes that are gathered before they are written and hashed; two such chunks are held for a file.
-const CHUNK: usize = 1 << 20;
+/// Bytes that are gathered before they are written; two such chunks are held for a file. Smaller ones cost more in
+/// handing them from thread to thread.
+const CHUNK: usize = 4 << 20;
 
 /// Where the files of exports are kept.
 #[derive(Clone)]
@@ -70,6 +71,7 @@ impl Files {
             path: at.path(),
             gathered: Vec::new(),
             length: 0,
+            hasher: Box::default(),
             sound: Arc::clone(&self.sound),
             under_way: None,
             bytes: 0,
@@ -179,15 +181,19 @@ pub(crate) struct Writing {
     gathered: Vec<Bytes>,
     /// Bytes that are gathered.
     length: usize,
+    /// Of all bytes so far.
+    hasher: Box<Hasher>,
     sound: Arc<Mutex<HashSet<Path>>>,
-    under_way: Option<Task<object_store::Result<Opened>>>,
+    under_way: Option<Task<object_store::Result<Box<dyn MultipartUpload>>>>,
     /// How long it is by now.
     pub bytes: u64,
 }
 
 impl Writing {
-    /// Adds bytes; nobody copies them again.
+    /// Adds bytes; nobody copies them again. They are hashed here: a page of them takes less than to hand it to another
+    /// thread and back.
     pub fn add(&mut self, bytes: Bytes) {
+        self.hasher.update(&bytes);
         self.length += bytes.len();
         self.bytes += bytes.len() as u64;
         self.gathered.push(bytes);
@@ -199,13 +205,14 @@ impl Writing {
     }
 
     async fn flush(&mut self) -> object_store::Result<()> {
-        let opened = match self.under_way.take() {
+        let mut upload = match self.under_way.take() {
             Some(before) => before.await?,
-            None => Opened { upload: self.store.put_multipart(&self.path).await?, hasher: Box::default() },
+            None => self.store.put_multipart(&self.path).await?,
         };
         self.length = 0;
         let chunk = PutPayload::from_iter(std::mem::take(&mut self.gathered));
-        self.under_way = Some(Task(tokio::spawn(opened.write(chunk))));
+        let written = upload.put_part(chunk);
+        self.under_way = Some(Task::of(async move { written.await.map(|()| upload) }));
         Ok(())
     }
 
@@ -214,10 +221,9 @@ impl Writing {
         self.flush().await?;
         let last = self.under_way.take().expect("flush has begun a write");
         Ok(Task(tokio::spawn(async move {
-            let mut opened = last.await?;
-            opened.upload.complete().await?;
+            last.await?.complete().await?;
             known(&self.sound).insert(self.path);
-            Ok(opened.hasher.finish())
+            Ok(self.hasher.finish())
         })))
     }
 }
@@ -245,26 +251,6 @@ impl Hasher {
     /// Can it be compared? Earlier versions of this program took another hash.
     pub fn made(hash: &str) -> bool {
         hash.starts_with('x')
-    }
-}
-
-struct Opened {
-    upload: Box<dyn MultipartUpload>,
-    hasher: Box<Hasher>,
-}
-
-impl Opened {
-    async fn write(mut self, chunk: PutPayload) -> object_store::Result<Self> {
-        let written = self.upload.put_part(chunk.clone());
-        let mut hasher = self.hasher;
-        let hashed = spawn_blocking(move || {
-            chunk.iter().for_each(|bytes| hasher.update(bytes));
-            hasher
-        });
-        let (written, hashed) = futures_util::join!(written, hashed);
-        written?;
-        self.hasher = hashed.expect("hashing does not panic");
-        Ok(self)
     }
 }
 

@@ -23,7 +23,7 @@ use crate::supporting::TooMany;
 /// How much of the store is held at once.
 pub(crate) const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
 /// Pages of lines that are read in one go while those before them are written.
-const PAGES_AHEAD: usize = 4;
+const PAGES_AHEAD: usize = 8;
 /// Members whose compartments are read together, up to so many pages.
 const TOGETHER: usize = 512;
 /// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
