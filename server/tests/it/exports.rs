@@ -1,4 +1,4 @@
-//! Exports as operators see them: the log of what clients did.
+//! Exports as operators see them: the log of what clients did, and limits on what is under way.
 
 use serde_json::{Value, json};
 
@@ -69,4 +69,94 @@ async fn the_export_log_tells_what_clients_did_and_no_secret() {
         (&json!(files.len()), &json!(count), &json!(bytes))
     );
     assert!(events.iter().all(|event| event["exportId"] == job && event["timestamp"].is_string()));
+}
+
+/// A token of a client that is added by this.
+async fn token_of_another_client(server: &Server) -> String {
+    let add = ["client", "add", "other", "--auth-method", "client_secret_post", "--scope", "system/*.rs"];
+    let added = String::from_utf8(server.trefoil(&add).stdout).unwrap();
+    let secret = added.split("client_secret ").nth(1).unwrap().split_whitespace().next().unwrap();
+    let form = [("grant_type", "client_credentials"), ("client_id", "other"), ("client_secret", secret)];
+    let answer = server.client().post(format!("{}/oauth2/token", server.base())).form(&form).send().await;
+    let answer: Value = answer.unwrap().json().await.unwrap();
+    answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+/// Is there something in the files of an export, while it is under way?
+async fn has_bytes_under_way(client: &reqwest::Client, token: &str, status: &str) -> bool {
+    loop {
+        let answer = client.get(status).bearer_auth(token).send().await.unwrap();
+        if answer.status() == 200 {
+            return false;
+        }
+        assert_eq!(answer.status(), 202);
+        if !answer.headers()["x-progress"].to_str().unwrap().contains(": 0 resources") {
+            return true;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
+    for (setting, is_everybodys, says) in [
+        (
+            "in_flight_bytes_per_client",
+            false,
+            "the exports of this client that are under way have reached 1000 bytes",
+        ),
+        ("in_flight_bytes", true, "all exports that are under way have reached 1000 bytes"),
+    ] {
+        // Many small files, each brought to the disk, take long.
+        let settings = format!("[bulk]\nfile_size = 1024\n{setting} = 1000\n");
+        let mut server = Server::in_fresh_folder().over_plain_http().with_settings(&settings);
+        let file = server.data().join("patients.ndjson");
+        let line = |number| format!("{{\"resourceType\":\"Patient\",\"id\":\"p{number}\"}}\n");
+        std::fs::write(&file, (0..20_000).map(line).collect::<String>()).unwrap();
+        assert!(server.trefoil(&["import", file.to_str().unwrap()]).status.success());
+        server.start();
+        let client = server.client();
+        let (own, other) =
+            (server.backend_token("system/*.read").await, token_of_another_client(&server).await);
+        let kick_off = async |token: &str| {
+            let request = client.get(format!("{}/$export?_type=Patient", server.fhir())).bearer_auth(token);
+            request.send().await.unwrap()
+        };
+        let delete = async |token: &str, begun: &reqwest::Response| {
+            let status = begun.headers()["content-location"].to_str().unwrap();
+            let answer = client.delete(status).bearer_auth(token).send().await.unwrap();
+            assert_eq!(answer.status(), 202);
+        };
+        let second = if is_everybodys { &other } else { &own };
+        let mut rounds = 0;
+        let (first, refused) = loop {
+            rounds += 1;
+            assert!(rounds <= 20, "{setting}: no export was refused while another one was under way");
+            let first = kick_off(&own).await;
+            assert_eq!(first.status(), 202);
+            let status = first.headers()["content-location"].to_str().unwrap();
+            if has_bytes_under_way(&client, &own, status).await {
+                let more = kick_off(second).await;
+                if more.status() != 202 {
+                    break (first, more);
+                }
+                // The first one has ended in between.
+                delete(second, &more).await;
+            }
+            delete(&own, &first).await;
+        };
+        assert_eq!(
+            (refused.status().as_u16(), &refused.headers()["retry-after"]),
+            (429, &"10".parse().unwrap())
+        );
+        let outcome: Value = refused.json().await.unwrap();
+        assert_eq!(outcome["issue"][0]["code"], "throttled");
+        assert!(outcome.to_string().contains(says), "{outcome}");
+        if !is_everybodys {
+            let more = kick_off(&other).await;
+            assert_eq!(more.status(), 202, "another client has its own limit");
+        }
+        // What is deleted counts no more.
+        delete(&own, &first).await;
+        assert_eq!(kick_off(second).await.status(), 202);
+    }
 }
