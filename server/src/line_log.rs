@@ -1,7 +1,8 @@
 //! Files of lines that are only ever added to: the audit log and the export log.
 //!
-//! Lines go through a bounded channel to one thread, so that a request never waits for the disk: when the disk does not
-//! take them they wait in memory, and beyond the bound they are counted and lost.
+//! Lines go through a bounded channel to one thread, so that a request never waits for the disk unless it asks to
+//! ([`LineLog::written`]): when the disk does not take them they wait in memory, and beyond the bound they are counted and
+//! lost.
 
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, OpenOptions};
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 /// Lines that wait for the disk at most.
 pub(crate) const WAITING: usize = 10_000;
 /// How long lines are gathered before they are written: waking a thread costs more than writing.
@@ -24,6 +27,8 @@ const AGAIN: Duration = Duration::from_secs(1);
 struct Line {
     file: String,
     text: String,
+    /// Somebody waits until it is written, or until this is dropped.
+    waits: Option<oneshot::Sender<()>>,
 }
 
 /// What the writer and those who ask share.
@@ -64,9 +69,7 @@ impl LineLog {
 
     /// Adds a line, with its end, to a file of the folder. Never waits.
     pub fn add(&self, file: String, text: String) {
-        let sender = self.sender.lock().expect("nobody panics while it holds the sender");
-        let sent = sender.as_ref().map(|sender| sender.try_send(Line { file, text }));
-        if !matches!(sent, Some(Ok(()))) {
+        if !self.send(Line { file, text, waits: None }) {
             let lost = self.state.lost.fetch_add(1, Ordering::Relaxed);
             // Said now and then: the server's own log is on the same disk, as a rule.
             if lost.is_multiple_of(1_000) {
@@ -74,6 +77,25 @@ impl LineLog {
                 tracing::error!(lost = lost + 1, "lines of the {name} are lost, for it cannot be written");
             }
         }
+    }
+
+    /// Waits until what was added to a file before is written, so that a process that is killed then has not lost it. A
+    /// disk that does not take it is not waited for.
+    pub async fn written(&self, file: String) {
+        let (waits, written) = oneshot::channel();
+        let sent = !self.is_stuck() && self.send(Line { file, text: String::new(), waits: Some(waits) });
+        if sent {
+            if let Some(writer) = &*self.writer.lock().expect("nobody panics while it holds the writer") {
+                writer.thread().unpark();
+            }
+            // Written or given up: either way there is nothing more to wait for.
+            drop(tokio::time::timeout(AGAIN, written).await);
+        }
+    }
+
+    fn send(&self, line: Line) -> bool {
+        let sender = self.sender.lock().expect("nobody panics while it holds the sender");
+        sender.as_ref().is_some_and(|sender| sender.try_send(line).is_ok())
     }
 
     /// Did the disk not take the last line?
@@ -128,13 +150,11 @@ impl Writer {
                     std::thread::park_timeout(AGAIN);
                 }
             } else if self.waiting.is_empty() {
-                match receiver.recv() {
-                    Ok(line) => self.waiting.push_back(line),
-                    Err(_) => return,
-                }
-                if !is_closing {
+                let Ok(line) = receiver.recv() else { return };
+                if !is_closing && line.waits.is_none() {
                     std::thread::park_timeout(GATHER);
                 }
+                self.waiting.push_back(line);
             }
             // What came meanwhile goes in the same round; while the disk is stuck the channel is the bound.
             while self.waiting.len() < WAITING
@@ -154,6 +174,8 @@ impl Writer {
                         let (name, folder) = (self.name, self.folder.display());
                         tracing::error!(%error, %folder, "the {name} cannot be written");
                     }
+                    // Nobody is held up any longer.
+                    self.waiting.retain(|line| line.waits.is_none());
                     if is_closing {
                         let left = self.waiting.len() + receiver.try_iter().count();
                         self.state.lost.fetch_add(left as u64, Ordering::Relaxed);
@@ -194,4 +216,29 @@ fn open(path: &Path) -> io::Result<File> {
         }
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_was_waited_for_is_written_and_a_lost_disk_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("log");
+        let log = LineLog::open(folder.clone(), "test log").unwrap();
+        log.written("a".to_owned()).await;
+        log.add("a".to_owned(), "one\n".to_owned());
+        log.add("b".to_owned(), "two\n".to_owned());
+        log.written("b".to_owned()).await;
+        let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+        assert_eq!((&*text("a"), &*text("b")), ("one\n", "two\n"));
+        std::fs::remove_dir_all(&folder).unwrap();
+        log.add("c".to_owned(), "three\n".to_owned());
+        log.written("c".to_owned()).await;
+        assert!(log.is_stuck());
+        log.written("c".to_owned()).await;
+        log.close();
+        assert_eq!(log.lost(), 1);
+    }
 }

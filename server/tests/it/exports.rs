@@ -71,6 +71,110 @@ async fn the_export_log_tells_what_clients_did_and_no_secret() {
     assert!(events.iter().all(|event| event["exportId"] == job && event["timestamp"].is_string()));
 }
 
+fn count(events: &[Value], name: &str) -> usize {
+    events.iter().filter(|event| event["eventId"] == name).count()
+}
+
+/// Begins an export of Patients and Observations; gives its status address.
+async fn begin(server: &Server, client: &reqwest::Client, token: &str, query: &str) -> String {
+    let request = format!("{}/$export?_type=Observation,Patient{query}", server.fhir());
+    let answer = client.get(request).bearer_auth(token).send().await.unwrap();
+    assert_eq!(answer.status(), 202);
+    answer.headers()["content-location"].to_str().unwrap().to_owned()
+}
+
+async fn download(client: &reqwest::Client, token: &str, file: &Value) -> usize {
+    let answer = client.get(file["url"].as_str().unwrap()).bearer_auth(token).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.bytes().await.unwrap().len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_an_export_is_told_once_whenever_the_server_was_killed() {
+    let settings = "[bulk]\nfile_size = 20000\nexport_log = \"log\"\n";
+    let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
+    server.start();
+    let token = server.backend_token("system/*.read").await;
+    let client = server.client();
+    let status = begin(&server, &client, &token, "").await;
+    server.kill();
+    server.start();
+    let manifest = manifest_at(&client, &token, &status).await;
+    server.kill();
+    let files = manifest["output"].as_array().unwrap();
+    assert!(files.len() > 3);
+    let mut bytes = 0;
+    for file in files {
+        server.start();
+        bytes += download(&client, &token, file).await;
+        // The client has the last byte, and the server no time any more.
+        server.kill();
+    }
+    let job = status.rsplit('/').next().unwrap();
+    let told = events(&server, "log", job);
+    let once = ["kickoff", "status_complete", "manifest_complete"];
+    assert!(once.iter().all(|name| count(&told, name) == 1), "{told:?}");
+    assert_eq!(count(&told, "download_complete"), files.len());
+
+    // As a server leaves it that is killed between the last file and the end.
+    let log = server.data().join("log").join(format!("log.{job}.ndjson"));
+    let text = std::fs::read_to_string(&log).unwrap();
+    let before = text.split_inclusive('\n').filter(|line| !line.contains("\"export_complete\""));
+    std::fs::write(&log, format!("{}{{\"exportId\":\"{job}\",\"time", before.collect::<String>())).unwrap();
+    for _ in 0..2 {
+        server.start();
+        download(&client, &token, &files[0]).await;
+        server.kill();
+    }
+    let text = std::fs::read_to_string(&log).unwrap();
+    let told: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!(told.len() + 1, text.lines().count(), "all but the line that was cut off is JSON");
+    let ends: Vec<_> = told.iter().filter(|event| event["eventId"] == "export_complete").collect();
+    let [end] = ends[..] else { panic!("{} ends", ends.len()) };
+    assert_eq!(
+        (&end["eventDetail"]["files"], &end["eventDetail"]["bytes"]),
+        (&json!(files.len()), &json!(bytes))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_that_were_read_while_the_export_ran_belong_to_its_end() {
+    let settings = "[bulk]\nguide = \"3.0.0\"\nfile_size = 2000\nexport_log = \"log\"\n";
+    let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
+    server.start();
+    let token = server.backend_token("system/*.read").await;
+    let client = server.client();
+    let status = begin(&server, &client, &token, "&allowPartialManifests=true").await;
+    let (mut page, mut pages, mut files) = (status.clone(), 0, 0);
+    loop {
+        let answer = client.get(&page).bearer_auth(&token).send().await.unwrap();
+        let (is_complete, text) = (answer.status() == 200, answer.text().await.unwrap());
+        let manifest: Value = serde_json::from_str(&text).unwrap_or_default();
+        let next = manifest["link"][0]["url"].as_str();
+        if next.is_none() && !is_complete {
+            continue;
+        }
+        pages += 1;
+        for file in manifest["output"].as_array().unwrap() {
+            download(&client, &token, file).await;
+            files += 1;
+        }
+        match next {
+            Some(next) => next.clone_into(&mut page),
+            None => break,
+        }
+    }
+    assert!(pages >= 2, "{pages}");
+    drop(client);
+    assert_eq!(server.stop(), Some(0));
+    let told = events(&server, "log", status.rsplit('/').next().unwrap());
+    assert_eq!(count(&told, "status_page_complete"), pages);
+    let detail = |name: &str| &told.iter().find(|event| event["eventId"] == name).unwrap()["eventDetail"];
+    let whole = detail("manifest_complete");
+    assert_eq!((&whole["totalManifests"], &whole["totalOutputFileCount"]), (&json!(pages), &json!(files)));
+    assert_eq!((&detail("export_complete")["files"], count(&told, "export_complete")), (&json!(files), 1));
+}
+
 /// A token of a client that is added by this.
 async fn token_of_another_client(server: &Server) -> String {
     let add = ["client", "add", "other", "--auth-method", "client_secret_post", "--scope", "system/*.rs"];

@@ -57,12 +57,16 @@ pub async fn get(call: Call) -> Response {
     let mut response = if call.method == Method::HEAD {
         reply::empty(status)
     } else {
-        let logged = call.app.export_log.clone().map(|log| Logged::begin(log, &call, &file, length));
+        let logged = call.app.export_log.clone().map(|log| Logged::begin(log, &call, &file));
         let mut sent = range.start;
-        let stream = opened.stream(range.clone()).inspect_ok(move |piece| {
+        let stream = opened.stream(range.clone()).and_then(move |piece| {
             sent += piece.len() as u64;
-            if let Some(logged) = &logged {
-                logged.sent_to(sent);
+            let ended = if sent == length { logged.clone() } else { None };
+            async move {
+                if let Some(Logged { log, job, file }) = ended {
+                    log.download_complete(&job, &file).await;
+                }
+                Ok(piece)
             }
         });
         warp::reply::stream(stream).into_response()
@@ -83,25 +87,18 @@ pub async fn get(call: Call) -> Response {
 }
 
 /// A download that is told in the export log.
+#[derive(Clone)]
 struct Logged {
     log: Arc<ExportLog>,
     job: String,
     file: File,
-    length: u64,
 }
 
 impl Logged {
-    fn begin(log: Arc<ExportLog>, call: &Call, file: &File, length: u64) -> Self {
+    fn begin(log: Arc<ExportLog>, call: &Call, file: &File) -> Self {
         let job = call.args[0].clone();
         log.download_request(&job, file);
-        Self { log, job, file: file.clone(), length }
-    }
-
-    /// The bytes before this one are on their way.
-    fn sent_to(&self, end: u64) {
-        if end == self.length {
-            self.log.download_complete(&self.job, &self.file);
-        }
+        Self { log, job, file: file.clone() }
     }
 }
 

@@ -114,7 +114,7 @@ async fn kick_off(mut call: Call, level: Level) -> Response {
             let (client_id, job_id) = (access.token.client_id.clone(), job.to_string());
             call.app.audit.add(&Entry::Export { client_id, job: job_id, request: asked.clone() });
             if let Some(log) = &call.app.export_log {
-                log.kickoff(&job, &asked, &parameters);
+                log.kickoff(&job, &asked, &parameters).await;
             }
             let text = "the export has begun; its status is at the address in Content-Location";
             let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
@@ -193,7 +193,7 @@ pub async fn status(call: Call) -> Response {
     };
     let status = call.app.bulk.status(&call.args[0], page, &client_id, &types, call.now).await;
     if let (Some(log), Ok(status)) = (&call.app.export_log, &status) {
-        log.status(&call.args[0], page, status);
+        log.status(&call.args[0], page, status).await;
     }
     match status {
         Ok(Status::InProgress { progress, retry_after_s, manifest }) => {
