@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use store::{ResourceKey, Seq, Store, StoreError, Versions as _};
+use store::{Limit, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Mutex;
 
 use crate::elements::Projection;
@@ -148,6 +148,23 @@ impl Criteria {
     pub fn is_met(&self, kind: &str, resource: &[u8]) -> bool {
         let mut filters = self.filters.iter().filter(|filter| filter.kind == kind).peekable();
         filters.peek().is_none() || filters.any(|filter| filter.is_met(resource))
+    }
+
+    /// Did a resource that is deleted at `seq` meet one of them in any of its versions? An earlier export may have given
+    /// that one, and nobody who keeps it is told that the next version met none.
+    pub async fn was_met(&self, store: &Store, key: &ResourceKey, seq: Seq) -> Result<bool, StoreError> {
+        if !self.has_filter(&key.kind) {
+            return Ok(true);
+        }
+        let mut before = seq;
+        loop {
+            let versions = store.history(key, before, Limit::default()).await?;
+            let Some(last) = versions.last() else { return Ok(false) };
+            before = last.seq;
+            if versions.iter().filter_map(|v| v.body.as_deref()).any(|body| self.is_met(&key.kind, body)) {
+                return Ok(true);
+            }
+        }
     }
 }
 

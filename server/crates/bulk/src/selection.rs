@@ -109,8 +109,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// What was deleted instead of what there is. Searches do not look into what is gone, so more may be named here than
-    /// an earlier export gave.
+    /// What was deleted instead of what there is. A search meets what it met in any version.
     pub fn of_deleted(self) -> Self {
         Self { deleted: true, ..self }
     }
@@ -293,15 +292,16 @@ impl<'a> Selection<'a> {
     }
 
     async fn is_chosen(&mut self, version: &Version, member: Option<usize>) -> Result<bool, StoreError> {
-        if version.is_deleted() != self.deleted || !self.is_met(version) {
+        if version.is_deleted() != self.deleted {
+            return Ok(false);
+        }
+        let is_in_time = self.role == Role::Supporting || self.is_in_time(version);
+        if !is_in_time || !self.is_met(version).await? {
             return Ok(false);
         }
         if self.role == Role::Supporting {
             let known = self.criteria.supporting.lock().await;
             return Ok(known.references.has(&version.key.kind, &version.key.id));
-        }
-        if !self.is_in_time(version) {
-            return Ok(false);
         }
         if self.kind == "Provenance"
             && let Some(which) = self.job.parameters.provenance
@@ -323,9 +323,12 @@ impl<'a> Selection<'a> {
         self.every || (is_after && is_before)
     }
 
-    fn is_met(&self, version: &Version) -> bool {
-        let is_met = |body| self.criteria.is_met(&version.key.kind, body);
-        self.every || version.body.as_deref().is_none_or(is_met)
+    async fn is_met(&self, version: &Version) -> Result<bool, StoreError> {
+        match &version.body {
+            _ if self.every => Ok(true),
+            Some(body) => Ok(self.criteria.is_met(&version.key.kind, body)),
+            None => self.criteria.was_met(self.store, &version.key, version.seq).await,
+        }
     }
 
     /// Does it lie in the compartment of one of the Patients, or tell where such a resource came from?
@@ -405,7 +408,7 @@ impl<'a> Selection<'a> {
         if role_in(self.job, kind) == Role::Supporting {
             return Ok(false);
         }
-        if !self.is_in_time(&found) || !self.is_met(&found) {
+        if !self.is_in_time(&found) || !self.is_met(&found).await? {
             return Ok(false);
         }
         match self.whose {

@@ -128,6 +128,52 @@ async fn only_types_that_were_asked_for_are_told_as_deleted() {
     assert!(text.contains("Patient/p") && !text.contains("late"), "{text}");
 }
 
+#[tokio::test]
+async fn what_is_told_as_deleted_met_the_search_at_some_time() {
+    let world = World::new();
+    let code = |code: &str| json!({ "code": { "coding": [{ "code": code }] } });
+    let target = |id: &str| json!({ "target": [{ "reference": format!("Observation/{id}") }] });
+    for (id, codes) in [("always", &["a", "a"][..]), ("once", &["a", "b", "c"]), ("never", &["b", "c"])] {
+        for name in codes {
+            world.put("Observation", id, code(name)).await;
+        }
+        world.put("Provenance", id, target(id)).await;
+    }
+    let since = world.store_time().await;
+    for id in ["always", "once", "never"] {
+        world.delete("Observation", id).await;
+        world.delete("Provenance", id).await;
+    }
+    let deleted = async |query: &[(&str, &str)]| -> Vec<String> {
+        let query = [&[("_since", since.as_str())], query].concat();
+        let manifest = world.export(Level::System, &query).await;
+        let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
+        let bundle: Value = serde_json::from_str(&text).unwrap();
+        let entries = bundle["entry"].as_array().unwrap().iter();
+        entries.map(|entry| entry["request"]["url"].as_str().unwrap().to_owned()).collect()
+    };
+    let observations = ("_type", "Observation");
+    assert_eq!(
+        deleted(&[observations, ("_typeFilter", "Observation?code=a")]).await,
+        ["Observation/always", "Observation/once"]
+    );
+    assert_eq!(
+        deleted(&[observations, ("_typeFilter", "Observation?code=x,b")]).await,
+        ["Observation/never", "Observation/once"]
+    );
+    let all = ["Observation/always", "Observation/never", "Observation/once"];
+    assert_eq!(deleted(&[observations]).await, all);
+    let of_targets = [
+        ("_type", "Observation,Provenance"),
+        ("_typeFilter", "Observation?code=a"),
+        ("includeAssociatedData", "RelevantProvenanceResources"),
+    ];
+    assert_eq!(
+        deleted(&of_targets).await,
+        ["Observation/always", "Observation/once", "Provenance/always", "Provenance/once"]
+    );
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_export_is_its_moment_while_eight_write() {
     const IDS: usize = 40;
