@@ -49,10 +49,6 @@ pub(crate) enum SelectionError {
         "exported resources refer to more supporting ones than can be kept in mind; export fewer types, or without _supporting"
     )]
     TooManySupporting,
-    #[error(
-        "more exported resources refer to {head} than can be kept in mind; export fewer types, or organize output by Patient"
-    )]
-    TooManyReferences { head: String },
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -5,7 +5,8 @@ use jiff::Timestamp;
 use super::{Run, Stopped};
 use crate::criteria::Criteria;
 use crate::job::{Job, Place, Section};
-use crate::organized::{Block, Round, Source};
+use crate::organized::{Block, Round, Source, heads_of};
+use crate::selection::Cursor;
 
 /// Longest block that is held while its length is found out, in bytes.
 const HELD: u64 = 1 << 20;
@@ -22,28 +23,34 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     ) -> Result<(), Stopped> {
         let source = Source { store: &self.worker.store, job, criteria, by };
         let part = self.place.part;
-        let mut heads = source.heads(self.place.page.clone());
+        let mut walk = source.heads(self.place.page.clone());
         let (mut skip, mut line) = (self.place.skip, self.place.line);
+        let mut heads = Vec::new();
         loop {
-            let page = heads.cursor();
-            let Some(mut left) = heads.next().await? else { break };
-            left.drain(..skip.min(left.len()));
-            while !left.is_empty() {
-                let mut round = Round::of(source, left.clone());
+            let page = walk.cursor();
+            let found = walk.next().await?;
+            let is_end = found.is_none();
+            heads.extend(heads_of(page, found.unwrap_or_default(), std::mem::take(&mut skip)));
+            self.beat(job).await?;
+            if !is_end && heads.len() < source.together() {
+                continue;
+            }
+            while !heads.is_empty() {
+                let mut round = Round::of(source, std::mem::take(&mut heads));
                 while !round.step().await? {
                     self.beat(job).await?;
                 }
-                for at in 0..round.len() {
-                    let files = self.place.files + 1;
-                    let place = Place { part, page: page.clone(), skip: skip + at, line, files };
+                for (at, head) in round.heads().iter().enumerate() {
+                    let (page, files) = (Cursor::clone(&head.page), self.place.files + 1);
+                    let place = Place { part, page, skip: head.at, line: std::mem::take(&mut line), files };
                     self.write_block(job, &round.block(at), place).await?;
-                    line = 0;
                     self.beat(job).await?;
                 }
-                left.drain(..round.len());
-                skip += round.len();
+                heads = round.into_put_off();
             }
-            skip = 0;
+            if is_end {
+                break;
+            }
         }
         self.close(Place { part: part + 1, ..Place::default() }).await
     }
