@@ -90,12 +90,17 @@ fn run(task: Task) -> Result<()> {
         }
         Task::Bench { args } => {
             // What is measured in process belongs to the whole, and to what is called so.
+            let flags = args.iter().filter(|arg| arg.starts_with("--"));
+            // This wants crates that nothing else needs, and only who names it waits for them.
+            if args.iter().any(|arg| arg == "parquet") {
+                return check(bench_parquet().args(flags));
+            }
             let is_asked = |what: &str| args.iter().all(|arg| arg.starts_with("--") || arg == what);
             if is_asked("terminology") {
                 check(&mut bench("trefoil-terminology", "index"))?;
             }
             if is_asked("bulk") {
-                check(bench("trefoil-bulk", "bulk").args(args.iter().filter(|arg| arg.starts_with("--"))))?;
+                check(bench("trefoil-bulk", "bulk").args(flags))?;
             }
             check(bench("trefoil-server", "http").args(args))
         }
@@ -110,6 +115,14 @@ fn run(task: Task) -> Result<()> {
 fn bench(package: &str, name: &str) -> Command {
     let mut command = cargo();
     command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
+    command
+}
+
+/// The benchmark of exports as Parquet: their memory.
+fn bench_parquet() -> Command {
+    let mut command = cargo();
+    command.args(["bench", "--quiet", "-p", "trefoil-bulk", "--features", "parquet"]);
+    command.args(["--bench", "bulk", "--", "--parquet"]);
     command
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{bench, cargo, check};
+use crate::{bench, bench_parquet, cargo, check};
 
 /// The test program of the fuzz targets, and where they stand in it.
 const FUZZ: [&str; 4] = ["-p", "trefoil-terminology", "--test", "it"];
@@ -14,7 +14,7 @@ const TARGETS: &str = "fuzz::";
 const BENCHMARK: &str = "terminology";
 /// The journey with kills, by the name that `--only` takes.
 const KILLS: &str = "kills";
-/// Exports with the feature of this name, which brings crates that nobody else needs.
+/// Exports with the feature of this name, which brings crates that nobody else needs: the tests, and the memory.
 const PARQUET: &str = "parquet";
 
 #[derive(clap::Args)]
@@ -56,6 +56,7 @@ pub fn run(args: &Args) -> Result<()> {
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
         } else if name == PARQUET {
             check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
+                .and_then(|()| check(&mut bench_parquet()))
         } else {
             let mut command = fuzz();
             command.args(["--exact", &name]).env("TREFOIL_FUZZ_RUNS", args.runs.to_string());
