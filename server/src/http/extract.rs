@@ -200,6 +200,7 @@ impl Call {
                 return Ok(first);
             }
             let mut whole = BytesMut::from(first);
+            whole.reserve(announced.unwrap_or_default().saturating_sub(whole.len()));
             while let Some(piece) = body.next().await {
                 let piece = piece.map_err(|_| BodyError::Broken)?;
                 if whole.len() + piece.len() > limit {

@@ -120,10 +120,11 @@ impl Confined<'_> {
         &self,
         kind: &'static str,
         id: String,
-        body: &[u8],
+        body: impl AsRef<[u8]>,
         now: Timestamp,
     ) -> Result<Stored, ResourceError> {
-        let prepared = self.prepared(body, kind, Id::Given(&id))?;
+        let prepared = self.prepared(body.as_ref(), kind, Id::Given(&id))?;
+        drop(body);
         Ok(self.resources.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
@@ -136,7 +137,7 @@ impl Confined<'_> {
         &self,
         kind: &'static str,
         id: &str,
-        body: &[u8],
+        body: impl AsRef<[u8]>,
         expected: impl Into<Expected>,
         now: Timestamp,
     ) -> Result<Written, ResourceError> {
@@ -146,7 +147,8 @@ impl Confined<'_> {
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
-        let prepared = self.prepared(body, kind, Id::Same(id))?;
+        let prepared = self.prepared(body.as_ref(), kind, Id::Same(id))?;
+        drop(body);
         let expect = self.expected(kind, id, expected.into()).await?;
         self.resources.put(prepared, expect, now).await
     }

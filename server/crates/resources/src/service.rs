@@ -126,10 +126,12 @@ impl Resources {
         &self,
         kind: &'static str,
         id: String,
-        body: &[u8],
+        body: impl AsRef<[u8]>,
         now: Timestamp,
     ) -> Result<Stored, ResourceError> {
-        let prepared = prepare(body, Some(kind), Id::Given(&id), &self.limits(), &self.fhir_base)?;
+        let prepared = prepare(body.as_ref(), Some(kind), Id::Given(&id), &self.limits(), &self.fhir_base)?;
+        // What the caller needs no more is not kept beside the copies of the store.
+        drop(body);
         Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
@@ -141,14 +143,15 @@ impl Resources {
         &self,
         kind: &'static str,
         id: &str,
-        body: &[u8],
+        body: impl AsRef<[u8]>,
         expected: impl Into<Expected>,
         now: Timestamp,
     ) -> Result<Written, ResourceError> {
         if !fhir::is_id(id) {
             return Err(BodyError::BadId(id.to_owned()).into());
         }
-        let prepared = prepare(body, Some(kind), Id::Same(id), &self.limits(), &self.fhir_base)?;
+        let prepared = prepare(body.as_ref(), Some(kind), Id::Same(id), &self.limits(), &self.fhir_base)?;
+        drop(body);
         self.put(prepared, self.condition(kind, id, expected.into()).await?, now).await
     }
 

@@ -235,7 +235,7 @@ impl<'a, P: Present> Round<'a, P> {
         let left = old.iter().filter(|&one| !compartments.contains(one)).cloned().collect();
         self.counters.seq += 1;
         let seq = Seq(self.counters.seq);
-        let body = body.map(|draft| Bytes::from(pieces(&draft, &number.to_string(), text).concat()));
+        let body = body.map(|draft| Bytes::from(filled(draft, &number.to_string(), text)));
         let new = Version { key: key.clone(), version: number, seq, updated, compartments, body };
         self.newest.insert(key, Some(new.clone()));
         self.versions.push(VersionPut { new, replaced, home, joined, left });
@@ -305,6 +305,19 @@ fn pieces<'a>(draft: &'a Draft, version: &'a str, updated: &'a str) -> [&'a [u8]
     [&bytes[..first_at], first, &bytes[first_at..second_at], second, &bytes[second_at..]]
 }
 
+/// The draft with the two values in between, in the buffer that it came in: a resource may be large.
+fn filled(draft: Draft, version: &str, updated: &str) -> Vec<u8> {
+    let Draft { mut bytes, version_at, updated_at } = draft;
+    bytes.reserve_exact(version.len() + updated.len());
+    let mut values = [(version_at, version), (updated_at, updated)];
+    // Stable, so that the version number stays in front. The last one goes in first and moves no mark.
+    values.sort_by_key(|(at, _)| *at);
+    for (at, value) in values.into_iter().rev() {
+        bytes.splice(at..at, value.bytes());
+    }
+    bytes
+}
+
 /// Would this draft, under the number and a time of the stored version, be the stored bytes? `any_time`
 /// only lends its length, which is the same for all.
 fn is_same(draft: &Draft, stored: &Version, any_time: &str) -> bool {
@@ -343,6 +356,7 @@ mod tests {
         fn check(version_at: usize, updated_at: usize, expected: &str) {
             let draft = Draft { bytes: b"v=,t=.".to_vec(), version_at, updated_at };
             assert_eq!(pieces(&draft, "12", "now").concat(), expected.as_bytes());
+            assert_eq!(filled(draft, "12", "now"), expected.as_bytes());
         }
         check(2, 5, "v=12,t=now.");
         check(5, 2, "v=now,t=12.");

@@ -136,7 +136,7 @@ pub async fn create(mut call: Call) -> Response {
         let searched = self::seen(&call, &access, kind, Permissions::SEARCH);
         return updated(&call, seen.create_unless(&searched, &filter, &body, id, call.now).await).await;
     }
-    match seen.create(kind, id, &body, call.now).await {
+    match seen.create(kind, id, body, call.now).await {
         Ok(resource) => written(&call, StatusCode::CREATED, resource).await,
         Err(error) => problem::resource(&error),
     }
@@ -192,7 +192,7 @@ pub async fn update(mut call: Call) -> Response {
         Err(response) => return response,
     };
     let seen = seen(&call, &access, kind, Permissions::UPDATE);
-    updated(&call, seen.update(kind, &id, &body, expected, call.now).await).await
+    updated(&call, seen.update(kind, &id, body, expected, call.now).await).await
 }
 
 /// PUT {fhir_base}/{type}?…: the one resource that meets the search, or a new one.
