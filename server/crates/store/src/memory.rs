@@ -63,7 +63,7 @@ impl Memory {
         let mut state = self.write_state();
         let mut round = Round::new(&*state, state.counters);
         let answer = decide(&mut round)?;
-        let Round { versions, records, counters, .. } = round;
+        let (versions, records, counters) = round.into_puts();
         state.counters = counters;
         for put in versions {
             let key = &put.new.key;

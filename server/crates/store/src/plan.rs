@@ -2,8 +2,8 @@
 //! revision numbers and times, and says what to write. Does no IO of its own.
 //!
 //! A [`Round`] takes several requests, one after the other; each sees what the ones before it in the round
-//! decided. The engine then writes [`Round::versions`], [`Round::records`] and [`Round::counters`] in one
-//! step and answers. A request that fails leaves no trace in the round.
+//! decided. The engine then writes [`Round::into_puts`] in one step and answers. A request that fails leaves no
+//! trace in the round.
 
 use std::collections::HashMap;
 
@@ -167,6 +167,11 @@ impl<'a, P: Present> Round<'a, P> {
             }
         }
         Ok(self.records.len() - mark)
+    }
+
+    /// What is to be written, and the numbers after it. Nothing else of the round is kept: bodies may be large.
+    pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, Counters) {
+        (self.versions, self.records, self.counters)
     }
 
     /// Moves the hybrid clock to `now` unless it is ahead already, and gives its time.

@@ -18,7 +18,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::disk::{self, Disk, Opened, Tables};
 use super::keys::{self, Table};
 use super::{read_failure, unflushed};
-use crate::plan::{Counters, Present, Round, StoredRecord};
+use crate::plan::{Counters, Present, Round, StoredRecord, VersionPut};
 use crate::{Commit, LedgerWrite, ResourceKey, Seq, Snapshot, StoreError, Version, VersionWrite};
 
 /// A round takes requests until their content reaches this many bytes.
@@ -214,26 +214,27 @@ impl Writer {
 
     /// Writes a round durably.
     fn write(&mut self, opened: &Opened, round: Round<'_, Tables>, now: Timestamp) -> Result<(), StoreError> {
-        let Round { versions, records, counters, .. } = round;
+        let (versions, records, counters) = round.into_puts();
         if counters == self.counters && versions.is_empty() && records.is_empty() {
             return Ok(());
         }
         let mut entries = Entries::default();
         let mut homes = HashMap::new();
         let mut new_kinds = HashSet::new();
-        for put in &versions {
-            let (new, key) = (&put.new, &put.new.key);
-            if put.replaced.is_none() {
-                let home = put.home.clone().unwrap_or_default();
-                entries.put(Table::Homes, keys::home(key), home.clone().into_bytes());
-                homes.insert(key, home);
-            }
-            let home = match homes.get(key) {
-                Some(home) => home.clone(),
+        // Each is gone when it is encoded: bodies may be large.
+        for VersionPut { new, replaced, home, joined, left } in versions {
+            let key = &new.key;
+            let home = match homes.get(key).cloned() {
+                Some(home) => home,
+                None if replaced.is_none() => {
+                    let home = home.unwrap_or_default();
+                    entries.put(Table::Homes, keys::home(key), home.clone().into_bytes());
+                    home
+                }
                 None => disk::home(&opened.tables, key)?.unwrap_or_default(),
             };
-            entries.put(Table::Current, keys::current(key, &home), keys::encode_version(new));
-            if let Some(old) = &put.replaced {
+            entries.put(Table::Current, keys::current(key, &home), keys::encode_version(&new));
+            if let Some(old) = &replaced {
                 entries.put(Table::History, keys::history(key, old.seq), keys::encode_version(old));
             }
             // At home a resource is found without an entry.
@@ -242,13 +243,14 @@ impl Writer {
                     entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![is_in]);
                 }
             };
-            guest_of(&put.joined, 1, &mut entries);
-            guest_of(&put.left, 0, &mut entries);
-            entries.put(Table::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(new));
+            guest_of(&joined, 1, &mut entries);
+            guest_of(&left, 0, &mut entries);
+            entries.put(Table::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(&new));
             if !self.kinds.contains(&key.kind) && new_kinds.insert(key.kind.clone()) {
                 let first = new.seq.0.to_be_bytes().to_vec();
                 entries.put(Table::Meta, keys::joined([keys::KIND, &key.kind]), first);
             }
+            homes.insert(new.key, home);
         }
         for put in records {
             if let Some(at) = put.replaced.and_then(|record| record.expires_us) {
