@@ -326,7 +326,8 @@ pub enum KeysCommand {
     },
     /// Take a key away at once; what it signed is worth nothing.
     Revoke {
-        /// Key id.
+        /// Key id; one in 64 begins with a hyphen.
+        #[arg(allow_hyphen_values = true)]
         kid: String,
     },
 }
@@ -377,5 +378,10 @@ mod tests {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{}", command.get_name());
         }
+    }
+
+    #[test]
+    fn a_key_id_may_begin_with_a_hyphen() {
+        assert!(Cli::try_parse_from(["trefoil", "keys", "revoke", "-x7_"]).is_ok());
     }
 }
