@@ -1,15 +1,20 @@
-//! `cargo xtask soak`: what takes long. Fuzz targets with many runs and seeds of their own, in the release profile, the
-//! benchmark of terminology, a server that is killed at many moments, and exports as Parquet; the time of each is printed.
+//! `cargo xtask soak`: what takes long. Fuzz targets with many runs, once with seeds of their own and once led by coverage
+//! (cargo-fuzz), the benchmark of terminology, a server that is killed at many moments, and exports as Parquet; the time of
+//! each is printed.
 
+use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{bench, bench_parquet, cargo, check};
+use crate::{bench, bench_parquet, cargo, check, root};
 
 /// The test program of the fuzz targets, and where they stand in it.
 const FUZZ: [&str; 4] = ["-p", "trefoil-terminology", "--test", "it"];
 const TARGETS: &str = "fuzz::";
+/// The same targets for cargo-fuzz, and what stands before their names here.
+const COVERAGE_FOLDER: &str = "server/crates/terminology/fuzz";
+const COVERAGE: &str = "coverage::";
 /// The benchmark, by the name that `--only` takes.
 const BENCHMARK: &str = "terminology";
 /// The journey with kills, by the name that `--only` takes.
@@ -37,6 +42,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
+    names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend([BENCHMARK, KILLS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned));
     if names.is_empty() {
         bail!("nothing has that in its name; --list says what there is");
@@ -47,8 +53,14 @@ pub fn run(args: &Args) -> Result<()> {
             println!("{name}");
             continue;
         }
+        if name.starts_with(COVERAGE) && !has_cargo_fuzz() {
+            println!("{name:<32} left out: cargo-fuzz is not installed (cargo install cargo-fuzz)");
+            continue;
+        }
         let started = Instant::now();
-        let ended = if name == BENCHMARK {
+        let ended = if let Some(target) = name.strip_prefix(COVERAGE) {
+            cover(target, args.runs)
+        } else if name == BENCHMARK {
             check(&mut bench("trefoil-terminology", "index"))
         } else if name == KILLS {
             let mut command = cargo();
@@ -86,4 +98,37 @@ fn targets() -> Result<Vec<String>> {
     }
     let listed = String::from_utf8_lossy(&output.stdout);
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// The targets of cargo-fuzz.
+fn covered() -> Result<Vec<String>> {
+    let folder = root().join(COVERAGE_FOLDER).join("targets");
+    let files = std::fs::read_dir(&folder).with_context(|| format!("failed to read {}", folder.display()))?;
+    let mut names = Vec::new();
+    for file in files {
+        if let Some(name) = file?.file_name().to_str().and_then(|name| name.strip_suffix(".rs")) {
+            names.push(format!("{COVERAGE}{name}"));
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn has_cargo_fuzz() -> bool {
+    let mut command = cargo();
+    command.args(["fuzz", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Runs a target of cargo-fuzz: what takes more than a second or a GiB has failed too. What it finds out about good
+/// inputs stays in the target folder for the next time. Without a sanitizer the stable compiler will do.
+fn cover(target: &str, runs: u64) -> Result<()> {
+    let corpus = root().join("target/fuzz-corpus").join(target);
+    std::fs::create_dir_all(&corpus)?;
+    let mut command = cargo();
+    command.current_dir(root()).args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", COVERAGE_FOLDER]);
+    command.args(["--target-dir", "target/fuzz", target]).arg(corpus);
+    command.arg(root().join(COVERAGE_FOLDER).join("seeds").join(target));
+    command.args(["--", "-timeout=1", "-rss_limit_mb=1024", "-print_final_stats=1"]);
+    check(command.arg(format!("-runs={runs}")))
 }
