@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use resources::{Bad, ImportOptions, Progress, Report};
 use store::{Seq, Store, Versions as _};
-use terminology::{Change, Index, load};
+use terminology::load::{self, Release};
+use terminology::{Change, Index};
 use tokio::sync::mpsc;
 
 use super::{Event, Events, Services};
@@ -27,12 +28,12 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     }
     let (releases, paths) = tokio::task::spawn_blocking(|| apart(paths)).await??;
     let found = releases.len();
-    let mut refused = 0;
-    for path in releases {
-        refused += u8::from(!release(services.data, services.app, path, events).await?);
+    let mut refused = false;
+    for release in releases {
+        refused |= !take_in(services.data, services.app, release, events).await?;
     }
     if paths.is_empty() {
-        return Ok(refused.min(1));
+        return Ok(u8::from(refused));
     }
     let random = services.clock.random.clone();
     let new_id = move || resource_id(&*random);
@@ -58,18 +59,18 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     if report.resources.contains_key("CodeSystem") {
         tell_circles(services.resources.store(), before, events).await?;
     }
-    Ok(u8::from(report.bad_total > 0 || refused > 0))
+    Ok(u8::from(report.bad_total > 0 || refused))
 }
 
 /// The releases of code systems among the paths and in their folders, and what else there is to import.
-fn apart(paths: Vec<PathBuf>) -> std::io::Result<(Vec<PathBuf>, Vec<PathBuf>)> {
+fn apart(paths: Vec<PathBuf>) -> std::io::Result<(Vec<Release>, Vec<PathBuf>)> {
     let (mut releases, mut others) = (Vec::new(), Vec::new());
     for path in paths {
         if !find_releases(&path, &mut releases)? {
             others.push(path);
         }
     }
-    Ok((releases, others))
+    Ok((load::arrange(releases), others))
 }
 
 /// Collects the releases at or below a path. Is it one itself?
@@ -96,15 +97,15 @@ fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool>
 }
 
 /// Loads one release: whole, or not at all and `false`.
-async fn release(data: &Path, app: Option<&App>, path: PathBuf, events: Events<'_>) -> Result<bool> {
+async fn take_in(data: &Path, app: Option<&App>, release: Release, events: Events<'_>) -> Result<bool> {
     let (sender, mut progress) = mpsc::unbounded_channel();
     let indexes = Indexes::open(data)?;
     let work = tokio::task::spawn_blocking(move || {
-        let loaded = load::load(&path, &mut |step| {
+        let loaded = release.load(&mut |step| {
             drop(sender.send(format!("{}: {} lines", step.file, step.lines)));
         })?;
         let id = indexes.keep_release(&loaded.index).map_err(|error| load::LoadError {
-            file: path.display().to_string(),
+            file: release.path().display().to_string(),
             line: None,
             why: format!("its index could not be saved: {error}"),
         })?;

@@ -13,6 +13,7 @@ use crate::support::Server;
 const SCT: &str = "http://snomed.info/sct";
 const INTERNATIONAL: &str = "SnomedCT_GardenInternationalRF2_20250101T120000Z";
 const EDITION: &str = "SnomedCT_GardenEditionRF2_20250301T120000Z";
+const EXTENSION: &str = "SnomedCT_GardenExtensionRF2_20250401T120000Z";
 const RELATIONSHIPS: &str = "Snapshot/Terminology/sct2_Relationship_Snapshot_INT_20250101.txt";
 
 const PLANT: &str = "700101006";
@@ -49,7 +50,13 @@ fn copy(from: &Path, to: &Path) {
 
 /// `trefoil import` of one path.
 fn import(server: &Server, path: &Path) -> Output {
-    server.trefoil(&["import", path.to_str().unwrap()])
+    import_all(server, &[path])
+}
+
+/// `trefoil import` of several paths.
+fn import_all(server: &Server, paths: &[&Path]) -> Output {
+    let paths = paths.iter().map(|path| path.to_str().unwrap());
+    server.trefoil(&std::iter::once("import").chain(paths).collect::<Vec<_>>())
 }
 
 #[track_caller]
@@ -166,6 +173,39 @@ async fn a_running_server_takes_in_a_release_at_once() {
         let status = if knows_moss { 200 } else { 404 };
         assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, status, "{version}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_is_imported_with_its_base_in_one_command() {
+    const DUCKWEED: &str = "70021000888107";
+    let mut server = Server::open_terminology();
+    let [base, extension] = [releases().join(INTERNATIONAL), releases().join(EXTENSION)];
+    imported(&import(&server, &base));
+    server.start();
+    let asked = Asked::of(&server);
+
+    // Alone it is refused, whatever was imported before.
+    let output = import(&server, &extension);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    for part in [EXTENSION, "module 900000000000012004 of 20250101", "in the same command", "nothing of this"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let query = [("system", SCT), ("code", DUCKWEED)];
+    assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 404);
+
+    let said = imported(&import_all(&server, &[&extension, &base]));
+    assert!(said.contains("snomed.info-sct-70011000888101-version-20250401"), "{said}");
+    let edition = format!("{SCT}/70011000888101/version/20250401");
+    let query = [("system", SCT), ("version", edition.as_str()), ("code", LILY)];
+    let (status, answer) = asked.get("CodeSystem/$lookup", &query).await;
+    assert_eq!((status, parameter(&answer, "display")), (200, Some(&json!("Pond lily"))), "{answer}");
+    assert!(asked.is_in(&format!("{edition}?fhir_vs=ecl/< 700111004"), SCT, DUCKWEED).await);
+    assert!(!asked.is_in(&format!("{edition}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
+    // The International Edition stands beside it as it was.
+    asked.knows_the_garden().await;
+    assert!(asked.is_in(&format!("{SCT}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]

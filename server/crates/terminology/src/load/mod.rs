@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `source` | a folder, a zip archive or one file, as names and streams |
 //! | `table` | lines cut into fields: RF2 (tabs), RRF (bars), CSV |
+//! | `together` | which releases are read as one |
 //! | `rf2` | SNOMED CT, RF2 snapshot |
 //! | `loinc` | LOINC, its tables |
 //! | `rrf` | RxNorm, RRF |
@@ -22,12 +23,14 @@ mod rf2;
 mod rrf;
 mod source;
 mod table;
+mod together;
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
 use self::source::Source;
+pub use self::together::{Release, arrange};
 use crate::Index;
 use crate::code_system::builder::Builder;
 
@@ -37,7 +40,7 @@ pub(crate) const SNOMED_CT: &str = "http://snomed.info/sct";
 pub(crate) const LOINC: &str = "http://loinc.org";
 
 /// Why a release could not be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub struct LoadError {
     /// The file within the release, where it was one.
     pub file: String,
@@ -106,7 +109,16 @@ const FORMATS: &[Format] = &[
 /// What a reader of a format works with.
 struct Reading<'a> {
     source: &'a mut Source,
+    /// The packages that it builds on, the lowest first; only RF2 has any.
+    beneath: &'a mut [Source],
     progress: &'a mut dyn FnMut(Progress<'_>),
+}
+
+impl Reading<'_> {
+    /// The packages, the lowest first.
+    fn packages(&mut self) -> impl Iterator<Item = &mut Source> {
+        self.beneath.iter_mut().chain(std::iter::once(&mut *self.source))
+    }
 }
 
 /// Lines between two reports of progress.
@@ -135,14 +147,13 @@ fn only(files: Vec<String>) -> Option<String> {
     Some(file)
 }
 
-/// Reads a release: a folder, a zip archive or a file.
+/// Reads a release that stands alone: a folder, a zip archive or a file.
 ///
 /// # Errors
 /// [`LoadError`]: nothing was changed.
 pub fn load(path: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
-    let source =
-        Source::open(path).map_err(|error| LoadError::in_file(&path.display().to_string(), error))?;
-    read(source, progress)
+    let [release]: [Release; 1] = arrange(vec![path.to_owned()]).try_into().expect("one path is one release");
+    release.load(progress)
 }
 
 /// Reads a release whose files are in memory, by name.
@@ -150,15 +161,19 @@ pub fn load(path: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loade
 /// # Errors
 /// [`LoadError`].
 pub fn load_files(files: Vec<(String, Vec<u8>)>) -> Result<Loaded, LoadError> {
-    read(Source::in_memory(files), &mut |_| {})
+    read(Source::in_memory(files), Vec::new(), &mut |_| {})
 }
 
-fn read(mut source: Source, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
+fn read(
+    mut source: Source,
+    mut beneath: Vec<Source>,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Loaded, LoadError> {
     let name = source.path().display().to_string();
     let format = FORMATS.iter().find(|format| (format.key)(&source).is_some()).ok_or_else(|| {
         LoadError::in_file(&name, "it is no release of a code system in a layout known here")
     })?;
-    let mut reading = Reading { source: &mut source, progress };
+    let mut reading = Reading { source: &mut source, beneath: &mut beneath, progress };
     let builder = (format.read)(&mut reading)?;
     let system = builder.finish().map_err(|why| LoadError::in_file(&name, why))?;
     if let Some(circle) = system.circle() {

@@ -6,6 +6,7 @@ mod agreement;
 mod built_in;
 mod ecosystem;
 mod expand;
+mod extensions;
 mod fuzz;
 mod laws;
 mod real_data;

@@ -12,7 +12,8 @@ use crate::support::short;
 
 const SCT: &str = "http://snomed.info/sct";
 
-fn release(name: &str) -> PathBuf {
+/// A release of `fixtures/releases`.
+pub fn release(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fixtures/releases").join(name)
 }
 
@@ -33,7 +34,8 @@ fn garden() -> Terminology {
     ])
 }
 
-fn ask(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
+/// What `$validate-code` answers of a code in a value set, `more` parameters given.
+pub fn ask(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
     let set = set.replace('%', "%25").replace('&', "%26").replace('+', "%2B").replace('#', "%23");
     let query = format!("url={set}&system={system}&code={code}{more}");
     let query = Parameters::from_query(&query);
@@ -210,7 +212,7 @@ fn csv_says_what_it_is() {
 }
 
 /// Zips a folder.
-fn zipped(folder: &Path) -> tempfile::NamedTempFile {
+pub fn zipped(folder: &Path) -> tempfile::NamedTempFile {
     fn add(root: &Path, at: &Path, zip: &mut zip::ZipWriter<&fs::File>) {
         for entry in fs::read_dir(at).unwrap() {
             let path = entry.unwrap().path();
@@ -280,7 +282,7 @@ fn what_is_wrong_in_a_release_is_told_with_file_and_line() {
     let error = spoilt(concepts, |text| text.clone() + text.lines().last().unwrap());
     assert_eq!(error, format!("{concepts}:25: concept 700115008 stands there twice"));
     let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t1388\t0", 1));
-    assert_eq!(error, format!("{relationships}:2: the destination 1388 is no concept of this package"));
+    assert_eq!(error, format!("{relationships}:2: the destination 1388 is no concept of this edition"));
     let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t700112006\t0", 20));
     assert!(error.contains("its hierarchy runs in a circle: "), "{error}");
     let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));

@@ -1,10 +1,22 @@
 //! SNOMED CT as RF2 snapshot (SNOMED International, Release File Specification): concepts, descriptions, inferred
 //! relationships with groups and concrete values, and reference sets, of one edition.
 //!
-//! An edition is the package that holds all modules it builds on, as the national editions do. It is known by the
-//! module that the others are there for, and by its date.
+//! An edition is one package that holds all modules it builds on, as the national editions do, or an extension with
+//! the packages beneath it. It is known by the module that the others are there for, and by its date.
+//!
+//! | file | what lives there |
+//! |---|---|
+//! | `package` | what a package holds and builds on |
+//! | `layers` | which row counts where several packages have one |
+//! | here | the rows that count, told to the builder |
+
+mod layers;
+mod package;
 
 use std::collections::HashMap;
+
+use self::layers::Layers;
+pub(super) use self::package::Package;
 
 use super::source::base;
 use super::table::{Fields, Table};
@@ -43,7 +55,7 @@ fn is_snapshot(name: &str, prefix: &str) -> bool {
 /// # Errors
 /// [`LoadError`].
 pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
-    let version = edition(reading)?;
+    let version = Package::read(reading.source)?.version;
     let mut builder = Builder::new(&header(version)).map_err(|why| LoadError::in_file("", why))?;
     concepts(reading, &mut builder)?;
     let preferred = preferred_terms(reading)?;
@@ -91,7 +103,7 @@ fn header(version: String) -> Header {
 /// Calls `row` for each active line of the snapshot files with this prefix.
 fn active_rows(
     reading: &mut Reading<'_>,
-    test: impl Fn(&str) -> bool,
+    test: impl Fn(&str) -> bool + Copy,
     least: usize,
     mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
@@ -103,71 +115,48 @@ fn active_rows(
 
 fn all_rows(
     reading: &mut Reading<'_>,
-    test: impl Fn(&str) -> bool,
+    test: impl Fn(&str) -> bool + Copy,
     least: usize,
     mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
-    let files: Vec<String> = reading.source.names().iter().filter(|name| test(name)).cloned().collect();
-    let mut fields = Fields::default();
-    for file in files {
-        let mut table = Table::open(reading.source, &file, '\t')?;
-        // The first line names the columns.
-        table.next(&mut fields)?;
-        while table.row(&mut fields, least)?.is_some() {
+    let mut layers = Layers::read(reading, test, least)?;
+    let Reading { source, beneath, progress } = reading;
+    let packages = beneath.iter_mut().chain(std::iter::once(&mut **source));
+    for (layer, source) in packages.enumerate() {
+        rows(source, progress, test, least, |table, fields| {
             if !matches!(fields.get(2), "0" | "1") {
                 return Err(table.wrong(format_args!("active is '{}', not 0 or 1", fields.get(2))));
             }
-            row(&table, &fields)?;
-            if table.line().is_multiple_of(super::REPORT_LINES) {
-                (reading.progress)(Progress { file: &file, lines: table.line() });
+            match layers.counts(layer, table, fields)? {
+                true => row(table, fields),
+                false => Ok(()),
             }
-        }
+        })?;
     }
     Ok(())
 }
 
-/// The version URI of the edition: its module and date.
-fn edition(reading: &mut Reading<'_>) -> Result<String, LoadError> {
-    let file = reading
-        .source
-        .named(|name| is_snapshot(name, "sct2_Concept_"))
-        .pop()
-        .expect("what fits has a file of concepts");
-    let name = base(&file);
-    let is_trial = name.starts_with('x');
-    let stem = name.trim_end_matches(".txt");
-    let mut parts = stem.rsplit('_');
-    let (date, owner) =
-        (parts.next().unwrap_or_default().to_owned(), parts.next().unwrap_or_default().to_owned());
-    let mut module = CORE_MODULE.to_owned();
-    let mut effective = date;
-    if owner != "INT" {
-        // How many modules each one builds on; and the date it has.
-        let mut builds_on: HashMap<String, (usize, String)> = HashMap::new();
-        let dependencies = |name: &str| is_snapshot(name, "der2_ssRefset_ModuleDependency");
-        active_rows(reading, dependencies, 8, |_, fields| {
-            let entry = builds_on.entry(fields.get(3).to_owned()).or_default();
-            entry.0 += 1;
-            if fields.get(6) > entry.1.as_str() {
-                entry.1 = fields.get(6).to_owned();
+/// Calls `row` for each line of some files of one package, but for the first, which names the columns.
+fn rows(
+    source: &mut Source,
+    progress: &mut dyn FnMut(Progress<'_>),
+    test: impl Fn(&str) -> bool,
+    least: usize,
+    mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
+) -> Result<(), LoadError> {
+    let files: Vec<String> = source.names().iter().filter(|name| test(name)).cloned().collect();
+    let mut fields = Fields::default();
+    for file in files {
+        let mut table = Table::open(source, &file, '\t')?;
+        table.next(&mut fields)?;
+        while table.row(&mut fields, least)?.is_some() {
+            row(&table, &fields)?;
+            if table.line().is_multiple_of(super::REPORT_LINES) {
+                progress(Progress { file: &file, lines: table.line() });
             }
-            Ok(())
-        })?;
-        builds_on.retain(|module, _| module != CORE_MODULE && module != MODEL_MODULE);
-        let top =
-            builds_on.into_iter().max_by(|(a, (na, _)), (b, (nb, _))| na.cmp(nb).then_with(|| b.cmp(a)));
-        if let Some((top, (_, date))) = top {
-            (module, effective) = (top, date);
         }
     }
-    if effective.len() != 8 || !effective.bytes().all(|byte| byte.is_ascii_digit()) {
-        return Err(LoadError::in_file(
-            &file,
-            "the name of the file does not end with the date of the release, as in sct2_Concept_Snapshot_INT_20250101.txt",
-        ));
-    }
-    let space = if is_trial { "http://snomed.info/xsct" } else { URL };
-    Ok(format!("{space}/{module}/version/{effective}"))
+    Ok(())
 }
 
 fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
@@ -293,7 +282,7 @@ fn relationships(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(),
             let find = |what: &str, id: &str| {
                 builder
                     .find(id)
-                    .ok_or_else(|| table.wrong(format_args!("{what} {id} is no concept of this package")))
+                    .ok_or_else(|| table.wrong(format_args!("{what} {id} is no concept of this edition")))
             };
             let (source, destination) =
                 (find("the source", fields.get(4))?, find("the destination", fields.get(5))?);
@@ -320,7 +309,7 @@ fn concrete_values(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(
             return Ok(());
         }
         let (Some(source), Some(kind)) = (builder.find(fields.get(4)), builder.find(fields.get(7))) else {
-            return Err(table.wrong("its source or type is no concept of this package"));
+            return Err(table.wrong("its source or type is no concept of this edition"));
         };
         let group = group(table, fields.get(6))?;
         builder.literal(source, group, kind, fields.get(5)).map_err(|why| table.wrong(why))

@@ -1,0 +1,291 @@
+//! SNOMED CT extension packages, read over the packages that they build on. The packages are small ones of our own
+//! making, in `fixtures/releases` and written here.
+
+use std::fs;
+use std::path::PathBuf;
+
+use fhir::Parameters;
+use tempfile::TempDir;
+use trefoil_terminology::{Change, Input, Level, Terminology, load};
+
+use crate::releases::{ask, release};
+use crate::support::short;
+
+const SCT: &str = "http://snomed.info/sct";
+const INTERNATIONAL: &str = "SnomedCT_GardenInternationalRF2_20250101T120000Z";
+const EXTENSION: &str = "SnomedCT_GardenExtensionRF2_20250401T120000Z";
+const VERSION: &str = "http://snomed.info/sct/70011000888101/version/20250401";
+const DUCKWEED: &str = "70021000888107";
+
+/// A terminology of what these paths give, and their versions.
+fn together(paths: Vec<PathBuf>) -> (Terminology, Vec<String>) {
+    let terminology = Terminology::default();
+    let mut versions = Vec::new();
+    for release in load::arrange(paths) {
+        let index = release.load(&mut |_| {}).unwrap_or_else(|error| panic!("{error}")).index;
+        versions.push(index.version().unwrap().to_owned());
+        terminology.apply([Change::Index { id: format!("release-{}", versions.len()), index }]);
+    }
+    (terminology, versions)
+}
+
+#[test]
+fn an_extension_is_read_over_its_base_and_what_it_restates_counts() {
+    let [base, extension] = [release(INTERNATIONAL), release(EXTENSION)];
+    let international = format!("{SCT}/900000000000207008/version/20250101");
+    let (_, versions) = together(vec![base.clone(), extension.clone()]);
+    assert_eq!(versions, [&international, VERSION]);
+    let (terminology, versions) = together(vec![extension, base]);
+    assert_eq!(versions, [VERSION, &international]);
+
+    // What is asked, then what the base says and what the edition of the extension does.
+    for (constraint, code, more, of_base, of_edition) in [
+        ("*", DUCKWEED, "", "false", "true [Duckweed]"),
+        ("*", DUCKWEED, "&display=Wasserlinse&displayLanguage=de", "false", "true [Wasserlinse]"),
+        // Inactive in the extension; and one that it had active before the base retired it.
+        ("*", "700114007", "&activeOnly=true", "true [Fern]", "false"),
+        ("*", "700115008", "&activeOnly=true", "false", "false"),
+        // A term that the extension withdrew, and its own in its place.
+        ("*", "700112006", "", "true [Water lily]", "true [Pond lily]"),
+        ("*", "700112006", "&display=Pond+lily", "false", "true"),
+        ("*", "700112006", "&display=Water+lily", "true", "false"),
+        ("*", "700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]", "true [Seerose]"),
+        // The iris leaves the flowers for the water plants, and the fern all plants.
+        ("<< 700110003", "700113001", "", "true", "false"),
+        ("<< 700111004", "700113001", "", "false", "true"),
+        ("<< 700101006", "700114007", "", "true", "false"),
+        ("<< 700101006 : 700002005 = 700104003", DUCKWEED, "", "false", "true"),
+        // A concrete value that is another one, and members of a reference set.
+        ("* : 700004006 > #1", "700113001", "", "false", "true"),
+        ("^ 700010003", "700112006", "", "true", "true"),
+        ("^ 700010003", "700114007", "", "true", "false"),
+        ("^ 700010003", DUCKWEED, "", "false", "true"),
+    ] {
+        for (version, expected) in [(international.as_str(), of_base), (VERSION, of_edition)] {
+            let answer = ask(&terminology, &format!("{version}?fhir_vs=ecl/{constraint}"), SCT, code, more);
+            assert!(answer.starts_with(expected), "{version} {constraint} {code}{more}: {answer}");
+        }
+    }
+    // Each edition stands for itself in $subsumes too.
+    for (version, expected) in [(international.as_str(), "subsumes"), (VERSION, "not-subsumed")] {
+        let query = format!("system={SCT}&version={version}&codeA=700110003&codeB=700113001");
+        let query = Parameters::from_query(&query);
+        assert_eq!(
+            short(terminology.subsumes(Level::Type, Input::from_query(&query))),
+            expected,
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn an_extension_without_its_base_is_refused_by_module_and_date() {
+    let check = |paths: Vec<PathBuf>, expected: &str| {
+        let mut releases = load::arrange(paths);
+        let error = releases.remove(0).load(&mut |_| {}).unwrap_err().to_string();
+        assert!(error.contains(EXTENSION) && error.contains(expected), "{error}");
+        for other in releases {
+            other.load(&mut |_| {}).unwrap();
+        }
+    };
+    let extension = release(EXTENSION);
+    let missing = "module 900000000000012004 of 20250101, which no package given holds; give the package";
+    check(vec![extension.clone()], missing);
+    // Of another date; of another kind.
+    let later = "module 900000000000012004 of 20250101, which the packages given hold only of 20250301";
+    check(vec![extension.clone(), release("SnomedCT_GardenEditionRF2_20250301T120000Z")], later);
+    check(vec![extension, release("Loinc_0.1"), release("plants.csv")], missing);
+}
+
+/// Packages that are written into a folder of their own.
+struct Packages(TempDir);
+
+/// Rows of the files of a package, their fields parted by blanks.
+#[derive(Default)]
+struct Rows<'a> {
+    depends: &'a [&'a str],
+    concepts: &'a [&'a str],
+    descriptions: &'a [&'a str],
+    relationships: &'a [&'a str],
+}
+
+impl Packages {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    /// Writes a package of a module: `name_DATE`.
+    fn write(&self, name: &str, rows: &Rows<'_>) -> PathBuf {
+        let folder = self.0.path().join(format!("SnomedCT_{name}"));
+        for (file, columns, rows) in [
+            (
+                "Refset/Metadata/der2_ssRefset_ModuleDependencySnapshot",
+                "id effectiveTime active moduleId refsetId referencedComponentId sourceEffectiveTime targetEffectiveTime",
+                rows.depends,
+            ),
+            (
+                "Terminology/sct2_Concept_Snapshot",
+                "id effectiveTime active moduleId definitionStatusId",
+                rows.concepts,
+            ),
+            (
+                "Terminology/sct2_Description_Snapshot-en",
+                "id effectiveTime active moduleId conceptId languageCode typeId term caseSignificanceId",
+                rows.descriptions,
+            ),
+            (
+                "Terminology/sct2_Relationship_Snapshot",
+                "id effectiveTime active moduleId sourceId destinationId relationshipGroup typeId \
+                 characteristicTypeId modifierId",
+                rows.relationships,
+            ),
+        ] {
+            let path = folder.join("Snapshot").join(format!("{file}_{name}.txt"));
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            let lines = std::iter::once(&columns).chain(rows);
+            let lines = lines.map(|line| line.split_whitespace().collect::<Vec<_>>().join("\t") + "\r\n");
+            fs::write(&path, lines.collect::<String>()).unwrap();
+        }
+        folder
+    }
+
+    /// A base with the concepts 138875005 and 11000006 below it, 12000003 below that.
+    fn base(&self) -> PathBuf {
+        self.write(
+            "INT_20250101",
+            &Rows {
+                depends: &[
+                    "00000000-0000-4000-8000-000000000001 20250101 1 900000000000207008 900000000000534007 \
+                     900000000000012004 20250101 20250101",
+                ],
+                concepts: &[
+                    "138875005 20250101 1 900000000000207008 900000000000074008",
+                    "116680003 20250101 1 900000000000012004 900000000000074008",
+                    "11000006 20250101 1 900000000000207008 900000000000074008",
+                    "12000003 20250101 1 900000000000207008 900000000000074008",
+                ],
+                descriptions: &["21000001 20250101 1 900000000000207008 11000006 en 900000000000013009 Tree x"],
+                relationships: &[
+                    "31000002 20250101 1 900000000000207008 11000006 138875005 0 116680003 900000000000011006 x",
+                    "32000004 20250101 1 900000000000207008 12000003 11000006 0 116680003 900000000000011006 x",
+                ],
+            },
+        )
+    }
+}
+
+/// A row of the module dependency reference set: a module, and what it builds on, each with its date.
+fn depends(number: u8, [module, date]: [&str; 2], [on, of]: [&str; 2]) -> String {
+    format!(
+        "00000000-0000-4000-8000-0000000001{number:02} {date} 1 {module} 900000000000534007 {on} {date} {of}"
+    )
+}
+
+const CORE: [&str; 2] = ["900000000000207008", "20250101"];
+const MODEL: [&str; 2] = ["900000000000012004", "20250101"];
+const LAND: [&str; 2] = ["41000005", "20250201"];
+const TOWN: [&str; 2] = ["42000007", "20250301"];
+const OTHER: [&str; 2] = ["43000009", "20250201"];
+
+#[test]
+fn several_extensions_over_one_base_and_one_over_another() {
+    let packages = Packages::new();
+    let base = packages.base();
+    let [a, b] = [depends(1, LAND, CORE), depends(2, LAND, MODEL)];
+    let land = packages.write(
+        "XX_20250201",
+        &Rows {
+            depends: &[&a, &b],
+            concepts: &[
+                "41000005 20250201 1 41000005 900000000000074008",
+                "13000001 20250201 1 41000005 900000000000074008",
+            ],
+            descriptions: &["21000001 20250201 1 41000005 11000006 en 900000000000013009 Timber x"],
+            relationships: &[
+                "33000006 20250201 1 41000005 13000001 11000006 0 116680003 900000000000011006 x",
+                "32000004 20250201 0 41000005 12000003 11000006 0 116680003 900000000000011006 x",
+            ],
+        },
+    );
+    let [a, b, c] = [depends(3, TOWN, LAND), depends(4, TOWN, CORE), depends(5, TOWN, MODEL)];
+    let town = packages.write(
+        "YY_20250301",
+        &Rows {
+            depends: &[&a, &b, &c],
+            concepts: &[
+                "42000007 20250301 1 42000007 900000000000074008",
+                // Of the extension below, and out of use here.
+                "13000001 20250301 0 42000007 900000000000074008",
+            ],
+            descriptions: &["21000001 20250301 1 42000007 11000006 en 900000000000013009 Plank x"],
+            // Back to what the base says, against the extension below.
+            relationships: &[
+                "32000004 20250301 1 42000007 12000003 11000006 0 116680003 900000000000011006 x",
+            ],
+        },
+    );
+    let [a, b] = [depends(6, OTHER, CORE), depends(7, OTHER, MODEL)];
+    let other = packages.write(
+        "ZZ_20250201",
+        &Rows {
+            depends: &[&a, &b],
+            concepts: &["43000009 20250201 1 43000009 900000000000074008"],
+            // One that the base has put into another state since.
+            descriptions: &["21000001 20241201 1 43000009 11000006 en 900000000000013009 Shrub x"],
+            ..Rows::default()
+        },
+    );
+    let (terminology, versions) = together(vec![town, other, land, base]);
+    let edition = |[module, date]: [&str; 2]| format!("{SCT}/{module}/version/{date}");
+    assert_eq!(versions, [TOWN, OTHER, LAND, CORE].map(edition));
+    for (of, tree, below, has_module, has_new) in [
+        (CORE, "Tree", true, "false", "false"),
+        (LAND, "Timber", false, "true", "true"),
+        (TOWN, "Plank", true, "true", "false"),
+        (OTHER, "Tree", true, "true", "false"),
+    ] {
+        let version = edition(of);
+        let is_in =
+            |code: &str, more: &str| ask(&terminology, &format!("{version}?fhir_vs"), SCT, code, more);
+        assert!(is_in("11000006", "").starts_with(&format!("true [{tree}]")), "{version}");
+        assert!(is_in(of[0], "").starts_with(has_module), "{version}");
+        assert!(is_in("13000001", "&activeOnly=true").starts_with(has_new), "{version}");
+        let query = format!("system={SCT}&version={version}&codeA=11000006&codeB=12000003");
+        let query = Parameters::from_query(&query);
+        let expected = if below { "subsumes" } else { "not-subsumed" };
+        assert_eq!(
+            short(terminology.subsumes(Level::Type, Input::from_query(&query))),
+            expected,
+            "{version}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_in_an_extension_is_told_with_file_and_line() {
+    let check = |concepts: &[&str], expected: &str| {
+        let packages = Packages::new();
+        let base = packages.base();
+        let [a, b] = [depends(1, LAND, CORE), depends(2, LAND, MODEL)];
+        let rows = Rows { depends: &[&a, &b], concepts, ..Rows::default() };
+        let [extension, base]: [load::Release; 2] =
+            load::arrange(vec![packages.write("XX_20250201", &rows), base]).try_into().unwrap();
+        let error = extension.load(&mut |_| {}).unwrap_err().to_string();
+        assert!(
+            error.contains("sct2_Concept_Snapshot_XX_20250201.txt:2: ") && error.contains(expected),
+            "{error}"
+        );
+        base.load(&mut |_| {}).unwrap();
+    };
+    check(&["41-x 20250201 1 41000005 x"], "'41-x' is no identifier");
+    check(&["41000005 today 1 41000005 x"], "effectiveTime is 'today', no date");
+    check(&["41000005 20250201 yes 41000005 x"], "active is 'yes', not 0 or 1");
+    check(&["41000005 20250201"], "it has 2 fields where 5 are needed");
+}
+
+#[test]
+fn an_extension_in_an_archive_over_a_base_in_a_folder() {
+    let archive = crate::releases::zipped(&release(EXTENSION));
+    let (_, versions) = together(vec![archive.path().to_owned(), release(INTERNATIONAL)]);
+    assert_eq!(versions[0], VERSION);
+}
