@@ -137,7 +137,11 @@ impl App {
         };
         let indexes = match config.engine {
             Engine::Memory => None,
-            Engine::File => Some(Indexes::open(&config.data).context("failed to open the saved indexes")?),
+            Engine::File => {
+                let indexes = Indexes::open(&config.data);
+                let swept = indexes.and_then(|indexes| indexes.sweep().map(|()| indexes));
+                Some(swept.context("failed to open the saved indexes")?)
+            }
         };
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let app = Self {

@@ -4,14 +4,17 @@
 //! | path | what lies there |
 //! |---|---|
 //! | `releases/ID.index` | a release that was imported |
+//! | `releases/ID.source` | the hash of what it was made from, so that it is not made again |
 //! | `resources/ID@SEQ.index` | a stored CodeSystem, by the sequence number of its version |
 //!
-//! A file is written under another name and renamed, so that it is there whole or not at all.
+//! A file is written under another name (`….part`) and renamed, so that it is there whole or not at all. A hash goes
+//! before its index is replaced and comes after: a killed process leaves an index without one, never with a wrong one.
 
 use std::fs::{self, DirBuilder, File};
-use std::io::{self, BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter, Write as _};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use sha2::{Digest as _, Sha256};
 use store::Seq;
@@ -63,13 +66,58 @@ impl Indexes {
         Ok(found)
     }
 
-    /// Keeps the index of a release, in the place of an earlier one of the same system and version.
+    /// Removes what a killed process left half written. Only for who holds the store's lock, before anything is written.
     ///
     /// # Errors
     /// The file system's.
-    pub fn keep_release(&self, index: &Index) -> io::Result<String> {
+    pub fn sweep(&self) -> io::Result<()> {
+        for part in ["releases", "resources"] {
+            for entry in fs::read_dir(self.folder.join(part))? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|end| end == "part") {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The release that was made from content of this hash, with its id; `None` where there is none that can be read.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn release_of(&self, hash: &str) -> io::Result<Option<(String, Index)>> {
+        for entry in fs::read_dir(self.folder.join("releases"))? {
+            let path = entry?.path();
+            let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".source")) else {
+                continue;
+            };
+            if fs::read(&path)? == hash.as_bytes()
+                && let Ok(index) = read(&path.with_file_name(format!("{id}.index")))
+            {
+                return Ok(Some((id.to_owned(), index)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Keeps the index of a release that was made from content of this hash, in the place of an earlier one of the same
+    /// system and version.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn keep_release(&self, index: &Index, hash: &str) -> io::Result<String> {
+        // Of two imports at once, an index and its hash must be of the same one.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let id = release_id(index.url(), index.version());
-        self.write(&self.folder.join("releases").join(format!("{id}.index")), index)?;
+        let file = |end: &str| self.folder.join("releases").join(format!("{id}.{end}"));
+        match fs::remove_file(file("source")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.write(&file("index"), |out| index.save(out))?;
+        self.write(&file("source"), |out| out.write_all(hash.as_bytes()))?;
         Ok(id)
     }
 
@@ -84,7 +132,7 @@ impl Indexes {
     /// The file system's.
     pub fn keep_resource(&self, id: &str, seq: Seq, index: &Index) -> io::Result<()> {
         self.forget_resource(id)?;
-        self.write(&self.resource(id, seq), index)
+        self.write(&self.resource(id, seq), |out| index.save(out))
     }
 
     /// Forgets the indexes of a resource.
@@ -106,12 +154,21 @@ impl Indexes {
         self.folder.join("resources").join(format!("{id}@{seq}.index"))
     }
 
-    fn write(&self, path: &Path, index: &Index) -> io::Result<()> {
+    fn write(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+    ) -> io::Result<()> {
         let part = path.with_extension("part");
         let file = File::create(&part)?;
-        index.save(BufWriter::with_capacity(1 << 20, &file))?;
-        file.sync_all()?;
-        fs::rename(&part, path)?;
+        let written = {
+            let mut out = BufWriter::with_capacity(1 << 20, &file);
+            fill(&mut out).and_then(|()| out.flush()).and_then(|()| file.sync_all())
+        };
+        if let Err(error) = written.and_then(|()| fs::rename(&part, path)) {
+            drop(fs::remove_file(&part));
+            return Err(error);
+        }
         File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
     }
 }

@@ -28,9 +28,14 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     }
     let (releases, paths) = tokio::task::spawn_blocking(|| apart(paths)).await??;
     let found = releases.len();
+    let indexes = Indexes::open(services.data)?;
+    // While a server runs, one that is half written may be its own.
+    if services.app.is_none() {
+        indexes.sweep()?;
+    }
     let mut refused = false;
     for release in releases {
-        refused |= !take_in(services.data, services.app, release, events).await?;
+        refused |= !take_in(&indexes, services.app, release, events).await?;
     }
     if paths.is_empty() {
         return Ok(u8::from(refused));
@@ -96,35 +101,40 @@ fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool>
     Ok(false)
 }
 
-/// Loads one release: whole, or not at all and `false`.
-async fn take_in(data: &Path, app: Option<&App>, release: Release, events: Events<'_>) -> Result<bool> {
+/// Loads one release: whole, or not at all and `false`. One that is there with the same content is left as it is, so
+/// that an import that was cut off goes on where it stood.
+async fn take_in(indexes: &Indexes, app: Option<&App>, release: Release, events: Events<'_>) -> Result<bool> {
     let (sender, mut progress) = mpsc::unbounded_channel();
-    let indexes = Indexes::open(data)?;
+    let indexes = indexes.clone();
     let work = tokio::task::spawn_blocking(move || {
-        let loaded = release.load(&mut |step| {
-            drop(sender.send(format!("{}: {} lines", step.file, step.lines)));
-        })?;
-        let id = indexes.keep_release(&loaded.index).map_err(|error| load::LoadError {
+        let unsaved = |error: std::io::Error| load::LoadError {
             file: release.path().display().to_string(),
             line: None,
             why: format!("its index could not be saved: {error}"),
+        };
+        let hash = release.content_hash()?;
+        if let Some((id, index)) = indexes.release_of(&hash).map_err(unsaved)? {
+            return Ok((id, index, "already there"));
+        }
+        let loaded = release.load(&mut |step| {
+            drop(sender.send(format!("{}: {} lines", step.file, step.lines)));
         })?;
-        Ok::<_, load::LoadError>((id, loaded))
+        let id = indexes.keep_release(&loaded.index, &hash).map_err(unsaved)?;
+        Ok::<_, load::LoadError>((id, loaded.index, loaded.format))
     });
     while let Some(line) = progress.recv().await {
         events(Event::Progress(line));
     }
-    let (id, loaded) = match work.await? {
+    let (id, index, what) = match work.await? {
         Ok(done) => done,
         Err(error) => {
             events(Event::Trouble(format!("{error}; nothing of this release was changed")));
             return Ok(false);
         }
     };
-    let index = loaded.index;
     let version = index.version().unwrap_or("no version");
     let concepts = index.concepts();
-    events(Event::Line(format!("{:<28} {concepts:>9}  {} {version}, as {id}", loaded.format, index.url())));
+    events(Event::Line(format!("{what:<28} {concepts:>9}  {} {version}, as {id}", index.url())));
     if let Some(app) = app {
         app.terminology.apply([Change::Index { id, index }]);
     }

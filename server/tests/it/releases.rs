@@ -2,13 +2,14 @@
 //! HTTP, kept over restarts. The releases are those of `fixtures/releases`.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use trefoil_fixtures::polyhierarchy::{self, Polyhierarchy};
 
-use crate::support::Server;
+use crate::support::{Server, TREFOIL};
 
 const SCT: &str = "http://snomed.info/sct";
 const INTERNATIONAL: &str = "SnomedCT_GardenInternationalRF2_20250101T120000Z";
@@ -255,7 +256,8 @@ async fn releases_outlive_restarts_and_a_damaged_index_hurts_itself_alone() {
 
     let folder = server.data().join("terminology/releases");
     let files: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
-    assert!(files.iter().all(|file| file.extension().is_some_and(|end| end == "index")), "{files:?}");
+    let is_whole = |file: &PathBuf| file.extension().is_some_and(|end| end == "index" || end == "source");
+    assert!(files.iter().all(is_whole), "{files:?}");
     let damaged = folder.join("loinc.org-0.1.index");
     let mut bytes = fs::read(&damaged).unwrap();
     let middle = bytes.len() / 2;
@@ -269,6 +271,79 @@ async fn releases_outlive_restarts_and_a_damaged_index_hurts_itself_alone() {
     assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 404);
     imported(&import(&server, &releases().join("Loinc_0.1")));
     assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 200);
+}
+
+/// What lies in the folder of the releases.
+fn kept(server: &Server) -> Vec<String> {
+    let folder = server.data().join("terminology/releases");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut files: Vec<_> = files.map(|name| name.into_string().unwrap()).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_import_that_was_killed_goes_on_behind_the_releases_that_are_done() {
+    let mut server = Server::open_terminology();
+    let source = tempfile::tempdir().unwrap();
+    let base = copy_of_international(source.path());
+    // Long enough that it is being read when the first line about it is told.
+    let herbs = source.path().join("many.csv");
+    let mut text = "# url: http://garden.example/many\ncode,display\n".to_owned();
+    (0..400_000).for_each(|number| text.push_str(&format!("h{number},Herb {number}\n")));
+    fs::write(&herbs, &text).unwrap();
+
+    let mut killed = Command::new(TREFOIL)
+        .args(["import", "--data"])
+        .args([server.data(), &base, &herbs])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(killed.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let first = lines.next().unwrap();
+    assert!(first.starts_with("SNOMED CT RF2"), "{first}");
+    let second = lines.next().unwrap();
+    assert!(second.ends_with("many.csv: 100000 lines"), "{second}");
+    killed.kill().unwrap();
+    assert!(!killed.wait().unwrap().success());
+    let international = "snomed.info-sct-900000000000207008-version-20250101";
+    let of_base = ["index", "source"].map(|end| format!("{international}.{end}"));
+    assert_eq!(kept(&server), of_base);
+
+    // As a kill while an index is written leaves it; of a running server nothing is taken away.
+    let half = server.data().join("terminology/releases/garden.example-many-.part");
+    fs::write(&half, "TREFOIL").unwrap();
+    let both = [base.as_path(), &herbs];
+    let said = imported(&import_all(&server, &both));
+    assert!(said.contains("already there") && !said.contains("SNOMED CT RF2"), "{said}");
+    assert!(said.lines().any(|line| line.starts_with("CSV ") && line.contains(" 400000 ")), "{said}");
+    let all = ["garden.example-many.index", "garden.example-many.source", &of_base[0], &of_base[1]];
+    assert_eq!(kept(&server), all);
+    fs::write(&half, "TREFOIL").unwrap();
+    server.start();
+    assert_eq!(kept(&server), all);
+    let asked = Asked::of(&server);
+    asked.knows_the_garden().await;
+    let query = [("system", "http://garden.example/many"), ("code", "h399999")];
+    assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 200);
+
+    // All of it is there; a release that is changed is not; nor one whose index is damaged.
+    let said = imported(&import_all(&server, &both));
+    assert_eq!(said.matches("already there").count(), 2, "{said}");
+    fs::write(&herbs, text.replace("Herb 7\n", "Herb seven\n")).unwrap();
+    let said = imported(&import_all(&server, &both));
+    assert_eq!((said.matches("already there").count(), said.matches("CSV ").count()), (1, 1), "{said}");
+    let query = [("system", "http://garden.example/many"), ("code", "h7")];
+    let (_, answer) = asked.get("CodeSystem/$lookup", &query).await;
+    assert_eq!(parameter(&answer, "display"), Some(&json!("Herb seven")), "{answer}");
+    fs::write(server.data().join("terminology/releases").join(&of_base[0]), "damaged").unwrap();
+    let said = imported(&import_all(&server, &both));
+    assert_eq!(
+        (said.matches("already there").count(), said.matches("SNOMED CT RF2").count()),
+        (1, 1),
+        "{said}"
+    );
+    assert_eq!(kept(&server), all);
 }
 
 #[tokio::test(flavor = "multi_thread")]

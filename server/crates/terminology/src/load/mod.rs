@@ -94,17 +94,34 @@ struct Format {
     key: fn(&Source) -> Option<String>,
     /// The folders of the release that this file stands in.
     home: &'static str,
+    /// May a file of this name be read?
+    reads: fn(&str) -> bool,
     read: fn(&mut Reading<'_>) -> Result<Builder, LoadError>,
 }
 
 const FORMATS: &[Format] = &[
-    Format { name: "SNOMED CT RF2", key: rf2::key, home: "Snapshot/Terminology", read: rf2::read },
-    Format { name: "LOINC", key: loinc::key, home: "LoincTable", read: loinc::read },
-    Format { name: "RxNorm RRF", key: rrf::key, home: "rrf", read: rrf::read },
-    Format { name: "ICD-10-CM", key: icd10cm::key, home: "", read: icd10cm::read },
-    Format { name: "ClaML", key: claml::key, home: "", read: claml::read },
-    Format { name: "CSV", key: csv::key, home: "", read: csv::read },
+    Format {
+        name: "SNOMED CT RF2",
+        key: rf2::key,
+        home: "Snapshot/Terminology",
+        reads: rf2::reads,
+        read: rf2::read,
+    },
+    Format { name: "LOINC", key: loinc::key, home: "LoincTable", reads: any, read: loinc::read },
+    Format { name: "RxNorm RRF", key: rrf::key, home: "rrf", reads: any, read: rrf::read },
+    Format { name: "ICD-10-CM", key: icd10cm::key, home: "", reads: any, read: icd10cm::read },
+    Format { name: "ClaML", key: claml::key, home: "", reads: any, read: claml::read },
+    Format { name: "CSV", key: csv::key, home: "", reads: any, read: csv::read },
 ];
+
+fn any(_: &str) -> bool {
+    true
+}
+
+/// The format of a release, where it is known here.
+fn format(source: &Source) -> Option<&'static Format> {
+    FORMATS.iter().find(|format| (format.key)(source).is_some())
+}
 
 /// What a reader of a format works with.
 struct Reading<'a> {
@@ -170,7 +187,7 @@ fn read(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Loaded, LoadError> {
     let name = source.path().display().to_string();
-    let format = FORMATS.iter().find(|format| (format.key)(&source).is_some()).ok_or_else(|| {
+    let format = format(&source).ok_or_else(|| {
         LoadError::in_file(&name, "it is no release of a code system in a layout known here")
     })?;
     let mut reading = Reading { source: &mut source, beneath: &mut beneath, progress };

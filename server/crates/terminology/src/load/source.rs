@@ -83,6 +83,32 @@ impl Source {
         self.names.iter().filter(|name| test(base(name))).cloned().collect()
     }
 
+    /// Hands over everything that an import reads here, as it lies on the disk: of a folder the names and contents of
+    /// the files that pass a test, else the archive or file itself.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn content(&self, test: impl Fn(&str) -> bool, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+        match &self.place {
+            Place::Folder(folder) => {
+                for name in self.names.iter().filter(|name| test(base(name))) {
+                    let file = File::open(folder.join(name))?;
+                    // With lengths before them, no name or content can be taken for part of another.
+                    take(&(name.len() as u64).to_le_bytes());
+                    take(name.as_bytes());
+                    take(&file.metadata()?.len().to_le_bytes());
+                    whole(file, take)?;
+                }
+                Ok(())
+            }
+            Place::Archive(_) | Place::File => whole(File::open(&self.path)?, take),
+            Place::Memory(files) => {
+                files.iter().for_each(|(_, bytes)| take(bytes));
+                Ok(())
+            }
+        }
+    }
+
     /// Opens one of the files, unpacked.
     ///
     /// # Errors
@@ -105,6 +131,20 @@ impl Source {
             return Ok(Box::new(BufReader::with_capacity(BUFFER, unpacked)));
         }
         Ok(Box::new(reader))
+    }
+}
+
+/// Hands over a file, piece by piece.
+fn whole(file: File, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    let mut file = BufReader::with_capacity(BUFFER, file);
+    loop {
+        let piece = file.fill_buf()?;
+        let length = piece.len();
+        if length == 0 {
+            return Ok(());
+        }
+        take(piece);
+        file.consume(length);
     }
 }
 

@@ -7,8 +7,13 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::Xxh3;
+
 use super::rf2::{self, Package};
 use super::{LoadError, Loaded, Progress, Source, unreadable};
+
+/// Changes whenever a reader makes something else of the same files, so that what is there already is read again.
+const READERS: u32 = 1;
 
 /// A release that is given, with the packages that it builds on.
 #[derive(Debug)]
@@ -24,14 +29,37 @@ impl Release {
         &self.path
     }
 
+    /// A hash of all that it is read from, which takes a fraction of the time that reading takes: equal ones give equal
+    /// indexes. Where the files lie counts too, since some makers write the version in the name of a folder.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn content_hash(&self) -> Result<String, LoadError> {
+        let mut hasher = Xxh3::new();
+        hasher.update(&READERS.to_le_bytes());
+        for path in self.beneath()?.iter().chain([&self.path]) {
+            let source = open(path)?;
+            let test = super::format(&source).map_or(super::any as fn(&str) -> bool, |format| format.reads);
+            let name = path.as_os_str().as_encoded_bytes();
+            hasher.update(&(name.len() as u64).to_le_bytes());
+            hasher.update(name);
+            let read = source.content(test, &mut |piece| hasher.update(piece));
+            read.map_err(unreadable(&path.display().to_string()))?;
+        }
+        Ok(format!("{:032x}", hasher.digest128()))
+    }
+
     /// Reads it.
     ///
     /// # Errors
     /// [`LoadError`]: nothing was changed.
     pub fn load(&self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
-        let beneath = self.beneath.as_ref().map_err(Clone::clone)?;
-        let beneath = beneath.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
+        let beneath = self.beneath()?.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
         super::read(open(&self.path)?, beneath, progress)
+    }
+
+    fn beneath(&self) -> Result<&[PathBuf], LoadError> {
+        self.beneath.as_deref().map_err(Clone::clone)
     }
 }
 

@@ -289,3 +289,31 @@ fn an_extension_in_an_archive_over_a_base_in_a_folder() {
     let (_, versions) = together(vec![archive.path().to_owned(), release(INTERNATIONAL)]);
     assert_eq!(versions[0], VERSION);
 }
+
+#[test]
+fn the_hash_of_an_edition_is_that_of_all_it_is_read_from() {
+    let packages = Packages::new();
+    let base = packages.base();
+    let [a, b] = [depends(1, LAND, CORE), depends(2, LAND, MODEL)];
+    let rows = Rows { depends: &[&a, &b], ..Rows::default() };
+    let extension = packages.write("XX_20250201", &rows);
+    let hashes = || {
+        let releases = load::arrange(vec![base.clone(), extension.clone()]);
+        releases.iter().map(|release| release.content_hash().unwrap()).collect::<Vec<_>>()
+    };
+    let first = hashes();
+    assert_ne!(first[0], first[1]);
+    assert_eq!(hashes(), first);
+    // What is not read does not count.
+    fs::create_dir_all(base.join("Full/Terminology")).unwrap();
+    fs::write(base.join("Full/Terminology/sct2_Concept_Full_INT_20250101.txt"), "id").unwrap();
+    assert_eq!(hashes(), first);
+    let of_extension = extension.join("Snapshot/Terminology/sct2_Relationship_Snapshot_XX_20250201.txt");
+    fs::write(of_extension, "id\r\n").unwrap();
+    let second = hashes();
+    assert!(second[0] == first[0] && second[1] != first[1]);
+    let of_base = base.join("Snapshot/Terminology/sct2_Description_Snapshot-en_INT_20250101.txt");
+    fs::write(of_base, "id\r\n").unwrap();
+    let third = hashes();
+    assert!(third[0] != second[0] && third[1] != second[1]);
+}

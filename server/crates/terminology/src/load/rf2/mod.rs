@@ -42,6 +42,11 @@ pub(super) fn key(source: &Source) -> Option<String> {
     only(source.named(|name| is_snapshot(name, "sct2_Concept_")))
 }
 
+/// May a file of this name be read? `Full` and `Delta` are not.
+pub(super) fn reads(name: &str) -> bool {
+    is_snapshot(name, "")
+}
+
 /// Is this a snapshot file whose name begins so? Trial releases write an `x` before it.
 fn is_snapshot(name: &str, prefix: &str) -> bool {
     let base = base(name);
