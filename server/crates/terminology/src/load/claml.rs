@@ -1,11 +1,11 @@
 //! Classifications in ClaML (EN 14463), as ICD-10 and its national editions are published: classes with their superclasses
 //! and rubrics. Modifiers are not multiplied out.
 
-use quick_xml::Reader;
-use quick_xml::events::{BytesStart, Event};
+use quick_xml::events::BytesStart;
 
 use super::source::base;
-use super::{LoadError, Progress, Reading, Source, only, unreadable};
+use super::xml::{self, Piece, attribute, in_one_line};
+use super::{LoadError, Reading, Source, only};
 use crate::code_system::builder::{Builder, Designation, Number};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
@@ -48,66 +48,21 @@ struct State {
 /// [`LoadError`].
 pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
     let file = candidates(reading.source).remove(0);
-    let input = reading.source.read(&file).map_err(unreadable(&file))?;
-    let mut xml = Reader::from_reader(input);
-    xml.config_mut().expand_empty_elements = true;
-    let mut buffer = Vec::new();
     let mut builder = None;
     let mut state = State::default();
-    let mut classes = 0;
-    loop {
-        buffer.clear();
-        let event = xml.read_event_into(&mut buffer);
-        let at = xml.buffer_position();
-        let wrong = |why: String| LoadError::in_file(&file, format!("near byte {at}: {why}"));
-        match event.map_err(|error| wrong(error.to_string()))? {
-            Event::Eof => break,
-            Event::Start(start) => {
-                if start.local_name().as_ref() == "Title" && builder.is_none() {
-                    let header = header(&start, base(&file)).map_err(&wrong)?;
-                    builder = Some(Builder::new(&header).map_err(&wrong)?);
-                } else if let Some(builder) = &mut builder {
-                    state.begin(builder, &start).map_err(&wrong)?;
-                }
-                if start.local_name().as_ref() == "Class" {
-                    classes += 1;
-                    if classes % 1_000 == 0 {
-                        (reading.progress)(Progress { file: &file, lines: classes });
-                    }
-                }
+    xml::each(reading, &file, |piece| {
+        match (piece, &mut builder) {
+            (Piece::Start(start), None) if start.local_name().as_ref() == "Title" => {
+                builder = Some(Builder::new(&header(start, base(&file))?)?);
             }
-            Event::Text(text) => {
-                state.text(&text);
-            }
-            Event::GeneralRef(entity) => {
-                let name = &*entity;
-                let resolved = entity.resolve_char_ref().map_err(|error| wrong(error.to_string()))?;
-                match (resolved, quick_xml::escape::resolve_predefined_entity(name)) {
-                    (Some(character), _) => state.text(&character.to_string()),
-                    (None, Some(text)) => state.text(text),
-                    (None, None) => return Err(wrong(format!("the entity '{name}' is not known here"))),
-                }
-            }
-            Event::End(end) => {
-                if let Some(builder) = &mut builder {
-                    state.end(builder, end.local_name().as_ref()).map_err(&wrong)?;
-                }
-            }
+            (Piece::Start(start), Some(builder)) => state.begin(builder, start)?,
+            (Piece::Text(text), _) => state.text(text),
+            (Piece::End(name), Some(builder)) => state.end(builder, name)?,
             _ => {}
         }
-    }
+        Ok(())
+    })?;
     builder.ok_or_else(|| LoadError::in_file(&file, "it is no ClaML: there is no Title"))
-}
-
-/// The value of an attribute.
-fn attribute(start: &BytesStart<'_>, name: &str) -> Result<Option<String>, String> {
-    match start.try_get_attribute(name).map_err(|error| error.to_string())? {
-        Some(found) => {
-            let text = quick_xml::escape::unescape(&found.value).map_err(|error| error.to_string())?;
-            Ok(Some(text.into_owned()))
-        }
-        None => Ok(None),
-    }
 }
 
 fn header(title: &BytesStart<'_>, file: &str) -> Result<Header, String> {
@@ -181,7 +136,7 @@ impl State {
                 else {
                     return Ok(());
                 };
-                let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                let text = in_one_line(&text);
                 let text = text.as_str();
                 match rubric.as_str() {
                     "preferred" if !builder.has_display(class) => builder.display(class, text)?,

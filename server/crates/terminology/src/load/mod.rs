@@ -8,7 +8,8 @@
 //! | `rf2` | SNOMED CT, RF2 snapshot |
 //! | `loinc` | LOINC, its tables |
 //! | `rrf` | RxNorm, RRF |
-//! | `icd10cm` | ICD-10-CM, order file |
+//! | `xml` | XML as a stream, told with its lines |
+//! | `icd10cm` | ICD-10-CM, order file and tabular list |
 //! | `claml` | classifications in ClaML |
 //! | `csv` | any code system, as CSV that says what it is |
 //!
@@ -24,6 +25,7 @@ mod rrf;
 mod source;
 mod table;
 mod together;
+mod xml;
 
 use std::fmt;
 use std::io;

@@ -8,6 +8,7 @@ mod ecosystem;
 mod expand;
 mod extensions;
 mod fuzz;
+mod icd10cm;
 mod laws;
 mod real_data;
 mod releases;

@@ -1,0 +1,160 @@
+//! ICD-10-CM from its order file, its tabular list and both. What is read is a small classification of our own making.
+
+use std::fs;
+
+use fhir::Parameters;
+use trefoil_terminology::{Change, Index, Input, Subsumption, Terminology, load};
+
+use crate::releases::release;
+use crate::support::short;
+
+const ICD: &str = "http://hl7.org/fhir/sid/icd-10-cm";
+const ORDER: &str = "icd10cm_order_2025.txt";
+const TABULAR: &str = "icd10cm_tabular_2025.xml";
+
+/// The index of these files, each under a name.
+fn index(files: &[(&str, &str)]) -> Result<Index, String> {
+    let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
+    load::load_files(files.collect()).map(|loaded| loaded.index).map_err(|error| error.to_string())
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(release("icd10cm-garden").join(name)).unwrap()
+}
+
+/// What `$lookup` says of a code: display, designations, and the properties that are values.
+fn lookup(terminology: &Terminology, code: &str) -> String {
+    let query = Parameters::from_query(&format!("system={ICD}&code={code}"));
+    let answer = match terminology.lookup(Input::from_query(&query)) {
+        Ok(answer) => serde_json::to_value(&answer).unwrap(),
+        Err(error) => return short(Err(error)),
+    };
+    let mut said = Vec::new();
+    for parameter in answer["parameter"].as_array().unwrap() {
+        let part = |name: &str| {
+            let parts = parameter["part"].as_array().into_iter().flatten();
+            let found = parts.into_iter().find(|part| part["name"] == name);
+            found.map(|part| part.as_object().unwrap().values().next_back().unwrap().to_string())
+        };
+        match parameter["name"].as_str().unwrap() {
+            "display" => said.push(parameter["valueString"].to_string()),
+            "designation" => said.extend(part("value").map(|text| format!("or {text}"))),
+            "property" => said.push(format!("{}={}", part("code").unwrap(), part("value").unwrap())),
+            _ => {}
+        }
+    }
+    said.sort();
+    said.join(" ").replace('"', "")
+}
+
+fn terminology(index: &Index) -> Terminology {
+    let terminology = Terminology::default();
+    terminology.apply([Change::Index { id: "icd".to_owned(), index: index.clone() }]);
+    terminology
+}
+
+#[test]
+fn the_order_file_the_tabular_list_and_both() {
+    let (order, tabular) = (text(ORDER), text(TABULAR));
+    let of_order = index(&[(ORDER, &order)]).unwrap();
+    let of_list = index(&[(TABULAR, &tabular)]).unwrap();
+    let of_both = index(&[(ORDER, &order), (TABULAR, &tabular)]).unwrap();
+    // Seven codes, and with the list a chapter and two sections.
+    assert_eq!([&of_order, &of_list, &of_both].map(Index::concepts), [7, 10, 10]);
+    for index in [&of_order, &of_list, &of_both] {
+        assert_eq!((index.url(), index.version()), (ICD, Some("2025")));
+        assert_eq!(index.subsumes("Z99", "Z99.2XXA"), Some(Subsumption::Subsumes));
+        assert_eq!(index.subsumes("Z99.2", "Z99.2XXD"), Some(Subsumption::Subsumes));
+        assert_eq!(index.subsumes("Z99.1", "Z99.2XXD"), Some(Subsumption::NotSubsumed));
+    }
+    for index in [&of_list, &of_both] {
+        assert_eq!(index.subsumes("21", "Z99.2XXA"), Some(Subsumption::Subsumes));
+        assert_eq!(index.subsumes("Z98-Z99", "Z99.11"), Some(Subsumption::Subsumes));
+        assert_eq!(index.subsumes("Z97-Z97", "Z97"), Some(Subsumption::Subsumes));
+        assert_eq!(index.subsumes("Z97-Z97", "Z99"), Some(Subsumption::NotSubsumed));
+    }
+
+    let [order, list, both] = [of_order, of_list, of_both].map(|index| terminology(&index));
+    for (code, of_order, of_list, of_both) in [
+        (
+            "21",
+            "UnknownConcept",
+            "Garden & yard (Z97-Z99) child=Z97-Z97 child=Z98-Z99 inactive=false notSelectable=true",
+            "Garden & yard (Z97-Z99) child=Z97-Z97 child=Z98-Z99 inactive=false notSelectable=true",
+        ),
+        (
+            "Z97",
+            "Tools lost in a garden billable=true inactive=false or Lost tools",
+            "Tools lost in a garden billable=true inactive=false parent=Z97-Z97 or Shears — mislaid or Spade under leaves",
+            "Tools lost in a garden billable=true inactive=false parent=Z97-Z97 or Lost tools or Shears — mislaid \
+             or Spade under leaves",
+        ),
+        (
+            "Z99.2",
+            "Stung by a rose billable=false child=Z99.2XXA child=Z99.2XXD inactive=false parent=Z99",
+            "Stung by a rose billable=false child=Z99.2XXA child=Z99.2XXD inactive=false parent=Z99",
+            "Stung by a rose billable=false child=Z99.2XXA child=Z99.2XXD inactive=false parent=Z99",
+        ),
+        (
+            "Z99.2XXA",
+            "Stung by a rose, first time billable=true inactive=false parent=Z99.2",
+            "Stung by a rose, first time billable=true inactive=false parent=Z99.2",
+            "Stung by a rose, first time billable=true inactive=false parent=Z99.2",
+        ),
+    ] {
+        for (terminology, expected) in [(&order, of_order), (&list, of_list), (&both, of_both)] {
+            let said = lookup(terminology, code);
+            assert!(said == expected || expected == "UnknownConcept" && said.starts_with(expected), "{said}");
+        }
+    }
+}
+
+#[test]
+fn seventh_characters_are_those_of_the_nearest_category() {
+    let tabular = r#"<ICD10CM.tabular><chapter><name>1</name><desc>One</desc><section id="A00-A09"><desc>Some</desc>
+        <diag><name>A01</name><desc>Above</desc>
+          <sevenChrDef><extension char="1">one</extension></sevenChrDef>
+          <diag><name>A01.2</name><desc>Own</desc><sevenChrDef><extension char="9">nine</extension></sevenChrDef>
+            <diag><name>A01.234</name><desc>Full</desc></diag></diag>
+          <diag><name>A01.3</name><desc>None</desc></diag></diag>
+        <diag><name>A02</name><desc>Alone</desc><sevenChrDef><extension char="B">b</extension></sevenChrDef></diag>
+        <diag><name>A03</name><desc>Plain</desc></diag></section></chapter></ICD10CM.tabular>"#;
+    let index = index(&[("icd10cm-tabular-April-2026.xml", tabular)]).unwrap();
+    assert_eq!((index.version(), index.concepts()), (Some("2026"), 11));
+    let terminology = terminology(&index);
+    for (code, expected) in [
+        ("A01.2349", "Full, nine billable=true"),
+        ("A01.3XX1", "None, one billable=true"),
+        ("A02.XXXB", "Alone, b billable=true"),
+        ("A03", "Plain billable=true"),
+        ("A01", "Above billable=false"),
+    ] {
+        let said = lookup(&terminology, code);
+        assert!(said.starts_with(expected), "{code}: {said}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_told_with_file_and_line() {
+    let (order, tabular) = (text(ORDER), text(TABULAR));
+    let check = |files: &[(&str, &str)], expected: &str| {
+        let error = index(files).unwrap_err();
+        assert!(error.starts_with(expected), "{error}");
+    };
+    let spoilt = tabular.replace("<name>Z99.1</name>", "<name>Z97</name>");
+    check(&[(TABULAR, &spoilt)], &format!("{TABULAR}:29: Z97 stands there twice"));
+    let spoilt = tabular.replace("<name>Z99.1</name>", "");
+    check(&[(TABULAR, &spoilt)], &format!("{TABULAR}:30: a desc stands before the name"));
+    let spoilt = tabular.replace(" id=\"Z97\">\n      <desc", ">\n      <desc");
+    check(&[(TABULAR, &spoilt)], &format!("{TABULAR}:13: a section has no id"));
+    let spoilt = tabular.replace("</section>", "</chapter>");
+    check(&[(TABULAR, &spoilt)], &format!("{TABULAR}:20: "));
+    let (half, _) = tabular.split_at(tabular.find("</section>").unwrap());
+    check(&[(TABULAR, half)], &format!("{TABULAR}:20: it ends in the midst of 3 elements; copy it again"));
+    check(&[(TABULAR, "<ICD10CM.tabular/>")], &format!("{TABULAR}: it is no tabular list"));
+    let twice = format!("{order}{}\n", order.lines().last().unwrap());
+    check(&[(ORDER, &twice), (TABULAR, &tabular)], &format!("{ORDER}:8: Z99.2XXD stands there twice"));
+    check(&[("icd10cm_order_.txt", &order)], "icd10cm_order_.txt: its name does not tell the year");
+    let other = "icd10cm_tabular_2024.xml";
+    check(&[(ORDER, &order), (other, &tabular)], &format!("{other}: it is of 2024, but {ORDER} of 2025"));
+}
