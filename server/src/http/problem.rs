@@ -291,6 +291,7 @@ pub fn terminology(error: &TxError) -> Response {
         | TxError::UnknownValueSet { .. } => StatusCode::BAD_REQUEST,
         TxError::UnknownInstance { .. }
         | TxError::UnknownCodeSystem { .. }
+        | TxError::NotOnDay { .. }
         | TxError::UnknownCode { .. }
         | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,
         TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,

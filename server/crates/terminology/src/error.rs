@@ -60,6 +60,16 @@ pub enum TxError {
         /// The versions that are there.
         known: Vec<String>,
     },
+    /// No version of the code system was there on the day that was asked for (404).
+    #[error("CodeSystem '{system}' was not there on {day}; its versions here are later: {}", known.join(", "))]
+    NotOnDay {
+        /// Canonical URL.
+        system: String,
+        /// The day.
+        day: String,
+        /// The versions that are there.
+        known: Vec<String>,
+    },
     /// The code system has no such code, where the operation needs one (404).
     #[error("{}", messages::unknown_code(code, system, version.as_deref()))]
     UnknownCode {
@@ -207,7 +217,7 @@ impl TxError {
             Self::DisplayLanguage(_) => issue(IssueCode::Processing).tx("invalid-display"),
             Self::UnknownValueSet { ecosystem: true, .. } => issue(IssueCode::NotFound).tx("not-found"),
             Self::UnknownValueSet { ecosystem: false, .. } => issue(IssueCode::Invalid).tx("not-found"),
-            Self::UnknownInstance { .. } | Self::UnknownCodeSystem { .. } => {
+            Self::UnknownInstance { .. } | Self::UnknownCodeSystem { .. } | Self::NotOnDay { .. } => {
                 issue(IssueCode::NotFound).tx("not-found")
             }
             Self::UnknownCode { parameter, .. } => {

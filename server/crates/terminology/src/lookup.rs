@@ -3,12 +3,20 @@
 use fhir::{Coding, Parameter, Parameters, Value};
 
 use crate::catalog::Catalog;
-use crate::code_system::{AttributeValue, CodeSystem};
+use crate::code_system::{AttributeValue, CodeSystem, DEFINITION, Display};
 use crate::display::Languages;
 use crate::input::malformed;
+use crate::load::{SNOMED_CT, SNOMED_CT_DEFINITION};
 use crate::texts::{self, additions};
+use crate::validate::request;
 use crate::wire::Content;
 use crate::{Input, TxError, Unprocessable};
+
+/// Uses of designations that say what the concept means.
+const DEFINITION_USES: [(&str, &str); 2] = [
+    ("http://terminology.hl7.org/CodeSystem/designation-usage", "definition"),
+    (SNOMED_CT, SNOMED_CT_DEFINITION),
+];
 
 /// Answers `$lookup`.
 pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, TxError> {
@@ -21,14 +29,21 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
 
     let (url, code) =
         (asked.system.as_deref().unwrap_or_default(), asked.code.as_deref().unwrap_or_default());
-    let unknown = || TxError::UnknownCodeSystem {
-        system: url.to_owned(),
-        version: asked.version.clone(),
-        known: catalog.code_system_versions(url),
+    let unknown = |day: Option<&str>| {
+        let (system, known) = (url.to_owned(), catalog.code_system_versions(url));
+        match day.filter(|_| !known.is_empty()) {
+            Some(day) => TxError::NotOnDay { system, day: day.to_owned(), known },
+            None => TxError::UnknownCodeSystem { system, version: asked.version.clone(), known },
+        }
     };
-    let found =
-        catalog.code_system_for(url, asked.version.as_deref(), code).or_else(|| catalog.supplement(url));
-    let system = found.ok_or_else(unknown)?.get()?;
+    // The version that is named is meant, whatever the day.
+    let day = request::day(input)?.filter(|_| asked.version.is_none());
+    let found = match &asked.version {
+        Some(version) => catalog.code_system_for(url, Some(version), code),
+        None => catalog.code_system_of(url, day.as_deref(), code),
+    };
+    let found = found.or_else(|| catalog.supplement(url));
+    let system = found.ok_or_else(|| unknown(day.as_deref()))?.get()?;
     if !matches!(system.content, Content::Complete | Content::Fragment) {
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
@@ -50,6 +65,10 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
     let shown = texts::shown(&texts, &languages);
     // `display` is demanded by R4; a concept without one is called by its code.
     out.push_string("display", shown.map_or(system.code(at), |n| texts[n].display.text));
+    let own = || std::iter::once((system, at)).chain(additions(&supplements, system, at));
+    if let Some(text) = wanted.property(DEFINITION).then(|| definition(own(), &languages)).flatten() {
+        out.push_string("definition", text);
+    }
     out.push_boolean("abstract", system.is_abstract(at));
     for (_, text) in texts.iter().enumerate().filter(|(n, text)| Some(*n) != shown && wanted.language(text)) {
         let mut part = Vec::new();
@@ -80,10 +99,9 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
             push(name, Value::Text("Code", system.code(other).to_owned()), system.display(other));
         }
     }
-    let own = std::iter::once((system, at)).chain(additions(&supplements, system, at));
-    for (from, at) in own {
+    for (from, at) in own() {
         for (name, value) in from.properties(at) {
-            if !from.is_structural(name) && wanted.property(name) {
+            if name != DEFINITION && !from.is_structural(name) && wanted.property(name) {
                 push(name, typed(from, name, value), None);
             }
         }
@@ -99,6 +117,24 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
         push(system.code(attribute.kind), value, description);
     }
     Ok(out)
+}
+
+/// What a concept means, in the best language: `CodeSystem.concept.definition`, or a designation for that use.
+fn definition<'a>(
+    own: impl Iterator<Item = (&'a CodeSystem, u32)>,
+    languages: &Languages,
+) -> Option<&'a str> {
+    let said = own.flat_map(|(from, at)| {
+        let plain = from.property(at, DEFINITION);
+        let translated = from.designations(at).filter(|said| {
+            said.usage.is_some_and(|[system, code, _]| DEFINITION_USES.contains(&(system, code)))
+        });
+        let language = from.language.as_deref();
+        plain
+            .map(move |text| Display::own(text, language))
+            .chain(translated.map(|said| Display::own(said.value, said.language)))
+    });
+    languages.choose(&said.collect::<Vec<_>>())
 }
 
 /// The concept that is asked for, with system and code.

@@ -7,8 +7,9 @@ use crc32fast::Hasher;
 
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
-/// Changes with every change of the columns; a file of another format is built again from its source.
-const FORMAT: u32 = 2;
+/// Changes with every change of the columns, and of what stands in them; a file of another format is built again from
+/// its source.
+const FORMAT: u32 = 3;
 /// Reads differently where the machine has its bytes the other way round.
 const ORDER: u32 = 0x0102_0304;
 /// Pieces that a column is read in: a length that is a lie takes no more memory than this.

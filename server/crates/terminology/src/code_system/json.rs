@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::builder::{Builder, Designation, Number};
-use super::{CodeSystem, DEPRECATED, INACTIVE};
+use super::{CodeSystem, DEFINITION, DEPRECATED, INACTIVE};
 use crate::wire::{self, Header, Tagged, Text};
 
 /// Compiles a resource whose head was read already.
@@ -96,6 +96,7 @@ impl<'de> Visitor<'de> for Concept<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Number, A::Error> {
         let (mut code, mut display) = (None::<Text<'de>>, None::<Text<'de>>);
+        let mut definition = None::<Text<'de>>;
         let mut designations = Vec::<wire::Designation<'de>>::new();
         let (mut properties, mut extensions) = (Vec::<Tagged<'de>>::new(), Vec::<Tagged<'de>>::new());
         let mut below = Vec::new();
@@ -103,6 +104,7 @@ impl<'de> Visitor<'de> for Concept<'_> {
             match &*member {
                 "code" => code = Some(map.next_value()?),
                 "display" => display = map.next_value()?,
+                "definition" => definition = map.next_value()?,
                 "designation" => designations = map.next_value()?,
                 "property" => properties = map.next_value()?,
                 "extension" => extensions = map.next_value()?,
@@ -120,6 +122,9 @@ impl<'de> Visitor<'de> for Concept<'_> {
         if is_new {
             tell(builder, number, display.as_deref(), &designations, &properties, &extensions)
                 .map_err(A::Error::custom)?;
+            if let Some(definition) = definition {
+                builder.property(number, DEFINITION, &definition).map_err(A::Error::custom)?;
+            }
         } else {
             // Of a code that stands twice the links of both places count, and what the first one says.
             for property in &properties {

@@ -23,6 +23,9 @@ use crate::wire::{self, Content, Header, Meaning};
 /// Prefix of the URIs of FHIR's standard concept properties.
 const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
 
+/// The property by which FHIR asks for the definition of a concept; here it is one.
+pub(crate) const DEFINITION: &str = "definition";
+
 impl<'a> Display<'a> {
     /// What is right and means nothing else.
     pub(crate) fn own(text: &'a str, language: Option<&'a str>) -> Self {

@@ -8,8 +8,8 @@
 use super::source::base;
 use super::table::Sheet;
 use super::{LOINC, LoadError, Reading, Source, only};
-use crate::code_system::INACTIVE;
 use crate::code_system::builder::{Builder, Designation, Number};
+use crate::code_system::{DEFINITION, INACTIVE};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
 /// The six axes, with what a part link calls them.
@@ -27,6 +27,8 @@ const FACTS: [&str; 8] = [
 ];
 /// Columns of the table that are names of the term.
 const NAMES: [&str; 3] = ["SHORTNAME", "CONSUMER_NAME", "DisplayName"];
+/// The column of the table that says what the term means.
+const MEANING: &str = "DefinitionDescription";
 
 /// Is there LOINC's table?
 pub(super) fn key(source: &Source) -> Option<String> {
@@ -119,7 +121,7 @@ fn version(reading: &mut Reading<'_>) -> Result<String, LoadError> {
 
 fn terms(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
     let mut headings = vec!["LOINC_NUM", "LONG_COMMON_NAME"];
-    headings.extend(AXES.iter().chain(&FACTS).chain(&NAMES));
+    headings.extend(AXES.iter().chain(&FACTS).chain(&NAMES).chain([&MEANING]));
     rows(reading, "Loinc.csv", &headings, 2 + AXES.len(), |fields| {
         let (number, is_new) = builder.concept(fields[0])?;
         if !is_new {
@@ -135,7 +137,8 @@ fn terms(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadErr
                     Designation { usage, value, language: Some("en-US"), status: None },
                 )?;
             } else {
-                builder.property(number, heading, value)?;
+                let name = if *heading == MEANING { DEFINITION } else { heading };
+                builder.property(number, name, value)?;
             }
             if *heading == "STATUS" && *value == "DEPRECATED" {
                 builder.mark(number, INACTIVE);

@@ -36,6 +36,9 @@ pub use self::together::{Release, arrange};
 use crate::Index;
 use crate::code_system::builder::Builder;
 
+/// SNOMED CT's kind of description that says what a concept means.
+pub(crate) use self::rf2::DEFINITION as SNOMED_CT_DEFINITION;
+
 /// Canonical URL of SNOMED CT.
 pub(crate) const SNOMED_CT: &str = "http://snomed.info/sct";
 /// Canonical URL of LOINC.

@@ -10,6 +10,7 @@ mod extensions;
 mod fuzz;
 mod icd10cm;
 mod laws;
+mod lookup;
 mod real_data;
 mod releases;
 mod subsumes;

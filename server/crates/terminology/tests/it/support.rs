@@ -116,6 +116,7 @@ fn kind(error: &TxError) -> String {
         TxError::UnknownValueSet { .. } => "UnknownValueSet",
         TxError::UnknownInstance { .. } => "UnknownInstance",
         TxError::UnknownCodeSystem { .. } => "UnknownCodeSystem",
+        TxError::NotOnDay { .. } => "NotOnDay",
         TxError::UnknownCode { .. } => "UnknownCode",
         TxError::UnknownConcept { .. } => "UnknownConcept",
         TxError::Unprocessable(_) => "Unprocessable",

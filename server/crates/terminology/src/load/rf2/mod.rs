@@ -32,7 +32,7 @@ const INFERRED: &str = "900000000000011006";
 const FULLY_DEFINED: &str = "900000000000073002";
 const FULLY_SPECIFIED_NAME: &str = "900000000000003001";
 const SYNONYM: &str = "900000000000013009";
-const DEFINITION: &str = "900000000000550004";
+pub(crate) const DEFINITION: &str = "900000000000550004";
 const PREFERRED: &str = "900000000000548007";
 const US_ENGLISH: &str = "900000000000509007";
 const GB_ENGLISH: &str = "900000000000508004";
@@ -83,10 +83,11 @@ fn header(version: String) -> Header {
     Header {
         resource_type: "CodeSystem".to_owned(),
         url: Some(URL.to_owned()),
-        version: Some(version),
         name: Some("SNOMED_CT".to_owned()),
         title: Some("SNOMED CT".to_owned()),
         status: Some("active".to_owned()),
+        date: date(&version),
+        version: Some(version),
         content: Some(Content::Complete),
         case_sensitive: Some(true),
         hierarchy_meaning: Some(Meaning::IsA),
@@ -103,6 +104,12 @@ fn header(version: String) -> Header {
         ],
         ..Header::default()
     }
+}
+
+/// The date that a version URI ends with, as FHIR writes it.
+fn date(version: &str) -> Option<String> {
+    let digits = version.rsplit('/').next()?;
+    Some(format!("{}-{}-{}", digits.get(..4)?, digits.get(4..6)?, digits.get(6..)?))
 }
 
 /// Calls `row` for each active line of the snapshot files with this prefix.
