@@ -28,7 +28,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Load resources: NDJSON, JSON, Bundles, FHIR packages (.tgz), folders, each also .gz; and releases of code
     /// systems as folder or .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
-    #[command(after_help = "Example:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/")]
+    #[command(
+        after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip"
+    )]
     Import {
         /// Where the data is.
         #[command(flatten)]

@@ -196,15 +196,22 @@ fn is_of(header: &Header, day: &str) -> bool {
     header.date.as_deref().is_none_or(|date| date.get(..day.len()).unwrap_or(date) <= day)
 }
 
+/// Begin of the versions of SNOMED CT's International Edition.
+const INTERNATIONAL: &str = "http://snomed.info/sct/900000000000207008/";
+
 /// Orders two versions of one canonical URL, the one to prefer first: complete before fragment
-/// before anything else, then the newest version, then the latest date.
+/// before anything else, then SNOMED CT's International Edition, whatever the number of another one's module, then the
+/// newest version, then the latest date.
 fn by_preference(a: &Header, b: &Header) -> Ordering {
     let newest = |a: &Option<String>, b: &Option<String>| {
         version::compare(b.as_deref().unwrap_or_default(), a.as_deref().unwrap_or_default())
     };
     let content = |header: &Header| header.content.unwrap_or(Content::Complete);
+    let is_international =
+        |header: &Header| header.version.as_deref().is_some_and(|version| version.starts_with(INTERNATIONAL));
     content(a)
         .cmp(&content(b))
+        .then_with(|| is_international(b).cmp(&is_international(a)))
         .then_with(|| newest(&a.version, &b.version))
         .then_with(|| newest(&a.date, &b.date))
 }

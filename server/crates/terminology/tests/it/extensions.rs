@@ -262,6 +262,32 @@ fn several_extensions_over_one_base_and_one_over_another() {
 }
 
 #[test]
+fn the_international_edition_answers_where_none_is_named() {
+    // The module of the second has a greater number than the International Edition's.
+    const UPPER: [&str; 2] = ["999000011000000103", "20250201"];
+    let packages = Packages::new();
+    let base = packages.base();
+    let write = |name: &str, of: [&str; 2], term: &str| {
+        let [a, b] = [depends(1, of, CORE), depends(2, of, MODEL)];
+        let concept = format!("{0} {1} 1 {0} 900000000000074008", of[0], of[1]);
+        let description = format!("21000001 {1} 1 {0} 11000006 en 900000000000013009 {term} x", of[0], of[1]);
+        let rows = Rows {
+            depends: &[&a, &b],
+            concepts: &[&concept],
+            descriptions: &[&description],
+            ..Rows::default()
+        };
+        packages.write(name, &rows)
+    };
+    let [land, upper] = [write("XX_20250201", LAND, "Timber"), write("ZZ_20250201", UPPER, "Wood")];
+    for paths in [[base.clone(), land.clone(), upper.clone()], [upper, land, base]] {
+        let (terminology, _) = together(paths.to_vec());
+        let answer = ask(&terminology, &format!("{SCT}?fhir_vs"), SCT, "11000006", "");
+        assert!(answer.starts_with("true [Tree]"), "{answer}");
+    }
+}
+
+#[test]
 fn what_is_wrong_in_an_extension_is_told_with_file_and_line() {
     let check = |concepts: &[&str], expected: &str| {
         let packages = Packages::new();
