@@ -27,9 +27,11 @@
 //! | `organized` | output in blocks, each for one resource of a type |
 //! | `deleted` | Bundles that name what was deleted |
 //! | `selection` | which resources belong to a part, in order |
+//! | `ahead` | reads them as lines before they are written |
 //! | `worker` | carries a job out |
 
 pub mod address;
+mod ahead;
 mod criteria;
 mod deleted;
 pub mod download;

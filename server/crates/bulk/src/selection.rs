@@ -5,13 +5,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use store::{
-    Limit, Lines, Page, ResourceKey, Scan, Seen, Seq, Store, StoreError, Version, Versions as _, Whole,
-};
-use tokio::sync::mpsc;
+use store::{Limit, Lines, Page, ResourceKey, Scan, Seq, Store, StoreError, Version, Versions as _};
 
+use crate::ahead::{Ahead, Source, Wanted};
 use crate::criteria::{Criteria, Stage, Whose, role_in};
 use crate::elements::Projection;
 use crate::files::Task;
@@ -22,10 +19,6 @@ use crate::supporting::TooMany;
 
 /// How much of the store is held at once.
 pub(crate) const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };
-/// Pages of lines that are read in one go while those before them are written.
-const PAGES_AHEAD: usize = 8;
-/// Members whose compartments are read together, up to so many pages.
-const TOGETHER: usize = 512;
 /// From so many members on, a type is walked whole and sifted: opening each compartment costs more.
 const MANY: usize = 100_000;
 
@@ -40,6 +33,30 @@ pub(crate) struct Cursor {
     after: Option<String>,
     #[serde(default)]
     done: bool,
+}
+
+impl Cursor {
+    /// At the beginning of a member's compartment.
+    pub fn of_member(member: usize) -> Self {
+        Self { member, ..Self::default() }
+    }
+
+    pub fn member(&self) -> usize {
+        self.member
+    }
+
+    pub fn after(&self) -> Option<&str> {
+        self.after.as_deref()
+    }
+
+    /// Moves it behind a page of lines.
+    pub fn pass(&mut self, page: &Lines, by_member: bool) {
+        self.member += page.compartments;
+        // A page of a whole type that is empty ends where it began.
+        if by_member || page.next.is_some() {
+            self.after.clone_from(&page.next);
+        }
+    }
 }
 
 /// Why a selection cannot go on.
@@ -72,7 +89,7 @@ pub(crate) struct Selection<'a> {
     /// The page that is being read while the one before it is worked on, and where it begins.
     ahead: Option<(Cursor, Task<Result<Page, StoreError>>)>,
     /// The same, of lines.
-    lines_ahead: Option<LinesAhead>,
+    lines_ahead: Option<Ahead<'a>>,
     /// Tombstones instead of what there is.
     deleted: bool,
     /// All that there is, whenever it was changed and whatever is searched for, with all elements.
@@ -184,18 +201,17 @@ impl<'a> Selection<'a> {
         if self.at.done {
             return Ok(None);
         }
-        let ahead = self.lines_ahead.take().or_else(|| self.read_lines(wanted.clone()));
-        let Some(mut ahead) = ahead else { return Ok(None) };
-        let Some(lines) = ahead.next().await? else { return Ok(None) };
-        self.at.member += lines.compartments;
-        self.at.after.clone_from(&lines.next);
-        self.at.done = lines.done && self.walked_members().is_none();
-        self.lines_ahead = match self.at.done {
-            true => None,
-            false if lines.done || ahead.left == 0 => self.read_lines(wanted),
-            false => Some(ahead),
-        };
-        Ok(Some(lines))
+        let members = self.walked_members();
+        let ahead = self.lines_ahead.get_or_insert_with(|| {
+            let (store, kind, seq) = (self.store, self.kind, self.job.seq());
+            Ahead::new(Source { store, kind, seq, wanted, members }, self.at.clone())
+        });
+        let page = ahead.next().await?;
+        match &page {
+            Some(page) => self.at.pass(page, members.is_some()),
+            None => self.at.done = true,
+        }
+        Ok(page)
     }
 
     /// What says of a resource that it is chosen, where that needs no look into it or at others.
@@ -211,37 +227,6 @@ impl<'a> Selection<'a> {
             && !self.criteria.has_filter(self.kind);
         let parameters = &self.job.parameters;
         is_plain.then_some(Wanted { since: parameters.since, until: parameters.until, whose })
-    }
-
-    /// Begins to read lines; `None` behind the last member.
-    fn read_lines(&self, wanted: Wanted) -> Option<LinesAhead> {
-        let at = &self.at;
-        let of = match self.walked_members() {
-            None => Whole::Kind,
-            Some(members) => {
-                let next = at.member..members.len().min(at.member + TOGETHER);
-                let names = next.filter_map(|at| Some(format!("Patient/{}", members.get(at)?)));
-                Whole::Compartments(names.collect())
-            }
-        };
-        if of == Whole::Compartments(Vec::new()) {
-            return None;
-        }
-        let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
-        let seq = self.job.seq();
-        let (sender, pages) = mpsc::channel(PAGES_AHEAD);
-        let reading = Task::of(async move {
-            let scan = Scan::at(seq).limit(PAGE).after(after.as_deref());
-            let keep = move |seen: &Seen<'_>| wanted.has(seen);
-            let mut left = PAGES_AHEAD;
-            let page = move |lines| {
-                left -= 1;
-                // There is room for all of them; it fails where nobody reads on.
-                sender.try_send(lines).is_ok() && left > 0
-            };
-            store.scan_lines(&kind, of, scan, keep, page).await
-        });
-        Some(LinesAhead { pages, reading, left: PAGES_AHEAD })
     }
 
     /// Begins to read the page at a place; `None` behind the last member.
@@ -494,54 +479,6 @@ impl<'a> Selection<'a> {
     fn seq(&self) -> Seq {
         self.job.seq()
     }
-}
-
-/// Pages of lines that are being read.
-struct LinesAhead {
-    pages: mpsc::Receiver<Lines>,
-    reading: Task<Result<(), StoreError>>,
-    /// How many more can come.
-    left: usize,
-}
-
-impl LinesAhead {
-    /// The next page; there is one until the scan is done or `left` is 0.
-    async fn next(&mut self) -> Result<Option<Lines>, StoreError> {
-        let page = self.pages.recv().await;
-        match &page {
-            Some(_) => self.left -= 1,
-            // It ends before only where it fails.
-            None => (&mut self.reading).await?,
-        }
-        Ok(page)
-    }
-}
-
-/// What says of a resource that it is chosen, before its body is looked at.
-#[derive(Clone)]
-struct Wanted {
-    since: Option<Timestamp>,
-    until: Option<Timestamp>,
-    /// `None` is everybody and nobody.
-    whose: Option<Arc<Members>>,
-}
-
-impl Wanted {
-    fn has(&self, seen: &Seen<'_>) -> bool {
-        let in_time = self.since.is_none_or(|since| seen.updated > since)
-            && self.until.is_none_or(|until| seen.updated < until);
-        in_time && self.whose.as_ref().is_none_or(|members| is_of(seen, members))
-    }
-}
-
-/// Is it in the compartment of a member, and of none before the one that is being walked? Compartments are sorted as
-/// members are.
-fn is_of(seen: &Seen<'_>, members: &Members) -> bool {
-    let mut compartments = seen.compartments().filter(|compartment| {
-        seen.within == Some(compartment)
-            || compartment.strip_prefix("Patient/").is_some_and(|id| members.position(id).is_some())
-    });
-    compartments.next().is_some_and(|first| seen.within.is_none_or(|within| within == first))
 }
 
 fn lines_of(versions: &[Version]) -> Lines {

@@ -43,6 +43,6 @@ pub use error::StoreError;
 pub use ports::{Ledger, Versions};
 pub use store::Store;
 pub use types::{
-    Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Lines, Page, Record,
+    Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Lines, Mark, Page, Record,
     ResourceKey, Scan, Seen, Seq, Snapshot, Version, VersionWrite, Whole, Written,
 };

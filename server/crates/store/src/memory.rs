@@ -10,8 +10,8 @@ use tokio::sync::watch;
 use crate::page::{Filling, FillingLines, unknown_start};
 use crate::plan::{Counters, Present, Round, StoredRecord};
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
-    StoreError, Version, VersionWrite, Versions, Whole,
+    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Mark, Page, Record, ResourceKey, Scan, Seen, Seq,
+    Snapshot, StoreError, Version, VersionWrite, Versions, Whole,
 };
 
 /// A store in memory. Clones share it.
@@ -116,10 +116,11 @@ impl State {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
     }
 
-    /// Shows versions of a type until one is enough, whose id it gives.
+    /// Shows versions of a type between two marks until one is enough, whose id it gives.
     fn walk_kind(
         &self,
         kind: &str,
+        (from, until): (Option<&Mark>, Option<&Mark>),
         scan: Scan<'_>,
         mut is_enough: impl FnMut(&Version) -> bool,
     ) -> Result<Option<String>, StoreError> {
@@ -128,7 +129,14 @@ impl State {
             return Err(unknown_start(&start));
         }
         let behind = self.versions.range((Bound::Excluded(start), Bound::Unbounded));
-        let keys = behind.map(|(key, _)| key).take_while(|key| key.kind == kind);
+        let is_before = |key: &ResourceKey, mark: Option<&Mark>, none: bool| {
+            mark.map_or(none, |mark| key.id.as_bytes() < mark.key())
+        };
+        let keys = behind
+            .map(|(key, _)| key)
+            .take_while(|key| key.kind == kind)
+            .skip_while(|key| is_before(key, from, false))
+            .take_while(|key| is_before(key, until, true));
         let mut found = keys.filter_map(|key| self.at(key, scan.at));
         let last = found.find(|version| (scan.deleted || !version.is_deleted()) && is_enough(version));
         Ok(last.map(|version| version.key.id.clone()))
@@ -238,7 +246,8 @@ impl Versions for Memory {
 
     async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
         let mut page = Filling::new(scan.limit);
-        let next = self.read_state().walk_kind(kind, scan, |version| page.push(version.clone()))?;
+        let state = self.read_state();
+        let next = state.walk_kind(kind, (None, None), scan, |version| page.push(version.clone()))?;
         Ok(if next.is_some() { page.full() } else { page.last() })
     }
 
@@ -265,16 +274,22 @@ impl Versions for Memory {
         let state = self.read_state();
         let mut lines = FillingLines::new(scan.limit, keep, page);
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
+            let key = within.is_none().then_some(version.key.id.as_bytes());
             let compartments = version.compartments.join("\0");
             let seen = Seen::new(&version.key.id, version.updated, &compartments, within);
-            version.body.as_ref().is_some_and(|body| lines.push(&seen, body))
+            version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
         };
         let scan = Scan { deleted: false, ..scan };
-        let Whole::Compartments(compartments) = of else {
-            if state.walk_kind(kind, scan, |version| push(&mut lines, version, None))?.is_none() {
-                lines.end();
+        let compartments = match of {
+            Whole::Compartments(compartments) => compartments,
+            Whole::Kind { from, until } => {
+                let span = (from.as_ref(), until.as_ref());
+                let push = |version: &Version| push(&mut lines, version, None);
+                if state.walk_kind(kind, span, scan, push)?.is_none() {
+                    lines.end();
+                }
+                return Ok(());
             }
-            return Ok(());
         };
         let mut after = scan.after;
         for compartment in &compartments {

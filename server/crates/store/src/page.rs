@@ -1,6 +1,6 @@
 //! Fills pages of a scan up to their limit, with versions or with lines.
 
-use crate::{Limit, Lines, Page, ResourceKey, Seen, StoreError, Version};
+use crate::{Limit, Lines, Mark, Page, ResourceKey, Seen, StoreError, Version};
 
 /// A page that is being filled.
 pub(crate) struct Filling {
@@ -37,6 +37,8 @@ impl Filling {
 pub(crate) struct FillingLines<K, P> {
     page: Lines,
     text: Vec<u8>,
+    /// The id that was added last, in this compartment.
+    last: String,
     keep: K,
     /// Takes each page; says whether one more is wanted.
     give: P,
@@ -47,13 +49,24 @@ pub(crate) struct FillingLines<K, P> {
 
 impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
     pub fn new(limit: Limit, keep: K, give: P) -> Self {
-        Self { page: Lines::default(), text: Vec::new(), keep, give, limit, count: 0, bytes: 0 }
+        Self {
+            page: Lines::default(),
+            text: Vec::new(),
+            last: String::new(),
+            keep,
+            give,
+            limit,
+            count: 0,
+            bytes: 0,
+        }
     }
 
-    /// Adds a version that is no tombstone; says whether it was enough.
-    pub fn push(&mut self, seen: &Seen<'_>, body: &[u8]) -> bool {
+    /// Adds a version that is no tombstone, at a key where a type is scanned; says whether it was enough.
+    pub fn push(&mut self, key: Option<&[u8]>, seen: &Seen<'_>, body: &[u8]) -> bool {
         self.count += 1;
         self.bytes += body.len();
+        self.last.clear();
+        self.last.push_str(seen.id);
         if (self.keep)(seen) {
             if self.text.capacity() == 0 {
                 // The last body may go beyond the limit.
@@ -64,24 +77,29 @@ impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
             self.page.ends.push(self.text.len());
         }
         let is_full = self.count >= self.limit.count || self.bytes >= self.limit.bytes;
-        is_full && !self.give(Some(seen.id.to_owned()))
+        if is_full {
+            self.page.mark = key.map(Mark::new);
+        }
+        is_full && !self.give()
     }
 
     /// A compartment is at its end.
     pub fn leave_compartment(&mut self) {
         self.page.compartments += 1;
+        self.last.clear();
     }
 
     /// All that there was.
     pub fn end(mut self) {
         self.page.done = true;
-        self.give(None);
+        self.give();
     }
 
-    /// Gives the page, behind which the scan goes on at `next`, and begins another one.
-    fn give(&mut self, next: Option<String>) -> bool {
+    /// Gives the page and begins another one.
+    fn give(&mut self) -> bool {
         (self.count, self.bytes) = (0, 0);
         let text = std::mem::take(&mut self.text).into();
+        let next = (!self.last.is_empty()).then(|| std::mem::take(&mut self.last));
         (self.give)(Lines { text, next, ..std::mem::take(&mut self.page) })
     }
 }

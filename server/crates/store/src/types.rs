@@ -365,10 +365,46 @@ impl<'a> Seen<'a> {
 /// Where a scan of lines looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Whole {
-    /// At a type.
-    Kind,
+    /// At a type, between two marks where there are any; [`Scan::after`] counts where there is no first one.
+    Kind {
+        /// The first resource is at it or behind it.
+        from: Option<Mark>,
+        /// The last one is before it.
+        until: Option<Mark>,
+    },
     /// At a type within these compartments, one after the other.
     Compartments(Vec<String>),
+}
+
+/// A place between two resources of a type, in the engine's own order. It is good for scans that go on elsewhere at the
+/// same time, and not to be kept.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(Vec<u8>);
+
+impl Mark {
+    pub(crate) fn new(key: impl Into<Vec<u8>>) -> Self {
+        Self(key.into())
+    }
+
+    /// The key that it stands before.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// A guess of the place that lies as far behind this one as this one behind `before`, which has to be an earlier one
+    /// of the same type: right where names are spread evenly, and always behind this one.
+    pub fn beyond(&self, before: &Self) -> Self {
+        let same = self.0.iter().zip(&before.0).take_while(|(a, b)| a == b).count();
+        let number = |key: &[u8]| {
+            let mut bytes = [0; 8];
+            let rest = &key[same..key.len().min(same + 8)];
+            bytes[..rest.len()].copy_from_slice(rest);
+            u64::from_be_bytes(bytes)
+        };
+        let (here, before) = (number(&self.0), number(&before.0));
+        let there = here.saturating_add(here.saturating_sub(before).max(1));
+        Self([&self.0[..same], &there.to_be_bytes(), &[u8::MAX]].concat())
+    }
 }
 
 /// A part of a scan as text: the bodies of the versions that were wanted, with a line feed behind each.
@@ -382,6 +418,8 @@ pub struct Lines {
     pub compartments: usize,
     /// Where to go on ([`Scan::after`]), in the compartment behind those; `None` is at its beginning.
     pub next: Option<String>,
+    /// The last resource of a page that is full, in a scan of a type: [`Mark`]s beyond it can be guessed.
+    pub mark: Option<Mark>,
     /// Is nothing left?
     pub done: bool,
 }

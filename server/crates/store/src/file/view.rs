@@ -11,7 +11,9 @@ use super::keys::{self, Stored, Table};
 use super::read_failure;
 use crate::page::{Filling, FillingLines, unknown_start};
 use crate::plan::{Counters, check_key};
-use crate::{Change, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, StoreError, Version, Whole};
+use crate::{
+    Change, Limit, Lines, Mark, Page, Record, ResourceKey, Scan, Seen, Seq, StoreError, Version, Whole,
+};
 
 /// An entry of a table.
 type Entry = Result<(Slice, Slice), StoreError>;
@@ -130,8 +132,9 @@ impl<'a> View<'a> {
 
     pub fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
         let mut page = Filling::new(scan.limit);
-        let push = |id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
-        let next = self.walk_kind(kind, scan, push)?;
+        let push =
+            |_: &[u8], id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
+        let next = self.walk_kind(kind, (None, None), scan, push)?;
         Ok(if next.is_some() { page.full() } else { page.last() })
     }
 
@@ -156,20 +159,24 @@ impl<'a> View<'a> {
         page: impl FnMut(Lines) -> bool,
     ) -> Result<(), StoreError> {
         let mut lines = FillingLines::new(scan.limit, keep, page);
-        let push = |lines: &mut FillingLines<_, _>, id: &str, value: Slice, within: Option<&str>| {
-            let Stored { updated, compartments, body, .. } = Stored::of(&value)?;
-            Ok(lines.push(&Seen::new(id, updated, compartments, within), body))
+        let push = |lines: &mut FillingLines<_, _>, key: Option<&[u8]>, seen: (&str, Slice), within| {
+            let Stored { updated, compartments, body, .. } = Stored::of(&seen.1)?;
+            Ok(lines.push(key, &Seen::new(seen.0, updated, compartments, within), body))
         };
-        let Whole::Compartments(compartments) = of else {
-            if self.walk_kind(kind, scan, |id, value| push(&mut lines, id, value, None))?.is_none() {
-                lines.end();
+        let compartments = match of {
+            Whole::Compartments(compartments) => compartments,
+            Whole::Kind { from, until } => {
+                let push = |key: &[u8], id: &str, value| push(&mut lines, Some(key), (id, value), None);
+                if self.walk_kind(kind, (from.as_ref(), until.as_ref()), scan, push)?.is_none() {
+                    lines.end();
+                }
+                return Ok(());
             }
-            return Ok(());
         };
         let mut after = scan.after;
         let mut guests = NextGuest::default();
         for compartment in compartments {
-            let push = |id: &str, value: Slice| push(&mut lines, id, value, Some(compartment));
+            let push = |id: &str, value| push(&mut lines, None, (id, value), Some(compartment));
             let has_guests = guests.are_in(self, compartment, kind)?;
             let scan = Scan { after, ..scan };
             if self.walk_compartment(compartment, kind, scan, has_guests, push)?.is_some() {
@@ -182,29 +189,35 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Shows encoded versions of a type until one is enough, whose id it gives.
+    /// Shows encoded versions of a type between two marks, with their keys, until one is enough, whose id it gives.
     fn walk_kind(
         &self,
         kind: &str,
+        (from, until): (Option<&Mark>, Option<&Mark>),
         scan: Scan<'_>,
-        mut is_enough: impl FnMut(&str, Slice) -> Result<bool, StoreError>,
+        mut is_enough: impl FnMut(&[u8], &str, Slice) -> Result<bool, StoreError>,
     ) -> Result<Option<String>, StoreError> {
         let prefix = keys::prefix([kind]);
-        let from = match scan.after {
+        let from = match (from, scan.after) {
+            (Some(from), _) => from.key().to_vec(),
             // A zero byte more is the next key there can be.
-            Some(after) => {
+            (None, Some(after)) => {
                 let key = ResourceKey::new(kind, after);
                 let home = self.value(Table::Homes, keys::home(&key))?;
                 let home = home.ok_or_else(|| unknown_start(&key))?;
                 keys::prefix([kind, keys::text(&home)?, after])
             }
-            None => prefix.clone(),
+            (None, None) => prefix.clone(),
         };
-        for entry in self.prefixed(Table::Current, prefix, from) {
+        let end = until.map_or_else(|| keys::end_of(prefix), |until| until.key().to_vec());
+        if from >= end {
+            return Ok(None);
+        }
+        for entry in self.range(Table::Current, Bound::Included(from), Bound::Excluded(end)) {
             let (key, newest) = entry?;
             let id = keys::id_of(&key)?;
             let Some(value) = self.settle(kind, id, newest, scan.at)? else { continue };
-            if (scan.deleted || !keys::is_deleted(&value)) && is_enough(id, value)? {
+            if (scan.deleted || !keys::is_deleted(&value)) && is_enough(&key, id, value)? {
                 return Ok(Some(id.to_owned()));
             }
         }

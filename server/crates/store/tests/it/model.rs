@@ -5,8 +5,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
-    Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Snapshot, Version,
-    VersionWrite, Versions, Whole,
+    Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, Lines, Mark, ResourceKey, Scan, Seq, Snapshot,
+    Version, VersionWrite, Versions, Whole,
 };
 
 use crate::{Engine, at, draft, pages_of_lines, ready};
@@ -364,20 +364,53 @@ async fn scan_all(
     found
 }
 
-/// The same scan as text.
+/// The same scan as text, in pages; that of a type also in two halves, the second from a guessed mark on.
 async fn lines(engine: &Engine, compartment: Option<&str>, kind: &str, at: Seq) -> Vec<u8> {
-    let (mut text, mut after) = (Vec::new(), None::<String>);
+    let Some(compartment) = compartment else {
+        let (whole, marks) = span(engine, kind, at, (None, None)).await;
+        if let [first, .., last] = &marks[..] {
+            let beyond = last.beyond(first);
+            assert!(first < last && *last < beyond);
+            for mark in [last.clone(), beyond] {
+                let (mut halves, _) = span(engine, kind, at, (None, Some(mark.clone()))).await;
+                halves.extend(span(engine, kind, at, (Some(mark), None)).await.0);
+                assert_eq!(halves, whole);
+            }
+        }
+        return whole;
+    };
+    let of = || Whole::Compartments(vec![compartment.to_owned()]);
+    pages(engine, kind, at, of).await.into_iter().flat_map(|page| page.text).collect()
+}
+
+/// The lines of a type between two marks, and the marks of its pages.
+async fn span(
+    engine: &Engine,
+    kind: &str,
+    at: Seq,
+    (from, until): (Option<Mark>, Option<Mark>),
+) -> (Vec<u8>, Vec<Mark>) {
+    // Only the first scan begins at the mark.
+    let mut from = Some(from);
+    let of = || Whole::Kind { from: from.take().flatten(), until: until.clone() };
+    let pages = pages(engine, kind, at, of).await;
+    let marks = pages.iter().filter_map(|page| page.mark.clone()).collect();
+    (pages.into_iter().flat_map(|page| page.text).collect(), marks)
+}
+
+/// All pages of a scan, which begins again behind every third.
+async fn pages(engine: &Engine, kind: &str, at: Seq, mut of: impl FnMut() -> Whole) -> Vec<Lines> {
+    let (mut found, mut after) = (Vec::new(), None::<String>);
     loop {
         let scan = Scan::at(at).limit(Limit { count: 3, bytes: 1 << 20 }).after(after.as_deref());
-        let of = compartment.map_or(Whole::Kind, |one| Whole::Compartments(vec![one.to_owned()]));
-        let pages = pages_of_lines(&engine.store, kind, of, scan, |_| true).await;
-        for page in pages {
+        for page in pages_of_lines(&engine.store, kind, of(), scan, |_| true).await {
             assert_eq!(page.ends.last().copied().unwrap_or_default(), page.text.len());
-            text.extend_from_slice(&page.text);
-            if page.done {
-                return text;
+            after.clone_from(&page.next);
+            let is_last = page.done;
+            found.push(page);
+            if is_last {
+                return found;
             }
-            after = page.next;
         }
     }
 }
