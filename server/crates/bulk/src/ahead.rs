@@ -19,7 +19,7 @@ const PAGES: usize = 4;
 /// Spans that are read at the same time.
 const SPANS: usize = 2;
 /// Members of a span: about so many pages.
-const MEMBERS: usize = 256;
+const MEMBERS: usize = 384;
 
 /// What says of a resource that it is chosen, before its body is looked at.
 #[derive(Clone)]
