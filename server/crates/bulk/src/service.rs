@@ -128,7 +128,7 @@ impl Bulk {
         })
     }
 
-    /// Takes up the jobs that a stopped process left under way, and removes files that no job knows;
+    /// Takes up the jobs that a stopped process left under way, and removes files that no job knows or needs any more;
     /// gives the number of jobs. For the start of the only process on its store: leases are not waited for.
     ///
     /// # Errors
@@ -139,6 +139,10 @@ impl Bulk {
         for (job, revision) in self.jobs(now).await? {
             if job.state == State::Running {
                 count += usize::from(self.take_up(job, revision, now).await?);
+            } else {
+                // Its process may have stopped between its end and this.
+                let files = job.files.iter().map(|file| file.at(&job.id));
+                self.worker.files.remove_others(&job.id, files).await;
             }
         }
         self.remove_unknown(now).await?;

@@ -141,9 +141,13 @@ fn broken_off(level: &Level, query: &[(&str, &str)], steps: &[usize]) -> (Files,
         let listed = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
         let folder = world.dir.path().join("exports").join(&job);
         // What is unfinished is taken away behind the end of the export.
-        while std::fs::read_dir(&folder).unwrap().count() > listed.iter().sum::<usize>() {
+        let count = || std::fs::read_dir(&folder).unwrap().count();
+        let mut turns = 0;
+        while count() > listed.iter().sum::<usize>() && turns < 100_000 {
             tokio::task::yield_now().await;
+            turns += 1;
         }
+        assert_eq!(count(), listed.iter().sum::<usize>(), "files are left behind");
         files
     });
     (undisturbed, resumed)
@@ -167,6 +171,22 @@ proptest! {
         prop_assert!(undisturbed.len() > 1);
         prop_assert_eq!(undisturbed, resumed);
     }
+}
+
+#[test]
+fn what_a_stopped_process_left_beside_a_complete_export_is_removed() {
+    runtime().block_on(async {
+        let world = filled(FILE_SIZE).await;
+        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        let manifest = finish(&world.bulk, &job, world.now()).await;
+        let before = files(&world, &world.bulk, &manifest).await;
+        let left = world.dir.path().join("exports").join(&job).join("0.Patient.0001.ndjson#1");
+        std::fs::write(&left, "unfinished").unwrap();
+        let bulk = world.reopened();
+        bulk.resume().await.unwrap();
+        assert!(!left.exists());
+        assert_eq!(files(&world, &bulk, &manifest).await, before);
+    });
 }
 
 #[test]
