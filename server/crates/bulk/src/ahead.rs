@@ -98,6 +98,11 @@ impl Span {
         self.done || self.left == 0
     }
 
+    /// Is its end known and not reached? The last span of a whole type is followed by a guess instead.
+    fn is_broken_off(&self) -> bool {
+        self.left == 0 && !self.done && !matches!(self.end, End::Kind(None))
+    }
+
     fn take(&mut self, mut page: Lines) {
         self.left -= 1;
         self.done = page.done;
@@ -150,19 +155,31 @@ impl<'a> Ahead<'a> {
                 span.take(page);
             }
         }
-        let is_broken_off =
-            |span: &Span| span.left == 0 && !span.done && !matches!(span.end, End::Kind(None));
-        while let Some(at) = self.spans.iter().position(is_broken_off) {
-            let Span { at: from, end, .. } = &self.spans[at];
-            let rest = self.source.begin(from.clone(), None, end.clone());
-            self.spans[at].done = true;
-            self.spans.insert(at + 1, rest);
-        }
+        self.go_on();
         let is_wanting = |spans: &VecDeque<Span>| {
             spans.iter().filter(|span| !span.is_read()).count() < SPANS
                 && spans.iter().map(|span| span.ready.len()).sum::<usize>() <= PAGES
         };
         while is_wanting(&self.spans) && self.add() {}
+    }
+
+    /// Goes on where a span was broken off, unless enough waits before that: a span may be long, since a guess can be far
+    /// off and a compartment large.
+    fn go_on(&mut self) {
+        let mut waiting = 0;
+        for at in 0..self.spans.len() {
+            let span = &self.spans[at];
+            waiting += span.ready.len();
+            if waiting > PAGES {
+                return;
+            }
+            if span.is_broken_off() {
+                let rest = self.source.begin(span.at.clone(), None, span.end.clone());
+                self.spans[at].done = true;
+                self.spans.insert(at + 1, rest);
+                return;
+            }
+        }
     }
 
     /// Begins to read behind the last span; `false` where that cannot be or nothing is left.
@@ -227,5 +244,46 @@ impl Source<'_> {
             store.scan_lines(&kind, of, scan, keep, page).await
         });
         Span { end, pages, reading, left: PAGES, ready: VecDeque::new(), at: from, marks: None, done: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{Draft, ResourceKey, VersionWrite};
+
+    use super::*;
+
+    /// Ids that lie far from one another at first and close together then, so that the guess is far off: a span of many
+    /// times what is read in one go.
+    fn ids() -> Vec<String> {
+        let far = (0..4 * PAGE.count).map(|at| format!("{:05x}", at * 16));
+        far.chain((0..20 * PAGE.count).map(|at| format!("2{at:05}"))).collect()
+    }
+
+    #[tokio::test]
+    async fn whoever_writes_slowly_holds_no_more_pages() {
+        let store = Store::memory();
+        let ids = ids();
+        let put = |id: &String| {
+            let draft = Draft { bytes: id.clone().into_bytes(), version_at: 0, updated_at: 0 };
+            VersionWrite::put(ResourceKey::new("Observation", id), draft, Vec::new())
+        };
+        store.commit(ids.iter().map(put).collect(), Timestamp::UNIX_EPOCH).await.unwrap();
+        let wanted = Wanted { since: None, until: None, whose: None };
+        let source = Source { store: &store, kind: "Observation", seq: Seq::LATEST, wanted, members: None };
+        let mut ahead = Ahead::new(source, Cursor::default());
+        let mut found = Vec::new();
+        while let Some(page) = ahead.next().await.unwrap() {
+            found.extend_from_slice(&page.text);
+            // What can be read meanwhile is read.
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            let held: usize = ahead.spans.iter().map(|span| span.ready.len() + span.pages.len()).sum();
+            assert!(held <= 3 * PAGES, "{held} pages are held");
+        }
+        let found = String::from_utf8(found).unwrap();
+        assert_eq!(found.lines().count(), ids.len());
+        assert!(found.lines().zip(&ids).all(|(line, id)| line.ends_with(id.as_str())));
     }
 }

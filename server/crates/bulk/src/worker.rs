@@ -173,7 +173,7 @@ struct Run<'a, N> {
     file: Option<Growing>,
     /// Where it begins; where there is none, where the next one will.
     place: Place,
-    /// Files on their way to the disk, in their order; nothing waits for them before the end.
+    /// Files on their way to the disk, in their order. Unless there are many, nothing waits for them before the end.
     closing: VecDeque<Closing>,
     /// Resources in files, those that are not on the disk yet too.
     written: u64,
