@@ -65,7 +65,7 @@ impl Index {
     /// How the first code stands to the second; `None` where one of them is not there or the hierarchy runs in a
     /// circle. The rules of `$subsumes` are [`Terminology::subsumes`](crate::Terminology::subsumes).
     pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
-        let [a, b] = self.0.find_all([a, b]);
+        let [a, b] = self.0.locate_all([a, b]);
         let (a, b) = (a?, b?);
         let hierarchy = self.0.hierarchy();
         hierarchy.circle().is_empty().then(|| Subsumption::of(hierarchy, a, b))
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!((back.url(), back.version(), back.concepts()), ("urn:a", Some("2"), 2));
         let (was, is) = (&index.0, &back.0);
         for code in ["a", "A", "b", "B", "c"] {
-            assert_eq!(was.find(code), is.find(code), "{code}");
+            assert_eq!(was.locate(code), is.locate(code), "{code}");
         }
         let (a, b) = (is.find("a").unwrap(), is.find("b").unwrap());
         assert!(is.hierarchy().is_a(b, a) && is.is_inactive(b) && !is.is_inactive(a));

@@ -101,7 +101,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
     }
     for (from, at) in own() {
         for (name, value) in from.properties(at) {
-            if name != DEFINITION && !from.is_structural(name) && wanted.property(name) {
+            if !from.is_structural(name) && wanted.property(name) {
                 push(name, typed(from, name, value), None);
             }
         }
@@ -125,12 +125,13 @@ fn definition<'a>(
     languages: &Languages,
 ) -> Option<&'a str> {
     let said = own.flat_map(|(from, at)| {
-        let plain = from.property(at, DEFINITION);
+        let plain = from.definition(at);
         let translated = from.designations(at).filter(|said| {
             said.usage.is_some_and(|[system, code, _]| DEFINITION_USES.contains(&(system, code)))
         });
         let language = from.language.as_deref();
         plain
+            .into_iter()
             .map(move |text| Display::own(text, language))
             .chain(translated.map(|said| Display::own(said.value, said.language)))
     });

@@ -3,8 +3,8 @@
 use fhir::Parameters;
 
 use crate::catalog::Catalog;
-use crate::code_system::CodeSystem;
 use crate::code_system::hierarchy::Hierarchy;
+use crate::code_system::{CodeSystem, Concept};
 use crate::input::malformed;
 use crate::value_set::filter::is_a_hierarchy;
 use crate::wire::Content;
@@ -25,12 +25,13 @@ pub enum Subsumption {
 
 impl Subsumption {
     /// How two concepts of a hierarchy without a circle stand to one another.
-    pub(crate) fn of(hierarchy: &Hierarchy, a: u32, b: u32) -> Self {
-        if a == b {
+    pub(crate) fn of(hierarchy: &Hierarchy, a: Concept, b: Concept) -> Self {
+        let is_a = |b: Concept, a: Concept| b.above.may_be_below(a.above) && hierarchy.is_a(b.at, a.at);
+        if a.at == b.at {
             Self::Equivalent
-        } else if hierarchy.is_a(b, a) {
+        } else if is_a(b, a) {
             Self::Subsumes
-        } else if hierarchy.is_a(a, b) {
+        } else if is_a(a, b) {
             Self::SubsumedBy
         } else {
             Self::NotSubsumed
@@ -188,12 +189,12 @@ fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subs
             return Err(Unprocessable::Content { system: system.url.clone(), content: content.name() }.into());
         }
     }
-    let [a, b] = system.find_all(codes.map(|(_, code)| code));
-    let known = |found: Option<u32>, (parameter, code): (&'static str, &str)| {
+    let [a, b] = system.locate_all(codes.map(|(_, code)| code));
+    let known = |found: Option<Concept>, (parameter, code): (&'static str, &str)| {
         found.ok_or_else(|| unknown_code(system, parameter, code))
     };
     let (a, b) = (known(a, codes[0])?, known(b, codes[1])?);
-    if a == b {
+    if a.at == b.at {
         return Ok(Subsumption::Equivalent);
     }
     Ok(Subsumption::of(is_a_hierarchy(system)?, a, b))

@@ -22,6 +22,7 @@ pub(crate) struct Builder {
     texts: Texts,
     flags: Vec<u8>,
     statuses: Vec<(Number, u32)>,
+    definitions: Vec<(Number, u32)>,
     links: Vec<(Number, Number)>,
     /// Links whose other end may not have come yet: the concept, is the other one its parent?
     named: Vec<(Number, bool)>,
@@ -65,6 +66,7 @@ impl Builder {
             texts: Texts::default(),
             flags: Vec::new(),
             statuses: Vec::new(),
+            definitions: Vec::new(),
             links: Vec::new(),
             named: Vec::new(),
             others: Texts::default(),
@@ -144,6 +146,16 @@ impl Builder {
         self.texts.push(said.value)?;
         self.designation_of.push(of);
         self.designations.push(row);
+        Ok(())
+    }
+
+    /// Says what a concept means; the first word counts.
+    ///
+    /// # Errors
+    /// When there is too much text.
+    pub(crate) fn definition(&mut self, of: Number, text: &str) -> Result<(), String> {
+        let text = self.out.values.number(text)?;
+        self.definitions.push((of, text));
         Ok(())
     }
 
@@ -243,7 +255,7 @@ impl Builder {
             self.links.push(if *is_parent { (*concept, other) } else { (other, *concept) });
         }
         drop((std::mem::take(&mut self.named), std::mem::take(&mut self.others)));
-        let (order, hierarchy) = Hierarchy::build(len, std::mem::take(&mut self.links));
+        let (order, hierarchy, signatures) = Hierarchy::build(len, std::mem::take(&mut self.links));
         let mut ordinal = vec![0_u32; len];
         for (at, old) in order.iter().enumerate() {
             ordinal[*old as usize] = at as u32;
@@ -257,7 +269,7 @@ impl Builder {
             codes.push(self.codes.get(*old))?;
         }
         drop(self.codes);
-        out.codes = Codes::of(codes, fold);
+        out.codes = Codes::of(codes, fold, signatures);
 
         let mut displays = Texts::with_capacity(self.texts.bytes(), len);
         for old in &order {
@@ -272,12 +284,15 @@ impl Builder {
         if self.flags.iter().any(|flags| *flags != 0) {
             out.flags = order.iter().map(|old| self.flags[*old as usize]).collect();
         }
-        if !self.statuses.is_empty() {
-            out.statuses = vec![NONE; len];
-            for (old, status) in self.statuses {
-                out.statuses[ordinal[old as usize] as usize] = status;
-            }
-        }
+        let column = |said: Vec<(Number, u32)>| {
+            let mut out = vec![NONE; if said.is_empty() { 0 } else { len }];
+            said.into_iter().for_each(|(old, number)| out[ordinal[old as usize] as usize] = number);
+            out
+        };
+        out.statuses = column(self.statuses);
+        // Told the other way round, so that the first one stays.
+        self.definitions.reverse();
+        out.definitions = column(self.definitions);
         if !self.designations.is_empty() {
             renumbered(&mut self.designation_of);
             let (ends, places) = group(len, &self.designation_of);

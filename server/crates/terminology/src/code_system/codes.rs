@@ -1,6 +1,6 @@
-//! Codes to ordinals and back: all codes in one arena, and an open-addressing table of keys and ordinals beside it.
-//! A code of up to 7 bytes, or a number of up to 18 digits, is its own key, so that finding it looks at one place of
-//! memory; another one has a hash for a key and is then compared in the arena.
+//! Codes to ordinals and back: all codes in one arena, and a table of keys and ordinals beside it, whose lines are those
+//! of the processor's cache. A code of up to 7 bytes, or a number of up to 18 digits, is its own key, so that finding it
+//! reads one line as a rule; another one has a hash for a key and is then compared in the arena.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
@@ -8,32 +8,69 @@ use std::io::{self, Read, Write};
 use hashbrown::DefaultHashBuilder;
 
 use super::columns::{Column, Player, Recorder, Texts};
+use super::signature::Signature;
 
 /// Codes of one code system.
 #[derive(Debug, Default)]
 pub(crate) struct Codes {
     texts: Texts,
-    table: Vec<Place>,
+    table: Vec<Line>,
+    /// Signatures by ordinal, while there is no table.
+    signatures: Vec<Signature>,
     hasher: DefaultHashBuilder,
     fold: bool,
 }
 
-/// A place of the table, of 12 bytes: four in five are taken at most.
-#[derive(Debug, Clone, Copy)]
-struct Place {
-    /// High and low half.
-    key: [u32; 2],
-    ordinal: u32,
+/// A concept as the table knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Concept {
+    /// Its ordinal.
+    pub(crate) at: u32,
+    /// What is above it; nothing is said where the table holds other things than concepts.
+    pub(crate) above: Signature,
 }
 
-impl Place {
-    const FREE: Self = Self { key: [0; 2], ordinal: u32::MAX };
+/// Places of the table that are read together: a line of the cache.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct Line {
+    keys: [u64; PLACES],
+    above: [Signature; PLACES],
+    at: [u32; PLACES],
+}
 
-    fn key(self) -> u64 {
-        u64::from(self.key[0]) << 32 | u64::from(self.key[1])
+/// Places of one line.
+const PLACES: usize = 3;
+/// So many places of 16 are taken at most. More would take less memory, and reach into the next line more often.
+const TAKEN_OF_16: usize = 12;
+
+impl Line {
+    const FREE: Self = Self { keys: [FREE; PLACES], above: [Signature::NOTHING; PLACES], at: [0; PLACES] };
+
+    /// The first place with this key, looked for without a jump that would have to be guessed.
+    #[inline]
+    fn position(&self, key: u64) -> Option<usize> {
+        let hits = (0..PLACES).fold(0, |hits, at| hits | u32::from(self.keys[at] == key) << at);
+        (hits != 0).then(|| hits.trailing_zeros() as usize)
+    }
+
+    /// Is the last place free, and so nothing in the next line that belongs here?
+    fn is_last(&self) -> bool {
+        self.keys[PLACES - 1] == FREE
+    }
+
+    fn concept(&self, place: usize) -> Concept {
+        Concept { at: self.at[place], above: self.above[place] }
+    }
+
+    /// What stands under a key.
+    fn under(&self, key: u64) -> impl Iterator<Item = Concept> {
+        (0..PLACES).filter(move |place| self.keys[*place] == key).map(|place| self.concept(place))
     }
 }
 
+/// The key of no code.
+const FREE: u64 = u64::MAX;
 /// Marks the key that is a number.
 const NUMBER: u64 = 1 << 62;
 /// Marks the key that is a hash.
@@ -73,21 +110,17 @@ impl Codes {
     pub(crate) fn push(&mut self, code: &str) -> Result<(), String> {
         let ordinal = self.texts.len() as u32;
         self.texts.push(code)?;
-        let taken = self.texts.len();
-        if taken * 5 > self.table.len() * 4 {
-            let smaller = std::mem::replace(&mut self.table, vec![Place::FREE; taken.max(8) * 2]);
-            // In the order of their ordinals, so that the first of equal codes stays the first.
-            let mut places: Vec<Place> = smaller.into_iter().filter(|p| p.ordinal != u32::MAX).collect();
-            places.sort_unstable_by_key(|place| place.ordinal);
-            places.into_iter().for_each(|place| self.put(place.key(), place.ordinal));
+        if self.texts.len() * 16 > self.table.len() * PLACES * TAKEN_OF_16 {
+            self.make_table(self.texts.len() * 2);
+        } else {
+            self.put(ordinal);
         }
-        self.put(self.key(code), ordinal);
         Ok(())
     }
 
-    /// Codes of texts that are there already.
-    pub(crate) fn of(texts: Texts, fold: bool) -> Self {
-        let mut codes = Self { texts, fold, ..Self::default() };
+    /// Codes of texts that are there already, and what is above each.
+    pub(crate) fn of(texts: Texts, fold: bool, signatures: Vec<Signature>) -> Self {
+        let mut codes = Self { texts, fold, signatures, ..Self::default() };
         codes.fill();
         codes
     }
@@ -95,37 +128,50 @@ impl Codes {
     /// Makes the table, which is not saved: its order hangs on this process's secret. Only for texts whose file was found
     /// to be whole.
     pub(crate) fn fill(&mut self) {
-        let len = self.texts.len();
-        self.table = vec![Place::FREE; (len * 5).div_ceil(4) + 1];
-        for ordinal in 0..len as u32 {
-            self.put(self.key(self.texts.get(ordinal)), ordinal);
-        }
+        self.make_table(self.texts.len());
+        self.signatures = Vec::new();
+    }
+
+    /// A table with room for so many codes, with those that are there.
+    fn make_table(&mut self, room: usize) {
+        self.table = vec![Line::FREE; (room * 16).div_ceil(PLACES * TAKEN_OF_16) + 1];
+        // In this order, so that the first of equal codes stays the first.
+        (0..self.texts.len() as u32).for_each(|ordinal| self.put(ordinal));
     }
 
     /// The key of a code.
     fn key(&self, code: &str) -> u64 {
-        packed(code, self.fold).unwrap_or_else(|| HASH | hash(&self.hasher, code, self.fold))
+        // Two bits less, so that none is a number or has the key that marks a free place.
+        packed(code, self.fold).unwrap_or_else(|| HASH | hash(&self.hasher, code, self.fold) >> 2)
     }
 
-    /// Where a key is looked for first.
+    /// The line in which a key is looked for first.
     fn home(&self, key: u64) -> usize {
         let high = self.hasher.hash_one(key) >> 32;
         ((high * self.table.len() as u64) >> 32) as usize
     }
 
-    fn put(&mut self, key: u64, ordinal: u32) {
+    fn put(&mut self, ordinal: u32) {
+        let key = self.key(self.texts.get(ordinal));
         let mut at = self.home(key);
-        while self.table[at].ordinal != u32::MAX {
+        let (line, place) = loop {
+            if let Some(free) = self.table[at].position(FREE) {
+                break (&mut self.table[at], free);
+            }
             at = if at + 1 == self.table.len() { 0 } else { at + 1 };
-        }
-        self.table[at] = Place { key: [(key >> 32) as u32, key as u32], ordinal };
+        };
+        line.keys[place] = key;
+        line.above[place] = self.signatures.get(ordinal as usize).copied().unwrap_or_default();
+        line.at[place] = ordinal;
     }
 
-    /// The ordinals under a key, looked for from its home on; the first of equal codes first.
-    fn under(&self, key: u64, home: usize) -> impl Iterator<Item = u32> {
+    /// What stands under a key, looked for from its home on; the first of equal codes first.
+    fn under(&self, key: u64, home: usize) -> impl Iterator<Item = Concept> {
         let (end, begin) = self.table.split_at(home.min(self.table.len()));
-        let run = begin.iter().chain(end).take_while(|place| place.ordinal != u32::MAX);
-        run.filter(move |place| place.key() == key).map(|place| place.ordinal)
+        let mut is_over = false;
+        let lines =
+            begin.iter().chain(end).take_while(move |line| !std::mem::replace(&mut is_over, line.is_last()));
+        lines.flat_map(move |line| line.under(key))
     }
 
     /// The number of a text, given to it now if it has none.
@@ -144,27 +190,40 @@ impl Codes {
 
     /// The ordinal of a code. Where case does not matter, an exact match is preferred.
     pub(crate) fn find(&self, code: &str) -> Option<u32> {
-        let key = self.key(code);
-        self.find_at(code, key, self.home(key))
+        self.locate(code).map(|concept| concept.at)
     }
 
-    /// The ordinals of several codes. Their places are known before the first is read, so that the processor waits for
+    /// The concept of a code, by the same rule.
+    #[inline]
+    pub(crate) fn locate(&self, code: &str) -> Option<Concept> {
+        let key = self.key(code);
+        self.locate_at(code, key, self.home(key))
+    }
+
+    /// The concepts of several codes. Their places are known before the first is read, so that the processor waits for
     /// memory once.
-    pub(crate) fn find_all<const N: usize>(&self, codes: [&str; N]) -> [Option<u32>; N] {
+    pub(crate) fn locate_all<const N: usize>(&self, codes: [&str; N]) -> [Option<Concept>; N] {
         let homes = codes.map(|code| {
             let key = self.key(code);
             (code, key, self.home(key))
         });
-        homes.map(|(code, key, home)| self.find_at(code, key, home))
+        homes.map(|(code, key, home)| self.locate_at(code, key, home))
     }
 
-    fn find_at(&self, code: &str, key: u64, home: usize) -> Option<u32> {
+    #[inline]
+    fn locate_at(&self, code: &str, key: u64, home: usize) -> Option<Concept> {
         if key & HASH == 0 {
-            return self.under(key, home).next();
+            let line = self.table.get(home)?;
+            return match line.position(key) {
+                Some(place) => Some(line.concept(place)),
+                None => self.under(key, home).next(),
+            };
         }
-        let exact = self.under(key, home).find(|at| self.texts.get(*at) == code);
+        let exact = self.under(key, home).find(|concept| self.texts.get(concept.at) == code);
         match exact {
-            None if self.fold => self.under(key, home).find(|at| same_folded(self.texts.get(*at), code)),
+            None if self.fold => {
+                self.under(key, home).find(|concept| same_folded(self.texts.get(concept.at), code))
+            }
             exact => exact,
         }
     }
@@ -188,14 +247,21 @@ impl Codes {
 impl Column for Codes {
     fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
         vec![u8::from(self.fold)].save(to)?;
-        self.texts.save(to)
+        self.texts.save(to)?;
+        let mut signatures = vec![Signature::NOTHING; self.texts.len()];
+        for line in &self.table {
+            let taken = line.keys.iter().zip(line.at).zip(line.above).filter(|((key, _), _)| **key != FREE);
+            taken.for_each(|((_, at), above)| signatures[at as usize] = above);
+        }
+        signatures.save(to)
     }
 
     fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
         let mut fold = Vec::<u8>::new();
         fold.load(from)?;
         self.fold = fold == [1];
-        self.texts.load(from)
+        self.texts.load(from)?;
+        self.signatures.load(from)
     }
 }
 
@@ -262,7 +328,7 @@ mod tests {
             for at in 0..1_000 {
                 many.push(&format!("{}", at as u64 * 7_654_321)).unwrap();
             }
-            let again = Codes::of(std::mem::take(&mut many.texts), fold);
+            let again = Codes::of(std::mem::take(&mut many.texts), fold, Vec::new());
             let first = |code: &str| (0..again.len() as u32).find(|at| again.get(*at) == code);
             for at in 0..again.len() as u32 {
                 assert_eq!(again.find(again.get(at)), first(again.get(at)), "{}", again.get(at));

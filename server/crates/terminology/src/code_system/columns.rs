@@ -5,11 +5,13 @@ use std::io::{self, Read, Write};
 use bytemuck::Pod;
 use crc32fast::Hasher;
 
+use super::ends::Ends;
+
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
 /// Changes with every change of the columns, and of what stands in them; a file of another format is built again from
 /// its source.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 /// Reads differently where the machine has its bytes the other way round.
 const ORDER: u32 = 0x0102_0304;
 /// Pieces that a column is read in: a length that is a lie takes no more memory than this.
@@ -196,20 +198,20 @@ fn broken(what: &str) -> io::Error {
 /// Variable-length rows in two flat columns.
 #[derive(Debug)]
 pub(crate) struct Rows<T> {
-    ends: Vec<u32>,
+    ends: Ends,
     items: Vec<T>,
 }
 
 impl<T> Default for Rows<T> {
     fn default() -> Self {
-        Self { ends: Vec::new(), items: Vec::new() }
+        Self { ends: Ends::default(), items: Vec::new() }
     }
 }
 
 impl<T> Rows<T> {
     /// Room for so many rows of so many items together.
     pub(crate) fn with_capacity(rows: usize, items: usize) -> Self {
-        Self { ends: Vec::with_capacity(rows), items: Vec::with_capacity(items) }
+        Self { ends: Ends::with_capacity(rows), items: Vec::with_capacity(items) }
     }
 
     /// Appends the next row.
@@ -225,10 +227,7 @@ impl<T> Rows<T> {
 
     /// Where the items of a row stand among all.
     pub(crate) fn range(&self, at: u32) -> std::ops::Range<usize> {
-        let at = at as usize;
-        let Some(end) = self.ends.get(at) else { return 0..0 };
-        let start = if at == 0 { 0 } else { self.ends[at - 1] };
-        start as usize..*end as usize
+        self.ends.range(at)
     }
 
     /// How many rows there are.
@@ -248,7 +247,7 @@ impl<T> Rows<T> {
 
     /// Gives back what growing took too much.
     pub(crate) fn shrink(&mut self) {
-        self.ends.shrink_to_fit();
+        self.ends.shrink();
         self.items.shrink_to_fit();
     }
 }
@@ -262,7 +261,7 @@ impl<T: Pod> Rows<T> {
 }
 
 /// Sorts by row, and says where each row ends and which item comes where.
-pub(crate) fn group(rows: usize, of: &[u32]) -> (Vec<u32>, Vec<u32>) {
+pub(crate) fn group(rows: usize, of: &[u32]) -> (Ends, Vec<u32>) {
     let mut ends = vec![0_u32; rows];
     for row in of {
         ends[*row as usize] += 1;
@@ -278,7 +277,7 @@ pub(crate) fn group(rows: usize, of: &[u32]) -> (Vec<u32>, Vec<u32>) {
         order[*place as usize] = at as u32;
         *place += 1;
     }
-    (ends, order)
+    (ends.into_iter().collect(), order)
 }
 
 impl<T: Pod> Column for Rows<T> {
@@ -297,13 +296,13 @@ impl<T: Pod> Column for Rows<T> {
 #[derive(Debug, Default)]
 pub(crate) struct Texts {
     arena: String,
-    ends: Vec<u32>,
+    ends: Ends,
 }
 
 impl Texts {
     /// Room for so many bytes in so many texts.
     pub(crate) fn with_capacity(bytes: usize, texts: usize) -> Self {
-        Self { arena: String::with_capacity(bytes), ends: Vec::with_capacity(texts) }
+        Self { arena: String::with_capacity(bytes), ends: Ends::with_capacity(texts) }
     }
 
     /// Appends the text of the next ordinal.
@@ -319,9 +318,7 @@ impl Texts {
 
     /// The text of an ordinal.
     pub(crate) fn get(&self, at: u32) -> &str {
-        let at = at as usize;
-        let start = if at == 0 { 0 } else { self.ends[at - 1] as usize };
-        &self.arena[start..self.ends[at] as usize]
+        &self.arena[self.ends.range(at)]
     }
 
     /// How many texts there are.
@@ -332,7 +329,7 @@ impl Texts {
     /// Gives back what growing took too much.
     pub(crate) fn shrink(&mut self) {
         self.arena.shrink_to_fit();
-        self.ends.shrink_to_fit();
+        self.ends.shrink();
     }
 
     /// All bytes together.

@@ -2,22 +2,22 @@
 //! several parents.
 //!
 //! Concepts are numbered in preorder over a spanning tree, so the tree descendants of a concept are
-//! one interval of ordinals. The ancestors that a concept has beside those of the tree stand in a row of bits;
-//! a concept with one parent has the same ones as its parent and shares its row. "Is `b` below `a`?" is
-//! then two comparisons, or the reading of the begin of one short row.
+//! one interval of ordinals. A concept with several parents hangs from the tree at further places, those of its parents
+//! and of what these hang from in turn; they stand in a row, and a concept with one parent shares the row of that. "Is
+//! `b` below `a`?" then means: is `b`, or a place that it hangs from, in the interval of `a`?
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
 use std::collections::HashSet;
 
 use bytemuck::{Pod, Zeroable};
 
 use super::columns::{Rows, columns};
 use super::others::Others;
+use super::signature::Signature;
 
-/// So many bytes a concept the rows may take on average; the shape of SNOMED CT takes about 40.
+/// So many bytes a concept the rows may take on average; the shape of SNOMED CT takes about 35.
 const BYTES_EACH: usize = 256;
-/// So many ancestors may be looked at for each concept on average.
+/// So many places may be looked at for each concept on average.
 const LOOKS_EACH: usize = 1024;
 /// What small systems may take beyond that, in concepts.
 const ALLOWANCE: usize = 1024;
@@ -28,9 +28,6 @@ const ALLOWANCE: usize = 1024;
 struct Place {
     /// Tree descendants of `a`, itself included, are `a..tree_end`.
     tree_end: u32,
-    /// What has more below it has a lower rank; so each concept has a lower one than all below it, and most
-    /// ancestors have low ones, which lie close together.
-    rank: u32,
     /// Start of its row.
     others: u32,
 }
@@ -42,7 +39,8 @@ pub(crate) struct Hierarchy {
     /// Children that are another concept's in the tree; all children where there is no tree.
     adopted: Rows<u32>,
     places: Vec<Place>,
-    /// Ancestors outside of the tree, by rank; `None` where they would take too much.
+    /// The further places that concepts hang from: of those in a line of the tree, the lowest. `None` where they
+    /// would take too much.
     others: Option<Others>,
     /// One circle, if there is any; then nothing else but `parents` and `adopted` is filled.
     circle: Vec<u32>,
@@ -51,23 +49,18 @@ pub(crate) struct Hierarchy {
 impl Hierarchy {
     /// Builds the hierarchy of `len` concepts from `(child, parent)` pairs, in any order, doubles
     /// allowed. Returns, beside it, the old number of each new ordinal; where there is a circle,
-    /// the numbers stay as they were.
-    pub(crate) fn build(len: usize, links: Vec<(u32, u32)>) -> (Vec<u32>, Self) {
+    /// the numbers stay as they were. Returns, too, the signatures by new ordinal; none where there is a circle.
+    pub(crate) fn build(len: usize, links: Vec<(u32, u32)>) -> (Vec<u32>, Self, Vec<Signature>) {
         let graph = Graph::new(len, links);
         let Some(topological) = graph.topological() else {
             let circle = graph.circle();
             let hierarchy =
                 Self { parents: graph.parents, adopted: graph.children, circle, ..Self::default() };
-            return ((0..len as u32).collect(), hierarchy);
+            return ((0..len as u32).collect(), hierarchy, Vec::new());
         };
-        let ranked = graph.ranked(topological);
-        let tree_parent = graph.spanning_tree(&ranked);
+        let tree_parent = graph.spanning_tree(&topological);
         let (order, ordinal, tree_end) = preorder(len, &graph, &tree_parent);
-        let mut places: Vec<Place> =
-            tree_end.into_iter().map(|tree_end| Place { tree_end, rank: 0, others: 0 }).collect();
-        for (rank, old) in ranked.iter().enumerate() {
-            places[ordinal[*old as usize] as usize].rank = rank as u32;
-        }
+        let places = tree_end.into_iter().map(|tree_end| Place { tree_end, others: 0 }).collect();
         let renumber = |rows: &Rows<u32>, keep: &dyn Fn(u32, u32) -> bool| {
             let mut out = Rows::with_capacity(len, rows.items());
             for &old in &order {
@@ -82,44 +75,61 @@ impl Hierarchy {
         let parents = renumber(&graph.parents, &|_, _| true);
         let adopted = renumber(&graph.children, &|parent, child| tree_parent[child as usize] != Some(parent));
         let to_ordinal = |old: u32| ordinal[old as usize];
-        let by_rank: Vec<u32> = ranked.into_iter().map(to_ordinal).collect();
-        let tree_parent = order.iter().map(|old| tree_parent[*old as usize].map(to_ordinal)).collect();
+        let from_above: Vec<u32> = topological.into_iter().map(to_ordinal).collect();
         drop(graph);
         let mut hierarchy = Self { parents, adopted, places, others: None, circle: Vec::new() };
-        hierarchy.fill(&by_rank, tree_parent);
-        (order, hierarchy)
+        hierarchy.fill(&from_above);
+        let signatures = hierarchy.signatures(&from_above);
+        (order, hierarchy, signatures)
+    }
+
+    /// What is above each concept.
+    fn signatures(&self, from_above: &[u32]) -> Vec<Signature> {
+        let mut out = vec![Signature::NOTHING; from_above.len()];
+        for &at in from_above {
+            let parents = self.parents(at).iter().map(|parent| out[*parent as usize]);
+            out[at as usize] = Signature::below(parents, at);
+        }
+        out
     }
 
     /// Writes the rows of all concepts, unless that takes too much.
-    fn fill(&mut self, by_rank: &[u32], tree_parent: Vec<Option<u32>>) {
-        let end = by_rank.len() as u32;
-        let most_bytes = BYTES_EACH * (by_rank.len() + ALLOWANCE);
-        let mut looks = LOOKS_EACH * (by_rank.len() + ALLOWANCE);
+    fn fill(&mut self, from_above: &[u32]) {
+        let end = from_above.len() as u32;
+        let most_bytes = BYTES_EACH * (from_above.len() + ALLOWANCE);
+        let mut looks = LOOKS_EACH * (from_above.len() + ALLOWANCE);
         let mut rows = Others::default();
-        // What has no other ancestors shares the first row.
+        // What hangs from no other place shares the first row.
         rows.push(&[], end);
         let mut all = Vec::new();
-        for &at in by_rank {
-            let in_tree = |above: u32| self.spans(above, at);
+        for &at in from_above {
             let start = match self.parents.row(at) {
                 [] => Some(0),
                 [parent] => Some(self.places[*parent as usize].others),
                 parents => {
                     all.clear();
                     for &parent in parents {
-                        let path = std::iter::successors(Some(parent), |at| tree_parent[*at as usize]);
-                        let path = path.take_while(|above| !in_tree(*above));
-                        all.extend(path.map(|above| self.places[above as usize].rank));
-                        let others = rows.ranks(self.places[parent as usize].others, end);
-                        all.extend(others.filter(|rank| !in_tree(by_rank[*rank as usize])));
+                        all.push(parent);
+                        all.extend(rows.ordinals(self.places[parent as usize].others, end));
                     }
                     let fits = all.len() <= looks && rows.0.len() <= most_bytes;
                     looks = looks.saturating_sub(all.len());
-                    all.sort_unstable_by_key(|rank| Reverse(*rank));
-                    all.dedup();
+                    all.sort_unstable();
+                    // Those that another one is below say nothing more, and nor do those that it is below itself.
+                    let mut next = None;
+                    for place in all.iter_mut().rev() {
+                        let here = *place;
+                        let is_told = self.spans(here, at) || next.is_some_and(|next| self.spans(here, next));
+                        if is_told {
+                            *place = u32::MAX;
+                        } else {
+                            next = Some(here);
+                        }
+                    }
+                    all.retain(|place| *place != u32::MAX);
                     match (fits, all.as_slice()) {
                         (true, []) => Some(0),
-                        (true, ranks) => rows.push(ranks, end),
+                        (true, places) => rows.push(places, end),
                         (false, _) => None,
                     }
                 }
@@ -138,13 +148,11 @@ impl Hierarchy {
 
     /// Is `b` the same as `a` or below it? Only for hierarchies without a circle.
     pub(crate) fn is_a(&self, b: u32, a: u32) -> bool {
-        if self.spans(a, b) {
-            return true;
-        }
         let (above, below) = (self.places[a as usize], self.places[b as usize]);
-        above.rank < below.rank
-            && match &self.others {
-                Some(rows) => rows.hold(below.others, above.rank, self.places.len() as u32),
+        let interval = a..above.tree_end;
+        interval.contains(&b)
+            || match &self.others {
+                Some(rows) => rows.meet(below.others, interval, self.places.len() as u32),
                 None => self.leads_up(b, a),
             }
     }
@@ -156,15 +164,12 @@ impl Hierarchy {
 
     /// The question without rows: walks upward, at most once along each link.
     fn leads_up(&self, b: u32, a: u32) -> bool {
-        let lowest = self.places[a as usize].rank;
         let (mut seen, mut waiting) = (HashSet::from([b]), vec![b]);
         while let Some(here) = waiting.pop() {
             if self.spans(a, here) {
                 return true;
             }
-            let above = self.parents(here).iter().copied();
-            let above = above.filter(|parent| self.places[*parent as usize].rank >= lowest);
-            waiting.extend(above.filter(|parent| seen.insert(*parent)));
+            waiting.extend(self.parents(here).iter().copied().filter(|parent| seen.insert(*parent)));
         }
         false
     }
@@ -233,21 +238,6 @@ impl Graph {
             }
         }
         (order.len() == self.len as usize).then_some(order)
-    }
-
-    /// All concepts, those with the most below them first, and so parents before children. What several paths
-    /// lead to counts several times.
-    fn ranked(&self, topological: Vec<u32>) -> Vec<u32> {
-        let mut below = vec![1_u64; self.len as usize];
-        for &node in topological.iter().rev() {
-            for &parent in self.parents.row(node) {
-                below[parent as usize] = below[parent as usize].saturating_add(below[node as usize]);
-            }
-        }
-        let mut ranked = topological;
-        // A stable sort: of numbers too large to differ, the one above stays above.
-        ranked.sort_by_key(|node| Reverse(below[*node as usize]));
-        ranked
     }
 
     /// One circle, walking upward, the first concept again at the end.
@@ -373,13 +363,15 @@ mod tests {
 
         #[test]
         fn labels_agree_with_walking_upward((len, links) in dag()) {
-            let (order, hierarchy) = Hierarchy::build(len, links.clone());
+            let (order, hierarchy, signatures) = Hierarchy::build(len, links.clone());
             prop_assert!(hierarchy.circle().is_empty());
             for a in 0..len as u32 {
                 for b in 0..len as u32 {
                     let expected = walks_up(&links, order[b as usize], order[a as usize]);
                     prop_assert_eq!(hierarchy.is_a(b, a), expected, "{} below {}", b, a);
                     prop_assert_eq!(hierarchy.leads_up(b, a), expected, "walked: {} below {}", b, a);
+                    let may_be = signatures[b as usize].may_be_below(signatures[a as usize]);
+                    prop_assert!(may_be || !expected, "by signature: {} below {}", b, a);
                 }
                 prop_assert_eq!(hierarchy.children(a).is_empty(), hierarchy.is_leaf(a));
                 for child in hierarchy.children(a) {
@@ -393,7 +385,7 @@ mod tests {
             prop_assume!(!links.is_empty());
             let (child, parent) = links[from.index(links.len())];
             links.push((parent, child));
-            let (_, hierarchy) = Hierarchy::build(len, links.clone());
+            let (_, hierarchy, _) = Hierarchy::build(len, links.clone());
             let circle = hierarchy.circle();
             prop_assert!(circle.len() >= 3 && circle[0] == circle[circle.len() - 1]);
             for pair in circle.windows(2) {
@@ -410,7 +402,7 @@ mod tests {
             let (above, here) = (2 * (rung - 1), 2 * rung);
             [(here, above), (here, above + 1), (here + 1, above), (here + 1, above + 1)]
         });
-        let (order, hierarchy) = Hierarchy::build(2 * rungs as usize, links.collect());
+        let (order, hierarchy, _) = Hierarchy::build(2 * rungs as usize, links.collect());
         assert!(hierarchy.others.is_none());
         let ordinal = |of: u32| order.iter().position(|old| *old == of).unwrap() as u32;
         for (below, above) in [(11_999, 0), (11_999, 1), (7, 5), (6, 5), (5, 4), (4, 5), (0, 11_999), (1, 0)]
@@ -422,7 +414,7 @@ mod tests {
 
     #[test]
     fn a_tree_keeps_the_order_of_the_file_and_a_self_link_is_a_circle() {
-        let (order, tree) = Hierarchy::build(4, vec![(1, 0), (2, 1), (3, 0)]);
+        let (order, tree, _) = Hierarchy::build(4, vec![(1, 0), (2, 1), (3, 0)]);
         assert_eq!(order, [0, 1, 2, 3]);
         assert_eq!(tree.children(0), [1, 3]);
         assert_eq!(Hierarchy::build(1, vec![(0, 0)]).1.circle(), [0, 0]);

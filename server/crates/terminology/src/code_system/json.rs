@@ -6,7 +6,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::builder::{Builder, Designation, Number};
-use super::{CodeSystem, DEFINITION, DEPRECATED, INACTIVE};
+use super::{CodeSystem, DEPRECATED, INACTIVE};
 use crate::wire::{self, Header, Tagged, Text};
 
 /// Compiles a resource whose head was read already.
@@ -123,7 +123,7 @@ impl<'de> Visitor<'de> for Concept<'_> {
             tell(builder, number, display.as_deref(), &designations, &properties, &extensions)
                 .map_err(A::Error::custom)?;
             if let Some(definition) = definition {
-                builder.property(number, DEFINITION, &definition).map_err(A::Error::custom)?;
+                builder.definition(number, &definition).map_err(A::Error::custom)?;
             }
         } else {
             // Of a code that stands twice the links of both places count, and what the first one says.

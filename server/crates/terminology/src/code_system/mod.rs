@@ -6,24 +6,29 @@
 pub(crate) mod builder;
 pub(crate) mod codes;
 mod columns;
+mod ends;
 pub(crate) mod hierarchy;
 mod json;
 mod others;
+mod signature;
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) use self::builder::Designation;
+pub(crate) use self::codes::Concept;
 use self::codes::{Codes, same_folded};
 use self::columns::{Column, Player, Recorder, Rows, Texts, columns};
+use self::ends::Ends;
 use self::hierarchy::Hierarchy;
+pub(crate) use self::signature::Signature;
 use crate::value_set::ValueSet;
 use crate::wire::{self, Content, Header, Meaning};
 
 /// Prefix of the URIs of FHIR's standard concept properties.
 const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
 
-/// The property by which FHIR asks for the definition of a concept; here it is one.
+/// The property by which FHIR asks for the definition of a concept.
 pub(crate) const DEFINITION: &str = "definition";
 
 impl<'a> Display<'a> {
@@ -144,6 +149,8 @@ pub(crate) struct CodeSystem {
     flags: Vec<u8>,
     /// Values of the `status` property by number; empty where no concept has one.
     statuses: Vec<u32>,
+    /// Definitions by number; empty where no concept has one.
+    definitions: Vec<u32>,
     names: Codes,
     values: Codes,
     hierarchy: Hierarchy,
@@ -168,7 +175,7 @@ impl Default for Instance {
 /// Designations by concept.
 #[derive(Debug, Default)]
 struct Designations {
-    ends: Vec<u32>,
+    ends: Ends,
     texts: Texts,
     /// Language, use and standards status, by number among the values.
     facts: Vec<[u32; 3]>,
@@ -176,14 +183,13 @@ struct Designations {
 
 impl Designations {
     fn range(&self, at: u32) -> std::ops::Range<u32> {
-        let Some(end) = self.ends.get(at as usize) else { return 0..0 };
-        let start = if at == 0 { 0 } else { self.ends[at as usize - 1] };
-        start..*end
+        let range = self.ends.range(at);
+        range.start as u32..range.end as u32
     }
 }
 
 columns!(Designations: ends, texts, facts);
-columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, names, values, hierarchy, attributes,
+columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, definitions, names, values, hierarchy, attributes,
     subset_names, subsets);
 
 impl CodeSystem {
@@ -260,9 +266,14 @@ impl CodeSystem {
         self.codes.find(code)
     }
 
-    /// The ordinals of several codes.
-    pub(crate) fn find_all<const N: usize>(&self, codes: [&str; N]) -> [Option<u32>; N] {
-        self.codes.find_all(codes)
+    /// The concept of a code, with what is above it.
+    pub(crate) fn locate(&self, code: &str) -> Option<Concept> {
+        self.codes.locate(code)
+    }
+
+    /// The concepts of several codes.
+    pub(crate) fn locate_all<const N: usize>(&self, codes: [&str; N]) -> [Option<Concept>; N] {
+        self.codes.locate_all(codes)
     }
 
     /// The code of an ordinal, as the system writes it.
@@ -332,6 +343,11 @@ impl CodeSystem {
         self.value(*self.statuses.get(at as usize)?)
     }
 
+    /// What the concept means, in words.
+    pub(crate) fn definition(&self, at: u32) -> Option<&str> {
+        self.value(*self.definitions.get(at as usize)?)
+    }
+
     /// The hierarchy.
     pub(crate) fn hierarchy(&self) -> &Hierarchy {
         &self.hierarchy
@@ -347,17 +363,19 @@ impl CodeSystem {
     pub(crate) fn has_property(&self, name: &str) -> bool {
         self.names.find(name).is_some()
             || Role::named(name).is_some()
+            || (name == DEFINITION && !self.definitions.is_empty())
             || (!self.attributes.is_empty() && self.find(name).is_some())
     }
 
     /// The values of a property of a concept, as text; a kind of defining relationship is a property too.
     pub(crate) fn property<'a>(&'a self, at: u32, name: &str) -> impl Iterator<Item = &'a str> {
         let kind = if self.attributes.is_empty() { None } else { self.find(name) };
+        let definition = self.definition(at).filter(|_| name == DEFINITION);
         let name = self.names.find(name);
         let mine = move |property: &&[u32; 2]| Some(property[0]) == name;
         let said = self.properties.row(at).iter().filter(mine).map(|property| self.values.get(property[1]));
         let defined = self.attributes(at).filter(move |attribute| Some(attribute.kind) == kind);
-        said.chain(defined.map(|attribute| match attribute.value {
+        definition.into_iter().chain(said).chain(defined.map(|attribute| match attribute.value {
             AttributeValue::Concept(at) => self.code(at),
             AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
         }))

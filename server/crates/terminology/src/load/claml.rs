@@ -6,7 +6,6 @@ use quick_xml::events::BytesStart;
 use super::source::base;
 use super::xml::{self, Piece, attribute, in_one_line};
 use super::{LoadError, Reading, Source, only};
-use crate::code_system::DEFINITION;
 use crate::code_system::builder::{Builder, Designation, Number};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
@@ -148,7 +147,7 @@ impl State {
                             Designation { language, value: text, ..Designation::default() },
                         )?;
                     }
-                    "definition" => builder.property(class, DEFINITION, text)?,
+                    "definition" => builder.definition(class, text)?,
                     _ => {}
                 }
             }

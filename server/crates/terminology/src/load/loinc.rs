@@ -8,8 +8,8 @@
 use super::source::base;
 use super::table::Sheet;
 use super::{LOINC, LoadError, Reading, Source, only};
+use crate::code_system::INACTIVE;
 use crate::code_system::builder::{Builder, Designation, Number};
-use crate::code_system::{DEFINITION, INACTIVE};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
 /// The six axes, with what a part link calls them.
@@ -136,9 +136,10 @@ fn terms(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadErr
                     number,
                     Designation { usage, value, language: Some("en-US"), status: None },
                 )?;
+            } else if *heading == MEANING {
+                builder.definition(number, value)?;
             } else {
-                let name = if *heading == MEANING { DEFINITION } else { heading };
-                builder.property(number, name, value)?;
+                builder.property(number, heading, value)?;
             }
             if *heading == "STATUS" && *value == "DEPRECATED" {
                 builder.mark(number, INACTIVE);

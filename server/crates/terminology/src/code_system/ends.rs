@@ -1,0 +1,143 @@
+//! Where the rows of a column end, in two bytes a row: a cache line says where its thirty rows begin, and how far behind
+//! that each of them ends. Rows that are too long for that have plain numbers.
+
+use std::io::{self, Read, Write};
+use std::ops::Range;
+
+use bytemuck::{Pod, Zeroable};
+
+use super::columns::{Column, Player, Recorder};
+
+/// Rows of one line.
+const ROWS: usize = 30;
+
+/// A cache line.
+#[derive(Debug, Clone, Copy, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Line {
+    begin: u32,
+    ends: [u16; ROWS],
+}
+
+/// Ends of rows that follow one another from 0 on.
+#[derive(Debug, Default)]
+pub(crate) struct Ends {
+    lines: Vec<Line>,
+    /// All ends, once there was a line whose rows are too long.
+    plain: Vec<u32>,
+    len: usize,
+}
+
+impl Ends {
+    /// Room for so many rows.
+    pub(crate) fn with_capacity(rows: usize) -> Self {
+        Self { lines: Vec::with_capacity(rows.div_ceil(ROWS)), ..Self::default() }
+    }
+
+    /// Appends the end of the next row, which does not lie before the last one's.
+    pub(crate) fn push(&mut self, end: u32) {
+        if self.plain.is_empty() {
+            let at = self.len % ROWS;
+            if at == 0 {
+                self.lines.push(Line { begin: self.last(), ends: [0; ROWS] });
+            }
+            let line = &mut self.lines[self.len / ROWS];
+            if let Ok(near) = u16::try_from(end - line.begin) {
+                line.ends[at] = near;
+                self.len += 1;
+                return;
+            }
+            self.plain = (0..self.len as u32).map(|at| self.range(at).end as u32).collect();
+            self.lines = Vec::new();
+        }
+        self.plain.push(end);
+        self.len += 1;
+    }
+
+    /// Where the last row ends.
+    fn last(&self) -> u32 {
+        self.len.checked_sub(1).map_or(0, |at| self.range(at as u32).end as u32)
+    }
+
+    /// Where a row begins and ends; empty where none was appended.
+    #[inline]
+    pub(crate) fn range(&self, at: u32) -> Range<usize> {
+        let at = at as usize;
+        if at >= self.len {
+            return 0..0;
+        }
+        if !self.plain.is_empty() {
+            let begin = at.checked_sub(1).map_or(0, |before| self.plain[before]);
+            return begin as usize..self.plain[at] as usize;
+        }
+        let (line, at) = (&self.lines[at / ROWS], at % ROWS);
+        let begin = at.checked_sub(1).map_or(0, |before| line.ends[before]);
+        let [begin, end] = [begin, line.ends[at]].map(|near| line.begin as usize + usize::from(near));
+        begin..end
+    }
+
+    /// How many rows there are.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Gives back what growing took too much.
+    pub(crate) fn shrink(&mut self) {
+        self.lines.shrink_to_fit();
+        self.plain.shrink_to_fit();
+    }
+}
+
+impl FromIterator<u32> for Ends {
+    fn from_iter<I: IntoIterator<Item = u32>>(ends: I) -> Self {
+        let ends = ends.into_iter();
+        let mut out = Self::with_capacity(ends.size_hint().0);
+        ends.for_each(|end| out.push(end));
+        out.shrink();
+        out
+    }
+}
+
+impl Column for Ends {
+    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+        vec![self.len as u64].save(to)?;
+        self.lines.save(to)?;
+        self.plain.save(to)
+    }
+
+    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+        let mut len = Vec::<u64>::new();
+        len.load(from)?;
+        self.len = len.first().map_or(0, |len| *len as usize);
+        self.lines.load(from)?;
+        self.plain.load(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn rows_end_where_they_were_said_to(
+            lengths in prop::collection::vec(prop_oneof![9 => 0..40_u32, 1 => 0..3_000_u32], 0..200),
+            long in proptest::option::of((any::<prop::sample::Index>(), 50_000..200_000_u32)),
+        ) {
+            let mut lengths = lengths;
+            if let Some((at, length)) = long.filter(|_| !lengths.is_empty()) {
+                let at = at.index(lengths.len());
+                lengths[at] = length;
+            }
+            let ends: Vec<u32> = lengths.iter().scan(0, |end, length| { *end += length; Some(*end) }).collect();
+            let kept: Ends = ends.iter().copied().collect();
+            prop_assert_eq!(kept.len(), ends.len());
+            for (at, (end, length)) in ends.iter().zip(&lengths).enumerate() {
+                prop_assert_eq!(kept.range(at as u32), (end - length) as usize..*end as usize, "{}", at);
+            }
+            prop_assert_eq!(kept.range(ends.len() as u32), 0..0);
+        }
+    }
+}
