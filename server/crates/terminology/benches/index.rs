@@ -23,6 +23,11 @@ fn main() {
     match args.first().map(String::as_str) {
         Some("--load") => return load(&args[1], &args[2]),
         Some("--read") => return read(&args[1]),
+        // The questions alone, of an index that `--load` saved, and of so many concepts.
+        Some("--ask") => {
+            let concepts = args[2].parse().expect("how many concepts");
+            return ask(&Polyhierarchy::new(1, concepts), args[1].as_ref());
+        }
         _ => {}
     }
     println!("{:<44} {:>12} {:>14}", "work", "", "goal");
@@ -53,7 +58,13 @@ fn measure(concepts: u32) {
     let back =
         Command::new(std::env::current_exe().expect("it has a path")).arg("--read").arg(&saved).status();
     assert!(back.expect("it starts").success(), "reading failed");
-    let index = open(&saved);
+    ask(&shape, &saved);
+}
+
+/// The questions.
+fn ask(shape: &Polyhierarchy, saved: &std::path::Path) {
+    let concepts = shape.len();
+    let index = open(saved);
 
     let terminology = Terminology::default();
     let mut random = fastrand::Rng::with_seed(2);
@@ -71,7 +82,7 @@ fn measure(concepts: u32) {
             let below = random.u32(0..concepts);
             // Half of them true.
             let above =
-                if at % 2 == 0 { walk_up(&shape, below, &mut random) } else { random.u32(0..concepts) };
+                if at % 2 == 0 { walk_up(shape, below, &mut random) } else { random.u32(0..concepts) };
             (Polyhierarchy::code(above), Polyhierarchy::code(below))
         })
         .collect();

@@ -3,17 +3,16 @@
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
-use elsa::sync::FrozenMap;
 use hashbrown::DefaultHashBuilder;
 
 use crate::built_in::{self, Grammar};
 use crate::code_system::CodeSystem;
 use crate::definition::Definition;
 use crate::input::malformed;
+use crate::kept::Kept;
 use crate::terminology::{Change, Problem};
 use crate::value_set::{ValueSet, implicit};
 use crate::version;
@@ -49,7 +48,8 @@ impl Compiled for ValueSet {
 #[derive(Debug)]
 pub(crate) struct Resource<T> {
     id: String,
-    header: Result<Header, String>,
+    /// Apart, since what is compiled is what is asked for.
+    header: Result<Box<Header>, String>,
     /// Given back once compiled: large systems would stand in memory twice.
     source: Mutex<Bytes>,
     compiled: OnceLock<Result<Arc<T>, String>>,
@@ -60,7 +60,7 @@ impl<T: Compiled> Resource<T> {
         let header =
             serde_json::from_slice::<Header>(&bytes).map_err(|e| e.to_string()).and_then(
                 |header| match header.resource_type == T::KIND {
-                    true => Ok(header),
+                    true => Ok(Box::new(header)),
                     false => Err(format!("resourceType is '{}', not '{}'", header.resource_type, T::KIND)),
                 },
             );
@@ -70,12 +70,12 @@ impl<T: Compiled> Resource<T> {
     /// A resource that was compiled before.
     fn ready(id: String, header: Header, compiled: Arc<T>) -> Self {
         let compiled = OnceLock::from(Ok(compiled));
-        Self { id, header: Ok(header), source: Mutex::default(), compiled }
+        Self { id, header: Ok(Box::new(header)), source: Mutex::default(), compiled }
     }
 
     /// Its header, where it could be read.
     pub(crate) fn header(&self) -> Option<&Header> {
-        self.header.as_ref().ok()
+        self.header.as_deref().ok()
     }
 
     /// What it compiles to.
@@ -185,8 +185,10 @@ impl<T: Compiled> Shelf<T> {
     /// The preferred resource of this URL among those that a version or pattern names.
     fn find(&self, url: &str, wanted: Option<&str>) -> Option<&Resource<T>> {
         self.versions(url).iter().map(|resource| &**resource).find(|resource| {
-            let have = resource.header().and_then(|header| header.version.as_deref());
-            wanted.is_none_or(|wanted| have.is_some_and(|have| version::matches(wanted, have)))
+            wanted.is_none_or(|wanted| {
+                let have = resource.header().and_then(|header| header.version.as_deref());
+                have.is_some_and(|have| version::matches(wanted, have))
+            })
         })
     }
 }
@@ -216,32 +218,32 @@ fn by_preference(a: &Header, b: &Header) -> Ordering {
         .then_with(|| newest(&a.date, &b.date))
 }
 
-/// Value sets that their URLs define, kept from their first use on. It only grows; who holds the catalog puts
-/// another one in its place before that becomes too much.
-#[derive(Default)]
-struct Implicit(FrozenMap<String, Box<ValueSet>>);
-
-impl Clone for Implicit {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl fmt::Debug for Implicit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} implicit value sets", self.0.len())
-    }
-}
+/// So many value sets that their URLs define are kept ready before they are forgotten.
+const IMPLICIT_KEPT: usize = 1_000;
 
 /// Code systems and value sets at one moment.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Catalog {
     code_systems: Shelf<CodeSystem>,
     value_sets: Shelf<ValueSet>,
     definitions: Shelf<Definition>,
     /// Codes of grammars, shared by the catalogs that follow one another.
     built_in: Arc<built_in::Memory>,
-    implicit: Implicit,
+    /// Value sets that their URLs define. What they are compiled to does not hang on the catalog, but what they remember
+    /// does, so each catalog has its own.
+    implicit: Kept<ValueSet, IMPLICIT_KEPT>,
+}
+
+impl Clone for Catalog {
+    fn clone(&self) -> Self {
+        Self {
+            code_systems: self.code_systems.clone(),
+            value_sets: self.value_sets.clone(),
+            definitions: self.definitions.clone(),
+            built_in: Arc::clone(&self.built_in),
+            implicit: Kept::default(),
+        }
+    }
 }
 
 impl Catalog {
@@ -361,10 +363,10 @@ impl Catalog {
 
     /// Is it time for [`refreshed`](Self::refreshed)?
     pub(crate) fn is_stale(&self) -> bool {
-        self.built_in.is_full()
+        self.built_in.is_full() || self.implicit.is_full()
     }
 
-    /// The same catalog without the codes of grammars that it remembers.
+    /// The same catalog without the codes of grammars and the implicit value sets that it remembers.
     pub(crate) fn refreshed(&self) -> Self {
         Self { built_in: Arc::default(), ..self.clone() }
     }
@@ -443,10 +445,10 @@ impl Catalog {
         if let Some((resource, _)) = of_all {
             return Ok(resource.get()?.of_all.as_ref());
         }
-        if let Some(set) = self.implicit.0.get(url) {
+        if let Some(set) = self.implicit.get(url) {
             return Ok(Some(set));
         }
-        Ok(implicit::value_set(url).map(|set| self.implicit.0.insert(url.to_owned(), Box::new(set))))
+        Ok(implicit::value_set(url).map(|set| self.implicit.insert(url.to_owned(), set)))
     }
 
     /// The canonical URL of the value set that `context` leads to: an element of a StructureDefinition, as
@@ -468,11 +470,6 @@ impl Catalog {
         definition.get()?.binding(element).ok_or_else(|| {
             wrong(format!("'{canonical}' has no element '{element}' that is bound to a value set"))
         })
-    }
-
-    /// How many implicit value sets are kept.
-    pub(crate) fn implicit_count(&self) -> usize {
-        self.implicit.0.len()
     }
 
     /// How many CodeSystem resources there are.

@@ -51,6 +51,7 @@ pub mod error;
 pub mod expand;
 pub mod index;
 pub mod input;
+mod kept;
 pub mod load;
 mod lookup;
 mod messages;

@@ -52,9 +52,6 @@ pub struct Problem {
     pub why: String,
 }
 
-/// So many value sets that their URLs define are kept ready before they are forgotten.
-const IMPLICIT_KEPT: usize = 1_000;
-
 /// Code systems and value sets and the questions about them.
 ///
 /// Clones share their content. Reading takes no lock; [`apply`](Self::apply) swaps a new catalog in
@@ -82,7 +79,7 @@ impl Terminology {
     /// The catalog as it is now.
     fn now(&self) -> Guard<Arc<Catalog>> {
         let catalog = self.catalog.load();
-        if catalog.implicit_count() < IMPLICIT_KEPT && !catalog.is_stale() {
+        if !catalog.is_stale() {
             return catalog;
         }
         self.catalog.rcu(|catalog| catalog.refreshed());
@@ -135,13 +132,13 @@ impl Terminology {
     /// When the value set is unknown or cannot be used.
     pub fn has_member(&self, value_set: &str, system: &str, code: &str) -> Result<bool, TxError> {
         let catalog = self.now();
+        let search = Search::new(&catalog, Asked { system, version: None, code }, Pins::NONE, false);
+        search.look_ahead();
         let (url, version) = version::split(value_set);
         let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
         let set = catalog.value_set(url, version)?.ok_or_else(unknown)?;
-        let pins = Pins::default();
-        search::check(&catalog, Home::own(set), &pins, false)?;
-        let asked = Asked { system, version: None, code };
-        Ok(!Search::new(&catalog, asked, &pins, false).run(Home::own(set))?.members.is_empty())
+        search::check(&catalog, Home::own(set), Pins::NONE, false)?;
+        Ok(!search.run(Home::own(set))?.members.is_empty())
     }
 
     /// `CodeSystem/$subsumes`: a Parameters resource with the one parameter `outcome`.

@@ -5,12 +5,11 @@ use std::cmp::Ordering;
 /// Splits `url|version`; the version is `None` where none is given. The address of an implicit value set of SNOMED CT
 /// has its version inside, and its constraint may have bars.
 pub(crate) fn split(canonical: &str) -> (&str, Option<&str>) {
-    if canonical.contains("?fhir_vs") {
-        return (canonical, None);
-    }
-    match canonical.rsplit_once('|') {
-        Some((url, version)) => (url, Some(version).filter(|v| !v.is_empty())),
-        None => (canonical, None),
+    match memchr::memrchr(b'|', canonical.as_bytes()) {
+        Some(bar) if !canonical.contains("?fhir_vs") => {
+            (&canonical[..bar], Some(&canonical[bar + 1..]).filter(|v| !v.is_empty()))
+        }
+        _ => (canonical, None),
     }
 }
 

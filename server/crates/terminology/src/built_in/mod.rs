@@ -24,14 +24,13 @@ mod languages;
 mod media_types;
 mod units;
 
-use std::fmt;
 use std::sync::OnceLock;
 
-use elsa::sync::FrozenMap;
 use serde_json::{Value, json};
 
 use crate::catalog::Resource;
 use crate::code_system::CodeSystem;
+use crate::kept::Kept;
 
 /// After how many remembered codes a fresh [`Memory`] is due.
 const ENOUGH: usize = 8_192;
@@ -143,21 +142,14 @@ fn resource(
     Resource::new(format!("built-in {url}"), json.to_string().into_bytes().into())
 }
 
-/// Codes of grammars that were asked for, each a code system of one concept. It only grows; a catalog
-/// with a fresh one takes its place when it holds enough, and wrong codes are not kept.
-#[derive(Default)]
-pub(crate) struct Memory(FrozenMap<String, Box<Resource<CodeSystem>>>);
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} codes", self.0.len())
-    }
-}
+/// Codes of grammars that were asked for, each a code system of one concept. Wrong codes are not kept.
+#[derive(Debug, Default)]
+pub(crate) struct Memory(Kept<Resource<CodeSystem>, ENOUGH>);
 
 impl Memory {
     /// Is a fresh one due?
     pub(crate) fn is_full(&self) -> bool {
-        self.0.len() > ENOUGH
+        self.0.is_full()
     }
 
     /// The code system of one code; `None` where the grammar refuses the code.
@@ -167,7 +159,7 @@ impl Memory {
             return Some(known);
         }
         let word = grammar.read(code).ok()?;
-        Some(self.0.insert(key, Box::new(grammar.system(Some(word)))))
+        Some(self.0.insert(key, grammar.system(Some(word))))
     }
 }
 

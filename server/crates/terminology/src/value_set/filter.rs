@@ -6,8 +6,8 @@ use regex::{Regex, RegexBuilder};
 
 use super::members::Bits;
 use crate::Unprocessable;
-use crate::code_system::CodeSystem;
 use crate::code_system::hierarchy::Hierarchy;
+use crate::code_system::{CodeSystem, Concept, Signature};
 use crate::ecl::Constraint;
 use crate::error::FilterFault;
 use crate::load::{LOINC, SNOMED_CT};
@@ -20,8 +20,8 @@ const REGEX_LIMIT_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub(super) enum Op {
     Equal,
-    In(Vec<String>),
-    NotIn(Vec<String>),
+    In(Box<[String]>),
+    NotIn(Box<[String]>),
     Regex(Box<Regex>),
     Exists(bool),
     IsA,
@@ -50,14 +50,41 @@ enum Subject {
 /// A filter, checked as far as it can be without its code system.
 #[derive(Debug)]
 pub(crate) struct Filter {
-    written: wire::Filter,
     subject: Subject,
     op: Op,
+    named: Named,
+    said: Box<Said>,
+}
+
+/// What the resource says.
+#[derive(Debug)]
+struct Said {
+    written: wire::Filter,
     /// Where it stands in the value set.
     at: String,
-    /// The concept that the value names, behind the instance of the code system that was asked last (instances begin
-    /// at 1).
-    named: AtomicU64,
+}
+
+/// The concept that the value names in the code system that was asked last: its ordinal and the halves of its
+/// signature, each behind the instance of that system, so that none is taken for another system's. Instances begin at 1.
+#[derive(Debug, Default)]
+struct Named([AtomicU64; 3]);
+
+impl Named {
+    /// What is known, where the system was asked before.
+    fn get(&self, system: &CodeSystem) -> Option<Concept> {
+        let part = |which: usize| {
+            let known = self.0[which].load(Ordering::Relaxed);
+            (known >> 32 == u64::from(system.instance())).then_some(known as u32)
+        };
+        Some(Concept { at: part(0)?, above: Signature::of([part(1)?, part(2)?]) })
+    }
+
+    fn set(&self, system: &CodeSystem, concept: Concept) {
+        let [high, low] = concept.above.halves();
+        for (place, part) in self.0.iter().zip([concept.at, high, low]) {
+            place.store(u64::from(system.instance()) << 32 | u64::from(part), Ordering::Relaxed);
+        }
+    }
 }
 
 impl Filter {
@@ -81,7 +108,7 @@ impl Filter {
         if let Some(op) = own_filter(system, written) {
             return Self::ready(written.clone(), op, system, &at);
         }
-        let list = || written.value.split(',').map(|code| code.trim().to_owned()).collect();
+        let list = || written.value.split(',').map(|code| code.trim().to_owned()).collect::<Box<_>>();
         let op = match written.op.as_str() {
             "=" => Op::Equal,
             "in" => Op::In(list()),
@@ -105,7 +132,7 @@ impl Filter {
             "descendent-leaf" => Op::DescendentLeaf,
             _ => return Err(fault(format!("'{}' is no filter operator", written.op))),
         };
-        let filter = Self { written: written.clone(), subject, op, at, named: AtomicU64::new(0) };
+        let filter = Self::new(written.clone(), subject, op, at);
         if filter.walks() && subject != Subject::Code {
             return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
         }
@@ -123,11 +150,20 @@ impl Filter {
         at: &str,
     ) -> Result<Self, Unprocessable> {
         match op {
-            Ok(op) => {
-                Ok(Self { written, subject: Subject::Code, op, at: at.to_owned(), named: AtomicU64::new(0) })
-            }
+            Ok(op) => Ok(Self::new(written, Subject::Code, op, at.to_owned())),
             Err(why) => Err(fault(&written, system, at, why)),
         }
+    }
+
+    fn new(written: wire::Filter, subject: Subject, op: Op, at: String) -> Self {
+        Self { subject, op, named: Named::default(), said: Box::new(Said { written, at }) }
+    }
+
+    /// Is it certain, by what the table of codes says alone, that the filter does not let this concept through? Never,
+    /// before the system was asked for the first time.
+    pub(crate) fn is_out_of_question(&self, system: &CodeSystem, concept: Concept) -> bool {
+        matches!(self.op, Op::IsA | Op::DescendentOf | Op::DescendentLeaf)
+            && self.named.get(system).is_some_and(|named| !concept.above.may_be_below(named.above))
     }
 
     /// Does the filter let this concept through?
@@ -139,23 +175,27 @@ impl Filter {
         if self.walks() {
             return self.admits_by_place(system, at);
         }
-        if self.subject == Subject::Property && !system.has_property(&self.written.property) {
-            return Err(self.fault(&system.url, format!("there is no property '{}'", self.written.property)));
+        if self.subject == Subject::Property && !system.has_property(&self.said.written.property) {
+            return Err(
+                self.fault(&system.url, format!("there is no property '{}'", self.said.written.property))
+            );
         }
         Ok(match &self.op {
-            Op::MemberOf => match system.subset(&self.written.value) {
+            Op::MemberOf => match system.subset(&self.said.written.value) {
                 Some(members) => members.binary_search(&at).is_ok(),
                 // What is there but has no members is no error; what is not there is.
-                None if system.find(&self.written.value).is_some() => false,
+                None if system.find(&self.said.written.value).is_some() => false,
                 None => {
-                    return Err(self.fault(&system.url, format!("there is no code '{}'", self.written.value)));
+                    return Err(
+                        self.fault(&system.url, format!("there is no code '{}'", self.said.written.value))
+                    );
                 }
             },
             Op::IsSubset => system.subset(system.code(at)).is_some(),
             Op::Ecl(constraint) => {
                 constraint.admits(system, at).map_err(|fault| self.fault(&system.url, fault.to_string()))?
             }
-            Op::Equal => self.any(system, at, |value| self.same(system, value, &self.written.value)),
+            Op::Equal => self.any(system, at, |value| self.same(system, value, &self.said.written.value)),
             Op::In(list) => self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x))),
             Op::NotIn(list) => {
                 !self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x)))
@@ -200,7 +240,7 @@ impl Filter {
             // A fragment may lack the concept; a whole system that lacks it makes the filter wrong.
             return match system.content {
                 Content::Fragment => Ok(matches!(self.op, Op::IsNotA)),
-                _ => Err(self.fault(&system.url, format!("there is no code '{}'", self.written.value))),
+                _ => Err(self.fault(&system.url, format!("there is no code '{}'", self.said.written.value))),
             };
         };
         let below = hierarchy.is_a(at, named);
@@ -217,13 +257,12 @@ impl Filter {
     /// The concept that the value names. It is looked up once for each code system: that costs as much as all the rest
     /// of a test.
     fn named(&self, system: &CodeSystem) -> Option<u32> {
-        let known = self.named.load(Ordering::Relaxed);
-        if known != 0 && known >> 32 == u64::from(system.instance()) {
-            return Some(known as u32);
-        }
-        let found = system.find(&self.written.value)?;
-        self.named.store(u64::from(system.instance()) << 32 | u64::from(found), Ordering::Relaxed);
-        Some(found)
+        let known = self.named.get(system).or_else(|| {
+            let found = system.locate(&self.said.written.value)?;
+            self.named.set(system, found);
+            Some(found)
+        });
+        known.map(|concept| concept.at)
     }
 
     /// Does any value that the filter looks at pass the test?
@@ -234,7 +273,7 @@ impl Filter {
             Subject::Display => system.display(at).is_some_and(test),
             Subject::Parent => codes(&system.hierarchy().next(at, true)),
             Subject::Child => codes(&system.hierarchy().next(at, false)),
-            Subject::Property => system.property(at, &self.written.property).any(test),
+            Subject::Property => system.property(at, &self.said.written.property).any(test),
         }
     }
 
@@ -246,7 +285,7 @@ impl Filter {
     }
 
     fn fault(&self, system: &str, why: String) -> Unprocessable {
-        fault(&self.written, system, &self.at, why)
+        fault(&self.said.written, system, &self.said.at, why)
     }
 }
 

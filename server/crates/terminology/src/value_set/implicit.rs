@@ -68,14 +68,15 @@ fn of(
     filter: Option<(wire::Filter, Result<Op, String>)>,
 ) -> ValueSet {
     let mut set = ValueSet { url: url.to_owned(), status: Some("active".to_owned()), ..ValueSet::default() };
-    let mut include = Include { system: Some(system.to_owned()), version, ..Include::default() };
+    let version = version.map(Box::from);
+    let mut include = Include { system: Some(system.into()), version, ..Include::default() };
     if let Some((written, op)) = filter {
         match Filter::ready(written, op, system, "ValueSet.url") {
             Ok(filter) => include.filters.push(filter),
-            Err(fault) => set.fault = Some(fault),
+            Err(fault) => set.compose.fault = Some(Box::new(fault)),
         }
     }
-    set.include.push(include);
+    set.compose.include.push(include);
     set
 }
 

@@ -250,11 +250,11 @@ impl<'a, 'q> Gather<'a, 'q> {
     pub(crate) fn run(&mut self, home: Home<'a>) -> Result<Members<'a>, TxError> {
         let set = home.set;
         let mut out = Members::default();
-        for include in &set.include {
+        for include in &set.compose.include {
             let found = self.include(home, include)?;
             out.append(found);
         }
-        for exclude in &set.exclude {
+        for exclude in &set.compose.exclude {
             out.excluded = true;
             // What nobody knows here cannot be in the set either, so `missing` is passed over.
             let found = self.include(home, exclude)?;
@@ -264,7 +264,7 @@ impl<'a, 'q> Gather<'a, 'q> {
                 part.open &= !found.is_open(part.url);
             }
         }
-        if set.active_only {
+        if set.compose.active_only {
             out.parts.iter_mut().for_each(Part::drop_inactive);
         }
         Ok(out)

@@ -9,6 +9,7 @@ pub(crate) mod search;
 use std::collections::HashMap;
 
 use serde_json::value::RawValue;
+use smallvec::{SmallVec, smallvec};
 
 use self::filter::Filter;
 use self::often::Often;
@@ -32,26 +33,40 @@ pub(crate) struct ValueSet {
     pub(crate) display_language: Option<String>,
     /// Supplements that the set cannot do without.
     pub(crate) supplements: Vec<String>,
-    /// `compose.inactive` is false: inactive codes are left out.
-    pub(crate) active_only: bool,
-    /// The day whose versions are meant where an include names none.
-    pub(crate) locked_date: Option<String>,
     /// Contained value sets by id: what `#id` in an include refers to.
     pub(crate) contained: HashMap<String, ValueSet>,
-    pub(crate) include: Vec<Include>,
+    pub(crate) compose: Compose,
+}
+
+/// `ValueSet.compose`: which codes are in. Every question reads it, and as a rule nothing else of the set, so it is kept
+/// small and in one piece.
+#[derive(Debug, Default)]
+pub(crate) struct Compose {
+    pub(crate) include: SmallVec<[Include; 1]>,
     pub(crate) exclude: Vec<Include>,
+    /// `inactive` is false: inactive codes are left out.
+    pub(crate) active_only: bool,
+    /// The day whose versions are meant where an include names none.
+    pub(crate) locked_date: Option<Box<str>>,
     /// Why the set cannot be used whatever the code; found once, told at each use.
-    pub(crate) fault: Option<Unprocessable>,
+    pub(crate) fault: Option<Box<Unprocessable>>,
+}
+
+impl Compose {
+    /// All includes and excludes.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = &Include> {
+        self.include.iter().chain(&self.exclude)
+    }
 }
 
 /// One `compose.include` or `exclude`. What it has of `listed`, `filters` and `value_sets` must all
 /// hold; with only a system it holds all of its codes.
 #[derive(Debug, Default)]
 pub(crate) struct Include {
-    pub(crate) system: Option<String>,
-    pub(crate) version: Option<String>,
+    pub(crate) system: Option<Box<str>>,
+    pub(crate) version: Option<Box<str>>,
     pub(crate) listed: Option<HashMap<Box<str>, Listed>>,
-    pub(crate) filters: Vec<Filter>,
+    pub(crate) filters: SmallVec<[Filter; 1]>,
     /// What the filters let through, once that is asked often.
     often: Often,
     pub(crate) value_sets: Vec<String>,
@@ -103,32 +118,38 @@ impl ValueSet {
         };
         let Some(compose) = read.compose else {
             // Only an expansion is stored: it is the list of its codes.
-            out.include = listed_by_system(&read.expansion.unwrap_or_default().contains);
+            out.compose.include = listed_by_system(&read.expansion.unwrap_or_default().contains).into();
             return Ok(out);
         };
-        out.active_only = compose.inactive == Some(false);
-        out.locked_date = compose.locked_date;
+        out.compose.active_only = compose.inactive == Some(false);
+        out.compose.locked_date = compose.locked_date.map(Box::from);
         out.display_language =
             wire::expansion_parameter(&compose.extension, "displayLanguage").map(String::from);
         out.supplements.extend(wire::supplements(&compose.extension));
-        for (which, list, target) in
-            [("include", &compose.include, &mut out.include), ("exclude", &compose.exclude, &mut out.exclude)]
-        {
+        let Compose { include, exclude, fault: found, .. } = &mut out.compose;
+        let mut compiled = |which: &str, list: &[wire::Include<'_>]| {
+            let mut out = Vec::new();
             for (at, written) in list.iter().enumerate() {
                 let at = format!("ValueSet.compose.{which}[{at}]");
                 match Include::compile(written, &at)? {
-                    Ok(include) => target.push(include),
-                    Err(fault) => out.fault = out.fault.or(Some(fault)),
+                    Ok(include) => out.push(include),
+                    Err(fault) => {
+                        found.get_or_insert_with(|| Box::new(fault));
+                    }
                 }
             }
-        }
+            Ok::<_, String>(out)
+        };
+        include.extend(compiled("include", &compose.include)?);
+        *exclude = compiled("exclude", &compose.exclude)?;
         Ok(out)
     }
 
     /// The value set of all codes of a code system (`CodeSystem.valueSet`).
     pub(crate) fn of_all(url: String, version: Option<String>, system: String) -> Self {
-        let include = Include { system: Some(system), version: version.clone(), ..Include::default() };
-        Self { url, version, include: vec![include], ..Self::default() }
+        let (system, written) = (Some(system.into()), version.clone().map(Box::from));
+        let include = smallvec![Include { system, version: written, ..Include::default() }];
+        Self { url, version, compose: Compose { include, ..Compose::default() }, ..Self::default() }
     }
 }
 
@@ -163,8 +184,8 @@ impl Include {
             .map(|(n, filter)| Filter::compile(filter, system, format!("{at}.filter[{n}]")))
             .collect::<Result<_, _>>();
         Ok(filters.map(|filters| Self {
-            system: written.system.clone(),
-            version: written.version.clone(),
+            system: written.system.as_deref().map(Box::from),
+            version: written.version.as_deref().map(Box::from),
             // Of two equal codes the first stays.
             listed: by_code.then(|| written.concept.iter().enumerate().rev().map(Listed::compile).collect()),
             filters,
@@ -218,9 +239,12 @@ fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
     fn walk(contains: &[wire::Contains<'_>], out: &mut Vec<Include>) {
         for item in contains {
             if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
-                let same = |i: &Include| i.system.as_ref() == Some(system) && i.version == item.version;
+                let same = |i: &Include| {
+                    i.system.as_deref() == Some(system) && i.version.as_deref() == item.version.as_deref()
+                };
                 let at = out.iter().position(same).unwrap_or_else(|| {
-                    let (system, version) = (Some(system.clone()), item.version.clone());
+                    let (system, version) =
+                        (Some(Box::from(&**system)), item.version.as_deref().map(Box::from));
                     out.push(Include { system, version, ..Include::default() });
                     out.len() - 1
                 });

@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use super::filter::Filter;
 use super::members::Bits;
 use crate::Unprocessable;
-use crate::code_system::CodeSystem;
+use crate::code_system::{CodeSystem, Concept};
 
 /// An include is asked often once it was asked for this part of the concepts that its system has: then making the
 /// bits costs a few times what the questions have cost before, and each later one reads a bit.
@@ -38,17 +38,24 @@ impl Often {
         &self,
         filters: &[Filter],
         system: &CodeSystem,
-        at: u32,
+        concept: Concept,
     ) -> Result<bool, Unprocessable> {
         if filters.is_empty() {
             return Ok(true);
         }
+        if filters.iter().any(|filter| filter.is_out_of_question(system, concept)) {
+            return Ok(false);
+        }
+        let at = concept.at;
         if let Some(known) = &*self.known.load()
             && known.instance == system.instance()
         {
             return Ok(known.bits.has(at));
         }
-        if self.asked.fetch_add(1, Ordering::Relaxed) >= system.len() / OFTEN {
+        // Some may be lost where several ask at once; counting them all would hold everybody up.
+        let asked = self.asked.load(Ordering::Relaxed) + 1;
+        self.asked.store(asked, Ordering::Relaxed);
+        if asked > system.len() / OFTEN {
             self.asked.store(0, Ordering::Relaxed);
             // A filter that does not fit is told below, by the question itself.
             if let Ok(bits) = members(filters, system) {
@@ -96,12 +103,13 @@ mod tests {
         let written = wire::Filter { property: "concept".into(), op: "is-a".into(), value: "c0".into() };
         let filters = [Filter::compile(&written, "", String::new()).unwrap()];
         let often = Often::default();
-        let systems = [system(10, 40), system(30, 40)];
+        let systems = [system(20, 40), system(30, 40)];
         for round in 0..3 {
             for system in &systems {
                 for at in 0..system.len() as u32 {
                     let expected = filters[0].admits(system, at).unwrap();
-                    assert_eq!(often.admits(&filters, system, at).unwrap(), expected, "{round}: {at}");
+                    let concept = system.locate(system.code(at)).unwrap();
+                    assert_eq!(often.admits(&filters, system, concept).unwrap(), expected, "{round}: {at}");
                 }
                 assert!(often.known.load().as_ref().is_some_and(|known| known.instance == system.instance()));
             }

@@ -1,11 +1,14 @@
 //! Is a code in a value set? Resolved include by include; no set is ever built to test one code.
 
-use std::cell::RefCell;
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 
+use hashbrown::DefaultHashBuilder;
+use smallvec::{SmallVec, smallvec};
+
 use super::{Include, Listed, ValueSet};
-use crate::catalog::Catalog;
-use crate::code_system::CodeSystem;
+use crate::catalog::{Catalog, Resource};
+use crate::code_system::{CodeSystem, Concept};
 use crate::version;
 use crate::wire::Content;
 use crate::{TxError, Unprocessable};
@@ -30,6 +33,15 @@ pub(crate) struct Pins {
 }
 
 impl Pins {
+    /// No versions.
+    pub(crate) const NONE: &Self = &Self {
+        default: Vec::new(),
+        check: Vec::new(),
+        force: Vec::new(),
+        value_sets: Vec::new(),
+        date: None,
+    };
+
     /// The version that a pin puts in the place of the one that an include of this system gives.
     pub(crate) fn replacing(&self, system: &str, written: Option<&str>) -> Option<&str> {
         let where_none = || pinned(&self.check, system).or_else(|| pinned(&self.default, system));
@@ -104,6 +116,10 @@ impl<'a> Found<'a> {
         Self { members: member.into_iter().collect(), ..Self::default() }
     }
 
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.inactive.is_empty() && self.unknown.is_empty()
+    }
+
     /// Takes over what another part found. Several paths to one include are one way in.
     fn append(&mut self, other: Self) {
         for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
@@ -130,7 +146,10 @@ pub(crate) struct Search<'a, 'q> {
     pins: &'q Pins,
     trust_lists: bool,
     /// What was found in imported sets: many paths may lead to the same one.
-    imported: RefCell<HashMap<*const ValueSet, Found<'a>>>,
+    imported: RefCell<HashMap<*const ValueSet, Found<'a>, DefaultHashBuilder>>,
+    usual: OnceCell<Option<&'a Resource<CodeSystem>>>,
+    /// The code system that was asked last, and the code in it.
+    located: Cell<Option<(&'a CodeSystem, Option<Concept>)>>,
 }
 
 /// Checks that a value set can be used: that all it imports is there, nothing imports itself, and
@@ -140,9 +159,9 @@ pub(crate) struct Search<'a, 'q> {
 /// Says what stands in the way.
 pub(crate) fn check(catalog: &Catalog, at: Home<'_>, pins: &Pins, ecosystem: bool) -> Result<(), TxError> {
     let imports = |include: &Include| !include.value_sets.is_empty();
-    if !at.set.include.iter().chain(&at.set.exclude).any(imports) {
+    if !at.set.compose.parts().any(imports) {
         // Most sets import nothing.
-        return at.set.fault.clone().map_or(Ok(()), |fault| Err(fault.into()));
+        return at.set.compose.fault.as_deref().map_or(Ok(()), |fault| Err(fault.clone().into()));
     }
     let unknown = |url: &str| TxError::UnknownValueSet { url: url.to_owned(), ecosystem };
     walk(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new())
@@ -185,11 +204,11 @@ fn walk<'a>(
     if done.contains(&std::ptr::from_ref(set)) {
         return Ok(());
     }
-    if let Some(fault) = &set.fault {
+    if let Some(fault) = set.compose.fault.as_deref() {
         return Err(fault.clone().into());
     }
     path.push(set);
-    for canonical in set.include.iter().chain(&set.exclude).flat_map(|include| &include.value_sets) {
+    for canonical in set.compose.parts().flat_map(|include| &include.value_sets) {
         let imported = import(catalog, at, canonical, pins)?.ok_or_else(|| unknown(canonical))?;
         walk(catalog, imported, pins, unknown, path, done)?;
     }
@@ -217,7 +236,7 @@ pub(crate) fn import<'a>(
 
 /// The day whose versions a set means where it names none.
 pub(crate) fn day<'d>(set: &'d ValueSet, pins: &'d Pins) -> Option<&'d str> {
-    set.locked_date.as_deref().or(pins.date.as_deref())
+    set.compose.locked_date.as_deref().or(pins.date.as_deref())
 }
 
 /// The systems that a set draws codes from, its imports included, in order of mention.
@@ -230,7 +249,7 @@ pub(crate) fn systems<'a>(catalog: &'a Catalog, at: Home<'a>, pins: &Pins) -> Re
         if !seen.insert(std::ptr::from_ref(set)) {
             continue;
         }
-        for include in &set.include {
+        for include in &set.compose.include {
             if let Some(system) = include.system.as_deref().filter(|system| !out.contains(system)) {
                 out.push(system);
             }
@@ -246,7 +265,33 @@ impl<'a, 'q> Search<'a, 'q> {
     /// A search for a code. With `trust_lists`, a listed code of a system that is not on this
     /// server counts as a member.
     pub(crate) fn new(catalog: &'a Catalog, asked: Asked<'q>, pins: &'q Pins, trust_lists: bool) -> Self {
-        Self { catalog, asked, pins, trust_lists, imported: RefCell::default() }
+        let (imported, usual, located) = (RefCell::default(), OnceCell::new(), Cell::new(None));
+        Self { catalog, asked, pins, trust_lists, imported, usual, located }
+    }
+
+    /// Looks for the code in the code system that is meant as a rule, while nobody knows the value set yet: what is
+    /// read for both is waited for at the same time then.
+    pub(crate) fn look_ahead(&self) {
+        if let Some(Ok(system)) = self.usual().map(Resource::get) {
+            self.locate(system);
+        }
+    }
+
+    /// The code system that is meant where nothing is said of its version.
+    fn usual(&self) -> Option<&'a Resource<CodeSystem>> {
+        *self.usual.get_or_init(|| self.catalog.code_system_for(self.asked.system, None, self.asked.code))
+    }
+
+    /// The code in a code system.
+    fn locate(&self, system: &'a CodeSystem) -> Option<Concept> {
+        match self.located.get() {
+            Some((known, concept)) if std::ptr::eq(known, system) => concept,
+            _ => {
+                let concept = system.locate(self.asked.code);
+                self.located.set(Some((system, concept)));
+                concept
+            }
+        }
     }
 
     /// Looks for the code in a set that passed [`check`].
@@ -256,15 +301,15 @@ impl<'a, 'q> Search<'a, 'q> {
     pub(crate) fn run(&self, at: Home<'a>) -> Result<Found<'a>, TxError> {
         let set = at.set;
         let mut found = Found::default();
-        for include in &set.include {
+        for include in &set.compose.include {
             self.include(at, include, &mut found)?;
         }
         let is_held = !(found.members.is_empty() && found.inactive.is_empty());
-        if is_held && !set.exclude.is_empty() {
+        if is_held && !set.compose.exclude.is_empty() {
             // A code is excluded in every version: versions of a system share their codes.
             let asked = Asked { version: None, ..self.asked };
             let anywhere = Search::new(self.catalog, asked, self.pins, self.trust_lists);
-            for exclude in &set.exclude {
+            for exclude in &set.compose.exclude {
                 let mut out = Found::default();
                 anywhere.include(at, exclude, &mut out)?;
                 if !out.members.is_empty() {
@@ -276,7 +321,7 @@ impl<'a, 'q> Search<'a, 'q> {
         if found.exact {
             found.members.retain(|member| member.version() == self.asked.version);
         }
-        if set.active_only {
+        if set.compose.active_only {
             let (inactive, active) = found.members.into_iter().partition(Member::is_inactive);
             found.members = active;
             found.inactive.extend::<Vec<_>>(inactive);
@@ -285,11 +330,14 @@ impl<'a, 'q> Search<'a, 'q> {
     }
 
     fn include(&self, at: Home<'a>, include: &'a Include, found: &mut Found<'a>) -> Result<(), TxError> {
+        if include.system.as_deref().is_some_and(|system| system != self.asked.system) {
+            return Ok(());
+        }
+        if include.value_sets.is_empty() && found.is_empty() {
+            return self.by_system(at.set, include, found);
+        }
         let mut here = Found::default();
-        if let Some(system) = &include.system {
-            if system != self.asked.system {
-                return Ok(());
-            }
+        if include.system.is_some() {
             self.by_system(at.set, include, &mut here)?;
         }
         // Everything that an include names must hold the code: R4's comment and R5 say so.
@@ -341,7 +389,7 @@ impl<'a, 'q> Search<'a, 'q> {
             via: Vec::new(),
         };
         let systems = self.code_systems(system, wanted, day(set, self.pins))?;
-        if systems.clone().next().is_none() {
+        if systems.is_empty() {
             // Nobody here can say what the codes of this system are, except the list itself.
             match lists(self.asked.code) {
                 Some(listed) if self.trust_lists => found.members.push(member(None, None, Some(listed))),
@@ -351,7 +399,8 @@ impl<'a, 'q> Search<'a, 'q> {
         }
         for system in systems {
             found.exact |= self.asked.version.is_some() && self.asked.version == system.version.as_deref();
-            let concept = system.find(self.asked.code);
+            let found_there = self.locate(system);
+            let concept = found_there.map(|concept| concept.at);
             let listed = include.listed.as_ref().and_then(|listed| {
                 let same = |code: &str| listed.get(code);
                 same(self.asked.code)
@@ -361,8 +410,8 @@ impl<'a, 'q> Search<'a, 'q> {
             if include.listed.is_some() && listed.is_none() {
                 continue;
             }
-            let is_in = match concept {
-                Some(at) => include.often.admits(&include.filters, system, at)?,
+            let is_in = match found_there {
+                Some(concept) => include.often.admits(&include.filters, system, concept)?,
                 // A fragment does not know all codes; what is not known passes no filter.
                 None => system.content == Content::Fragment && include.filters.is_empty(),
             };
@@ -388,6 +437,7 @@ impl<'a, 'q> Search<'a, 'q> {
     ) -> Result<Systems<'a>, TxError> {
         let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
             let found = match version {
+                None if day.is_none() => self.usual(),
                 None => self.catalog.code_system_of(url, day, self.asked.code),
                 version => self.catalog.code_system_for(url, version, self.asked.code),
             };
@@ -399,23 +449,24 @@ impl<'a, 'q> Search<'a, 'q> {
         if wanted == Some("*") {
             let versions = self.catalog.code_system_versions(url);
             let found = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
-            let found: Vec<_> = found.collect::<Result<_, _>>()?;
-            let first = if found.is_empty() { find(None)? } else { None };
-            return Ok(first.into_iter().chain(found));
+            let mut found: Systems<'a> = found.collect::<Result<_, _>>()?;
+            if found.is_empty() {
+                found.extend(find(None)?);
+            }
+            return Ok(found);
         }
         if let Some(pattern) = wanted.filter(|wanted| version::is_pattern(wanted)) {
             let asked = self.asked.version.filter(|asked| version::matches(pattern, asked));
             if let Some(system) = asked.map(|asked| find(Some(asked))).transpose()?.flatten() {
-                return Ok(Some(system).into_iter().chain(Vec::new()));
+                return Ok(smallvec![system]);
             }
         }
-        Ok(find(wanted)?.into_iter().chain(Vec::new()))
+        Ok(find(wanted)?.into_iter().collect())
     }
 }
 
 /// Versions of a code system: one, as a rule, which then takes no memory of its own.
-type Systems<'a> =
-    std::iter::Chain<std::option::IntoIter<&'a CodeSystem>, std::vec::IntoIter<&'a CodeSystem>>;
+type Systems<'a> = SmallVec<[&'a CodeSystem; 1]>;
 
 /// A listed code that differs by case only, where the system does not care.
 fn folded<'a>(listed: &'a HashMap<Box<str>, Listed>, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
