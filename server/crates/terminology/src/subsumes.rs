@@ -26,7 +26,9 @@ pub enum Subsumption {
 impl Subsumption {
     /// How two concepts of a hierarchy without a circle stand to one another.
     pub(crate) fn of(hierarchy: &Hierarchy, a: Concept, b: Concept) -> Self {
-        let is_a = |b: Concept, a: Concept| b.above.may_be_below(a.above) && hierarchy.is_a(b.at, a.at);
+        let is_a = |b: Concept, a: Concept| {
+            b.above.may_be_below(a.above) && hierarchy.is_below(b, hierarchy.interval(a.at))
+        };
         if a.at == b.at {
             Self::Equivalent
         } else if is_a(b, a) {

@@ -132,13 +132,13 @@ impl Terminology {
     /// When the value set is unknown or cannot be used.
     pub fn has_member(&self, value_set: &str, system: &str, code: &str) -> Result<bool, TxError> {
         let catalog = self.now();
-        let search = Search::new(&catalog, Asked { system, version: None, code }, Pins::NONE, false);
+        let search = Search::new(&catalog, Asked { system, version: None, code }, Pins::NONE, true);
         search.look_ahead();
         let (url, version) = version::split(value_set);
         let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
         let set = catalog.value_set(url, version)?.ok_or_else(unknown)?;
         search::check(&catalog, Home::own(set), Pins::NONE, false)?;
-        Ok(!search.run(Home::own(set))?.members.is_empty())
+        search.is_member(Home::own(set))
     }
 
     /// `CodeSystem/$subsumes`: a Parameters resource with the one parameter `outcome`.

@@ -255,7 +255,7 @@ impl Builder {
             self.links.push(if *is_parent { (*concept, other) } else { (other, *concept) });
         }
         drop((std::mem::take(&mut self.named), std::mem::take(&mut self.others)));
-        let (order, hierarchy, signatures) = Hierarchy::build(len, std::mem::take(&mut self.links));
+        let (order, hierarchy, above) = Hierarchy::build(len, std::mem::take(&mut self.links));
         let mut ordinal = vec![0_u32; len];
         for (at, old) in order.iter().enumerate() {
             ordinal[*old as usize] = at as u32;
@@ -269,7 +269,7 @@ impl Builder {
             codes.push(self.codes.get(*old))?;
         }
         drop(self.codes);
-        out.codes = Codes::of(codes, fold, signatures);
+        out.codes = Codes::of(codes, fold, above);
 
         let mut displays = Texts::with_capacity(self.texts.bytes(), len);
         for old in &order {

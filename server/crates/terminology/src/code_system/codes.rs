@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 
 use hashbrown::DefaultHashBuilder;
 
-use super::columns::{Column, Player, Recorder, Texts};
+use super::columns::{Column, Player, Recorder, Texts, columns};
 use super::signature::Signature;
 
 /// Codes of one code system.
@@ -15,37 +15,54 @@ use super::signature::Signature;
 pub(crate) struct Codes {
     texts: Texts,
     table: Vec<Line>,
-    /// Signatures by ordinal, while there is no table.
-    signatures: Vec<Signature>,
+    /// While there is no table; then it stands there.
+    above: Above,
     hasher: DefaultHashBuilder,
     fold: bool,
 }
 
-/// A concept as the table knows it.
+/// A concept as the table knows it. Nothing is said of what is above where the table holds other things than concepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Concept {
     /// Its ordinal.
     pub(crate) at: u32,
-    /// What is above it; nothing is said where the table holds other things than concepts.
+    /// Where the hierarchy's row of its further places begins.
+    pub(crate) others: u32,
+    /// What is above it.
     pub(crate) above: Signature,
 }
 
-/// Places of the table that are read together: a line of the cache.
+/// What the table says of concepts, by ordinal.
+#[derive(Debug, Default)]
+pub(crate) struct Above {
+    pub(crate) signatures: Vec<Signature>,
+    pub(crate) others: Vec<u32>,
+}
+
+columns!(Above: signatures, others);
+
+/// Places of the table that are read together: two lines of the cache, which come at the same time.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 struct Line {
     keys: [u64; PLACES],
-    above: [Signature; PLACES],
     at: [u32; PLACES],
+    above: [Signature; PLACES],
+    others: [u32; PLACES],
 }
 
 /// Places of one line.
-const PLACES: usize = 3;
+const PLACES: usize = 5;
 /// So many places of 16 are taken at most. More would take less memory, and reach into the next line more often.
-const TAKEN_OF_16: usize = 12;
+const TAKEN_OF_16: usize = 13;
 
 impl Line {
-    const FREE: Self = Self { keys: [FREE; PLACES], above: [Signature::NOTHING; PLACES], at: [0; PLACES] };
+    const FREE: Self = Self {
+        keys: [FREE; PLACES],
+        at: [0; PLACES],
+        above: [Signature::NOTHING; PLACES],
+        others: [0; PLACES],
+    };
 
     /// The first place with this key, looked for without a jump that would have to be guessed.
     #[inline]
@@ -60,7 +77,7 @@ impl Line {
     }
 
     fn concept(&self, place: usize) -> Concept {
-        Concept { at: self.at[place], above: self.above[place] }
+        Concept { at: self.at[place], others: self.others[place], above: self.above[place] }
     }
 
     /// What stands under a key.
@@ -90,11 +107,27 @@ fn packed(code: &str, fold: bool) -> Option<u64> {
         return None;
     }
     // 10^18 is less than 2^60.
-    let number = bytes.iter().try_fold(0, |number: u64, byte| {
+    let (first, rest) = bytes.split_first_chunk()?;
+    let number = rest.iter().try_fold(eight_digits(*first)?, |number, byte| {
         let digit = byte.wrapping_sub(b'0');
         (digit < 10).then(|| number * 10 + u64::from(digit))
     });
     Some(NUMBER | number?)
+}
+
+/// The number that eight digits write. All at once: neighbours are added to one another three times, since the next
+/// step of a search waits for the key.
+fn eight_digits(bytes: [u8; 8]) -> Option<u64> {
+    const ONES: u64 = u64::MAX / 0xff;
+    let word = u64::from_le_bytes(bytes);
+    let is_digit = |word: u64| word & (0xf0 * ONES) == 0x30 * ONES;
+    if !is_digit(word) || !is_digit(word + 6 * ONES) {
+        return None;
+    }
+    let word = word & (0x0f * ONES);
+    let word = (word * 10 + (word >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let word = (word * 100 + (word >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((word * 10_000 + (word >> 32)) & 0xffff_ffff)
 }
 
 impl Codes {
@@ -119,8 +152,8 @@ impl Codes {
     }
 
     /// Codes of texts that are there already, and what is above each.
-    pub(crate) fn of(texts: Texts, fold: bool, signatures: Vec<Signature>) -> Self {
-        let mut codes = Self { texts, fold, signatures, ..Self::default() };
+    pub(crate) fn of(texts: Texts, fold: bool, above: Above) -> Self {
+        let mut codes = Self { texts, fold, above, ..Self::default() };
         codes.fill();
         codes
     }
@@ -129,7 +162,7 @@ impl Codes {
     /// to be whole.
     pub(crate) fn fill(&mut self) {
         self.make_table(self.texts.len());
-        self.signatures = Vec::new();
+        self.above = Above::default();
     }
 
     /// A table with room for so many codes, with those that are there.
@@ -161,8 +194,9 @@ impl Codes {
             at = if at + 1 == self.table.len() { 0 } else { at + 1 };
         };
         line.keys[place] = key;
-        line.above[place] = self.signatures.get(ordinal as usize).copied().unwrap_or_default();
         line.at[place] = ordinal;
+        line.above[place] = self.above.signatures.get(ordinal as usize).copied().unwrap_or_default();
+        line.others[place] = self.above.others.get(ordinal as usize).copied().unwrap_or_default();
     }
 
     /// What stands under a key, looked for from its home on; the first of equal codes first.
@@ -248,12 +282,15 @@ impl Column for Codes {
     fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
         vec![u8::from(self.fold)].save(to)?;
         self.texts.save(to)?;
-        let mut signatures = vec![Signature::NOTHING; self.texts.len()];
+        let len = self.texts.len();
+        let mut above = Above { signatures: vec![Signature::NOTHING; len], others: vec![0; len] };
         for line in &self.table {
-            let taken = line.keys.iter().zip(line.at).zip(line.above).filter(|((key, _), _)| **key != FREE);
-            taken.for_each(|((_, at), above)| signatures[at as usize] = above);
+            for place in (0..PLACES).filter(|place| line.keys[*place] != FREE) {
+                let at = line.at[place] as usize;
+                (above.signatures[at], above.others[at]) = (line.above[place], line.others[place]);
+            }
         }
-        signatures.save(to)
+        above.save(to)
     }
 
     fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
@@ -261,7 +298,7 @@ impl Column for Codes {
         fold.load(from)?;
         self.fold = fold == [1];
         self.texts.load(from)?;
-        self.signatures.load(from)
+        self.above.load(from)
     }
 }
 
@@ -328,7 +365,7 @@ mod tests {
             for at in 0..1_000 {
                 many.push(&format!("{}", at as u64 * 7_654_321)).unwrap();
             }
-            let again = Codes::of(std::mem::take(&mut many.texts), fold, Vec::new());
+            let again = Codes::of(std::mem::take(&mut many.texts), fold, Above::default());
             let first = |code: &str| (0..again.len() as u32).find(|at| again.get(*at) == code);
             for at in 0..again.len() as u32 {
                 assert_eq!(again.find(again.get(at)), first(again.get(at)), "{}", again.get(at));

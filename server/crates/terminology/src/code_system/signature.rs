@@ -14,8 +14,11 @@ const MOST_INHERITED: u32 = 6;
 pub(crate) struct Signature(u64);
 
 impl Signature {
-    /// Nothing is known of what is above.
+    /// Nothing is known of what is above: anything may be below it.
     pub(crate) const NOTHING: Self = Self(0);
+
+    /// May be below anything.
+    pub(crate) const ANYTHING: Self = Self(u64::MAX);
 
     /// The signature of a concept with these parents.
     pub(crate) fn below(parents: impl Iterator<Item = Self>, at: u32) -> Self {

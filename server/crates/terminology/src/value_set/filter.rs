@@ -1,5 +1,6 @@
 //! `compose.include.filter`: one test of one concept, without building the set.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex::{Regex, RegexBuilder};
@@ -64,24 +65,24 @@ struct Said {
     at: String,
 }
 
-/// The concept that the value names in the code system that was asked last: its ordinal and the halves of its
+/// The concept that the value names in the code system that was asked last: its interval and the halves of its
 /// signature, each behind the instance of that system, so that none is taken for another system's. Instances begin at 1.
 #[derive(Debug, Default)]
-struct Named([AtomicU64; 3]);
+struct Named([AtomicU64; 4]);
 
 impl Named {
     /// What is known, where the system was asked before.
-    fn get(&self, system: &CodeSystem) -> Option<Concept> {
+    fn get(&self, system: &CodeSystem) -> Option<(Range<u32>, Signature)> {
         let part = |which: usize| {
             let known = self.0[which].load(Ordering::Relaxed);
             (known >> 32 == u64::from(system.instance())).then_some(known as u32)
         };
-        Some(Concept { at: part(0)?, above: Signature::of([part(1)?, part(2)?]) })
+        Some((part(0)?..part(1)?, Signature::of([part(2)?, part(3)?])))
     }
 
-    fn set(&self, system: &CodeSystem, concept: Concept) {
-        let [high, low] = concept.above.halves();
-        for (place, part) in self.0.iter().zip([concept.at, high, low]) {
+    fn set(&self, system: &CodeSystem, interval: &Range<u32>, above: Signature) {
+        let [high, low] = above.halves();
+        for (place, part) in self.0.iter().zip([interval.start, interval.end, high, low]) {
             place.store(u64::from(system.instance()) << 32 | u64::from(part), Ordering::Relaxed);
         }
     }
@@ -163,7 +164,7 @@ impl Filter {
     /// before the system was asked for the first time.
     pub(crate) fn is_out_of_question(&self, system: &CodeSystem, concept: Concept) -> bool {
         matches!(self.op, Op::IsA | Op::DescendentOf | Op::DescendentLeaf)
-            && self.named.get(system).is_some_and(|named| !concept.above.may_be_below(named.above))
+            && self.named.get(system).is_some_and(|(_, above)| !concept.above.may_be_below(above))
     }
 
     /// Does the filter let this concept through?
@@ -171,10 +172,11 @@ impl Filter {
     /// # Errors
     /// When the system lacks the property or the concept that the filter names, or has no
     /// hierarchy to walk.
-    pub(crate) fn admits(&self, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+    pub(crate) fn admits(&self, system: &CodeSystem, concept: Concept) -> Result<bool, Unprocessable> {
         if self.walks() {
-            return self.admits_by_place(system, at);
+            return self.admits_by_place(system, concept);
         }
+        let at = concept.at;
         if self.subject == Subject::Property && !system.has_property(&self.said.written.property) {
             return Err(
                 self.fault(&system.url, format!("there is no property '{}'", self.said.written.property))
@@ -219,7 +221,7 @@ impl Filter {
         }
         let mut out = Bits::empty(system.len());
         for at in among.iter_after(0) {
-            if self.admits(system, at)? {
+            if self.admits(system, system.hierarchy().concept(at))? {
                 out.insert(at);
             }
         }
@@ -234,35 +236,36 @@ impl Filter {
         )
     }
 
-    fn admits_by_place(&self, system: &CodeSystem, at: u32) -> Result<bool, Unprocessable> {
+    fn admits_by_place(&self, system: &CodeSystem, concept: Concept) -> Result<bool, Unprocessable> {
         let hierarchy = is_a_hierarchy(system)?;
-        let Some(named) = self.named(system) else {
+        let Some(interval) = self.named(system, hierarchy) else {
             // A fragment may lack the concept; a whole system that lacks it makes the filter wrong.
             return match system.content {
                 Content::Fragment => Ok(matches!(self.op, Op::IsNotA)),
                 _ => Err(self.fault(&system.url, format!("there is no code '{}'", self.said.written.value))),
             };
         };
-        let below = hierarchy.is_a(at, named);
+        let (at, named) = (concept.at, interval.start);
+        let is_below = || hierarchy.is_below(concept, interval);
         Ok(match self.op {
-            Op::IsA => below,
-            Op::DescendentOf => below && at != named,
-            Op::IsNotA => !below,
+            Op::IsA => is_below(),
+            Op::DescendentOf => at != named && is_below(),
+            Op::IsNotA => !is_below(),
             Op::Generalizes => hierarchy.is_a(named, at),
             Op::ChildOf => hierarchy.parents(at).contains(&named),
-            _ => below && at != named && hierarchy.is_leaf(at),
+            _ => at != named && is_below() && hierarchy.is_leaf(at),
         })
     }
 
-    /// The concept that the value names. It is looked up once for each code system: that costs as much as all the rest
+    /// The concept that the value names, and its descendants in the tree. It is looked up once for each code system: that costs as much as all the rest
     /// of a test.
-    fn named(&self, system: &CodeSystem) -> Option<u32> {
-        let known = self.named.get(system).or_else(|| {
+    fn named(&self, system: &CodeSystem, hierarchy: &Hierarchy) -> Option<Range<u32>> {
+        self.named.get(system).map(|(interval, _)| interval).or_else(|| {
             let found = system.locate(&self.said.written.value)?;
-            self.named.set(system, found);
-            Some(found)
-        });
-        known.map(|concept| concept.at)
+            let interval = hierarchy.interval(found.at);
+            self.named.set(system, &interval, found.above);
+            Some(interval)
+        })
     }
 
     /// Does any value that the filter looks at pass the test?
@@ -361,7 +364,7 @@ mod tests {
     #[track_caller]
     fn check(property: &str, op: &str, value: &str, expected: &str) {
         let (system, filter) = (animals(), compile(property, op, value).unwrap());
-        let through = |at: &u32| filter.admits(&system, *at).unwrap();
+        let through = |at: &u32| filter.admits(&system, system.hierarchy().concept(*at)).unwrap();
         let codes: Vec<_> = (0..system.len() as u32).filter(through).map(|at| system.code(at)).collect();
         assert_eq!(codes.join(" "), expected, "{property} {op} {value}");
     }
@@ -405,7 +408,11 @@ mod tests {
         for (property, op, value, why) in
             [("wings", "=", "2", "no property 'wings'"), ("concept", "is-a", "dog", "no code 'dog'")]
         {
-            let error = compile(property, op, value).unwrap().admits(&system, 0).unwrap_err().to_string();
+            let error = compile(property, op, value)
+                .unwrap()
+                .admits(&system, system.hierarchy().concept(0))
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(why), "{error}");
         }
     }

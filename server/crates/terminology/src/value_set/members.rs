@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::search::{Home, Pins, day, import, pinned};
-use super::{Include, Listed, ValueSet, often};
+use super::{Include, List, Listed, ValueSet, often};
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
 use crate::wire::Content;
@@ -437,7 +437,7 @@ impl<'a, 'q> Gather<'a, 'q> {
 }
 
 /// The listed codes in the order of the list.
-fn in_order(listed: &HashMap<Box<str>, Listed>) -> impl Iterator<Item = (&str, &Listed)> {
+fn in_order(listed: &List) -> impl Iterator<Item = (&str, &Listed)> {
     let mut list: Vec<_> = listed.iter().map(|(code, listed)| (&**code, listed)).collect();
     list.sort_unstable_by_key(|(_, listed)| listed.place);
     list.into_iter()

@@ -65,7 +65,7 @@ impl Compose {
 pub(crate) struct Include {
     pub(crate) system: Option<Box<str>>,
     pub(crate) version: Option<Box<str>>,
-    pub(crate) listed: Option<HashMap<Box<str>, Listed>>,
+    pub(crate) listed: Option<Box<List>>,
     pub(crate) filters: SmallVec<[Filter; 1]>,
     /// What the filters let through, once that is asked often.
     often: Often,
@@ -74,6 +74,9 @@ pub(crate) struct Include {
 
 /// A member of the resource: its name and JSON.
 type Member = (Box<str>, Box<RawValue>);
+
+/// The codes that an include lists.
+type List = hashbrown::HashMap<Box<str>, Listed>;
 
 /// A code that an include lists by itself.
 #[derive(Debug, Default)]
@@ -187,7 +190,8 @@ impl Include {
             system: written.system.as_deref().map(Box::from),
             version: written.version.as_deref().map(Box::from),
             // Of two equal codes the first stays.
-            listed: by_code.then(|| written.concept.iter().enumerate().rev().map(Listed::compile).collect()),
+            listed: by_code
+                .then(|| Box::new(written.concept.iter().enumerate().rev().map(Listed::compile).collect())),
             filters,
             value_sets: written.value_set.clone(),
             often: Often::default(),

@@ -65,7 +65,7 @@ impl Often {
             }
         }
         for filter in filters {
-            if !filter.admits(system, at)? {
+            if !filter.admits(system, concept)? {
                 return Ok(false);
             }
         }
@@ -107,7 +107,7 @@ mod tests {
         for round in 0..3 {
             for system in &systems {
                 for at in 0..system.len() as u32 {
-                    let expected = filters[0].admits(system, at).unwrap();
+                    let expected = filters[0].admits(system, system.hierarchy().concept(at)).unwrap();
                     let concept = system.locate(system.code(at)).unwrap();
                     assert_eq!(often.admits(&filters, system, concept).unwrap(), expected, "{round}: {at}");
                 }

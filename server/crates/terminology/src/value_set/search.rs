@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use hashbrown::DefaultHashBuilder;
 use smallvec::{SmallVec, smallvec};
 
-use super::{Include, Listed, ValueSet};
+use super::{Compose, Include, List, Listed, ValueSet};
 use crate::catalog::{Catalog, Resource};
 use crate::code_system::{CodeSystem, Concept};
 use crate::version;
@@ -41,6 +41,12 @@ impl Pins {
         value_sets: Vec::new(),
         date: None,
     };
+
+    /// Is nothing fixed?
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { default, check, force, value_sets, date } = self;
+        [default, check, force, value_sets].iter().all(|pins| pins.is_empty()) && date.is_none()
+    }
 
     /// The version that a pin puts in the place of the one that an include of this system gives.
     pub(crate) fn replacing(&self, system: &str, written: Option<&str>) -> Option<&str> {
@@ -300,6 +306,9 @@ impl<'a, 'q> Search<'a, 'q> {
     /// When a code system that matters is broken, or a filter does not fit it.
     pub(crate) fn run(&self, at: Home<'a>) -> Result<Found<'a>, TxError> {
         let set = at.set;
+        if self.at_first_sight(&set.compose)? == Some(false) {
+            return Ok(Found::default());
+        }
         let mut found = Found::default();
         for include in &set.compose.include {
             self.include(at, include, &mut found)?;
@@ -327,6 +336,48 @@ impl<'a, 'q> Search<'a, 'q> {
             found.inactive.extend::<Vec<_>>(inactive);
         }
         Ok(found)
+    }
+
+    /// Is the code in a set that passed [`check`]?
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub(crate) fn is_member(&self, at: Home<'a>) -> Result<bool, TxError> {
+        match self.at_first_sight(&at.set.compose)? {
+            Some(is_in) => Ok(is_in),
+            None => Ok(!self.run(at)?.members.is_empty()),
+        }
+    }
+
+    /// Is the code in a set whose includes say nothing but a system and filters? `None` where more has to be looked at.
+    fn at_first_sight(&self, compose: &'a Compose) -> Result<Option<bool>, TxError> {
+        let mut is_in = false;
+        for include in &compose.include {
+            if !include.value_sets.is_empty() {
+                return Ok(None);
+            }
+            if include.system.as_deref() != Some(self.asked.system) {
+                continue;
+            }
+            let says_more = include.version.is_some() || include.listed.is_some();
+            if says_more || compose.locked_date.is_some() || !self.pins.is_empty() {
+                return Ok(None);
+            }
+            let Some(system) = self.usual() else { return Ok(None) };
+            let system = system.get()?;
+            is_in = match (system.content, self.locate(system)) {
+                (Content::Complete | Content::Fragment, Some(concept)) => {
+                    include.often.admits(&include.filters, system, concept)?
+                }
+                (Content::Complete, None) => false,
+                _ => return Ok(None),
+            };
+            if is_in {
+                break;
+            }
+        }
+        let says_less = compose.active_only || !compose.exclude.is_empty() || self.asked.version.is_some();
+        Ok(Some(is_in).filter(|is_in| !(*is_in && says_less)))
     }
 
     fn include(&self, at: Home<'a>, include: &'a Include, found: &mut Found<'a>) -> Result<(), TxError> {
@@ -469,7 +520,7 @@ impl<'a, 'q> Search<'a, 'q> {
 type Systems<'a> = SmallVec<[&'a CodeSystem; 1]>;
 
 /// A listed code that differs by case only, where the system does not care.
-fn folded<'a>(listed: &'a HashMap<Box<str>, Listed>, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
+fn folded<'a>(listed: &'a List, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
     if system.case_sensitive != Some(false) {
         return None;
     }

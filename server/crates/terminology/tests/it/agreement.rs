@@ -1,5 +1,6 @@
 //! The law that holds `$expand` and `$validate-code` together: a code is in the expansion exactly when
-//! it is valid. The two walk a value set in different ways, so each checks the other.
+//! it is valid. The two walk a value set in different ways, so each checks the other; and the plain question about
+//! membership is held to both.
 
 use std::collections::BTreeSet;
 
@@ -215,6 +216,10 @@ proptest! {
                                 _ => listed_folded(&code),
                             };
                             prop_assert_eq!(answer.starts_with("true"), expected, "{}#{} in v{}: {} of {:?}", system, code, at, answer, members);
+                            if active.is_empty() {
+                                let is_member = terminology.has_member(&format!("urn:v{at}"), system, &code);
+                                prop_assert_eq!(is_member, Ok(expected), "{}#{} in v{}", system, code, at);
+                            }
                         }
                     }
                 }
