@@ -1,5 +1,5 @@
 //! `trefoil import`: releases of code systems into indexes; other files and folders into the store, with a durable
-//! line of progress per 1,000 lines and a report by type at the end.
+//! line of progress per 1,000 lines, a bar of the bytes that are read and a report by type at the end.
 
 use std::path::{Path, PathBuf};
 
@@ -42,17 +42,29 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     }
     let random = services.clock.random.clone();
     let new_id = move || resource_id(&*random);
-    let mut printed = 0;
+    let (mut printed, mut stored) = (0, 0);
     let progress = |event: Progress| match event {
         // What is said here is on the disk.
-        Progress::Lines { file, lines } => events(Event::Progress(format!("{file}: {lines} lines"))),
+        Progress::Lines { file, lines } => {
+            stored = lines;
+            events(Event::Progress(format!("{file}: {lines} lines")));
+        }
+        Progress::Bytes { file, bytes, of } => {
+            let what = match stored {
+                _ if bytes == of => "checking".to_owned(),
+                0 => "reading".to_owned(),
+                lines => format!("{lines} lines stored, reading"),
+            };
+            events(reading(&what, &file, bytes, of));
+        }
         Progress::Bad(bad) => {
             printed += 1;
             if printed <= PRINTED {
                 events(Event::Trouble(describe(&bad)));
             }
         }
-        Progress::File { .. } | Progress::Done { .. } => {}
+        Progress::File { .. } => stored = 0,
+        Progress::Done { .. } => {}
     };
     let now = || services.clock.now();
     let before = services.resources.store().last_seq();
@@ -112,18 +124,22 @@ async fn take_in(indexes: &Indexes, app: Option<&App>, release: Release, events:
             line: None,
             why: format!("its index could not be saved: {error}"),
         };
-        let hash = release.content_hash()?;
+        let tell = |step: load::Progress<'_>, what: &str| {
+            drop(sender.send(reading(what, step.file, step.bytes, step.of)));
+        };
+        let hash = release.content_hash(&mut |step| tell(step, "looking whether it is there already:"))?;
         if let Some((id, index)) = indexes.release_of(&hash).map_err(unsaved)? {
             return Ok((id, index, "already there"));
         }
-        let loaded = release.load(&mut |step| {
-            drop(sender.send(format!("{}: {} lines", step.file, step.lines)));
+        let loaded = release.load(&mut |step| match step.bytes < step.of {
+            true => tell(step, "reading"),
+            false => tell(step, "making the index, all is read up to"),
         })?;
         let id = indexes.keep_release(&loaded.index, &hash).map_err(unsaved)?;
         Ok::<_, load::LoadError>((id, loaded.index, loaded.format))
     });
-    while let Some(line) = progress.recv().await {
-        events(Event::Progress(line));
+    while let Some(event) = progress.recv().await {
+        events(event);
     }
     let (id, index, what) = match work.await? {
         Ok(done) => done,
@@ -139,6 +155,12 @@ async fn take_in(indexes: &Indexes, app: Option<&App>, release: Release, events:
         app.terminology.apply([Change::Index { id, index }]);
     }
     Ok(true)
+}
+
+/// How far reading is. The file stands without its folders, as the line is short.
+fn reading(what: &str, file: &str, bytes: u64, of: u64) -> Event {
+    let file = file.rsplit('/').next().unwrap_or(file);
+    Event::Reading { doing: format!("{what} {file}"), bytes, of }
 }
 
 /// Names the code systems that were written since then and whose hierarchy runs in a circle: they are stored, but

@@ -3,20 +3,21 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | `console` | what a command says, on the terminal or the pipe of who gave it |
 //! | [`socket`] | the socket: one command in, events out |
 //! | [`people`] | users, clients, keys |
 //! | [`import`] | import |
 //! | [`export`] | export |
 
+mod console;
 pub mod export;
 pub mod import;
 pub mod people;
 pub mod socket;
 
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use identity::{Identity, Outside};
@@ -24,6 +25,7 @@ use resources::Resources;
 use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 
+use self::console::Console;
 use crate::app::App;
 use crate::audit::{Audit, Caller, on_behalf};
 use crate::cli::{ClientCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
@@ -59,6 +61,15 @@ pub enum Event {
     Line(String),
     /// How far long work is, durably: a moving line on a terminal, a line when piped.
     Progress(String),
+    /// How far reading is: a bar on a terminal, nothing when piped.
+    Reading {
+        /// What is being done, and with which file.
+        doing: String,
+        /// Bytes that were read.
+        bytes: u64,
+        /// Bytes that there are to read.
+        of: u64,
+    },
     /// A line about what went wrong, for standard error.
     Trouble(String),
     /// Ended, with an exit code.
@@ -104,21 +115,8 @@ pub async fn execute(services: &Services<'_>, command: Command, events: Events<'
 
 /// Runs a command from the command line: through the socket of a running server, else on the folder.
 pub async fn run(args: &DataArgs, command: Command) -> ExitCode {
-    // A reader that went away (`| head`) is no reason to fail.
-    let print = |line: String| drop(writeln!(std::io::stdout(), "{line}"));
-    let moving = std::io::stdout().is_terminal().then(|| {
-        let bar = indicatif::ProgressBar::new_spinner();
-        bar.enable_steady_tick(Duration::from_millis(120));
-        bar
-    });
-    let mut say = |event: Event| match (event, &moving) {
-        (Event::Progress(line), Some(bar)) => bar.set_message(line),
-        (Event::Line(line), Some(bar)) => bar.suspend(|| print(line)),
-        (Event::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
-        (Event::Progress(line) | Event::Line(line), None) => print(line),
-        (Event::Trouble(line), None) => eprintln!("{line}"),
-        (Event::Exit(_), _) => {}
-    };
+    let console = Console::new();
+    let mut say = |event: Event| console.say(event);
     let done = async {
         let command = complete(command)?;
         match socket::send(&args.data, &command, &mut say).await? {
@@ -127,9 +125,7 @@ pub async fn run(args: &DataArgs, command: Command) -> ExitCode {
         }
     };
     let done = done.await;
-    if let Some(bar) = moving {
-        bar.finish_and_clear();
-    }
+    console.clear();
     match done {
         Ok(code) => ExitCode::from(code),
         Err(error) => {

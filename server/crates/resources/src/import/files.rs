@@ -47,9 +47,30 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Opens a file and looks at its first bytes.
-pub(super) fn open(path: &Path) -> io::Result<Content> {
-    let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
+/// Bytes of all files below some paths; what cannot be read counts nothing here.
+pub(super) fn size(paths: &[PathBuf]) -> u64 {
+    let files = paths.iter().filter_map(|path| below(path).ok()).flatten();
+    files.filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum()
+}
+
+/// A reader that tells after each read how many bytes it gave.
+struct Counted<R, F> {
+    inner: R,
+    tell: F,
+}
+
+impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(into)?;
+        (self.tell)(read as u64);
+        Ok(read)
+    }
+}
+
+/// Opens a file and looks at its first bytes. `tell` hears of all bytes that are read, as they lie on the disk.
+pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<Content> {
+    let file = Counted { inner: File::open(path)?, tell };
+    let mut file = BufReader::with_capacity(BUFFER, file);
     if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
         content(MultiGzDecoder::new(file))
     } else {

@@ -55,6 +55,15 @@ pub enum Progress {
         /// Its path; within an archive, that of the archive.
         file: String,
     },
+    /// So many bytes were read, though not all that they gave is on disk yet.
+    Bytes {
+        /// The file that is being read.
+        file: String,
+        /// Bytes of all files so far, packed where they are packed.
+        bytes: u64,
+        /// Bytes of all files to import.
+        of: u64,
+    },
     /// The lines up to this one are dealt with, and what they gave is on disk: given every
     /// [`ImportOptions::lines`] lines and at the end of the file.
     Lines {
@@ -128,6 +137,11 @@ impl Report {
 /// What the reader hands over, in the order of the files.
 enum Work {
     File(String),
+    Bytes {
+        file: String,
+        bytes: u64,
+        of: u64,
+    },
     /// To be written in one commit.
     Writes(Vec<VersionWrite>),
     Lines(String, u64),
@@ -163,6 +177,7 @@ impl Resources {
                     report.files += 1;
                     progress(Progress::File { file });
                 }
+                Work::Bytes { file, bytes, of } => progress(Progress::Bytes { file, bytes, of }),
                 Work::Writes(writes) => self.write(writes, now(), &mut report).await?,
                 Work::Lines(file, lines) => progress(Progress::Lines { file, lines }),
                 Work::Bad(bad) => {

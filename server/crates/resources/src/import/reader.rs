@@ -17,6 +17,8 @@ use crate::prepare::{Id, Limits, Prepared, prepare, prepare_named};
 const BATCH_BYTES: usize = 2 << 20;
 /// or until there are this many of them.
 const BATCH_WRITES: usize = 1_000;
+/// Bytes between two reports of what was read.
+const STEP: u64 = 1 << 20;
 /// Types of Bundles that are only a way to carry resources; others are documents of their own.
 const CARRIERS: [&str; 4] = ["batch", "collection", "searchset", "transaction"];
 
@@ -41,15 +43,19 @@ pub(super) struct Reader<N> {
     sink: mpsc::Sender<Work>,
     batch: Vec<VersionWrite>,
     batch_bytes: usize,
+    /// Bytes of the files that are dealt with, and of all.
+    bytes: u64,
+    of: u64,
 }
 
 impl<N: FnMut() -> String> Reader<N> {
     pub fn new(options: ImportOptions, fhir_base: String, new_id: N, sink: mpsc::Sender<Work>) -> Self {
-        Self { options, fhir_base, new_id, sink, batch: Vec::new(), batch_bytes: 0 }
+        Self { options, fhir_base, new_id, sink, batch: Vec::new(), batch_bytes: 0, bytes: 0, of: 0 }
     }
 
     /// Reads everything, unless the store fails.
     pub fn run(mut self, paths: &[PathBuf]) {
+        self.of = files::size(paths);
         for path in paths {
             let done = match files::below(path) {
                 Ok(found) => found.iter().try_for_each(|file| self.file(file, file == path)),
@@ -65,7 +71,7 @@ impl<N: FnMut() -> String> Reader<N> {
     fn file(&mut self, path: &Path, is_named: bool) -> Result<(), Halt> {
         let name = path.display().to_string();
         self.send(Work::File(name.clone()))?;
-        let read = match files::open(path) {
+        let read = match files::open(path, self.teller(&name)) {
             Ok(Content::Tar(archive)) => self.package(&name, archive),
             Ok(Content::Text(text)) => self.text(&name, text, is_named),
             Ok(Content::Other) => self.nothing(&name, is_named, "neither JSON nor a package"),
@@ -76,7 +82,24 @@ impl<N: FnMut() -> String> Reader<N> {
             other => other?,
         }
         self.flush()?;
+        // Of a file that holds nothing only the head was read.
+        self.bytes += path.metadata().map_or(0, |file| file.len());
+        self.send(Work::Bytes { file: name.clone(), bytes: self.bytes, of: self.of })?;
         self.send(Work::Done(name))
+    }
+
+    /// Passes on what is read of a file, in steps.
+    fn teller(&self, name: &str) -> Box<dyn FnMut(u64)> {
+        let (sink, file, of) = (self.sink.clone(), name.to_owned(), self.of);
+        let (mut bytes, mut told) = (self.bytes, self.bytes);
+        Box::new(move |more| {
+            bytes += more;
+            if bytes - told >= STEP {
+                told = bytes;
+                // That nobody listens any more is found by what comes next.
+                drop(sink.blocking_send(Work::Bytes { file: file.clone(), bytes, of }));
+            }
+        })
     }
 
     /// NDJSON, a resource or a Bundle. NDJSON is what is called so, or has a whole object in its first line

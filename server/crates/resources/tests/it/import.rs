@@ -229,6 +229,37 @@ async fn progress_is_told_by_lines_once_they_are_written() {
 }
 
 #[tokio::test]
+async fn bytes_are_told_in_steps_as_they_lie_on_the_disk() {
+    let dir = TempDir::new().unwrap();
+    let mut random = fastrand::Rng::with_seed(3);
+    let long: String = (0..1_500_000).map(|_| random.alphanumeric()).collect();
+    let long = basic("long").replace('}', &format!(r#","x":"{long}"}}"#));
+    fs::write(dir.path().join("a.json"), &long).unwrap();
+    fs::write(dir.path().join("b.ndjson.gz"), gz(long.as_bytes())).unwrap();
+    fs::write(dir.path().join("c.bin"), vec![0; 3 << 20]).unwrap();
+    let sizes = ["a.json", "b.ndjson.gz", "c.bin"].map(|name| size(&dir.path().join(name)));
+    let resources = Resources::new(Store::memory());
+    let (_, told) = import(&resources, vec![dir.path().into()], ImportOptions::default()).await;
+    let mut bytes = Vec::new();
+    for progress in &told {
+        if let Progress::Bytes { file, bytes: now, of } = progress {
+            assert_eq!(*of, sizes.iter().sum::<u64>());
+            bytes.push((file.rsplit('/').next().unwrap(), *now));
+        }
+    }
+    assert!(bytes.is_sorted_by_key(|(_, bytes)| *bytes), "{bytes:?}");
+    // One of the midst of each file that is read, and one at each end.
+    let names: Vec<_> = bytes.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["a.json", "a.json", "b.ndjson.gz", "b.ndjson.gz", "c.bin"]);
+    let ends = [bytes[1].1, bytes[3].1, bytes[4].1];
+    assert_eq!(ends, [sizes[0], sizes[0] + sizes[1], sizes.iter().sum()]);
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+#[tokio::test]
 async fn running_an_import_again_writes_what_changed() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.ndjson");

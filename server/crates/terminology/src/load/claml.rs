@@ -32,6 +32,11 @@ fn candidates(source: &Source) -> Vec<String> {
     source.named(is_one)
 }
 
+/// The file that is read.
+pub(super) fn reads(source: &Source) -> Vec<String> {
+    key(source).into_iter().collect()
+}
+
 /// What is being read at the moment.
 #[derive(Default)]
 struct State {
@@ -46,11 +51,11 @@ struct State {
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let file = candidates(reading.source).remove(0);
     let mut builder = None;
     let mut state = State::default();
-    xml::each(reading, &file, |piece| {
+    xml::each(reading.source, &file, |piece| {
         match (piece, &mut builder) {
             (Piece::Start(start), None) if start.local_name().as_ref() == "Title" => {
                 builder = Some(Builder::new(&header(start, base(&file))?)?);

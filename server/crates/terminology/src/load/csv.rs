@@ -11,7 +11,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::base;
-use super::{LoadError, Progress, Reading, Source, unreadable, unreadable_row};
+use super::{LoadError, Reading, Source, unreadable, unreadable_row};
 use crate::code_system::builder::{Builder, Designation};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
@@ -23,6 +23,11 @@ pub(super) fn key(source: &Source) -> Option<String> {
     let [name] = source.names() else { return None };
     let lower = base(name).to_ascii_lowercase();
     (lower.ends_with(".csv") || lower.ends_with(".csv.gz")).then(|| name.clone())
+}
+
+/// The file that is read.
+pub(super) fn reads(source: &Source) -> Vec<String> {
+    source.names().to_vec()
 }
 
 /// What the columns hold.
@@ -38,7 +43,7 @@ enum Column {
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let file = reading.source.names()[0].clone();
     let mut input = reading.source.read(&file).map_err(unreadable(&file))?;
     let (mut header, before) = preamble(&file, &mut *input)?;
@@ -71,9 +76,6 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
     while csv.read_record(&mut row).map_err(&wrong)? {
         let line = row.position().map_or(0, csv::Position::line) + before;
         tell(&mut builder, &columns, &row, code).map_err(|why| LoadError::at_line(&file, line, why))?;
-        if line.is_multiple_of(super::REPORT_LINES) {
-            (reading.progress)(Progress { file: &file, lines: line });
-        }
     }
     Ok(builder)
 }

@@ -27,6 +27,13 @@ const FACTS: [&str; 8] = [
 ];
 /// Columns of the table that are names of the term.
 const NAMES: [&str; 3] = ["SHORTNAME", "CONSUMER_NAME", "DisplayName"];
+const TERMS: &str = "Loinc.csv";
+const PARTS: &str = "Part.csv";
+const PART_LINKS: &str = "LoincPartLink_Primary.csv";
+const ANSWERS: &str = "AnswerList.csv";
+const ANSWER_LINKS: &str = "LoincAnswerListLink.csv";
+const GROUPS: &str = "Group.csv";
+const GROUP_TERMS: &str = "GroupLoincTerms.csv";
 /// The column of the table that says what the term means.
 const MEANING: &str = "DefinitionDescription";
 
@@ -35,13 +42,35 @@ pub(super) fn key(source: &Source) -> Option<String> {
     only(source.named(|name| name.eq_ignore_ascii_case("loinc.csv")))
 }
 
+/// The file of this name. Some folders hold the same one once more for older layouts; one is as good as the other.
+fn file(source: &Source, name: &str) -> Option<String> {
+    source.named(|found| found.eq_ignore_ascii_case(name)).into_iter().next()
+}
+
+/// The hierarchy, in the first of these files that is there.
+fn hierarchy_file(source: &Source) -> Option<String> {
+    ["ComponentHierarchyBySystem.csv", "MultiAxialHierarchy.csv"].iter().find_map(|name| file(source, name))
+}
+
+/// The files of terms in other languages.
+fn variant_files(source: &Source) -> Vec<String> {
+    source.named(|name| name.ends_with("LinguisticVariant.csv"))
+}
+
+/// The files that are read.
+pub(super) fn reads(source: &Source) -> Vec<String> {
+    let tables = [TERMS, PARTS, PART_LINKS, ANSWERS, ANSWER_LINKS, GROUPS, GROUP_TERMS];
+    let tables = tables.iter().filter_map(|name| file(source, name));
+    tables.chain(hierarchy_file(source)).chain(variant_files(source)).collect()
+}
+
 /// Reads the release.
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let version = version(reading)?;
-    let mut builder = Builder::new(&header(version)).map_err(|why| LoadError::in_file("Loinc.csv", why))?;
+    let mut builder = Builder::new(&header(version)).map_err(|why| LoadError::in_file(TERMS, why))?;
     terms(reading, &mut builder)?;
     parts(reading, &mut builder)?;
     answers(reading, &mut builder)?;
@@ -76,35 +105,37 @@ fn header(version: String) -> Header {
 
 /// Calls `row` for each line of the one file of this name, where it is there.
 fn rows(
-    reading: &mut Reading<'_>,
+    reading: &mut Reading<'_, '_>,
     name: &str,
     headings: &[&'static str],
     needed: usize,
     mut row: impl FnMut(&[&str]) -> Result<(), String>,
-) -> Result<bool, LoadError> {
-    // Some folders hold the same file once more for older layouts; one is as good as the other.
-    let Some(file) = reading.source.named(|found| found.eq_ignore_ascii_case(name)).into_iter().next() else {
-        return Ok(false);
-    };
-    Sheet::open(reading.source, &file, headings, needed)?.each(reading.progress, &mut row)?;
-    Ok(true)
+) -> Result<(), LoadError> {
+    match file(reading.source, name) {
+        Some(file) => Sheet::open(reading.source, &file, headings, needed)?.each(&mut row),
+        None => Ok(()),
+    }
 }
 
-/// The version: from the name of a folder (`Loinc_2.80`), else the latest that a term was changed in.
-fn version(reading: &mut Reading<'_>) -> Result<String, LoadError> {
-    let path = reading.source.path().to_string_lossy().into_owned();
-    let named = reading.source.names().iter().map(String::as_str).chain([path.as_str()]).find_map(|name| {
+/// The version as the name of a folder says it (`Loinc_2.80`).
+fn named_version(source: &Source) -> Option<String> {
+    let path = source.path().to_string_lossy();
+    source.names().iter().map(String::as_str).chain([&*path]).find_map(|name| {
         let at = name.to_ascii_lowercase().find("loinc_")?;
         let rest = &name[at + 6..];
         let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
         let version = rest[..end].trim_end_matches('.');
         version.contains('.').then(|| version.to_owned())
-    });
-    if let Some(version) = named {
+    })
+}
+
+/// The version: from the name of a folder (`Loinc_2.80`), else the latest that a term was changed in.
+fn version(reading: &mut Reading<'_, '_>) -> Result<String, LoadError> {
+    if let Some(version) = named_version(reading.source) {
         return Ok(version);
     }
     let mut latest = String::new();
-    rows(reading, "Loinc.csv", &["VersionLastChanged"], 0, |fields| {
+    rows(reading, TERMS, &["VersionLastChanged"], 0, |fields| {
         if crate::version::compare(fields[0], &latest).is_gt() {
             latest = fields[0].to_owned();
         }
@@ -112,17 +143,17 @@ fn version(reading: &mut Reading<'_>) -> Result<String, LoadError> {
     })?;
     match latest.is_empty() {
         true => Err(LoadError::in_file(
-            "Loinc.csv",
+            TERMS,
             "neither a folder Loinc_2.80 nor VersionLastChanged tells the version",
         )),
         false => Ok(latest),
     }
 }
 
-fn terms(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn terms(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let mut headings = vec!["LOINC_NUM", "LONG_COMMON_NAME"];
     headings.extend(AXES.iter().chain(&FACTS).chain(&NAMES).chain([&MEANING]));
-    rows(reading, "Loinc.csv", &headings, 2 + AXES.len(), |fields| {
+    rows(reading, TERMS, &headings, 2 + AXES.len(), |fields| {
         let (number, is_new) = builder.concept(fields[0])?;
         if !is_new {
             return Err(format!("{} stands there twice", fields[0]));
@@ -159,10 +190,10 @@ fn concept(builder: &mut Builder, code: &str, display: &str) -> Result<Number, S
     Ok(number)
 }
 
-fn parts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn parts(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     rows(
         reading,
-        "Part.csv",
+        PARTS,
         &["PartNumber", "PartTypeName", "PartName", "PartDisplayName", "Status"],
         3,
         |fields| {
@@ -178,7 +209,7 @@ fn parts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadErr
     )?;
     // An axis is said by its part too, so that filters may name it either way.
     let headings = ["LoincNumber", "PartNumber", "Property"];
-    rows(reading, "LoincPartLink_Primary.csv", &headings, 3, |fields| {
+    rows(reading, PART_LINKS, &headings, 3, |fields| {
         let Some(term) = builder.find(fields[0]) else { return Ok(()) };
         let axis = fields[2].rsplit('/').next().unwrap_or_default();
         builder.property(term, axis, fields[1])
@@ -186,9 +217,9 @@ fn parts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadErr
     Ok(())
 }
 
-fn answers(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn answers(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let headings = ["AnswerListId", "AnswerListName", "AnswerStringId", "DisplayText"];
-    rows(reading, "AnswerList.csv", &headings, 4, |fields| {
+    rows(reading, ANSWERS, &headings, 4, |fields| {
         concept(builder, fields[0], fields[1])?;
         if fields[2].is_empty() {
             // The list stands in another place; its answers are not LOINC's.
@@ -197,25 +228,25 @@ fn answers(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadE
         let answer = concept(builder, fields[2], fields[3])?;
         builder.member(fields[0], answer)
     })?;
-    rows(reading, "LoincAnswerListLink.csv", &["LoincNumber", "AnswerListId"], 2, |fields| {
+    rows(reading, ANSWER_LINKS, &["LoincNumber", "AnswerListId"], 2, |fields| {
         let Some(term) = builder.find(fields[0]) else { return Ok(()) };
         builder.property(term, "answer-list", fields[1])
     })?;
     Ok(())
 }
 
-fn groups(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
-    rows(reading, "Group.csv", &["GroupId", "Group"], 2, |fields| {
+fn groups(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
+    rows(reading, GROUPS, &["GroupId", "Group"], 2, |fields| {
         concept(builder, fields[0], fields[1]).map(drop)
     })?;
-    rows(reading, "GroupLoincTerms.csv", &["GroupId", "LoincNumber"], 2, |fields| {
+    rows(reading, GROUP_TERMS, &["GroupId", "LoincNumber"], 2, |fields| {
         let Some(term) = builder.find(fields[1]) else { return Ok(()) };
         builder.member(fields[0], term)
     })?;
     Ok(())
 }
 
-fn hierarchy(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn hierarchy(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let headings = ["IMMEDIATE_PARENT", "CODE", "CODE_TEXT"];
     let mut link = |fields: &[&str]| {
         let child = concept(builder, fields[1], fields[2])?;
@@ -225,15 +256,15 @@ fn hierarchy(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), Loa
         }
         Ok(())
     };
-    if !rows(reading, "ComponentHierarchyBySystem.csv", &headings, 2, &mut link)? {
-        rows(reading, "MultiAxialHierarchy.csv", &headings, 2, &mut link)?;
+    match hierarchy_file(reading.source) {
+        Some(file) => Sheet::open(reading.source, &file, &headings, 2)?.each(&mut link),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Files such as `deDE15LinguisticVariant.csv`: the language stands in the name.
-fn variants(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
-    for file in reading.source.named(|name| name.ends_with("LinguisticVariant.csv")) {
+fn variants(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
+    for file in variant_files(reading.source) {
         let name = base(&file);
         let (Some(language), Some(region)) = (name.get(..2), name.get(2..4)) else { continue };
         let language = format!("{language}-{region}");
@@ -246,7 +277,7 @@ fn variants(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), Load
             }
             Ok(())
         };
-        Sheet::open(reading.source, &file, &headings, 1)?.each(reading.progress, &mut row)?;
+        Sheet::open(reading.source, &file, &headings, 1)?.each(&mut row)?;
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! | file | what it reads |
 //! |---|---|
 //! | `source` | a folder, a zip archive or one file, as names and streams |
+//! | `meter` | how much of it was read |
 //! | `table` | lines cut into fields: RF2 (tabs), RRF (bars), CSV |
 //! | `together` | which releases are read as one |
 //! | `rf2` | SNOMED CT, RF2 snapshot |
@@ -20,6 +21,7 @@ mod claml;
 mod csv;
 mod icd10cm;
 mod loinc;
+mod meter;
 mod rf2;
 mod rrf;
 mod source;
@@ -31,6 +33,7 @@ use std::fmt;
 use std::io;
 use std::path::Path;
 
+use self::meter::Meter;
 use self::source::Source;
 pub use self::together::{Release, arrange};
 use crate::Index;
@@ -74,13 +77,15 @@ impl LoadError {
     }
 }
 
-/// What is being done.
+/// How far reading is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress<'a> {
-    /// The file that is being read.
+    /// The file that is being read, with its folders.
     pub file: &'a str,
-    /// Lines of it that were read.
-    pub lines: u64,
+    /// Bytes of the release that were read, packed where they are packed.
+    pub bytes: u64,
+    /// Bytes that there are to read.
+    pub of: u64,
 }
 
 /// A release that was read.
@@ -99,9 +104,9 @@ struct Format {
     key: fn(&Source) -> Option<String>,
     /// The folders of the release that this file stands in.
     home: &'static str,
-    /// May a file of this name be read?
-    reads: fn(&str) -> bool,
-    read: fn(&mut Reading<'_>) -> Result<Builder, LoadError>,
+    /// The files that are read.
+    reads: fn(&Source) -> Vec<String>,
+    read: fn(&mut Reading<'_, '_>) -> Result<Builder, LoadError>,
 }
 
 const FORMATS: &[Format] = &[
@@ -112,39 +117,48 @@ const FORMATS: &[Format] = &[
         reads: rf2::reads,
         read: rf2::read,
     },
-    Format { name: "LOINC", key: loinc::key, home: "LoincTable", reads: any, read: loinc::read },
-    Format { name: "RxNorm RRF", key: rrf::key, home: "rrf", reads: any, read: rrf::read },
-    Format { name: "ICD-10-CM", key: icd10cm::key, home: "", reads: any, read: icd10cm::read },
-    Format { name: "ClaML", key: claml::key, home: "", reads: any, read: claml::read },
-    Format { name: "CSV", key: csv::key, home: "", reads: any, read: csv::read },
+    Format { name: "LOINC", key: loinc::key, home: "LoincTable", reads: loinc::reads, read: loinc::read },
+    Format { name: "RxNorm RRF", key: rrf::key, home: "rrf", reads: rrf::reads, read: rrf::read },
+    Format { name: "ICD-10-CM", key: icd10cm::key, home: "", reads: icd10cm::reads, read: icd10cm::read },
+    Format { name: "ClaML", key: claml::key, home: "", reads: claml::reads, read: claml::read },
+    Format { name: "CSV", key: csv::key, home: "", reads: csv::reads, read: csv::read },
 ];
-
-fn any(_: &str) -> bool {
-    true
-}
 
 /// The format of a release, where it is known here.
 fn format(source: &Source) -> Option<&'static Format> {
     FORMATS.iter().find(|format| (format.key)(source).is_some())
 }
 
-/// What a reader of a format works with.
-struct Reading<'a> {
-    source: &'a mut Source,
-    /// The packages that it builds on, the lowest first; only RF2 has any.
-    beneath: &'a mut [Source],
-    progress: &'a mut dyn FnMut(Progress<'_>),
+/// The files that are read.
+fn reads(source: &Source) -> Vec<String> {
+    format(source).map_or_else(Vec::new, |format| (format.reads)(source))
 }
 
-impl Reading<'_> {
-    /// The packages, the lowest first.
-    fn packages(&mut self) -> impl Iterator<Item = &mut Source> {
+/// Bytes of all files that are read, each source measured by `size`.
+fn total<'m>(
+    sources: &mut [Source<'m>],
+    size: impl Fn(&mut Source<'m>, &[String]) -> io::Result<u64>,
+) -> Result<u64, LoadError> {
+    let size = |source: &mut Source<'m>| {
+        let names = reads(source);
+        size(source, &names).map_err(unreadable(&source.path().display().to_string()))
+    };
+    sources.iter_mut().map(size).sum()
+}
+
+/// What a reader of a format works with.
+struct Reading<'a, 'm> {
+    source: &'a mut Source<'m>,
+    /// The packages that it builds on, the lowest first; only RF2 has any.
+    beneath: &'a mut [Source<'m>],
+}
+
+impl<'m> Reading<'_, 'm> {
+    /// All of them, the lowest first.
+    fn packages(&mut self) -> impl Iterator<Item = &mut Source<'m>> {
         self.beneath.iter_mut().chain(std::iter::once(&mut *self.source))
     }
 }
-
-/// Lines between two reports of progress.
-const REPORT_LINES: u64 = 100_000;
 
 /// Is this path a release of a code system, by the names of the files in it? A folder is one where the release begins,
 /// not where there are several or other things beside it. A zip archive that cannot be read counts as one, so that
@@ -183,19 +197,22 @@ pub fn load(path: &Path, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loade
 /// # Errors
 /// [`LoadError`].
 pub fn load_files(files: Vec<(String, Vec<u8>)>) -> Result<Loaded, LoadError> {
-    read(Source::in_memory(files), Vec::new(), &mut |_| {})
+    read(vec![Source::in_memory(files)], &mut |_| {})
 }
 
-fn read(
-    mut source: Source,
-    mut beneath: Vec<Source>,
-    progress: &mut dyn FnMut(Progress<'_>),
+/// Reads a release, which stands last, over those that it builds on.
+fn read<'m>(
+    mut sources: Vec<Source<'m>>,
+    progress: &'m mut dyn FnMut(Progress<'_>),
 ) -> Result<Loaded, LoadError> {
+    let meter = Meter::new(total(&mut sources, Source::size)?, progress);
+    sources.iter_mut().for_each(|source| source.tell(&meter));
+    let (source, beneath) = sources.split_last_mut().expect("there is a release");
     let name = source.path().display().to_string();
-    let format = format(&source).ok_or_else(|| {
+    let format = format(source).ok_or_else(|| {
         LoadError::in_file(&name, "it is no release of a code system in a layout known here")
     })?;
-    let mut reading = Reading { source: &mut source, beneath: &mut beneath, progress };
+    let mut reading = Reading { source, beneath };
     let builder = (format.read)(&mut reading)?;
     let system = builder.finish().map_err(|why| LoadError::in_file(&name, why))?;
     if let Some(circle) = system.circle() {

@@ -7,29 +7,40 @@ use std::collections::HashMap;
 
 use super::source::base;
 use super::table::{Fields, Table};
-use super::{LoadError, Progress, Reading, Source};
+use super::{LoadError, Reading, Source};
 use crate::code_system::INACTIVE;
 use crate::code_system::builder::{Builder, Designation};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
 const URL: &str = "http://www.nlm.nih.gov/research/umls/rxnorm";
 
+const CONCEPTS: &str = "RXNCONSO.RRF";
+const RELATIONSHIPS: &str = "RXNREL.RRF";
+const SEMANTIC_TYPES: &str = "RXNSTY.RRF";
+/// The sources, of which RxNorm is one, with their versions.
+const VERSIONS: &str = "RXNSAB.RRF";
+
 /// Term types that only say again what another one says.
 const SYNONYMS: [&str; 4] = ["SY", "TMSY", "PSN", "ET"];
 
 /// Is there RxNorm's file of concepts?
 pub(super) fn key(source: &Source) -> Option<String> {
-    concept_files(source, "RXNCONSO.RRF").into_iter().next()
+    file(source, CONCEPTS)
 }
 
 /// The file of this name; a full release has a smaller set of the same names in another folder.
-fn concept_files(source: &Source, name: &str) -> Vec<String> {
-    source
-        .names()
-        .iter()
-        .filter(|found| base(found).eq_ignore_ascii_case(name) && !found.contains("prescribe"))
-        .take(1)
-        .cloned()
+fn file(source: &Source, name: &str) -> Option<String> {
+    let is_it = |found: &&String| base(found).eq_ignore_ascii_case(name) && !found.contains("prescribe");
+    source.names().iter().find(is_it).cloned()
+}
+
+/// The files that are read.
+pub(super) fn reads(source: &Source) -> Vec<String> {
+    let versions = named_version(source).is_none().then_some(VERSIONS);
+    [CONCEPTS, RELATIONSHIPS, SEMANTIC_TYPES]
+        .into_iter()
+        .chain(versions)
+        .filter_map(|name| file(source, name))
         .collect()
 }
 
@@ -37,7 +48,7 @@ fn concept_files(source: &Source, name: &str) -> Vec<String> {
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let version = version(reading)?;
     let property = |code: &str| PropertyDefinition { code: code.to_owned(), ..PropertyDefinition::default() };
     let header = Header {
@@ -54,7 +65,7 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
         property: ["TTY", "STY", "SAB"].map(property).to_vec(),
         ..Header::default()
     };
-    let mut builder = Builder::new(&header).map_err(|why| LoadError::in_file("RXNCONSO.RRF", why))?;
+    let mut builder = Builder::new(&header).map_err(|why| LoadError::in_file(CONCEPTS, why))?;
     concepts(reading, &mut builder)?;
     relationships(reading, &mut builder)?;
     semantic_types(reading, &mut builder)?;
@@ -63,51 +74,53 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
 
 /// Calls `row` for each line of a file, where it is there.
 fn rows(
-    reading: &mut Reading<'_>,
+    reading: &mut Reading<'_, '_>,
     name: &str,
     least: usize,
     mut row: impl FnMut(&Fields) -> Result<(), String>,
 ) -> Result<(), LoadError> {
     let mut fields = Fields::default();
-    for file in concept_files(reading.source, name) {
+    if let Some(file) = file(reading.source, name) {
         let mut table = Table::open(reading.source, &file, '|')?;
         while table.row(&mut fields, least)?.is_some() {
             row(&fields).map_err(|why| table.wrong(why))?;
-            if table.line().is_multiple_of(super::REPORT_LINES) {
-                (reading.progress)(Progress { file: &file, lines: table.line() });
-            }
         }
     }
     Ok(())
 }
 
-/// The version as RxNorm's own row of `RXNSAB.RRF` says it (`RXNORM_20AA_250106F` is known as 01062025), else from the name
-/// of the release (`RxNorm_full_01062025`).
-fn version(reading: &mut Reading<'_>) -> Result<String, LoadError> {
-    let path = reading.source.path().to_string_lossy().into_owned();
-    let names = reading.source.names().iter().map(String::as_str).chain([path.as_str()]);
-    let date = |name: &str| {
+/// The version as the name of the release says it (`RxNorm_full_01062025`).
+fn named_version(source: &Source) -> Option<String> {
+    let path = source.path().to_string_lossy();
+    let mut names = source.names().iter().map(String::as_str).chain([&*path]);
+    names.find_map(|name| {
         let at = name.find("RxNorm_")?;
         let digits = name[at..].split(|c: char| !c.is_ascii_digit()).find(|digits| digits.len() == 8)?;
         Some(digits.to_owned())
-    };
-    if let Some(version) = names.into_iter().find_map(date) {
+    })
+}
+
+/// The version from the name of the release, else as RxNorm's own row of `RXNSAB.RRF` says it (`RXNORM_20AA_250106F` is
+/// known as 01062025).
+fn version(reading: &mut Reading<'_, '_>) -> Result<String, LoadError> {
+    if let Some(version) = named_version(reading.source) {
         return Ok(version);
     }
     let mut version = None;
-    rows(reading, "RXNSAB.RRF", 7, |fields| {
+    rows(reading, VERSIONS, 7, |fields| {
         if fields.get(3) == "RXNORM" {
             version = Some(fields.get(6).to_owned()).filter(|version| !version.is_empty());
         }
         Ok(())
     })?;
     version.ok_or_else(|| {
+        let path = reading.source.path().display().to_string();
         LoadError::in_file(&path, "neither its name (RxNorm_full_01062025) nor RXNSAB.RRF tells the version")
     })
 }
 
-fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
-    rows(reading, "RXNCONSO.RRF", 17, |fields| {
+fn concepts(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
+    rows(reading, CONCEPTS, 17, |fields| {
         if fields.get(11) != "RXNORM" {
             return Ok(());
         }
@@ -135,9 +148,9 @@ fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), Load
 }
 
 /// A row says how its second concept stands to its first.
-fn relationships(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn relationships(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let mut seen: HashMap<(u32, u32), Vec<String>> = HashMap::new();
-    rows(reading, "RXNREL.RRF", 11, |fields| {
+    rows(reading, RELATIONSHIPS, 11, |fields| {
         if fields.get(10) != "RXNORM" || fields.get(2) != "CUI" {
             return Ok(());
         }
@@ -157,8 +170,8 @@ fn relationships(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(),
     })
 }
 
-fn semantic_types(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
-    rows(reading, "RXNSTY.RRF", 4, |fields| {
+fn semantic_types(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
+    rows(reading, SEMANTIC_TYPES, 4, |fields| {
         let Some(concept) = builder.find(fields.get(0)) else { return Ok(()) };
         builder.property(concept, "STY", fields.get(1))?;
         builder.property(concept, "STY", fields.get(3))

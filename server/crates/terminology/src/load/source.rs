@@ -5,10 +5,13 @@ use std::borrow::Cow;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use flate2::bufread::MultiGzDecoder;
 use zip::ZipArchive;
 use zip::result::ZipError;
+
+use super::meter::{Counted, Meter, Pass};
 
 /// Size of the buffers, in bytes.
 const BUFFER: usize = 256 << 10;
@@ -16,32 +19,34 @@ const BUFFER: usize = 256 << 10;
 const LARGEST: u64 = 64 << 30;
 
 /// The files of a release.
-pub(super) struct Source {
+pub(super) struct Source<'m> {
     /// The path that was given, for what has no other name.
     path: PathBuf,
     names: Vec<String>,
-    place: Place,
+    place: Place<'m>,
+    pass: Pass<'m>,
 }
 
-enum Place {
+enum Place<'m> {
     Folder(PathBuf),
-    Archive(Box<ZipArchive<BufReader<File>>>),
+    Archive(Box<ZipArchive<Counted<'m, BufReader<File>>>>),
     File,
     /// Names and contents, unpacked.
     Memory(Vec<(String, Vec<u8>)>),
 }
 
-impl Source {
+impl<'m> Source<'m> {
     /// Looks at the names of the files below a path.
     ///
     /// # Errors
     /// Of the file system or the archive.
     pub fn open(path: &Path) -> io::Result<Self> {
+        let new = |names, place, pass| Self { path: path.to_owned(), names, place, pass };
         if fs::metadata(path)?.is_dir() {
             let mut names = Vec::new();
             collect(path, Path::new(""), &mut names)?;
             names.sort();
-            return Ok(Self { path: path.to_owned(), names, place: Place::Folder(path.to_owned()) });
+            return Ok(new(names, Place::Folder(path.to_owned()), Pass::default()));
         }
         let mut file = BufReader::with_capacity(BUFFER, File::open(path)?);
         if file.fill_buf()?.starts_with(b"PK\x03\x04") {
@@ -49,23 +54,47 @@ impl Source {
                 let why = format!("a zip archive that cannot be read ({error}); copy it again");
                 io::Error::new(io::ErrorKind::InvalidData, why)
             };
-            let archive = ZipArchive::new(file).map_err(torn)?;
+            let pass = Pass::default();
+            let archive = ZipArchive::new(pass.count(file)).map_err(torn)?;
             let names: Result<Vec<_>, _> =
                 archive.file_names().map(|name| name.map(Cow::into_owned)).collect();
             let mut names = names.map_err(torn)?;
             names.retain(|name| !name.ends_with('/'));
             names.sort();
-            return Ok(Self { path: path.to_owned(), names, place: Place::Archive(Box::new(archive)) });
+            return Ok(new(names, Place::Archive(Box::new(archive)), pass));
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Self { path: path.to_owned(), names: vec![name], place: Place::File })
+        Ok(new(vec![name], Place::File, Pass::default()))
     }
 
     /// Files that are in memory.
     pub fn in_memory(files: Vec<(String, Vec<u8>)>) -> Self {
         let mut names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
         names.sort();
-        Self { path: PathBuf::from("memory"), names, place: Place::Memory(files) }
+        Self { path: PathBuf::from("memory"), names, place: Place::Memory(files), pass: Pass::default() }
+    }
+
+    /// From now on, tells this meter what is read.
+    pub fn tell(&mut self, meter: &Rc<Meter<'m>>) {
+        self.pass.tell(meter.clone());
+    }
+
+    /// Bytes of some of the files, as they lie on the disk: packed where they are packed.
+    ///
+    /// # Errors
+    /// Of the file system or the archive.
+    pub fn size(&mut self, names: &[String]) -> io::Result<u64> {
+        let size = |name: &String| match &mut self.place {
+            Place::Folder(folder) => Ok(fs::metadata(folder.join(name))?.len()),
+            Place::Archive(archive) => {
+                let at = archive.index_for_name(name).ok_or(io::ErrorKind::NotFound)?;
+                Ok(archive.by_index_raw(at)?.compressed_size())
+            }
+            Place::File => Ok(fs::metadata(&self.path)?.len()),
+            // Nobody waits for what is in memory.
+            Place::Memory(_) => Ok(0),
+        };
+        names.iter().map(size).sum()
     }
 
     /// The path that was given.
@@ -83,29 +112,44 @@ impl Source {
         self.names.iter().filter(|name| test(base(name))).cloned().collect()
     }
 
-    /// Hands over everything that an import reads here, as it lies on the disk: of a folder the names and contents of
-    /// the files that pass a test, else the archive or file itself.
+    /// Hands over what an import reads here, as it lies on the disk: of a folder the own names and the contents of these
+    /// files, else the archive or file itself.
     ///
     /// # Errors
     /// Of the file system.
-    pub fn content(&self, test: impl Fn(&str) -> bool, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+    pub fn content(&self, names: &[String], take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
         match &self.place {
             Place::Folder(folder) => {
-                for name in self.names.iter().filter(|name| test(base(name))) {
+                for name in names {
                     let file = File::open(folder.join(name))?;
                     // With lengths before them, no name or content can be taken for part of another.
-                    take(&(name.len() as u64).to_le_bytes());
-                    take(name.as_bytes());
+                    take(&(base(name).len() as u64).to_le_bytes());
+                    take(base(name).as_bytes());
                     take(&file.metadata()?.len().to_le_bytes());
-                    whole(file, take)?;
+                    self.pass.begin(name);
+                    whole(self.pass.count(file), take)?;
                 }
                 Ok(())
             }
-            Place::Archive(_) | Place::File => whole(File::open(&self.path)?, take),
+            Place::Archive(_) | Place::File => {
+                self.pass.begin(&self.path.file_name().unwrap_or_default().to_string_lossy());
+                whole(self.pass.count(File::open(&self.path)?), take)
+            }
             Place::Memory(files) => {
                 files.iter().for_each(|(_, bytes)| take(bytes));
                 Ok(())
             }
+        }
+    }
+
+    /// Bytes that [`content`](Self::content) reads of these files.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn content_size(&mut self, names: &[String]) -> io::Result<u64> {
+        match &self.place {
+            Place::Archive(_) => Ok(fs::metadata(&self.path)?.len()),
+            _ => self.size(names),
         }
     }
 
@@ -114,10 +158,11 @@ impl Source {
     /// # Errors
     /// Of the file system or the archive.
     pub fn read(&mut self, name: &str) -> io::Result<Box<dyn BufRead + '_>> {
+        let pass = &self.pass;
         let reader: Box<dyn Read + '_> = match &mut self.place {
-            Place::Folder(folder) => Box::new(File::open(folder.join(name))?),
+            Place::Folder(folder) => Box::new(pass.count(File::open(folder.join(name))?)),
             Place::Archive(archive) => Box::new(archive.by_name(name)?.take(LARGEST)),
-            Place::File => Box::new(File::open(&self.path)?),
+            Place::File => Box::new(pass.count(File::open(&self.path)?)),
             Place::Memory(files) => {
                 let found = files.iter().find(|(known, _)| known == name);
                 return Ok(Box::new(
@@ -125,6 +170,7 @@ impl Source {
                 ));
             }
         };
+        pass.begin(name);
         let mut reader = BufReader::with_capacity(BUFFER, reader);
         if reader.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
             let unpacked = MultiGzDecoder::new(reader).take(LARGEST);
@@ -135,7 +181,7 @@ impl Source {
 }
 
 /// Hands over a file, piece by piece.
-fn whole(file: File, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
+fn whole(file: impl Read, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     let mut file = BufReader::with_capacity(BUFFER, file);
     loop {
         let piece = file.fill_buf()?;

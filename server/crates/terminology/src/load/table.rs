@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::Source;
-use super::{LoadError, Progress, REPORT_LINES, unreadable, unreadable_row};
+use super::{LoadError, unreadable, unreadable_row};
 
 /// Longest line, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -25,11 +25,6 @@ impl<'s> Table<'s> {
     pub fn open(source: &'s mut Source, name: &str, separator: char) -> Result<Self, LoadError> {
         let input = source.read(name).map_err(unreadable(name))?;
         Ok(Self { name: name.to_owned(), input, separator, buffer: Vec::new(), line: 0 })
-    }
-
-    /// Number of the line that was read last, from 1.
-    pub fn line(&self) -> u64 {
-        self.line
     }
 
     /// An error in the line that was read last.
@@ -153,13 +148,8 @@ impl<'s> Sheet<'s> {
     ///
     /// # Errors
     /// Of the file; what the caller finds wrong, told with the line.
-    pub fn each(
-        mut self,
-        progress: &mut dyn FnMut(Progress<'_>),
-        row: &mut dyn FnMut(&[&str]) -> Result<(), String>,
-    ) -> Result<(), LoadError> {
+    pub fn each(mut self, row: &mut dyn FnMut(&[&str]) -> Result<(), String>) -> Result<(), LoadError> {
         let mut record = csv::StringRecord::new();
-        let mut lines = 0;
         loop {
             let more = self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, 0))?;
             if !more {
@@ -169,10 +159,6 @@ impl<'s> Sheet<'s> {
                 self.columns.iter().map(|at| record.get(*at).unwrap_or_default().trim()).collect();
             let at = record.position().map_or(0, csv::Position::line);
             row(&fields).map_err(|why| LoadError::at_line(&self.name, at, why))?;
-            lines += 1;
-            if u64::is_multiple_of(lines, REPORT_LINES) {
-                progress(Progress { file: &self.name, lines });
-            }
         }
     }
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::meter::Meter;
 use super::rf2::{self, Package};
 use super::{LoadError, Loaded, Progress, Source, unreadable};
 
@@ -34,16 +35,19 @@ impl Release {
     ///
     /// # Errors
     /// [`LoadError`].
-    pub fn content_hash(&self) -> Result<String, LoadError> {
+    pub fn content_hash(&self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<String, LoadError> {
         let mut hasher = Xxh3::new();
         hasher.update(&READERS.to_le_bytes());
-        for path in self.beneath()?.iter().chain([&self.path]) {
-            let source = open(path)?;
-            let test = super::format(&source).map_or(super::any as fn(&str) -> bool, |format| format.reads);
+        let mut sources = self.sources()?;
+        let of = super::total(&mut sources, Source::content_size)?;
+        let meter = Meter::new(of, progress);
+        for mut source in sources {
+            source.tell(&meter);
+            let path = source.path().to_owned();
             let name = path.as_os_str().as_encoded_bytes();
             hasher.update(&(name.len() as u64).to_le_bytes());
             hasher.update(name);
-            let read = source.content(test, &mut |piece| hasher.update(piece));
+            let read = source.content(&super::reads(&source), &mut |piece| hasher.update(piece));
             read.map_err(unreadable(&path.display().to_string()))?;
         }
         Ok(format!("{:032x}", hasher.digest128()))
@@ -54,16 +58,17 @@ impl Release {
     /// # Errors
     /// [`LoadError`]: nothing was changed.
     pub fn load(&self, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Loaded, LoadError> {
-        let beneath = self.beneath()?.iter().map(|path| open(path)).collect::<Result<_, _>>()?;
-        super::read(open(&self.path)?, beneath, progress)
+        super::read(self.sources()?, progress)
     }
 
-    fn beneath(&self) -> Result<&[PathBuf], LoadError> {
-        self.beneath.as_deref().map_err(Clone::clone)
+    /// What it is read from, the release itself last.
+    fn sources<'m>(&self) -> Result<Vec<Source<'m>>, LoadError> {
+        let beneath = self.beneath.as_deref().map_err(Clone::clone)?;
+        beneath.iter().chain([&self.path]).map(|path| open(path)).collect()
     }
 }
 
-fn open(path: &Path) -> Result<Source, LoadError> {
+fn open<'m>(path: &Path) -> Result<Source<'m>, LoadError> {
     Source::open(path).map_err(unreadable(&path.display().to_string()))
 }
 

@@ -5,7 +5,8 @@ use std::io::{self, BufRead, Read};
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 
-use super::{LoadError, Progress, REPORT_LINES, Reading, unreadable};
+use super::source::Source;
+use super::{LoadError, unreadable};
 
 /// What comes next.
 pub(super) enum Piece<'a> {
@@ -22,14 +23,14 @@ pub(super) enum Piece<'a> {
 /// # Errors
 /// Of the file; what the caller finds wrong, told with the line.
 pub(super) fn each(
-    reading: &mut Reading<'_>,
+    source: &mut Source<'_>,
     file: &str,
     mut piece: impl FnMut(Piece<'_>) -> Result<(), String>,
 ) -> Result<(), LoadError> {
-    let input = reading.source.read(file).map_err(unreadable(file))?;
+    let input = source.read(file).map_err(unreadable(file))?;
     let mut xml = Reader::from_reader(Lines { input, line: 1 });
     xml.config_mut().expand_empty_elements = true;
-    let (mut buffer, mut depth, mut told) = (Vec::new(), 0_u64, 0);
+    let (mut buffer, mut depth) = (Vec::new(), 0_u64);
     loop {
         buffer.clear();
         let event = xml.read_event_into(&mut buffer);
@@ -61,10 +62,6 @@ pub(super) fn each(
             _ => Ok(()),
         };
         taken.map_err(wrong)?;
-        if line / REPORT_LINES > told {
-            told = line / REPORT_LINES;
-            (reading.progress)(Progress { file, lines: line });
-        }
     }
 }
 

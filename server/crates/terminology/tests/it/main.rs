@@ -11,6 +11,7 @@ mod fuzz;
 mod icd10cm;
 mod laws;
 mod lookup;
+mod progress;
 mod real_data;
 mod releases;
 mod subsumes;

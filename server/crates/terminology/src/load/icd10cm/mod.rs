@@ -23,6 +23,11 @@ pub(super) fn key(source: &Source) -> Option<String> {
     file(source, "order", ".txt").or_else(|| file(source, "tabular", ".xml"))
 }
 
+/// The files that are read.
+pub(super) fn reads(source: &Source) -> Vec<String> {
+    file(source, "order", ".txt").into_iter().chain(file(source, "tabular", ".xml")).collect()
+}
+
 /// The file of this kind; some years have hyphens in the names.
 fn file(source: &Source, kind: &str, end: &str) -> Option<String> {
     let is_one = |name: &str| {
@@ -36,7 +41,7 @@ fn file(source: &Source, kind: &str, end: &str) -> Option<String> {
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let order = file(reading.source, "order", ".txt");
     let tabular = file(reading.source, "tabular", ".xml");
     let mut years = Vec::new();
@@ -51,10 +56,10 @@ pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
     }
     let mut builder = Builder::new(&header(year)).map_err(|why| LoadError::in_file(first, why))?;
     if let Some(file) = &tabular {
-        tabular::read(reading, file, &mut builder, order.is_none())?;
+        tabular::read(reading.source, file, &mut builder, order.is_none())?;
     }
     if let Some(file) = &order {
-        order::read(reading, file, &mut builder)?;
+        order::read(reading.source, file, &mut builder)?;
     }
     Ok(builder)
 }

@@ -12,15 +12,16 @@
 use std::collections::HashSet;
 
 use crate::code_system::builder::{Builder, Designation, Number};
+use crate::load::LoadError;
+use crate::load::source::Source;
 use crate::load::table::{Fields, Table};
-use crate::load::{LoadError, Progress, REPORT_LINES, Reading};
 
 /// Reads the file.
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>, file: &str, builder: &mut Builder) -> Result<(), LoadError> {
-    let mut table = Table::open(reading.source, file, '\0')?;
+pub(super) fn read(source: &mut Source<'_>, file: &str, builder: &mut Builder) -> Result<(), LoadError> {
+    let mut table = Table::open(source, file, '\0')?;
     let mut fields = Fields::default();
     let mut seen = HashSet::new();
     while let Some(line) = table.next(&mut fields)?.map(|fields| fields.get(0).to_owned()) {
@@ -33,9 +34,6 @@ pub(super) fn read(reading: &mut Reading<'_>, file: &str, builder: &mut Builder)
         let told = tell(builder, code, flag, part(16, 76), long);
         if !seen.insert(told.map_err(|why| table.wrong(why))?) {
             return Err(table.wrong(format_args!("{} stands there twice", dotted(code))));
-        }
-        if table.line().is_multiple_of(REPORT_LINES) {
-            (reading.progress)(Progress { file, lines: table.line() });
         }
     }
     Ok(())

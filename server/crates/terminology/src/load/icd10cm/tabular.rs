@@ -6,8 +6,9 @@
 //! it that has none of its own, at the seventh place: shorter codes are filled up with X.
 
 use crate::code_system::builder::{Builder, Designation, Number};
+use crate::load::LoadError;
+use crate::load::source::Source;
 use crate::load::xml::{self, Piece};
-use crate::load::{LoadError, Reading};
 
 /// The characters of a code before the seventh, with the point.
 const BEFORE_SEVENTH: usize = 7;
@@ -42,7 +43,7 @@ struct State<'b> {
 /// # Errors
 /// [`LoadError`].
 pub(super) fn read(
-    reading: &mut Reading<'_>,
+    source: &mut Source<'_>,
     file: &str,
     builder: &mut Builder,
     is_alone: bool,
@@ -55,7 +56,7 @@ pub(super) fn read(
         seventh: None,
         text: String::new(),
     };
-    xml::each(reading, file, |piece| match piece {
+    xml::each(source, file, |piece| match piece {
         Piece::Start(start) => {
             state.text.clear();
             match start.local_name().as_ref() {

@@ -20,14 +20,14 @@ impl Layers {
     /// # Errors
     /// Of the files; an identifier or a date that is none.
     pub fn read(
-        reading: &mut Reading<'_>,
+        reading: &mut Reading<'_, '_>,
         test: impl Fn(&str) -> bool + Copy,
         least: usize,
     ) -> Result<Self, LoadError> {
         let mut layers = Self::default();
         for (layer, source) in reading.packages().enumerate().skip(1) {
             let layer = u8::try_from(layer).map_err(|_| LoadError::in_file("", "more than 255 packages"))?;
-            rows(source, &mut |_| {}, test, least, |table, fields| {
+            rows(source, test, least, |table, fields| {
                 let (component, since) = state(table, fields)?;
                 let counts = layers.0.entry(component).or_insert((since, layer));
                 if since >= counts.0 {

@@ -20,11 +20,20 @@ pub(super) use self::package::Package;
 
 use super::source::base;
 use super::table::{Fields, Table};
-use super::{LoadError, Progress, Reading, SNOMED_CT as URL, Source, only};
+use super::{LoadError, Reading, SNOMED_CT as URL, Source, only};
 use crate::code_system::INACTIVE;
 use crate::code_system::builder::{Builder, Designation};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
+/// How the names of the files that are read begin.
+const READ: [&str; 6] = [
+    "sct2_Concept_",
+    "sct2_Description_",
+    "sct2_TextDefinition_",
+    "sct2_Relationship_",
+    "sct2_RelationshipConcreteValues_",
+    "der2_",
+];
 const CORE_MODULE: &str = "900000000000207008";
 const MODEL_MODULE: &str = "900000000000012004";
 const IS_A: &str = "116680003";
@@ -42,9 +51,9 @@ pub(super) fn key(source: &Source) -> Option<String> {
     only(source.named(|name| is_snapshot(name, "sct2_Concept_")))
 }
 
-/// May a file of this name be read? `Full` and `Delta` are not.
-pub(super) fn reads(name: &str) -> bool {
-    is_snapshot(name, "")
+/// The files that are read: `Full` and `Delta` are not, nor what is stated and not inferred.
+pub(super) fn reads(source: &Source) -> Vec<String> {
+    source.named(|name| READ.iter().any(|prefix| is_snapshot(name, prefix)))
 }
 
 /// Is this a snapshot file whose name begins so? Trial releases write an `x` before it.
@@ -59,7 +68,7 @@ fn is_snapshot(name: &str, prefix: &str) -> bool {
 ///
 /// # Errors
 /// [`LoadError`].
-pub(super) fn read(reading: &mut Reading<'_>) -> Result<Builder, LoadError> {
+pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let version = Package::read(reading.source)?.version;
     let mut builder = Builder::new(&header(version)).map_err(|why| LoadError::in_file("", why))?;
     concepts(reading, &mut builder)?;
@@ -114,7 +123,7 @@ fn date(version: &str) -> Option<String> {
 
 /// Calls `row` for each active line of the snapshot files with this prefix.
 fn active_rows(
-    reading: &mut Reading<'_>,
+    reading: &mut Reading<'_, '_>,
     test: impl Fn(&str) -> bool + Copy,
     least: usize,
     mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
@@ -126,16 +135,14 @@ fn active_rows(
 }
 
 fn all_rows(
-    reading: &mut Reading<'_>,
+    reading: &mut Reading<'_, '_>,
     test: impl Fn(&str) -> bool + Copy,
     least: usize,
     mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
 ) -> Result<(), LoadError> {
     let mut layers = Layers::read(reading, test, least)?;
-    let Reading { source, beneath, progress } = reading;
-    let packages = beneath.iter_mut().chain(std::iter::once(&mut **source));
-    for (layer, source) in packages.enumerate() {
-        rows(source, progress, test, least, |table, fields| {
+    for (layer, source) in reading.packages().enumerate() {
+        rows(source, test, least, |table, fields| {
             if !matches!(fields.get(2), "0" | "1") {
                 return Err(table.wrong(format_args!("active is '{}', not 0 or 1", fields.get(2))));
             }
@@ -151,7 +158,6 @@ fn all_rows(
 /// Calls `row` for each line of some files of one package, but for the first, which names the columns.
 fn rows(
     source: &mut Source,
-    progress: &mut dyn FnMut(Progress<'_>),
     test: impl Fn(&str) -> bool,
     least: usize,
     mut row: impl FnMut(&Table<'_>, &Fields) -> Result<(), LoadError>,
@@ -163,15 +169,12 @@ fn rows(
         table.next(&mut fields)?;
         while table.row(&mut fields, least)?.is_some() {
             row(&table, &fields)?;
-            if table.line().is_multiple_of(super::REPORT_LINES) {
-                progress(Progress { file: &file, lines: table.line() });
-            }
         }
     }
     Ok(())
 }
 
-fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn concepts(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     all_rows(
         reading,
         |name| is_snapshot(name, "sct2_Concept_"),
@@ -203,7 +206,7 @@ fn concepts(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), Load
 
 /// How much a description is wanted as the display: 3 for what is preferred in the USA, 2 in Great Britain, 1
 /// elsewhere.
-fn preferred_terms(reading: &mut Reading<'_>) -> Result<HashMap<u64, u8>, LoadError> {
+fn preferred_terms(reading: &mut Reading<'_, '_>) -> Result<HashMap<u64, u8>, LoadError> {
     let mut preferred = HashMap::new();
     active_rows(
         reading,
@@ -232,7 +235,7 @@ fn identifier(table: &Table<'_>, text: &str) -> Result<u64, LoadError> {
 }
 
 fn descriptions(
-    reading: &mut Reading<'_>,
+    reading: &mut Reading<'_, '_>,
     builder: &mut Builder,
     preferred: &HashMap<u64, u8>,
 ) -> Result<(), LoadError> {
@@ -267,7 +270,7 @@ fn descriptions(
     )
 }
 
-fn definitions(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn definitions(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     active_rows(
         reading,
         |name| is_snapshot(name, "sct2_TextDefinition_"),
@@ -282,7 +285,7 @@ fn definitions(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), L
     )
 }
 
-fn relationships(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn relationships(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     active_rows(
         reading,
         |name| is_snapshot(name, "sct2_Relationship_"),
@@ -314,7 +317,7 @@ fn group(table: &Table<'_>, text: &str) -> Result<u32, LoadError> {
 }
 
 /// Numbers and texts as values: `#5`, `"text"`.
-fn concrete_values(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn concrete_values(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let test = |name: &str| is_snapshot(name, "sct2_RelationshipConcreteValues_");
     active_rows(reading, test, 10, |table, fields| {
         if fields.get(8) != INFERRED {
@@ -329,7 +332,7 @@ fn concrete_values(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(
 }
 
 /// Reference sets of concepts; those of descriptions and of the release's own bookkeeping hold none.
-fn reference_sets(reading: &mut Reading<'_>, builder: &mut Builder) -> Result<(), LoadError> {
+fn reference_sets(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let test = |name: &str| is_snapshot(name, "der2_") && !base(name).contains("_Language");
     active_rows(reading, test, 6, |table, fields| {
         let Some(member) = builder.find(fields.get(5)) else { return Ok(()) };

@@ -38,7 +38,7 @@ impl Package {
         // How many modules each one builds on.
         let mut builds_on: HashMap<String, usize> = HashMap::new();
         let dependencies = |name: &str| is_snapshot(name, "der2_ssRefset_ModuleDependency");
-        rows(source, &mut |_| {}, dependencies, 8, |_, fields| {
+        rows(source, dependencies, 8, |_, fields| {
             if fields.get(2) == "1" {
                 *builds_on.entry(fields.get(3).to_owned()).or_default() += 1;
                 latest(&mut sources, fields.get(3), fields.get(6));
