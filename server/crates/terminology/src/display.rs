@@ -3,6 +3,32 @@
 use crate::TxError;
 use crate::code_system::Display;
 use crate::code_system::codes::same_folded;
+use crate::load::{SNOMED_CT, SNOMED_CT_DEFINITION};
+
+/// What a text of a concept is for; what comes first is shown first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum TextKind {
+    /// To be the display in its language.
+    Display,
+    /// A synonym or the like: right when given, but not what is proposed.
+    Other,
+    /// It says what the concept means, and is no name of it.
+    Definition,
+}
+
+impl TextKind {
+    /// That of a designation by its `use`.
+    pub(crate) fn of(system: Option<&str>, code: Option<&str>) -> Self {
+        match (system.unwrap_or_default(), code.unwrap_or_default()) {
+            ("http://terminology.hl7.org/CodeSystem/designation-usage", "display")
+            | ("http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", "preferredForLanguage")
+            | (SNOMED_CT, "900000000000548007") => Self::Display,
+            ("http://terminology.hl7.org/CodeSystem/designation-usage", "definition")
+            | (SNOMED_CT, SNOMED_CT_DEFINITION) => Self::Definition,
+            _ => Self::Other,
+        }
+    }
+}
 
 /// The languages that the caller reads, best first (RFC 9110, Accept-Language).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,15 +115,16 @@ impl Languages {
         best.or_else(|| self.any.then_some(last))
     }
 
-    /// The text to show: the best one in the languages asked for, else the first one.
+    /// The text to show: the best one in the languages asked for, else the first one. Definitions are not shown as names.
     pub(crate) fn choose<'a>(&self, displays: &[Display<'a>]) -> Option<&'a str> {
-        let current = || displays.iter().filter(|display| display.retired.is_none());
+        let names = || displays.iter().filter(|display| display.kind != TextKind::Definition);
+        let current = || names().filter(|display| display.retired.is_none());
         let best = current()
-            .filter_map(|d| Some(((self.rank(d.language)?, d.special), d)))
+            .filter_map(|d| Some(((self.rank(d.language)?, d.kind), d)))
             .min_by_key(|(rank, _)| *rank);
         let chosen = match best {
             Some((_, best)) if !self.is_empty() => Some(best),
-            _ => current().next().or(displays.first()),
+            _ => current().next().or(names().next()),
         };
         chosen.map(|display| display.text)
     }
@@ -171,8 +198,8 @@ pub(crate) fn judge<'a>(given: &str, displays: &[Display<'a>], languages: &Langu
 /// The displays in the strict sense, without synonyms and other designations of a special use;
 /// where there are only such, all of them.
 fn proper(all: Vec<Display<'_>>) -> Vec<Display<'_>> {
-    match all.iter().any(|display| !display.special) {
-        true => all.into_iter().filter(|display| !display.special).collect(),
+    match all.iter().any(|display| display.kind == TextKind::Display) {
+        true => all.into_iter().filter(|display| display.kind == TextKind::Display).collect(),
         false => all,
     }
 }
@@ -182,7 +209,7 @@ mod tests {
     use super::*;
 
     fn displays() -> Vec<Display<'static>> {
-        let display = |text, language, retired| Display { text, language, retired, special: false };
+        let display = |text, language, retired| Display { text, language, retired, kind: TextKind::Display };
         vec![
             display("Cold", Some("en"), None),
             display("Schnupfen", Some("de"), None),

@@ -4,19 +4,12 @@ use fhir::{Coding, Parameter, Parameters, Value};
 
 use crate::catalog::Catalog;
 use crate::code_system::{AttributeValue, CodeSystem, DEFINITION, Display};
-use crate::display::Languages;
+use crate::display::{Languages, TextKind};
 use crate::input::malformed;
-use crate::load::{SNOMED_CT, SNOMED_CT_DEFINITION};
 use crate::texts::{self, additions};
 use crate::validate::request;
 use crate::wire::Content;
 use crate::{Input, TxError, Unprocessable};
-
-/// Uses of designations that say what the concept means.
-const DEFINITION_USES: [(&str, &str); 2] = [
-    ("http://terminology.hl7.org/CodeSystem/designation-usage", "definition"),
-    (SNOMED_CT, SNOMED_CT_DEFINITION),
-];
 
 /// Answers `$lookup`.
 pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, TxError> {
@@ -126,9 +119,8 @@ fn definition<'a>(
 ) -> Option<&'a str> {
     let said = own.flat_map(|(from, at)| {
         let plain = from.definition(at);
-        let translated = from.designations(at).filter(|said| {
-            said.usage.is_some_and(|[system, code, _]| DEFINITION_USES.contains(&(system, code)))
-        });
+        let translated =
+            from.designations(at).filter(|said| Display::from(*said).kind == TextKind::Definition);
         let language = from.language.as_deref();
         plain
             .into_iter()

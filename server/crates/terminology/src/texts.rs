@@ -79,7 +79,7 @@ pub(crate) fn texts<'a>(
     if let Some((listed, language)) = listed {
         out.extend(listed.display.as_deref().map(|text| Text::of(Display::own(text, language))));
         out.extend(listed.designations.iter().map(|said| Text {
-            display: Display { special: said.special, ..Display::own(&said.text, said.language.as_deref()) },
+            display: Display { kind: said.kind, ..Display::own(&said.text, said.language.as_deref()) },
             purpose: said.purpose.as_ref().map(|parts| parts.each_ref().map(String::as_str)),
         }));
     }
@@ -104,6 +104,7 @@ pub(crate) fn texts<'a>(
         match kept.iter_mut().find(same) {
             Some(other) => {
                 other.display.language = other.display.language.or(text.display.language);
+                other.display.kind = other.display.kind.min(text.display.kind);
                 other.purpose = other.purpose.or(text.purpose);
             }
             None => kept.push(text),

@@ -12,6 +12,8 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::display::TextKind;
+
 /// Extension that gives a concept, designation or resource its standards status.
 const STANDARDS_STATUS: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status";
 /// Extension by which a value set asks for a supplement.
@@ -131,21 +133,11 @@ pub(crate) struct Designation<'a> {
 }
 
 impl Designation<'_> {
-    /// Is it for another use than to be the display of its language?
-    pub(crate) fn is_special(&self) -> bool {
-        let usage = |usage: &Usage<'_>| is_special(usage.system.as_deref(), usage.code.as_deref());
-        self.usage.as_ref().is_some_and(usage)
+    /// What it is for.
+    pub(crate) fn kind(&self) -> TextKind {
+        let usage = |usage: &Usage<'_>| TextKind::of(usage.system.as_deref(), usage.code.as_deref());
+        self.usage.as_ref().map_or(TextKind::Display, usage)
     }
-}
-
-/// Is this use of a designation another one than to be the display of its language?
-pub(crate) fn is_special(system: Option<&str>, code: Option<&str>) -> bool {
-    let display = [
-        ("http://terminology.hl7.org/CodeSystem/designation-usage", "display"),
-        ("http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", "preferredForLanguage"),
-        ("http://snomed.info/sct", "900000000000548007"),
-    ];
-    !display.iter().any(|(s, c)| system == Some(s) && code == Some(c))
 }
 
 /// What a designation is used for: a Coding.

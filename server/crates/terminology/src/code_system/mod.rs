@@ -22,8 +22,9 @@ use self::columns::{Column, Player, Recorder, Rows, Texts, columns};
 use self::ends::Ends;
 use self::hierarchy::Hierarchy;
 pub(crate) use self::signature::Signature;
+use crate::display::TextKind;
 use crate::value_set::ValueSet;
-use crate::wire::{self, Content, Header, Meaning};
+use crate::wire::{Content, Header, Meaning};
 
 /// Prefix of the URIs of FHIR's standard concept properties.
 const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
@@ -34,14 +35,15 @@ pub(crate) const DEFINITION: &str = "definition";
 impl<'a> Display<'a> {
     /// What is right and means nothing else.
     pub(crate) fn own(text: &'a str, language: Option<&'a str>) -> Self {
-        Self { text, language, retired: None, special: false }
+        Self { text, language, retired: None, kind: TextKind::Display }
     }
 }
 
 impl<'a> From<Designation<'a>> for Display<'a> {
     fn from(said: Designation<'a>) -> Self {
-        let special = said.usage.is_some_and(|[system, code, _]| wire::is_special(Some(system), Some(code)));
-        Self { text: said.value, language: said.language, retired: said.status, special }
+        let kind =
+            said.usage.map_or(TextKind::Display, |[system, code, _]| TextKind::of(Some(system), Some(code)));
+        Self { text: said.value, language: said.language, retired: said.status, kind }
     }
 }
 
@@ -88,8 +90,8 @@ pub(crate) struct Display<'a> {
     pub(crate) language: Option<&'a str>,
     /// Why it is no longer correct, if so.
     pub(crate) retired: Option<&'a str>,
-    /// A synonym or the like: right when given, but not what is proposed.
-    pub(crate) special: bool,
+    /// What it is for.
+    pub(crate) kind: TextKind,
 }
 
 /// No number.

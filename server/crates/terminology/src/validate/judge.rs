@@ -6,7 +6,7 @@ use super::request::{Place, Request};
 use crate::built_in;
 use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, Display};
-use crate::display::{self, Languages, Verdict};
+use crate::display::{self, Languages, TextKind, Verdict};
 use crate::messages::Note;
 use crate::value_set::ValueSet;
 use crate::value_set::search::{Asked, Found, Home, Member, Search, pinned};
@@ -169,18 +169,18 @@ impl<'a> Judge<'a, '_> {
         })
     }
 
-    /// All displays of a member: what the set says of it, then the system, then the supplements.
+    /// All displays of a member: what the set says of it, then the system, then the supplements. Definitions are none.
     fn displays(&self, member: &Member<'a>) -> Vec<Display<'a>> {
         let mut out: Vec<Display<'a>> = Vec::new();
         let listed = member.listed.into_iter().flat_map(|listed| {
             let language = member.set.language.as_deref();
             let first = listed.display.as_deref();
-            let first = first.map(|text| Display { text, language, retired: None, special: false });
+            let first = first.map(|text| Display { text, language, retired: None, kind: TextKind::Display });
             let more = listed.designations.iter().map(|d| Display {
                 text: &d.text,
                 language: d.language.as_deref(),
                 retired: None,
-                special: d.special,
+                kind: d.kind,
             });
             first.into_iter().chain(more)
         });
@@ -195,12 +195,13 @@ impl<'a> Judge<'a, '_> {
                 code.and_then(|code| supplement.find(code)).map(|at| supplement.displays(at))
             })
             .flatten();
-        for display in listed.chain(of_system).chain(of_supplements) {
+        let all = listed.chain(of_system).chain(of_supplements);
+        for display in all.filter(|display| display.kind != TextKind::Definition) {
             match out.iter_mut().find(|other| other.text == display.text) {
                 // The set often repeats the system's display without a language.
                 Some(other) => {
                     other.language = other.language.or(display.language);
-                    other.special &= display.special;
+                    other.kind = other.kind.min(display.kind);
                 }
                 None => out.push(display),
             }

@@ -15,6 +15,7 @@ use self::filter::Filter;
 use self::often::Often;
 
 use crate::Unprocessable;
+use crate::display::TextKind;
 use crate::wire::{self, Header};
 
 /// A compiled value set.
@@ -94,8 +95,8 @@ pub(crate) struct Listed {
 pub(crate) struct Designation {
     pub(crate) language: Option<Box<str>>,
     pub(crate) text: Box<str>,
-    /// Its use is another one than to be the display of its language.
-    pub(crate) special: bool,
+    /// What it is for.
+    pub(crate) kind: TextKind,
     /// System, code and display of its use.
     pub(crate) purpose: Option<Box<[String; 3]>>,
 }
@@ -204,7 +205,7 @@ impl Listed {
         let designation = |d: &wire::Designation<'_>| Designation {
             language: d.language.as_deref().map(Box::from),
             text: Box::from(&*d.value),
-            special: d.is_special(),
+            kind: d.kind(),
             purpose: d.usage.as_ref().map(|usage| {
                 let parts = [&usage.system, &usage.code, &usage.display];
                 Box::new(parts.map(|part| part.as_deref().unwrap_or_default().to_owned()))

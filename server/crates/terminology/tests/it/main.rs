@@ -4,6 +4,7 @@
 
 mod agreement;
 mod built_in;
+mod displays;
 mod ecosystem;
 mod expand;
 mod extensions;
