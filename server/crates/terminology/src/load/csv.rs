@@ -11,7 +11,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::base;
-use super::{LoadError, Reading, Source, unreadable, unreadable_row};
+use super::{LoadError, Reading, Source, uncounted, unreadable, unreadable_row};
 use crate::code_system::builder::{Builder, Designation};
 use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
@@ -46,7 +46,8 @@ enum Column {
 pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
     let file = reading.source.names()[0].clone();
     let mut input = reading.source.read(&file).map_err(unreadable(&file))?;
-    let (mut header, before) = preamble(&file, &mut *input)?;
+    let (mut header, above) = preamble(&file, &mut *input)?;
+    let before = above + uncounted(&mut *input).map_err(unreadable(&file))?;
     let mut csv = csv::ReaderBuilder::new().comment(Some(b'#')).trim(csv::Trim::All).from_reader(input);
     let wrong = unreadable_row(&file, before);
     let columns: Vec<Column> = csv
@@ -64,7 +65,7 @@ pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> 
         })
         .collect();
     let Some(code) = columns.iter().position(|column| matches!(column, Column::Code)) else {
-        return Err(LoadError::at_line(&file, before + 1, "no column has the heading 'code'"));
+        return Err(LoadError::at_line(&file, above + 1, "no column has the heading 'code'"));
     };
     for column in &columns {
         if let Column::Property(code) = column {

@@ -30,7 +30,7 @@ mod together;
 mod xml;
 
 use std::fmt;
-use std::io;
+use std::io::{self, BufRead};
 use std::path::Path;
 
 use self::meter::Meter;
@@ -225,6 +225,14 @@ fn read<'m>(
 /// An error of the operating system or of an archive, as that of a file.
 fn unreadable(file: &str) -> impl Fn(io::Error) -> LoadError {
     move |error| LoadError::in_file(file, error)
+}
+
+/// How many lines the reader of tables, which is about to read the headings, will count too few behind them: of a line
+/// end of two characters it takes the second with the row that follows.
+fn uncounted(input: &mut dyn BufRead) -> io::Result<u64> {
+    let head = input.fill_buf()?;
+    let end = head.iter().position(|byte| *byte == b'\n');
+    Ok(u64::from(end.is_some_and(|end| head[..end].ends_with(b"\r"))))
 }
 
 /// An error of the reader of tables, whose own text counts lines without the `before` that stand above the table.

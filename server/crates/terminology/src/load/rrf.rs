@@ -14,11 +14,14 @@ use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
 const URL: &str = "http://www.nlm.nih.gov/research/umls/rxnorm";
 
-const CONCEPTS: &str = "RXNCONSO.RRF";
-const RELATIONSHIPS: &str = "RXNREL.RRF";
-const SEMANTIC_TYPES: &str = "RXNSTY.RRF";
+/// A file and how many columns it has, each with a bar behind it (RxNorm Technical Documentation).
+type File = (&'static str, usize);
+
+const CONCEPTS: File = ("RXNCONSO.RRF", 18);
+const RELATIONSHIPS: File = ("RXNREL.RRF", 16);
+const SEMANTIC_TYPES: File = ("RXNSTY.RRF", 6);
 /// The sources, of which RxNorm is one, with their versions.
-const VERSIONS: &str = "RXNSAB.RRF";
+const VERSIONS: File = ("RXNSAB.RRF", 25);
 
 /// Term types that only say again what another one says.
 const SYNONYMS: [&str; 4] = ["SY", "TMSY", "PSN", "ET"];
@@ -29,7 +32,7 @@ pub(super) fn key(source: &Source) -> Option<String> {
 }
 
 /// The file of this name; a full release has a smaller set of the same names in another folder.
-fn file(source: &Source, name: &str) -> Option<String> {
+fn file(source: &Source, (name, _): File) -> Option<String> {
     let is_it = |found: &&String| base(found).eq_ignore_ascii_case(name) && !found.contains("prescribe");
     source.names().iter().find(is_it).cloned()
 }
@@ -40,7 +43,7 @@ pub(super) fn reads(source: &Source) -> Vec<String> {
     [CONCEPTS, RELATIONSHIPS, SEMANTIC_TYPES]
         .into_iter()
         .chain(versions)
-        .filter_map(|name| file(source, name))
+        .filter_map(|of| file(source, of))
         .collect()
 }
 
@@ -65,7 +68,7 @@ pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> 
         property: ["TTY", "STY", "SAB"].map(property).to_vec(),
         ..Header::default()
     };
-    let mut builder = Builder::new(&header).map_err(|why| LoadError::in_file(CONCEPTS, why))?;
+    let mut builder = Builder::new(&header).map_err(|why| LoadError::in_file(CONCEPTS.0, why))?;
     concepts(reading, &mut builder)?;
     relationships(reading, &mut builder)?;
     semantic_types(reading, &mut builder)?;
@@ -75,14 +78,13 @@ pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> 
 /// Calls `row` for each line of a file, where it is there.
 fn rows(
     reading: &mut Reading<'_, '_>,
-    name: &str,
-    least: usize,
+    of: File,
     mut row: impl FnMut(&Fields) -> Result<(), String>,
 ) -> Result<(), LoadError> {
     let mut fields = Fields::default();
-    if let Some(file) = file(reading.source, name) {
+    if let Some(file) = file(reading.source, of) {
         let mut table = Table::open(reading.source, &file, '|')?;
-        while table.row(&mut fields, least)?.is_some() {
+        while table.row(&mut fields, of.1 + 1)?.is_some() {
             row(&fields).map_err(|why| table.wrong(why))?;
         }
     }
@@ -107,7 +109,7 @@ fn version(reading: &mut Reading<'_, '_>) -> Result<String, LoadError> {
         return Ok(version);
     }
     let mut version = None;
-    rows(reading, VERSIONS, 7, |fields| {
+    rows(reading, VERSIONS, |fields| {
         if fields.get(3) == "RXNORM" {
             version = Some(fields.get(6).to_owned()).filter(|version| !version.is_empty());
         }
@@ -120,7 +122,7 @@ fn version(reading: &mut Reading<'_, '_>) -> Result<String, LoadError> {
 }
 
 fn concepts(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
-    rows(reading, CONCEPTS, 17, |fields| {
+    rows(reading, CONCEPTS, |fields| {
         if fields.get(11) != "RXNORM" {
             return Ok(());
         }
@@ -150,7 +152,7 @@ fn concepts(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), 
 /// A row says how its second concept stands to its first.
 fn relationships(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
     let mut seen: HashMap<(u32, u32), Vec<String>> = HashMap::new();
-    rows(reading, RELATIONSHIPS, 11, |fields| {
+    rows(reading, RELATIONSHIPS, |fields| {
         if fields.get(10) != "RXNORM" || fields.get(2) != "CUI" {
             return Ok(());
         }
@@ -171,7 +173,7 @@ fn relationships(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result
 }
 
 fn semantic_types(reading: &mut Reading<'_, '_>, builder: &mut Builder) -> Result<(), LoadError> {
-    rows(reading, SEMANTIC_TYPES, 4, |fields| {
+    rows(reading, SEMANTIC_TYPES, |fields| {
         let Some(concept) = builder.find(fields.get(0)) else { return Ok(()) };
         builder.property(concept, "STY", fields.get(1))?;
         builder.property(concept, "STY", fields.get(3))

@@ -3,7 +3,7 @@
 use std::io::{BufRead, Read as _};
 
 use super::source::Source;
-use super::{LoadError, unreadable, unreadable_row};
+use super::{LoadError, uncounted, unreadable, unreadable_row};
 
 /// Longest line, in bytes.
 const LONGEST: u64 = 1 << 20;
@@ -63,14 +63,36 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// The fields of the next line, at least so many.
+    /// The names of the columns, at least so many, from the first line. How many there are: blank ones at its end are
+    /// none.
     ///
     /// # Errors
-    /// As for [`next`](Self::next); a line with fewer fields.
-    pub fn row<'a>(&mut self, fields: &'a mut Fields, least: usize) -> Result<Option<&'a Fields>, LoadError> {
+    /// As for [`next`](Self::next); an empty file, or fewer columns.
+    pub fn heading(&mut self, fields: &mut Fields, least: usize) -> Result<usize, LoadError> {
+        let Some(fields) = self.next(fields)? else {
+            return Err(self.wrong("it is empty, without even the names of its columns; copy it again"));
+        };
+        match (0..fields.len()).rev().find(|at| !fields.get(*at).trim().is_empty()).map_or(0, |last| last + 1)
+        {
+            width if width < least => {
+                Err(self.wrong(format_args!("it names {width} columns where {least} are needed")))
+            }
+            width => Ok(width),
+        }
+    }
+
+    /// The fields of the next line, so many and no more but blank ones: a line with fewer was cut off, one with more
+    /// has lost its end.
+    ///
+    /// # Errors
+    /// As for [`next`](Self::next); a line of another width.
+    pub fn row<'a>(&mut self, fields: &'a mut Fields, width: usize) -> Result<Option<&'a Fields>, LoadError> {
         match self.next(fields)? {
-            Some(fields) if fields.len() < least => {
-                Err(self.wrong(format_args!("it has {} fields where {least} are needed", fields.len())))
+            Some(fields)
+                if fields.len() < width || (width..fields.len()).any(|at| !fields.get(at).is_empty()) =>
+            {
+                let found = fields.len();
+                Err(self.wrong(format_args!("it has {found} fields where {width} are needed")))
             }
             row => Ok(row),
         }
@@ -113,6 +135,7 @@ pub(super) struct Sheet<'s> {
     name: String,
     csv: csv::Reader<Box<dyn BufRead + 's>>,
     columns: Vec<usize>,
+    uncounted: u64,
 }
 
 impl<'s> Sheet<'s> {
@@ -127,8 +150,9 @@ impl<'s> Sheet<'s> {
         headings: &[&str],
         needed: usize,
     ) -> Result<Self, LoadError> {
-        let input = source.read(name).map_err(unreadable(name))?;
-        let mut csv = csv::ReaderBuilder::new().flexible(true).from_reader(input);
+        let mut input = source.read(name).map_err(unreadable(name))?;
+        let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
+        let mut csv = csv::Reader::from_reader(input);
         let found = csv.headers().map_err(|error| LoadError::at_line(name, 1, error))?;
         let columns = headings.iter().enumerate().map(|(at, wanted)| {
             let is_it = |heading: &str| heading.trim_start_matches('\u{feff}').eq_ignore_ascii_case(wanted);
@@ -141,7 +165,7 @@ impl<'s> Sheet<'s> {
             }
         });
         let columns = columns.collect::<Result<_, _>>()?;
-        Ok(Self { name: name.to_owned(), csv, columns })
+        Ok(Self { name: name.to_owned(), csv, columns, uncounted })
     }
 
     /// Calls `row` with the columns asked for, line by line.
@@ -151,13 +175,14 @@ impl<'s> Sheet<'s> {
     pub fn each(mut self, row: &mut dyn FnMut(&[&str]) -> Result<(), String>) -> Result<(), LoadError> {
         let mut record = csv::StringRecord::new();
         loop {
-            let more = self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, 0))?;
+            let more =
+                self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, self.uncounted))?;
             if !more {
                 return Ok(());
             }
             let fields: Vec<&str> =
                 self.columns.iter().map(|at| record.get(*at).unwrap_or_default().trim()).collect();
-            let at = record.position().map_or(0, csv::Position::line);
+            let at = record.position().map_or(0, csv::Position::line) + self.uncounted;
             row(&fields).map_err(|why| LoadError::at_line(&self.name, at, why))?;
         }
     }

@@ -155,7 +155,7 @@ fn all_rows(
     Ok(())
 }
 
-/// Calls `row` for each line of some files of one package, but for the first, which names the columns.
+/// Calls `row` for each line of some files of one package, but for the first, which names the columns: `least` at least.
 fn rows(
     source: &mut Source,
     test: impl Fn(&str) -> bool,
@@ -166,8 +166,8 @@ fn rows(
     let mut fields = Fields::default();
     for file in files {
         let mut table = Table::open(source, &file, '\t')?;
-        table.next(&mut fields)?;
-        while table.row(&mut fields, least)?.is_some() {
+        let width = table.heading(&mut fields, least)?;
+        while table.row(&mut fields, width)?.is_some() {
             row(&table, &fields)?;
         }
     }
