@@ -168,6 +168,25 @@ async fn a_pipe_gets_one_line_for_a_release_however_large() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_known_wherever_it_lies_and_in_however_many_places() {
+    let server = Server::open_terminology();
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+    for (part, file) in [("codes", "icd10cm_order_2025.txt"), ("tables", "icd10cm_tabular_2025.xml")] {
+        fs::create_dir_all(first.join(part)).unwrap();
+        fs::copy(releases().join("icd10cm-garden").join(file), first.join(part).join(file)).unwrap();
+    }
+    copy(&releases().join(INTERNATIONAL), &first.join("sct"));
+    // Seven codes, a chapter and two sections.
+    let said = imported(&import(&server, &first));
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.lines().any(|line| line.starts_with("ICD-10-CM ") && line.contains(" 10 ")), "{said}");
+    fs::rename(&first, &second).unwrap();
+    let said = imported(&import(&server, &second));
+    assert_eq!((said.lines().count(), said.matches("already there").count()), (2, 2), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_server_takes_in_a_release_at_once() {
     let mut server = Server::open_terminology();
     server.start();

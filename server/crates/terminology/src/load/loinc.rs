@@ -118,7 +118,7 @@ fn rows(
 }
 
 /// The version as the name of a folder says it (`Loinc_2.80`).
-fn named_version(source: &Source) -> Option<String> {
+pub(super) fn named_version(source: &Source) -> Option<String> {
     let path = source.path().to_string_lossy();
     source.names().iter().map(String::as_str).chain([&*path]).find_map(|name| {
         let at = name.to_ascii_lowercase().find("loinc_")?;

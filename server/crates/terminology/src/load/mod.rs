@@ -106,23 +106,59 @@ struct Format {
     home: &'static str,
     /// The files that are read.
     reads: fn(&Source) -> Vec<String>,
+    /// What the names of folders and files tell besides, such as the version.
+    named: fn(&Source) -> Option<String>,
     read: fn(&mut Reading<'_, '_>) -> Result<Builder, LoadError>,
 }
 
 const FORMATS: &[Format] = &[
     Format {
-        name: "SNOMED CT RF2",
+        name: rf2::NAME,
         key: rf2::key,
         home: "Snapshot/Terminology",
         reads: rf2::reads,
+        named: nothing,
         read: rf2::read,
     },
-    Format { name: "LOINC", key: loinc::key, home: "LoincTable", reads: loinc::reads, read: loinc::read },
-    Format { name: "RxNorm RRF", key: rrf::key, home: "rrf", reads: rrf::reads, read: rrf::read },
-    Format { name: "ICD-10-CM", key: icd10cm::key, home: "", reads: icd10cm::reads, read: icd10cm::read },
-    Format { name: "ClaML", key: claml::key, home: "", reads: claml::reads, read: claml::read },
-    Format { name: "CSV", key: csv::key, home: "", reads: csv::reads, read: csv::read },
+    Format {
+        name: "LOINC",
+        key: loinc::key,
+        home: "LoincTable",
+        reads: loinc::reads,
+        named: loinc::named_version,
+        read: loinc::read,
+    },
+    Format {
+        name: "RxNorm RRF",
+        key: rrf::key,
+        home: "rrf",
+        reads: rrf::reads,
+        named: rrf::named_version,
+        read: rrf::read,
+    },
+    Format {
+        name: icd10cm::NAME,
+        key: icd10cm::key,
+        home: "",
+        reads: icd10cm::reads,
+        named: icd10cm::named_version,
+        read: icd10cm::read,
+    },
+    Format {
+        name: "ClaML",
+        key: claml::key,
+        home: "",
+        reads: claml::reads,
+        named: nothing,
+        read: claml::read,
+    },
+    Format { name: "CSV", key: csv::key, home: "", reads: csv::reads, named: nothing, read: csv::read },
 ];
+
+/// Of a format whose files say all in themselves, or in names that are among what is hashed.
+fn nothing(_: &Source) -> Option<String> {
+    None
+}
 
 /// The format of a release, where it is known here.
 fn format(source: &Source) -> Option<&'static Format> {
@@ -149,7 +185,7 @@ fn total<'m>(
 /// What a reader of a format works with.
 struct Reading<'a, 'm> {
     source: &'a mut Source<'m>,
-    /// The packages that it builds on, the lowest first; only RF2 has any.
+    /// What it is read with, the lowest first: packages of RF2, or the tabular list of ICD-10-CM.
     beneath: &'a mut [Source<'m>],
 }
 

@@ -92,7 +92,7 @@ fn rows(
 }
 
 /// The version as the name of the release says it (`RxNorm_full_01062025`).
-fn named_version(source: &Source) -> Option<String> {
+pub(super) fn named_version(source: &Source) -> Option<String> {
     let path = source.path().to_string_lossy();
     let mut names = source.names().iter().map(String::as_str).chain([&*path]);
     names.find_map(|name| {

@@ -1,4 +1,5 @@
-//! Which releases are read together: an RF2 extension is read over the packages that it builds on, as one edition.
+//! Which releases are read together: an RF2 extension is read over the packages that it builds on, as one edition, and
+//! an order file of ICD-10-CM with the tabular list of its year, wherever that lies.
 //!
 //! Each package that is given makes an edition of its own, so that the International Edition stands beside a national
 //! one that builds on it, and an extension beside one that builds on that. What one builds on is read from its files: of
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::icd10cm::{self, Half};
 use super::meter::Meter;
 use super::rf2::{self, Package};
 use super::{LoadError, Loaded, Progress, Source, unreadable};
@@ -31,7 +33,7 @@ impl Release {
     }
 
     /// A hash of all that it is read from, which takes a fraction of the time that reading takes: equal ones give equal
-    /// indexes. Where the files lie counts too, since some makers write the version in the name of a folder.
+    /// indexes. Where the files lie does not count but for the version, which some makers write in the name of a folder.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -43,12 +45,15 @@ impl Release {
         let meter = Meter::new(of, progress);
         for mut source in sources {
             source.tell(&meter);
-            let path = source.path().to_owned();
-            let name = path.as_os_str().as_encoded_bytes();
-            hasher.update(&(name.len() as u64).to_le_bytes());
-            hasher.update(name);
+            if let Some(format) = super::format(&source) {
+                // With lengths before them, none can be taken for part of another.
+                for told in [format.name, &(format.named)(&source).unwrap_or_default()] {
+                    hasher.update(&(told.len() as u64).to_le_bytes());
+                    hasher.update(told.as_bytes());
+                }
+            }
             let read = source.content(&super::reads(&source), &mut |piece| hasher.update(piece));
-            read.map_err(unreadable(&path.display().to_string()))?;
+            read.map_err(unreadable(&source.path().display().to_string()))?;
         }
         Ok(format!("{:032x}", hasher.digest128()))
     }
@@ -72,26 +77,68 @@ fn open<'m>(path: &Path) -> Result<Source<'m>, LoadError> {
     Source::open(path).map_err(unreadable(&path.display().to_string()))
 }
 
-/// Finds out which of these releases build on which. Their order does not count.
-pub fn arrange(paths: Vec<PathBuf>) -> Vec<Release> {
-    let looks: Vec<_> = paths.iter().map(|path| package(path)).collect();
-    let packages: Vec<_> = looks.iter().map(|look| look.as_ref().ok().and_then(Option::as_ref)).collect();
-    let beneath = (0..paths.len()).map(|of| match packages[of] {
-        Some(_) => beneath(of, &packages)
-            .map(|found| found.into_iter().map(|at| paths[at].clone()).collect())
-            .map_err(|why| LoadError::in_file(&paths[of].display().to_string(), why)),
-        None => looks[of].as_ref().map(|_| Vec::new()).map_err(Clone::clone),
-    });
-    let beneath: Vec<_> = beneath.collect();
-    paths.into_iter().zip(beneath).map(|(path, beneath)| Release { path, beneath }).collect()
+/// What there is to know of a release before it is read.
+enum Look {
+    Package(Package),
+    Half(Half),
+    Other,
 }
 
-/// What an RF2 package says of itself; `None` for a release of another kind.
-fn package(path: &Path) -> Result<Option<Package>, LoadError> {
+impl Look {
+    fn package(&self) -> Option<&Package> {
+        match self {
+            Self::Package(package) => Some(package),
+            _ => None,
+        }
+    }
+
+    fn half(&self) -> Option<&Half> {
+        match self {
+            Self::Half(half) => Some(half),
+            _ => None,
+        }
+    }
+}
+
+/// Finds out which of these are read together. Their order does not count.
+pub fn arrange(paths: Vec<PathBuf>) -> Vec<Release> {
+    let looks: Vec<_> = paths.iter().map(|path| look(path)).collect();
+    let mut beneath: Vec<_> = (0..paths.len()).map(|of| packages_beneath(of, &paths, &looks)).collect();
+    let halves: Vec<_> = looks.iter().map(|look| look.as_ref().ok().and_then(Look::half)).collect();
+    let pairs = icd10cm::pairs(&halves);
+    for (order, tabular) in &pairs {
+        beneath[*order] = Ok(vec![paths[*tabular].clone()]);
+    }
+    let releases = paths.into_iter().zip(beneath).enumerate();
+    let stands_alone = |at: usize| pairs.iter().all(|(_, tabular)| *tabular != at);
+    releases
+        .filter(|(at, _)| stands_alone(*at))
+        .map(|(_, (path, beneath))| Release { path, beneath })
+        .collect()
+}
+
+fn look(path: &Path) -> Result<Look, LoadError> {
     let mut source = open(path)?;
-    match rf2::key(&source) {
-        Some(_) => Package::read(&mut source).map(Some),
-        None => Ok(None),
+    Ok(match super::format(&source).map(|format| format.name) {
+        Some(rf2::NAME) => Look::Package(Package::read(&mut source)?),
+        Some(icd10cm::NAME) => Half::of(&source).map_or(Look::Other, Look::Half),
+        _ => Look::Other,
+    })
+}
+
+/// The packages beneath one of these releases; none where it is no package.
+fn packages_beneath(
+    of: usize,
+    paths: &[PathBuf],
+    looks: &[Result<Look, LoadError>],
+) -> Result<Vec<PathBuf>, LoadError> {
+    let packages: Vec<_> = looks.iter().map(|look| look.as_ref().ok().and_then(Look::package)).collect();
+    match &looks[of] {
+        Ok(Look::Package(_)) => beneath(of, &packages)
+            .map(|found| found.into_iter().map(|at| paths[at].clone()).collect())
+            .map_err(|why| LoadError::in_file(&paths[of].display().to_string(), why)),
+        Ok(_) => Ok(Vec::new()),
+        Err(error) => Err(error.clone()),
     }
 }
 

@@ -2,7 +2,7 @@
 //! making, in `fixtures/releases` and written here.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use fhir::Parameters;
 use tempfile::TempDir;
@@ -314,6 +314,52 @@ fn an_extension_in_an_archive_over_a_base_in_a_folder() {
     let archive = crate::releases::zipped(&release(EXTENSION));
     let (_, versions) = together(vec![archive.path().to_owned(), release(INTERNATIONAL)]);
     assert_eq!(versions[0], VERSION);
+}
+
+#[test]
+fn a_release_that_was_moved_has_the_same_hash() {
+    let hash = |path: PathBuf| load::arrange(vec![path]).remove(0).content_hash(&mut |_| {}).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for (name, renamed, is_same) in [
+        (INTERNATIONAL, "old", true),
+        ("icd10cm-garden", "Loinc_9.9", true),
+        ("claml-garden", "old", true),
+        ("plants.csv", "herbs.csv", true),
+        // Here a folder's name tells the version.
+        ("Loinc_0.1", "Loinc_0.2", false),
+        ("RxNorm_full_01012025", "RxNorm_full_02032025", false),
+    ] {
+        let first = hash(release(name));
+        let moved = folder.path().join(name);
+        copy(&release(name), &moved);
+        assert_eq!(hash(moved.clone()), first, "{name}");
+        let other = folder.path().join("other").join(renamed);
+        fs::create_dir_all(other.parent().unwrap()).unwrap();
+        fs::rename(moved, &other).unwrap();
+        assert_eq!(hash(other.clone()) == first, is_same, "{name}");
+        fs::remove_dir_all(folder.path().join("other")).unwrap();
+    }
+    // The name of an order file tells the version too.
+    let order = release("icd10cm-garden").join("icd10cm_order_2025.txt");
+    let [same, next] =
+        ["icd10cm-order-April-2025.txt", "icd10cm_order_2026.txt"].map(|name| folder.path().join(name));
+    fs::copy(&order, &same).unwrap();
+    fs::copy(&order, &next).unwrap();
+    let first = hash(order);
+    assert!(hash(same) == first && hash(next) != first);
+}
+
+/// Copies a file or a folder.
+fn copy(from: &Path, to: &Path) {
+    if from.is_dir() {
+        fs::create_dir_all(to).unwrap();
+        for entry in fs::read_dir(from).unwrap() {
+            let entry = entry.unwrap();
+            copy(&entry.path(), &to.join(entry.file_name()));
+        }
+    } else {
+        fs::copy(from, to).unwrap();
+    }
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! ICD-10-CM from its order file, its tabular list and both. What is read is a small classification of our own making.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 
 use fhir::Parameters;
 use trefoil_terminology::{Change, Index, Input, Subsumption, Terminology, load};
 
-use crate::releases::release;
+use crate::releases::{release, zipped};
 use crate::support::short;
 
 const ICD: &str = "http://hl7.org/fhir/sid/icd-10-cm";
@@ -157,4 +158,60 @@ fn what_is_wrong_is_told_with_file_and_line() {
     check(&[("icd10cm_order_.txt", &order)], "icd10cm_order_.txt: its name does not tell the year");
     let other = "icd10cm_tabular_2024.xml";
     check(&[(ORDER, &order), (other, &tabular)], &format!("{other}: it is of 2024, but {ORDER} of 2025"));
+}
+
+/// Copies of the two files, each in a folder of its own.
+fn apart(root: &Path) -> [PathBuf; 2] {
+    [("codes", ORDER), ("tables", TABULAR)].map(|(folder, name)| {
+        fs::create_dir(root.join(folder)).unwrap();
+        fs::write(root.join(folder).join(name), text(name)).unwrap();
+        root.join(folder)
+    })
+}
+
+#[test]
+fn the_two_files_in_two_places_are_one_release() {
+    let folder = tempfile::tempdir().unwrap();
+    let [codes, tables] = apart(folder.path());
+    let archive = zipped(&tables);
+    let both = load::load(&release("icd10cm-garden"), &mut |_| {}).unwrap().index;
+    for paths in [
+        vec![codes.clone(), tables.clone()],
+        vec![tables.clone(), codes.clone()],
+        vec![codes.join(ORDER), tables.join(TABULAR)],
+        vec![archive.path().to_owned(), release("plants.csv"), codes.clone()],
+    ] {
+        let [mut read, mut expected] = [Vec::new(), Vec::new()];
+        let others = paths.len() - 2;
+        let releases = load::arrange(paths);
+        assert_eq!(releases.len(), 1 + others);
+        let icd = releases.iter().find(|release| release.path().starts_with(&codes)).unwrap();
+        let mut bytes = 0;
+        icd.load(&mut |step| bytes = step.bytes).unwrap().index.save(&mut read).unwrap();
+        both.save(&mut expected).unwrap();
+        assert_eq!(read, expected);
+        assert!(bytes > text(ORDER).len() as u64, "{bytes}");
+    }
+}
+
+#[test]
+fn files_of_two_years_and_two_of_a_kind_stand_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let [codes, tables] = apart(folder.path());
+    let next = folder.path().join("next");
+    fs::create_dir(&next).unwrap();
+    fs::write(next.join("icd10cm_tabular_2026.xml"), text(TABULAR)).unwrap();
+    let versions = |paths: Vec<PathBuf>| {
+        let loaded = load::arrange(paths).into_iter().map(|release| release.load(&mut |_| {}).unwrap().index);
+        let told = loaded.map(|index| format!("{} {}", index.version().unwrap(), index.concepts()));
+        told.collect::<Vec<_>>()
+    };
+    assert_eq!(versions(vec![codes.clone(), next.clone()]), ["2025 7", "2026 10"]);
+    assert_eq!(versions(vec![next, tables.clone(), codes.clone()]), ["2026 10", "2025 10"]);
+    // Which of two order files the tabular list belongs to, nobody can say; and a folder with both needs no other.
+    let again = folder.path().join("again");
+    fs::create_dir(&again).unwrap();
+    fs::write(again.join("icd10cm-order-April-2025.txt"), text(ORDER)).unwrap();
+    assert_eq!(versions(vec![codes, again, tables.clone()]), ["2025 7", "2025 7", "2025 10"]);
+    assert_eq!(versions(vec![release("icd10cm-garden"), tables]), ["2025 10", "2025 10"]);
 }

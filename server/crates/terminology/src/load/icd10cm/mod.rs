@@ -1,4 +1,5 @@
-//! ICD-10-CM as the National Center for Health Statistics publishes it, from one or both of its files in a folder.
+//! ICD-10-CM as the National Center for Health Statistics publishes it, from one or both of its files, in one place or in
+//! two.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -11,6 +12,8 @@
 mod order;
 mod tabular;
 
+use std::collections::BTreeSet;
+
 use super::source::base;
 use super::{LoadError, Reading, Source};
 use crate::code_system::builder::Builder;
@@ -18,14 +21,63 @@ use crate::wire::{Content, Header, Meaning, PropertyDefinition};
 
 const URL: &str = "http://hl7.org/fhir/sid/icd-10-cm";
 
+/// What a release of this kind is told as.
+pub(super) const NAME: &str = "ICD-10-CM";
+
 /// Is there an order file or a tabular list?
 pub(super) fn key(source: &Source) -> Option<String> {
-    file(source, "order", ".txt").or_else(|| file(source, "tabular", ".xml"))
+    reads(source).into_iter().next()
 }
 
 /// The files that are read.
 pub(super) fn reads(source: &Source) -> Vec<String> {
-    file(source, "order", ".txt").into_iter().chain(file(source, "tabular", ".xml")).collect()
+    order_file(source).into_iter().chain(tabular_file(source)).collect()
+}
+
+/// The version, which stands in the names of the files.
+pub(super) fn named_version(source: &Source) -> Option<String> {
+    year(&key(source)?).ok()
+}
+
+/// One of the two files, where the other one may lie in another place.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Half {
+    year: String,
+    is_order: bool,
+}
+
+impl Half {
+    /// What there is, where it is not both.
+    pub fn of(source: &Source) -> Option<Self> {
+        let is_order = match (order_file(source), tabular_file(source)) {
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            _ => return None,
+        };
+        Some(Self { year: named_version(source)?, is_order })
+    }
+}
+
+/// The places of the order file and the tabular list of one year, for each year of which there is one of each.
+pub(super) fn pairs(halves: &[Option<&Half>]) -> Vec<(usize, usize)> {
+    let places = |year: &str, is_order: bool| -> Vec<usize> {
+        let is_it = |half: &Half| half.year == year && half.is_order == is_order;
+        (0..halves.len()).filter(|at| halves[*at].is_some_and(is_it)).collect()
+    };
+    let years: BTreeSet<&str> = halves.iter().flatten().map(|half| half.year.as_str()).collect();
+    let pair = |year: &str| match (&places(year, true)[..], &places(year, false)[..]) {
+        ([order], [tabular]) => Some((*order, *tabular)),
+        _ => None,
+    };
+    years.into_iter().filter_map(pair).collect()
+}
+
+fn order_file(source: &Source) -> Option<String> {
+    file(source, "order", ".txt")
+}
+
+fn tabular_file(source: &Source) -> Option<String> {
+    file(source, "tabular", ".xml")
 }
 
 /// The file of this kind; some years have hyphens in the names.
@@ -42,8 +94,8 @@ fn file(source: &Source, kind: &str, end: &str) -> Option<String> {
 /// # Errors
 /// [`LoadError`].
 pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> {
-    let order = file(reading.source, "order", ".txt");
-    let tabular = file(reading.source, "tabular", ".xml");
+    let mut find = |file: fn(&Source) -> Option<String>| reading.packages().find_map(|source| file(source));
+    let (order, tabular) = (find(order_file), find(tabular_file));
     let mut years = Vec::new();
     for file in order.iter().chain(&tabular) {
         years.push((file, year(file)?));
@@ -56,12 +108,17 @@ pub(super) fn read(reading: &mut Reading<'_, '_>) -> Result<Builder, LoadError> 
     }
     let mut builder = Builder::new(&header(year)).map_err(|why| LoadError::in_file(first, why))?;
     if let Some(file) = &tabular {
-        tabular::read(reading.source, file, &mut builder, order.is_none())?;
+        tabular::read(holder(reading, file), file, &mut builder, order.is_none())?;
     }
     if let Some(file) = &order {
-        order::read(reading.source, file, &mut builder)?;
+        order::read(holder(reading, file), file, &mut builder)?;
     }
     Ok(builder)
+}
+
+/// Where a file lies.
+fn holder<'a, 'm>(reading: &'a mut Reading<'_, 'm>, file: &String) -> &'a mut Source<'m> {
+    reading.packages().find(|source| source.names().contains(file)).expect("it was found there")
 }
 
 /// The year in the name of a file.

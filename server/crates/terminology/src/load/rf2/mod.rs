@@ -34,6 +34,8 @@ const READ: [&str; 6] = [
     "sct2_RelationshipConcreteValues_",
     "der2_",
 ];
+/// What a release of this kind is told as.
+pub(super) const NAME: &str = "SNOMED CT RF2";
 const CORE_MODULE: &str = "900000000000207008";
 const MODEL_MODULE: &str = "900000000000012004";
 const IS_A: &str = "116680003";
