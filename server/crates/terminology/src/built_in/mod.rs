@@ -109,6 +109,18 @@ pub(crate) fn fault(url: &str, code: &str) -> Option<String> {
     Grammar::of(url)?.read(code).err()
 }
 
+/// What a filter of a value set compares with, where that is not the value as it is written: UCUM's `canonical` names a
+/// unit by any expression that is comparable to it (FHIR R4, Using UCUM with FHIR).
+///
+/// # Errors
+/// What is wrong with the value.
+pub(crate) fn compared(url: &str, property: &str, value: &str) -> Result<Option<String>, String> {
+    match (url, property) {
+        (UCUM, units::CANONICAL) => units::canonical(value).map(Some),
+        _ => Ok(None),
+    }
+}
+
 /// A system that is built in, without the codes of a grammar.
 pub(crate) fn system(url: &str) -> Option<&'static Resource<CodeSystem>> {
     static SYSTEMS: [OnceLock<Resource<CodeSystem>>; 5] = [const { OnceLock::new() }; 5];

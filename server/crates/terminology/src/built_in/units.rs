@@ -1,7 +1,8 @@
 //! UCUM: units of measure by the grammar of its 1.9, case-sensitive, with its atoms and prefixes.
 //!
 //! The property `canonical` is the dimension of a unit in UCUM's base units, sorted, so that a value
-//! set can filter by it: `mm[Hg]` is `g.m-1.s-2`. Arbitrary units have only themselves to stand for.
+//! set can filter by it: `mm[Hg]` is `g.m-1.s-2`. Arbitrary units have only themselves to stand for. The property
+//! `property` is what a base unit measures; a unit has it that is comparable to one (FHIR R4, Using UCUM with FHIR).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -9,7 +10,19 @@ use std::sync::LazyLock;
 use super::{Word, rows};
 
 /// The properties of a unit.
-pub(super) const PROPERTIES: &[&str] = &["canonical"];
+pub(super) const PROPERTIES: &[&str] = &[CANONICAL, "property"];
+pub(super) const CANONICAL: &str = "canonical";
+
+/// What each base unit measures.
+const MEASURED: [(&str, &str); 7] = [
+    ("C", "electric charge"),
+    ("K", "temperature"),
+    ("cd", "luminous intensity"),
+    ("g", "mass"),
+    ("m", "length"),
+    ("rad", "plane angle"),
+    ("s", "time"),
+];
 
 const PREFIXES: &[&str] = &[
     "da", "Ki", "Mi", "Gi", "Ti", "Q", "R", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "d", "c", "m", "u",
@@ -54,6 +67,15 @@ fn base(factor: &str) -> (String, i32) {
 
 /// Reads a unit.
 pub(super) fn read(code: &str) -> Result<Word, String> {
+    let canonical = canonical(code)?;
+    let measured = MEASURED.iter().find(|(base, _)| *base == canonical);
+    let measured = measured.map(|(_, property)| ("property", (*property).to_owned()));
+    let properties = std::iter::once((CANONICAL, canonical)).chain(measured).collect();
+    Ok(Word { code: code.to_owned(), display: None, properties })
+}
+
+/// The dimension of a unit, which comparable ones share.
+pub(super) fn canonical(code: &str) -> Result<String, String> {
     if code.is_empty() {
         return Err("it is empty".to_owned());
     }
@@ -67,8 +89,7 @@ pub(super) fn read(code: &str) -> Result<Word, String> {
         other => format!("{base}{other}"),
     };
     let factors: Vec<_> = dimension.iter().map(factor).collect();
-    let canonical = if factors.is_empty() { "1".to_owned() } else { factors.join(".") };
-    Ok(Word { code: code.to_owned(), display: None, properties: vec![("canonical", canonical)] })
+    Ok(if factors.is_empty() { "1".to_owned() } else { factors.join(".") })
 }
 
 struct Reader<'a> {

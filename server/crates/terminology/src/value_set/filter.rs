@@ -7,6 +7,7 @@ use regex::{Regex, RegexBuilder};
 
 use super::members::Bits;
 use crate::Unprocessable;
+use crate::built_in;
 use crate::code_system::hierarchy::Hierarchy;
 use crate::code_system::{CodeSystem, Concept, Signature};
 use crate::ecl::Constraint;
@@ -109,11 +110,22 @@ impl Filter {
         if let Some(op) = own_filter(system, written) {
             return Self::ready(written.clone(), op, system, &at);
         }
-        let list = || written.value.split(',').map(|code| code.trim().to_owned()).collect::<Box<_>>();
+        // A stored system may have values of its own kind, so what is written counts too.
+        let compared = |value: &str| -> Result<Vec<String>, Unprocessable> {
+            let compared = built_in::compared(system, &written.property, value).map_err(fault)?;
+            Ok(std::iter::once(value.to_owned()).chain(compared).collect())
+        };
+        let list = || {
+            let values = written.value.split(',').map(|value| compared(value.trim()));
+            values.collect::<Result<Vec<_>, _>>().map(|values| Box::from(values.concat()))
+        };
         let op = match written.op.as_str() {
-            "=" => Op::Equal,
-            "in" => Op::In(list()),
-            "not-in" => Op::NotIn(list()),
+            "=" => match compared(&written.value)? {
+                values if values.len() > 1 => Op::In(values.into()),
+                _ => Op::Equal,
+            },
+            "in" => Op::In(list()?),
+            "not-in" => Op::NotIn(list()?),
             "regex" => Op::Regex(Box::new(
                 RegexBuilder::new(&format!("^(?:{})$", written.value))
                     .size_limit(REGEX_LIMIT_BYTES)

@@ -14,6 +14,26 @@ const SETS: &[(&str, &str)] = &[
         r#"{"system":"http://unitsofmeasure.org","filter":[{"property":"canonical","op":"=","value":"g.m-1.s-2"}]}"#,
     ),
     (
+        "like-kpa",
+        r#"{"system":"http://unitsofmeasure.org","filter":[{"property":"canonical","op":"=","value":"kPa"}]}"#,
+    ),
+    (
+        "doses",
+        r#"{"system":"http://unitsofmeasure.org","filter":[{"property":"canonical","op":"in","value":"mg/d, [iU]/wk,1"}]}"#,
+    ),
+    (
+        "no-unit",
+        r#"{"system":"http://unitsofmeasure.org","filter":[{"property":"canonical","op":"=","value":"mmHg"}]}"#,
+    ),
+    (
+        "lengths",
+        r#"{"system":"http://unitsofmeasure.org","filter":[{"property":"property","op":"=","value":"length"}]}"#,
+    ),
+    (
+        "lengths-or-times",
+        r#"{"system":"http://unitsofmeasure.org","filter":[{"property":"property","op":"in","value":"length,time"}]}"#,
+    ),
+    (
         "few-units",
         r#"{"system":"http://unitsofmeasure.org","concept":[{"code":"mm[Hg]","display":"mmHg"},{"code":"mmHg"},{"code":"kPa"}]}"#,
     ),
@@ -70,6 +90,38 @@ fn codes_of_grammars_are_valid_where_they_can_be_read() {
     check("countries", "urn:iso:std:iso:3166", "CHE", "true [Switzerland]");
     check("countries", "urn:iso:std:iso:3166", "CH", "false [Switzerland] [OUTSIDE]");
     check("money", "urn:iso:std:iso:4217", "EUR", "true [Euro]");
+}
+
+#[test]
+fn units_are_filtered_by_what_they_measure() {
+    for (set, code, is_in) in [
+        // Comparable to the unit that is named, however that is written.
+        ("like-kpa", "mm[Hg]", true),
+        ("like-kpa", "N/cm2", true),
+        ("like-kpa", "N/cm", false),
+        ("doses", "ug/(24.h)", true),
+        ("doses", "k[iU]/d", true),
+        ("doses", "%", true),
+        ("doses", "[IU]/d", false),
+        ("doses", "mg", false),
+        // Comparable to the base unit of that property, as FHIR says: what is derived has none.
+        ("lengths", "m", true),
+        ("lengths", "cm", true),
+        ("lengths", "[in_i]", true),
+        ("lengths", "L/m2", true),
+        ("lengths", "m{height}", true),
+        ("lengths", "m2", false),
+        ("lengths", "/m", false),
+        ("lengths", "1", false),
+        ("lengths", "s", false),
+        ("lengths-or-times", "a", true),
+        ("lengths-or-times", "km", true),
+        ("lengths-or-times", "km/h", false),
+    ] {
+        check(set, UCUM, code, if is_in { "true" } else { "false [OUTSIDE]" });
+    }
+    let said = validate(&terminology(&[]), Level::Type, &format!("url=urn:no-unit&system={UCUM}&code=kPa"));
+    assert!(said.starts_with("Unprocessable") && said.contains("'mmHg' is no unit"), "{said}");
 }
 
 #[test]
