@@ -10,7 +10,7 @@
 //! | [`index`] | a compiled code system, to be saved and read back |
 //! | [`load`] | published releases of code systems, read into indexes |
 //! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
-//! | `built_in` | languages, countries, currencies, media types, units |
+//! | `built_in` | languages, countries and their subdivisions, currencies, media types, units |
 //! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
 //! | `definition` | one StructureDefinition: the value sets that its elements are bound to |
 //! | `ecl` | SNOMED CT's expression constraint language |

@@ -1,8 +1,8 @@
-//! ISO 3166-1 countries (alpha-2, alpha-3, numeric) and ISO 4217 currencies.
+//! ISO 3166-1 countries (alpha-2, alpha-3, numeric), ISO 3166-2 subdivisions of them, and ISO 4217 currencies.
 
 use serde_json::json;
 
-use super::{ISO_3166, ISO_4217, resource, rows};
+use super::{ISO_3166, ISO_3166_2, ISO_4217, resource, rows};
 use crate::catalog::Resource;
 use crate::code_system::CodeSystem;
 
@@ -21,6 +21,13 @@ pub(super) fn countries() -> Resource<CodeSystem> {
 }
 
 const KINDS: [&str; 3] = ["alpha-2", "alpha-3", "numeric"];
+
+/// `urn:iso:std:iso:3166:-2`: each code begins with that of its country.
+pub(super) fn subdivisions() -> Resource<CodeSystem> {
+    let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[1], "property": [{ "code": "country", "valueString": &row[0][..2] }] });
+    let concepts = rows(include_str!("data/subdivisions.tsv")).map(concept).collect();
+    resource(ISO_3166_2, "ISO 3166-2 Codes for subdivisions of countries", true, &["country"], concepts)
+}
 
 /// `urn:iso:std:iso:4217`.
 pub(super) fn currencies() -> Resource<CodeSystem> {
@@ -49,6 +56,35 @@ mod tests {
             check(&countries, code, None);
         }
         assert_eq!(countries.get().unwrap().len(), 3 * 249);
+    }
+
+    #[test]
+    fn subdivisions_are_those_of_countries() {
+        let [countries, subdivisions] = [countries(), subdivisions()];
+        for (code, display) in [
+            ("CH-ZH", "Zürich"),
+            ("US-CA", "California"),
+            ("GB-ENG", "England"),
+            ("AD-02", "Canillo"),
+            // These have codes of countries too, and so are not among the subdivisions of CLDR.
+            ("US-PR", "Puerto Rico"),
+            ("FI-01", "Åland Islands"),
+            ("SH-TA", "Tristan da Cunha"),
+        ] {
+            check(&subdivisions, code, Some(display));
+        }
+        for code in ["CH", "CH-", "ch-zh", "CHZH", "US-XX", "California"] {
+            check(&subdivisions, code, None);
+        }
+        let (countries, subdivisions) = (countries.get().unwrap(), subdivisions.get().unwrap());
+        assert_eq!(subdivisions.len(), 5_046);
+        for at in 0..subdivisions.len() as u32 {
+            let code = subdivisions.code(at);
+            let (country, part) = code.split_once('-').unwrap();
+            assert!(country.len() == 2 && countries.find(country).is_some(), "{code}");
+            let is_part = (1..=3).contains(&part.len());
+            assert!(is_part && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()), "{code}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Code systems that every validator meets and nobody loads: languages, countries, currencies, media
 //! types, units.
 //!
-//! Lists (ISO 3166, ISO 4217) are code systems like any other, compiled once. Grammars (BCP 47,
+//! Lists (ISO 3166-1 and -2, ISO 4217) are code systems like any other, compiled once. Grammars (BCP 47,
 //! BCP 13, UCUM) have no end of codes, so a code becomes a code system of one concept when it is
 //! asked for; [`Memory`] keeps those. A stored complete system of the same URL wins over what is
 //! here, and this wins over a stored fragment.
@@ -12,6 +12,7 @@
 //! | file | registry |
 //! |---|---|
 //! | `data/countries.tsv` | ISO 3166-1 |
+//! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR 48.2 (`data/LICENSE-UNICODE`) |
 //! | `data/currencies.tsv` | ISO 4217 |
 //! | `data/languages.tsv`, `data/long-codes.tsv` | ISO 639, as in IANA's Language Subtag Registry |
 //! | `data/scripts.tsv` | ISO 15924, as in the same |
@@ -38,11 +39,12 @@ const ENOUGH: usize = 8_192;
 const LONGEST: usize = 512;
 
 /// The canonical URLs, sorted.
-pub(crate) const URLS: &[&str] = &[UCUM, BCP_13, BCP_47, ISO_3166, ISO_4217];
+pub(crate) const URLS: &[&str] = &[UCUM, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217];
 const UCUM: &str = "http://unitsofmeasure.org";
 const BCP_13: &str = "urn:ietf:bcp:13";
 const BCP_47: &str = "urn:ietf:bcp:47";
 const ISO_3166: &str = "urn:iso:std:iso:3166";
+const ISO_3166_2: &str = "urn:iso:std:iso:3166:-2";
 const ISO_4217: &str = "urn:iso:std:iso:4217";
 
 /// A code that a grammar accepts.
@@ -123,11 +125,12 @@ pub(crate) fn compared(url: &str, property: &str, value: &str) -> Result<Option<
 
 /// A system that is built in, without the codes of a grammar.
 pub(crate) fn system(url: &str) -> Option<&'static Resource<CodeSystem>> {
-    static SYSTEMS: [OnceLock<Resource<CodeSystem>>; 5] = [const { OnceLock::new() }; 5];
+    static SYSTEMS: [OnceLock<Resource<CodeSystem>>; URLS.len()] = [const { OnceLock::new() }; URLS.len()];
     let at = URLS.iter().position(|known| *known == url)?;
     Some(SYSTEMS[at].get_or_init(|| match Grammar::of(url) {
         Some(grammar) => grammar.system(None),
         None if url == ISO_3166 => iso::countries(),
+        None if url == ISO_3166_2 => iso::subdivisions(),
         None => iso::currencies(),
     }))
 }

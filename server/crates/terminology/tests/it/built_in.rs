@@ -43,6 +43,11 @@ const SETS: &[(&str, &str)] = &[
         "countries",
         r#"{"system":"urn:iso:std:iso:3166","filter":[{"property":"code","op":"regex","value":"[A-Z]{3}"}]}"#,
     ),
+    ("parts", r#"{"system":"urn:iso:std:iso:3166:-2"}"#),
+    (
+        "cantons",
+        r#"{"system":"urn:iso:std:iso:3166:-2","filter":[{"property":"country","op":"=","value":"CH"}]}"#,
+    ),
     ("media", r#"{"system":"urn:ietf:bcp:13"}"#),
     ("money", r#"{"system":"urn:iso:std:iso:4217"}"#),
 ];
@@ -89,6 +94,10 @@ fn codes_of_grammars_are_valid_where_they_can_be_read() {
     check("media", "urn:ietf:bcp:13", "application/fhir+json", "true");
     check("countries", "urn:iso:std:iso:3166", "CHE", "true [Switzerland]");
     check("countries", "urn:iso:std:iso:3166", "CH", "false [Switzerland] [OUTSIDE]");
+    check("parts", "urn:iso:std:iso:3166:-2", "US-CA", "true [California]");
+    check("parts", "urn:iso:std:iso:3166:-2", "US-XX", "false [OUTSIDE; UNKNOWN]");
+    check("cantons", "urn:iso:std:iso:3166:-2", "CH-ZH", "true [Zürich]");
+    check("cantons", "urn:iso:std:iso:3166:-2", "US-CA", "false [California] [OUTSIDE]");
     check("money", "urn:iso:std:iso:4217", "EUR", "true [Euro]");
 }
 
