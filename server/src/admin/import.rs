@@ -133,7 +133,7 @@ async fn take_in(indexes: &Indexes, app: Option<&App>, release: Release, events:
         }
         let loaded = release.load(&mut |step| match step.bytes < step.of {
             true => tell(step, "reading"),
-            false => tell(step, "making the index, all is read up to"),
+            false => tell(step, "making the index after"),
         })?;
         let id = indexes.keep_release(&loaded.index, &hash).map_err(unsaved)?;
         Ok::<_, load::LoadError>((id, loaded.index, loaded.format))
