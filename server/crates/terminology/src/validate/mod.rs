@@ -6,6 +6,7 @@
 mod batch;
 mod code_system;
 mod judge;
+mod location;
 pub(crate) mod request;
 
 use fhir::{Coding, OperationOutcome, Parameters, Severity};
@@ -15,6 +16,7 @@ pub(crate) use self::batch::answer as answer_batch;
 pub(crate) use self::code_system::answer as answer_code_system;
 pub(crate) use self::judge::State;
 use self::judge::{Judge, Judged};
+use self::location::Location;
 use self::request::{Operation, Place, Request, Subject};
 use crate::catalog::{Catalog, Compiled};
 use crate::code_system::CodeSystem;
@@ -58,10 +60,11 @@ pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> R
         supplements: supplements(catalog, &request, set)?,
         languages: languages(&request, set)?,
     };
-    match &request.subject {
-        Subject::Code(coding) if coding.system.is_none() => infer(&judge, coding),
-        _ => Ok(judged(&judge)?.write(Location::of(&judge, input))),
-    }
+    let answer = match &request.subject {
+        Subject::Code(coding) if coding.system.is_none() => infer(&judge, coding)?,
+        _ => judged(&judge)?,
+    };
+    Ok(answer.write(Location::of(catalog, &request, input)))
 }
 
 /// The set that the request brings along, or the one contained in it that `url` refers to as `#id`.
@@ -190,7 +193,7 @@ fn languages(request: &Request<'_>, set: &ValueSet) -> Result<Languages, TxError
 }
 
 /// `inferSystem`: the one system of the value set that has the code.
-fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Parameters, TxError> {
+fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Answer, TxError> {
     let code = coding.code.as_deref().unwrap_or_default();
     let mut matches = Vec::new();
     let at = Home { home: judge.home, set: judge.set };
@@ -205,7 +208,7 @@ fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Parameters, TxError> 
             let coding = Coding { system: Some((*system).to_owned()), ..coding.clone() };
             let mut answer = answer_coding(judge, judge.coding(&coding, Place::Code)?);
             answer.notes.extend(judge.set_status());
-            return Ok(answer.write(Location::Always));
+            return Ok(answer);
         }
         [] => Note::cannot_infer(code, &set),
         several => Note::cannot_choose(code, &set, several),
@@ -214,7 +217,7 @@ fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Parameters, TxError> 
         Note::not_in_value_set(&format!("#{code}"), &set, false).at("code".to_owned()),
         why.at("code".to_owned()),
     ];
-    Ok(Answer { code: Some(code.to_owned()), notes, ..Answer::default() }.write(Location::Always))
+    Ok(Answer { code: Some(code.to_owned()), notes, ..Answer::default() })
 }
 
 /// Everything that an answer may say. Parameters are written in one fixed order.
@@ -234,55 +237,6 @@ struct Answer {
     /// The code is not in the value set, whatever those systems say.
     decided: bool,
     notes: Vec<Note>,
-}
-
-/// Whether issues carry `location` beside `expression`. FHIR calls it deprecated, so that `expression`
-/// alone is always enough. In plain answers both are there. HL7's suite wants both in its older parts
-/// and `expression` alone in its newer ones, which no single rule of FHIR's explains; what tells them
-/// apart is the kind of error and the form of the question, and is named in [`Location::of`] alone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Location {
-    Always,
-    /// Unless there is an issue of one of these kinds.
-    Without(&'static [&'static str]),
-    Never,
-}
-
-impl Location {
-    /// What the question says of it.
-    fn of(judge: &Judge<'_, '_>, input: Input<'_>) -> Self {
-        const WRONG_IN_ITSELF: &[&str] = &["invalid-code", "code-rule", "this-code-not-in-vs"];
-        const NOT_A_MEMBER: &[&str] = &["invalid-code", "code-rule", "this-code-not-in-vs", "not-in-vs"];
-        const ANYTHING: &[&str] =
-            &["invalid-code", "code-rule", "this-code-not-in-vs", "not-in-vs", "invalid-display"];
-        let several_versions = |coding: &Coding| {
-            let system = coding.system.as_deref().unwrap_or_default();
-            judge.catalog.code_system_versions(system).len() > 1
-        };
-        match &judge.request.subject {
-            _ if !judge.request.ecosystem => Self::Always,
-            _ if input.has("valueSet") => Self::Never,
-            Subject::Concept(_) => Self::Without(WRONG_IN_ITSELF),
-            Subject::Coding(coding) if several_versions(coding) => Self::Without(ANYTHING),
-            Subject::Coding(coding) if coding.display.is_none() => Self::Without(WRONG_IN_ITSELF),
-            Subject::Coding(_) | Subject::Code(_) => Self::Without(NOT_A_MEMBER),
-        }
-    }
-
-    /// Is it there in an answer with these issues?
-    fn is_among(self, notes: &[Note]) -> bool {
-        let kinds = match self {
-            Self::Always => return true,
-            Self::Never => return false,
-            Self::Without(kinds) => kinds,
-        };
-        !notes.iter().any(|note| {
-            let kind = note.issue.details.coding.first().and_then(|coding| coding.code.as_deref());
-            // Of lesser severity, only the remark on one coding of several counts.
-            let counts = note.issue.severity == Severity::Error || kind == Some("this-code-not-in-vs");
-            counts && kind.is_some_and(|kind| kinds.contains(&kind))
-        })
-    }
 }
 
 impl Answer {

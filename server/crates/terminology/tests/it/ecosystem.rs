@@ -112,6 +112,62 @@ fn location_stands_beside_expression_in_plain_answers() {
 }
 
 #[test]
+fn what_is_wrong_decides_on_location_in_answers_to_the_ecosystem() {
+    let garden = garden();
+    garden.apply([put(
+        r#"{"resourceType":"CodeSystem","id":"stones","url":"urn:stones","status":"active","content":"complete",
+            "concept":[{"code":"any","property":[{"code":"notSelectable","valueBoolean":true}]}]}"#,
+    ), put(
+        r#"{"resourceType":"ValueSet","id":"ground","url":"http://garden.example/ground","status":"active",
+            "compose":{"include":[{"system":"urn:stones"}]}}"#,
+    )]);
+    let tools = "http://garden.example/tools";
+    let nobody = "http://nobody.example/";
+    // In each form, in the order of `forms`, and of a coding with a display: is there a location?
+    for (set, system, code, expected) in [
+        ("everything", tools, "hammer", [false, true, false, false]),
+        ("trees", tools, "rake", [false, true, false, false]),
+        ("trees", nobody, "x", [true, true, true, true]),
+        ("everything", PLANTS, "hammer", [false, false, false, false]),
+        ("trees", PLANTS, "stone", [false, false, false, false]),
+        ("ground", "urn:stones", "any", [false, false, false, false]),
+        ("in-use", PLANTS, "elm", [false, false, false, false]),
+        ("no-version", PLANTS, "apple", [true, true, true, true]),
+        ("weed-set", "http://garden.example/weeds", "thistle", [true, true, true, true]),
+        ("everything", tools, "RAKE", [true, true, true, true]),
+    ] {
+        let [by_code, coding, concept] = forms(system, None, code).map(|(_, subject)| subject);
+        let shown = coding.replace(r#""code":"#, r#""display":"Something","code":"#);
+        for (subject, expected) in [by_code, coding, concept, shown].iter().zip(expected) {
+            let answer = answer(
+                &garden,
+                &format!(
+                    r#"{{"name":"url","valueUri":"http://garden.example/{set}"}},{{"name":"uuid","valueString":"u"}},
+                       {{"name":"abstract","valueBoolean":false}},{subject}"#
+                ),
+            );
+            let found = answer.to_string().contains(r#""location""#);
+            assert_eq!(found, expected, "{set} {subject}: {answer}");
+        }
+    }
+    for (subject, expected) in [
+        (r#"{"name":"code","valueCode":"oak"},{"name":"inferSystem","valueBoolean":true}"#, true),
+        (
+            r#"{"name":"code","valueCode":"pear"},{"name":"system","valueUri":"http://garden.example/plants"},{"name":"display","valueString":"Plum"}"#,
+            false,
+        ),
+        (
+            r#"{"name":"code","valueCode":"rake"},{"name":"system","valueUri":"http://garden.example/tools"},{"name":"display","valueString":"Hoe"}"#,
+            true,
+        ),
+    ] {
+        let url = r#"{"name":"url","valueUri":"http://garden.example/everything"},{"name":"uuid","valueString":"u"}"#;
+        let answer = answer(&garden, &format!("{url},{subject}"));
+        assert_eq!(answer.to_string().contains(r#""location""#), expected, "{subject}: {answer}");
+    }
+}
+
+#[test]
 fn an_import_that_nobody_knows_is_an_answer_to_the_ecosystem() {
     let garden = garden();
     let coding =

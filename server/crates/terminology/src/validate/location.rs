@@ -1,0 +1,58 @@
+//! Whether issues carry `location` beside `expression`.
+//!
+//! FHIR calls `location` deprecated, so that `expression` alone is always enough. In plain answers both
+//! are there. HL7's suite wants both in its older parts and `expression` alone in its newer ones, which
+//! no single rule of FHIR's explains; what tells them apart is what is wrong and the form of the question.
+
+use fhir::{Coding, Severity};
+
+use super::request::{Place, Request, Subject};
+use crate::Input;
+use crate::catalog::Catalog;
+use crate::messages::Note;
+
+/// Kinds of what is wrong that `expression` may tell alone: the first in any question, the last in the
+/// fewest.
+const ALONE: [&str; 5] = ["code-rule", "this-code-not-in-vs", "invalid-code", "not-in-vs", "invalid-display"];
+
+/// Whether issues carry `location` too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Location {
+    Always,
+    /// Unless one of these kinds is wrong and nothing but what `expression` may tell alone.
+    Without(&'static [&'static str]),
+    Never,
+}
+
+impl Location {
+    /// What the question says of it.
+    pub(super) fn of(catalog: &Catalog, request: &Request<'_>, input: Input<'_>) -> Self {
+        let several_versions = |(_, coding): (Place, &Coding)| {
+            catalog.code_system_versions(coding.system.as_deref().unwrap_or_default()).len() > 1
+        };
+        match &request.subject {
+            _ if !request.ecosystem => Self::Always,
+            _ if input.has("valueSet") => Self::Never,
+            _ if request.codings().into_iter().any(several_versions) => Self::Without(&ALONE),
+            Subject::Coding(coding) if coding.display.is_none() => Self::Without(&ALONE[..1]),
+            Subject::Code(_) | Subject::Coding(_) | Subject::Concept(_) => Self::Without(&ALONE[..4]),
+        }
+    }
+
+    /// Is it there in an answer with these issues?
+    pub(super) fn is_among(self, notes: &[Note]) -> bool {
+        let without = match self {
+            Self::Always => return true,
+            Self::Never => return false,
+            Self::Without(kinds) => kinds,
+        };
+        let kind = |note: &Note| note.issue.details.coding.first().and_then(|coding| coding.code.clone());
+        // Of lesser severity, only the remark on one coding of several counts.
+        let counts = |note: &&Note| {
+            note.issue.severity == Severity::Error || kind(note).as_deref() == Some("this-code-not-in-vs")
+        };
+        let wrong: Vec<_> = notes.iter().filter(counts).map(|note| kind(note).unwrap_or_default()).collect();
+        let any_of = |kinds: &[&str]| wrong.iter().any(|kind| kinds.contains(&kind.as_str()));
+        !(any_of(without) && wrong.iter().all(|kind| ALONE.contains(&kind.as_str())))
+    }
+}
