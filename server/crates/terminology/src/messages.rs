@@ -175,7 +175,7 @@ impl Note {
         Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned()).told()
     }
 
-    /// Terminology_TX_System_Relative
+    /// Terminology_TX_System_Relative, of codings alone: a `system` beside `code` is just not known.
     pub(crate) fn relative_system() -> Self {
         let text = "Coding.system must be an absolute reference, not a local reference";
         Self::error(IssueCode::Invalid, "invalid-data", text.to_owned())

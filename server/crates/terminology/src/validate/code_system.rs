@@ -89,7 +89,7 @@ fn by_url<'a>(
     let known = catalog.code_system_versions(url);
     let (why, missing) = if catalog.value_set(url, None)?.is_some() {
         (Note::system_is_value_set(url), url.to_owned())
-    } else if !url.contains(':') {
+    } else if !url.contains(':') && !matches!(place, Place::Code) {
         (Note::relative_system(), url.to_owned())
     } else {
         let canonical = version::join(url, wanted.filter(|_| !known.is_empty()));

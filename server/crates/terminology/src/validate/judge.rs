@@ -438,12 +438,12 @@ impl<'a> Judge<'a, '_> {
             out.notes.push(Note::system_is_supplement(&version::join(system, version)).at(at));
         } else if self.catalog.value_set(system, None)?.is_some() {
             out.notes.push(Note::system_is_value_set(system).at(at));
-        } else if !system.contains(':') {
+        } else if !system.contains(':') && !matches!(place, Place::Code) {
             out.notes.push(Note::relative_system().at(at));
         } else {
             let note = match wanted {
-                Some(version) => Note::unknown_code_system(system, Some(version), &[]),
-                None => Note::foreign_code_system(system),
+                None if system.contains(':') => Note::foreign_code_system(system),
+                _ => Note::unknown_code_system(system, wanted, &[]),
             };
             out.notes.push(note.at(at));
             out.missing.push(system.to_owned());

@@ -168,6 +168,24 @@ fn what_is_wrong_decides_on_location_in_answers_to_the_ecosystem() {
 }
 
 #[test]
+fn only_a_coding_is_told_that_its_system_must_be_absolute() {
+    let garden = garden();
+    let must = "Coding.system must be an absolute reference, not a local reference";
+    let unknown = "A definition for CodeSystem 'shed' could not be found, so the code cannot be validated";
+    for ((place, subject), expected) in forms("shed", None, "x").iter().zip([unknown, must, must]) {
+        let url =
+            r#"{"name":"url","valueUri":"http://garden.example/trees"},{"name":"uuid","valueString":"u"}"#;
+        let answer = answer(&garden, &format!("{url},{subject}"));
+        let at = format!("{place}.system");
+        let told = (expected.to_owned(), at.trim_start_matches('.').to_owned());
+        assert!(issues(&answer).contains(&told), "{answer}");
+        let names = |p: &serde_json::Value| p["name"] == "x-unknown-system" && p["valueCanonical"] == "shed";
+        let is_missing = answer["parameter"].as_array().unwrap().iter().any(names);
+        assert_eq!(is_missing, expected == unknown, "{answer}");
+    }
+}
+
+#[test]
 fn an_import_that_nobody_knows_is_an_answer_to_the_ecosystem() {
     let garden = garden();
     let coding =
@@ -412,7 +430,7 @@ fn a_code_system_judges_codes_by_the_same_rules() {
             "url=http://garden.example/trees&code=x".into(),
             "false [The Coding references a value set, not a code system",
         ),
-        ("url=plants&code=x".into(), "false [Coding.system must be an absolute reference"),
+        ("url=plants&code=x".into(), "false [A definition for CodeSystem 'plants' could not be found"),
         ("code=apple".into(), "Missing(required): parameter 'url' is needed"),
         (url.clone(), "NothingToValidate(required): Unable to find code to validate"),
     ] {
