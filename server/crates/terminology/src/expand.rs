@@ -205,9 +205,9 @@ fn by_url<'a>(
             .to_owned(),
     })?;
     let (url, in_url) = version::split(canonical);
-    let wanted = input.text("valueSetVersion")?.or(in_url);
-    let found = catalog.value_set(url, wanted.or_else(|| pinned(&request.pins.value_sets, url)))?;
-    found.ok_or_else(|| TxError::UnknownValueSet {
+    let pin = pinned(&request.pins.value_sets, url);
+    let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
+    catalog.value_set(url, wanted)?.ok_or_else(|| TxError::UnknownValueSet {
         url: version::join(url, wanted),
         ecosystem: request.ecosystem,
     })

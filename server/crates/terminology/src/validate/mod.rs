@@ -151,8 +151,9 @@ fn by_url<'a>(
         }
     };
     let (url, in_url) = version::split(canonical);
-    let wanted = input.text("valueSetVersion")?.or(in_url);
-    let found = match wanted.or_else(|| pinned(&request.pins.value_sets, url)) {
+    let pin = pinned(&request.pins.value_sets, url);
+    let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
+    let found = match wanted {
         None => catalog.value_set_of(url, request.pins.date.as_deref())?,
         version => catalog.value_set(url, version)?,
     };

@@ -215,7 +215,10 @@ fn walk<'a>(
     }
     path.push(set);
     for canonical in set.compose.parts().flat_map(|include| &include.value_sets) {
-        let imported = import(catalog, at, canonical, pins)?.ok_or_else(|| unknown(canonical))?;
+        let imported = import(catalog, at, canonical, pins)?.ok_or_else(|| {
+            let (url, version) = meant(canonical, pins);
+            unknown(&version::join(url, version))
+        })?;
         walk(catalog, imported, pins, unknown, path, done)?;
     }
     path.pop();
@@ -232,12 +235,17 @@ pub(crate) fn import<'a>(
     if let Some(id) = canonical.strip_prefix('#') {
         return Ok(at.home.contained.get(id).map(|set| Home { home: at.home, set }));
     }
-    let (url, version) = version::split(canonical);
-    let found = match version.or_else(|| pinned(&pins.value_sets, url)) {
-        None => catalog.value_set_of(url, day(at.set, pins))?,
-        version => catalog.value_set(url, version)?,
+    let found = match meant(canonical, pins) {
+        (url, None) => catalog.value_set_of(url, day(at.set, pins))?,
+        (url, version) => catalog.value_set(url, version)?,
     };
     Ok(found.map(Home::own))
+}
+
+/// The value set that an import means: of the version that it names, else of the pinned one.
+fn meant<'v>(canonical: &'v str, pins: &'v Pins) -> (&'v str, Option<&'v str>) {
+    let (url, version) = version::split(canonical);
+    (url, version.or_else(|| pinned(&pins.value_sets, url)))
 }
 
 /// The day whose versions a set means where it names none.

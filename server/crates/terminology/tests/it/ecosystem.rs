@@ -200,6 +200,30 @@ fn an_import_that_nobody_knows_is_an_answer_to_the_ecosystem() {
 }
 
 #[test]
+fn a_pinned_version_of_a_value_set_is_named_where_it_is_unknown() {
+    let garden = garden();
+    garden.apply([put(
+        r#"{"resourceType":"ValueSet","id":"wood","url":"http://garden.example/wood","status":"active",
+            "compose":{"include":[{"valueSet":["http://garden.example/trees"]}]}}"#,
+    )]);
+    let ask = |set: &str, version: &str| {
+        validate_body(
+            &garden,
+            &format!(
+                r#"{{"name":"url","valueUri":"http://garden.example/{set}"}},
+                   {{"name":"default-valueset-version","valueCanonical":"http://garden.example/trees|{version}"}},
+                   {{"name":"coding","valueCoding":{{"system":"{PLANTS}","code":"apple"}}}}"#
+            ),
+        )
+    };
+    assert_eq!(ask("wood", "2"), "true [Apple tree]");
+    assert_eq!(ask("trees", "2"), "true [Apple tree]");
+    let unknown = "A definition for the value Set 'http://garden.example/trees|3' could not be found";
+    assert_eq!(ask("wood", "3"), format!("false [{unknown}]"));
+    assert_eq!(ask("trees", "3"), format!("UnknownValueSet(not-found): {unknown}"));
+}
+
+#[test]
 fn contained_value_sets_are_found_by_their_id() {
     let garden = garden();
     let coding =
