@@ -157,10 +157,26 @@ impl<'a> Part<'a> {
         Box::new(self.bits.iter_after(skip).map(item))
     }
 
+    /// Is it of the same version of the same code system?
+    fn is_of_version(&self, other: &Part<'_>) -> bool {
+        let system = |part: &Part<'_>| part.system.map(std::ptr::from_ref);
+        self.url == other.url && system(self) == system(other)
+    }
+
     /// The part without its codes: what a test of one code needs.
     fn head(&self) -> Self {
         let (url, system, set) = (self.url, self.system, self.set);
         Self { url, system, set, listed: None, bits: Bits::default(), beside: HashSet::new(), open: false }
+    }
+
+    /// Leaves out what others hold, in any version of its code system or in its own one only.
+    fn exclude(&mut self, others: &[Part<'_>], versions_apart: bool) {
+        let own = self.head();
+        let counts =
+            |other: &&Part<'_>| other.url == own.url && (!versions_apart || other.is_of_version(&own));
+        let others: Vec<_> = others.iter().filter(counts).collect();
+        self.retain(|concept, code| !others.iter().any(|other| other.holds(own.system, concept, code)));
+        self.open &= !others.iter().any(|other| other.open);
     }
 
     /// Leaves out the concepts that are out of use.
@@ -201,8 +217,7 @@ impl<'a> Members<'a> {
     /// Appends a part without the codes that are there already in the same version of the system.
     fn push(&mut self, mut part: Part<'a>) {
         for other in &self.parts {
-            let same = other.system.map(std::ptr::from_ref) == part.system.map(std::ptr::from_ref);
-            if same && other.url == part.url {
+            if other.is_of_version(&part) {
                 let system = part.system;
                 part.retain(|concept, code| !other.holds(system, concept, code));
             }
@@ -258,11 +273,7 @@ impl<'a, 'q> Gather<'a, 'q> {
             out.excluded = true;
             // What nobody knows here cannot be in the set either, so `missing` is passed over.
             let found = self.include(home, exclude)?;
-            for part in &mut out.parts {
-                let probe = part.head();
-                part.retain(|concept, code| !found.hold(&probe, concept, code));
-                part.open &= !found.is_open(part.url);
-            }
+            out.parts.iter_mut().for_each(|part| part.exclude(&found.parts, set.compose.versions_apart));
         }
         if set.compose.active_only {
             out.parts.iter_mut().for_each(Part::drop_inactive);

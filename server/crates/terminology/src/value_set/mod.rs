@@ -47,6 +47,8 @@ pub(crate) struct Compose {
     pub(crate) exclude: Vec<Include>,
     /// `inactive` is false: inactive codes are left out.
     pub(crate) active_only: bool,
+    /// `versionsMatch` is false, by extension: what is excluded in one version of a system stays in others.
+    pub(crate) versions_apart: bool,
     /// The day whose versions are meant where an include names none.
     pub(crate) locked_date: Option<Box<str>>,
     /// Why the set cannot be used whatever the code; found once, told at each use.
@@ -129,6 +131,8 @@ impl ValueSet {
         out.compose.locked_date = compose.locked_date.map(Box::from);
         out.display_language =
             wire::expansion_parameter(&compose.extension, "displayLanguage").map(String::from);
+        out.compose.versions_apart =
+            wire::expansion_parameter(&compose.extension, "versionsMatch") == Some("false");
         out.supplements.extend(wire::supplements(&compose.extension));
         let Compose { include, exclude, fault: found, .. } = &mut out.compose;
         let mut compiled = |which: &str, list: &[wire::Include<'_>]| {

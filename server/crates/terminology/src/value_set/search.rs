@@ -323,16 +323,19 @@ impl<'a, 'q> Search<'a, 'q> {
         }
         let is_held = !(found.members.is_empty() && found.inactive.is_empty());
         if is_held && !set.compose.exclude.is_empty() {
-            // A code is excluded in every version: versions of a system share their codes.
+            // A code is excluded in every version, since versions of a system share their codes, unless
+            // the set keeps them apart.
             let asked = Asked { version: None, ..self.asked };
             let anywhere = Search::new(self.catalog, asked, self.pins, self.trust_lists);
             for exclude in &set.compose.exclude {
                 let mut out = Found::default();
                 anywhere.include(at, exclude, &mut out)?;
-                if !out.members.is_empty() {
-                    found.members.clear();
-                    found.inactive.clear();
-                }
+                let same = |a: &Member<'_>, b: &Member<'_>| {
+                    !set.compose.versions_apart || a.version() == b.version()
+                };
+                let stays = |member: &Member<'_>| !out.members.iter().any(|other| same(other, member));
+                found.members.retain(stays);
+                found.inactive.retain(stays);
             }
         }
         if found.exact {

@@ -126,8 +126,14 @@ fn include(below: usize) -> impl Strategy<Value = Json> {
 fn value_set(at: usize) -> impl Strategy<Value = Json> {
     let includes = prop::collection::vec(include(at), 1..4);
     let excludes = prop::collection::vec(include(at), 0..3);
-    (includes, excludes, any::<Option<bool>>()).prop_map(move |(include, exclude, inactive)| {
+    (includes, excludes, any::<Option<bool>>(), any::<Option<bool>>()).prop_map(move |(include, exclude, inactive, merged)| {
         let mut compose = json!({ "include": include, "exclude": exclude });
+        if let Some(merged) = merged {
+            compose["extension"] = json!([{
+                "url": "http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
+                "extension": [{ "url": "name", "valueCode": "versionsMatch" }, { "url": "value", "valueBoolean": merged }],
+            }]);
+        }
         if let Some(inactive) = inactive {
             compose["inactive"] = inactive.into();
         }

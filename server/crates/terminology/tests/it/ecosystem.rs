@@ -224,6 +224,35 @@ fn a_pinned_version_of_a_value_set_is_named_where_it_is_unknown() {
 }
 
 #[test]
+fn a_set_that_keeps_versions_apart_excludes_in_one_version_only() {
+    let garden = garden();
+    let set = |id: &str, extension: &str| {
+        put(&format!(
+            r#"{{"resourceType":"ValueSet","id":"{id}","url":"http://garden.example/{id}","status":"active",
+                "compose":{{{extension}"include":[{{"system":"{PLANTS}","version":"1.0.0"}}],
+                "exclude":[{{"system":"{PLANTS}","version":"0.9.0"}}]}}}}"#
+        ))
+    };
+    let extension = |value: &str| {
+        format!(
+            r#""extension":[{{"url":"http://hl7.org/fhir/StructureDefinition/valueset-expansion-parameter",
+                "extension":[{{"url":"name","valueCode":"versionsMatch"}},{{"url":"value",{value}}}]}}],"#
+        )
+    };
+    garden.apply([
+        set("silent", ""),
+        set("merged", &extension(r#""valueString":"true""#)),
+        set("apart", &extension(r#""valueString":"false""#)),
+    ]);
+    for (set, expected) in [("silent", "false [Tree]"), ("merged", "false [Tree]"), ("apart", "true [Tree]")]
+    {
+        let query = format!("url=http://garden.example/{set}&system={PLANTS}&code=tree");
+        let answer = validate(&garden, Level::Type, &query);
+        assert!(answer.starts_with(expected), "{set}: {answer}");
+    }
+}
+
+#[test]
 fn contained_value_sets_are_found_by_their_id() {
     let garden = garden();
     let coding =
