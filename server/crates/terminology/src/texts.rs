@@ -68,6 +68,18 @@ pub(crate) fn additions<'a, 's>(
         .filter_map(move |(_, supplement)| Some((*supplement, supplement.find(system.code(at))?)))
 }
 
+/// The display where no language decides: the value set's, else the code system's. Designations of a
+/// set are additional (R4), so they do not take its place.
+pub(crate) fn default<'a>(
+    concept: Option<(&'a CodeSystem, u32)>,
+    listed: Option<(&'a Listed, Option<&'a str>)>,
+) -> Option<Display<'a>> {
+    let own = listed.and_then(|(listed, language)| Some(Display::own(listed.display.as_deref()?, language)));
+    own.or_else(|| {
+        concept.and_then(|(system, at)| Some(Display::own(system.display(at)?, system.language.as_deref())))
+    })
+}
+
 /// All texts of a concept, the preferred one first. `listed` is how a value set of this language
 /// lists it.
 pub(crate) fn texts<'a>(
@@ -75,9 +87,8 @@ pub(crate) fn texts<'a>(
     listed: Option<(&'a Listed, Option<&'a str>)>,
     supplements: &[Supplement<'a>],
 ) -> Vec<Text<'a>> {
-    let mut out: Vec<Text<'a>> = Vec::new();
-    if let Some((listed, language)) = listed {
-        out.extend(listed.display.as_deref().map(|text| Text::of(Display::own(text, language))));
+    let mut out: Vec<Text<'a>> = default(concept, listed).map(Text::of).into_iter().collect();
+    if let Some((listed, _)) = listed {
         out.extend(listed.designations.iter().map(|said| Text {
             display: Display { kind: said.kind, ..Display::own(&said.text, said.language.as_deref()) },
             purpose: said.purpose.as_ref().map(|parts| parts.each_ref().map(String::as_str)),

@@ -8,9 +8,10 @@ use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, Display};
 use crate::display::{self, Languages, TextKind, Verdict};
 use crate::messages::Note;
+use crate::texts::{self, Supplement};
 use crate::value_set::ValueSet;
 use crate::value_set::search::{Asked, Found, Home, Member, Search, pinned};
-use crate::wire::{Content, Header};
+use crate::wire::Content;
 use crate::{TxError, version};
 
 /// What all codings of one request are held against.
@@ -22,7 +23,7 @@ pub(super) struct Judge<'a, 'r> {
     pub(super) home: &'a ValueSet,
     /// The one code system asked about; `None` where the value set decides.
     pub(super) system: Option<&'a CodeSystem>,
-    pub(super) supplements: Vec<(&'a Header, &'a CodeSystem)>,
+    pub(super) supplements: Vec<Supplement<'a>>,
     pub(super) languages: Languages,
 }
 
@@ -169,33 +170,17 @@ impl<'a> Judge<'a, '_> {
         })
     }
 
-    /// All displays of a member: what the set says of it, then the system, then the supplements. Definitions are none.
+    /// All displays of a member, the default first: what the set says of it, then the system, then the
+    /// supplements. Definitions are none.
     fn displays(&self, member: &Member<'a>) -> Vec<Display<'a>> {
         let mut out: Vec<Display<'a>> = Vec::new();
-        let listed = member.listed.into_iter().flat_map(|listed| {
-            let language = member.set.language.as_deref();
-            let first = listed.display.as_deref();
-            let first = first.map(|text| Display { text, language, retired: None, kind: TextKind::Display });
-            let more = listed.designations.iter().map(|d| Display {
-                text: &d.text,
-                language: d.language.as_deref(),
-                retired: None,
-                kind: d.kind,
-            });
-            first.into_iter().chain(more)
-        });
-        let of_system = member.system.zip(member.concept).into_iter().flat_map(|(s, at)| s.displays(at));
-        let code = member.system.zip(member.concept).map(|(s, at)| s.code(at));
-        let url = member.system.map(|system| system.url.as_str());
-        let of_supplements = self
-            .supplements
-            .iter()
-            .filter(|(header, _)| header.supplements.as_deref().map(|c| version::split(c).0) == url)
-            .flat_map(|(_, supplement)| {
-                code.and_then(|code| supplement.find(code)).map(|at| supplement.displays(at))
-            })
-            .flatten();
-        let all = listed.chain(of_system).chain(of_supplements);
+        let known = member.system.zip(member.concept);
+        let listed = member.listed.map(|listed| (listed, member.set.language.as_deref()));
+        let of_set = listed.into_iter().flat_map(|(listed, _)| &listed.designations);
+        let of_set = of_set.map(|d| Display { kind: d.kind, ..Display::own(&d.text, d.language.as_deref()) });
+        let added = known.into_iter().flat_map(|(s, at)| texts::additions(&self.supplements, s, at));
+        let of_systems = known.into_iter().chain(added).flat_map(|(s, at)| s.displays(at));
+        let all = texts::default(known, listed).into_iter().chain(of_set).chain(of_systems);
         for display in all.filter(|display| display.kind != TextKind::Definition) {
             match out.iter_mut().find(|other| other.text == display.text) {
                 // The set often repeats the system's display without a language.

@@ -19,14 +19,14 @@ use self::judge::{Judge, Judged};
 use self::location::Location;
 use self::request::{Operation, Place, Request, Subject};
 use crate::catalog::{Catalog, Compiled};
-use crate::code_system::CodeSystem;
 use crate::display::Languages;
 use crate::input::malformed;
 use crate::messages::Note;
+use crate::texts::{self, Supplement};
 use crate::value_set::ValueSet;
 use crate::value_set::search::{self, Home, pinned};
 use crate::wire::Header;
-use crate::{Input, Level, TxError, Unprocessable, version};
+use crate::{Input, Level, TxError, version};
 
 /// Answers `ValueSet/$validate-code`.
 pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
@@ -167,16 +167,9 @@ fn supplements<'a>(
     catalog: &'a Catalog,
     request: &Request<'_>,
     set: &ValueSet,
-) -> Result<Vec<(&'a Header, &'a CodeSystem)>, TxError> {
+) -> Result<Vec<Supplement<'a>>, TxError> {
     let asked = request.supplements.iter().copied().chain(set.supplements.iter().map(String::as_str));
-    asked
-        .map(|canonical| {
-            let missing = || Unprocessable::MissingSupplement(canonical.to_owned());
-            let resource = catalog.supplement(canonical).ok_or_else(missing)?;
-            let header = resource.header().ok_or_else(missing)?;
-            Ok((header, resource.get()?))
-        })
-        .collect()
+    Ok(texts::supplements(catalog, asked)?)
 }
 
 /// The languages to go by: what the request says, else what the value set fixes, else the header,

@@ -253,6 +253,23 @@ fn a_set_that_keeps_versions_apart_excludes_in_one_version_only() {
 }
 
 #[test]
+fn a_supplement_adds_to_the_version_that_it_names() {
+    let garden = garden();
+    garden.apply([put(
+        r#"{"resourceType":"CodeSystem","id":"words","url":"urn:words","status":"active","content":"supplement",
+            "supplements":"http://garden.example/plants|0.9.0","concept":[{"code":"tree",
+            "designation":[{"language":"de","value":"Baum"}]}]}"#,
+    )]);
+    for (set, expected) in [("old", "true [Old tree]"), ("trees", "false [Tree]")] {
+        let query = format!(
+            "url=http://garden.example/{set}&system={PLANTS}&code=tree&display=Baum&useSupplement=urn:words"
+        );
+        let answer = validate(&garden, Level::Type, &query);
+        assert!(answer.starts_with(expected), "{set}: {answer}");
+    }
+}
+
+#[test]
 fn contained_value_sets_are_found_by_their_id() {
     let garden = garden();
     let coding =

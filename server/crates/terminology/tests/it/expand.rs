@@ -4,7 +4,7 @@ use fhir::{Parameters, Value};
 use serde_json::{Value as Json, json};
 use trefoil_terminology::{Input, Level, Terminology, TxError};
 
-use crate::support::{garden, put, short};
+use crate::support::{garden, put, short, validate};
 
 const NOW: &str = "2026-11-21T12:00:00.000Z";
 
@@ -38,6 +38,42 @@ fn check(query: &str, expected: &str) {
         Err(error) => short(Err(error)),
     };
     assert_eq!(said.trim_end(), expected, "{query}");
+}
+
+#[test]
+fn designations_of_a_set_add_to_the_display_of_the_system() {
+    let garden = garden();
+    garden.apply([put(
+        r#"{"resourceType":"ValueSet","id":"named","url":"http://garden.example/named","status":"active","compose":{"include":[
+            {"system":"http://garden.example/plants","concept":[
+            {"code":"apple","designation":[{"language":"de","value":"Apfel"}]},
+            {"code":"pear","display":"Pear","designation":[{"language":"de","value":"Birne"}]}]}]}}"#,
+    )]);
+    for (language, apple, pear) in [
+        ("", "Apple tree", "Pear"),
+        ("&displayLanguage=de", "Apfel", "Birne"),
+        ("&displayLanguage=en", "Apple tree", "Pear tree"),
+        ("&displayLanguage=fr", "Apple tree", "Pear"),
+    ] {
+        let query = format!("url=http://garden.example/named{language}");
+        let set = ask(&garden, Level::Type, &query).unwrap();
+        let contains = &set["expansion"]["contains"];
+        assert_eq!(
+            (&contains[0]["display"], &contains[1]["display"]),
+            (&json!(apple), &json!(pear)),
+            "{query}"
+        );
+        for (code, display) in [("apple", apple), ("pear", pear)] {
+            let query = format!("{query}&system=http://garden.example/plants&code={code}&display={display}");
+            assert!(
+                validate(&garden, Level::Type, &query).starts_with(&format!("true [{display}]")),
+                "{query}"
+            );
+        }
+    }
+    let known =
+        "url=http://garden.example/named&system=http://garden.example/plants&code=apple&display=Apfel";
+    assert_eq!(validate(&garden, Level::Type, known), "true [Apple tree]");
 }
 
 #[test]
