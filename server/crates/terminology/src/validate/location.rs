@@ -46,13 +46,16 @@ impl Location {
             Self::Never => return false,
             Self::Without(kinds) => kinds,
         };
-        let kind = |note: &Note| note.issue.details.coding.first().and_then(|coding| coding.code.clone());
         // Of lesser severity, only the remark on one coding of several counts.
-        let counts = |note: &&Note| {
-            note.issue.severity == Severity::Error || kind(note).as_deref() == Some("this-code-not-in-vs")
-        };
-        let wrong: Vec<_> = notes.iter().filter(counts).map(|note| kind(note).unwrap_or_default()).collect();
-        let any_of = |kinds: &[&str]| wrong.iter().any(|kind| kinds.contains(&kind.as_str()));
-        !(any_of(without) && wrong.iter().all(|kind| ALONE.contains(&kind.as_str())))
+        let counts =
+            |note: &&Note| note.issue.severity == Severity::Error || kind(note) == "this-code-not-in-vs";
+        let wrong: Vec<_> = notes.iter().filter(counts).map(kind).collect();
+        let is_alone =
+            wrong.iter().any(|kind| without.contains(kind)) && wrong.iter().all(|kind| ALONE.contains(kind));
+        !is_alone
     }
+}
+
+fn kind(note: &Note) -> &str {
+    note.issue.details.coding.first().and_then(|coding| coding.code.as_deref()).unwrap_or_default()
 }

@@ -154,9 +154,10 @@ fn subject(input: Input<'_>, operation: Operation, infer_system: bool) -> Result
     };
     match (code, coding, concept) {
         (Some(code), ..) if system.is_some() || infer_system || operation == Operation::CodeSystem => {
+            let (system, in_system) = system.map(version::split).unzip();
             Ok(Subject::Code(Coding {
-                system: system.map(|system| version::split(system).0.to_owned()),
-                version: version.map(String::from),
+                system: system.map(String::from),
+                version: version.or(in_system.flatten()).map(String::from),
                 code: Some(code.to_owned()),
                 display: input.text("display")?.map(String::from),
                 user_selected: None,

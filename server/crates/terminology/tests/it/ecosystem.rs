@@ -270,6 +270,20 @@ fn a_supplement_adds_to_the_version_that_it_names() {
 }
 
 #[test]
+fn a_system_may_carry_its_version() {
+    let garden = garden();
+    for (system, version) in [
+        (format!("{PLANTS}|0.9.0"), ""),
+        (PLANTS.to_owned(), "&systemVersion=0.9.0"),
+        (format!("{PLANTS}|1.0.0"), "&systemVersion=0.9.0"),
+    ] {
+        let query = format!("url=http://garden.example/everything&system={system}{version}&code=tree");
+        let answer = validate(&garden, Level::Type, &query);
+        assert!(answer.ends_with("is different to the one in the value ('0.9.0')]"), "{query}: {answer}");
+    }
+}
+
+#[test]
 fn contained_value_sets_are_found_by_their_id() {
     let garden = garden();
     let coding =
