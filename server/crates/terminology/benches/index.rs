@@ -30,14 +30,14 @@ fn main() {
         }
         _ => {}
     }
-    println!("{:<44} {:>12} {:>14}", "work", "", "goal");
+    println!("{:<48} {:>12} {:>14}", "work", "", "goal");
     for concepts in [50_000, 350_000] {
         measure(concepts);
     }
 }
 
 fn told(work: &str, figure: String, goal: &str) {
-    println!("{work:<44} {figure:>12} {goal:>14}");
+    println!("{work:<48} {figure:>12} {goal:>14}");
 }
 
 fn measure(concepts: u32) {
@@ -111,7 +111,9 @@ fn ask(shape: &Polyhierarchy, saved: &std::path::Path) {
     // The lowest number: one with many below it.
     let set = sets.iter().copied().min().expect("there are sets");
     let one = Pool::new(|at| [url(set), code(at, set)]);
-    told("membership in one is-a set", median(|at| member(&one, at)), "200 ns");
+    // Until it has been asked often.
+    (0..QUESTIONS).for_each(|at| member(&one, at));
+    told("membership in an is-a set that is asked often", median(|at| member(&one, at)), "200 ns");
 }
 
 /// Questions of two texts each, one behind the other in memory: that of a request has just been read when it is asked.

@@ -18,8 +18,8 @@ use crate::lookup::typed;
 use crate::texts::{self, Supplement, Text};
 use crate::validate::{self, State, request};
 use crate::value_set::ValueSet;
+use crate::value_set::imports::{self, Pins, pinned};
 use crate::value_set::members::{Gather, Item, Members, Part};
-use crate::value_set::search::{self, Pins, pinned};
 use crate::{Input, Level, TxError, Unprocessable, version};
 
 /// How many codes one answer may hold.
@@ -152,7 +152,7 @@ pub(crate) fn answer(
     };
     let home = validate::within(set, input, request.ecosystem)?;
     let set = home.set;
-    search::check(catalog, home, &request.pins, request.ecosystem)?;
+    imports::check(catalog, home, &request.pins, request.ecosystem)?;
     let (languages, named) = languages(input, set)?;
     let asked = request.supplements.iter().copied().chain(set.supplements.iter().map(String::as_str));
     let supplements = texts::supplements(catalog, asked)?;

@@ -10,7 +10,8 @@ use serde_json::value::RawValue;
 
 use crate::catalog::Catalog;
 use crate::overlay::Overlays;
-use crate::value_set::search::{self, Asked, Home, Pins, Search};
+use crate::value_set::imports::{self, Home, Pins};
+use crate::value_set::search::{Asked, Search};
 use crate::{Index, Input, Level, TxError, expand, lookup, subsumes, validate, version};
 
 /// One change of the stored terminology, as the edge's change feed tells it.
@@ -137,7 +138,7 @@ impl Terminology {
         let (url, version) = version::split(value_set);
         let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
         let set = catalog.value_set(url, version)?.ok_or_else(unknown)?;
-        search::check(&catalog, Home::own(set), Pins::NONE, false)?;
+        imports::check(&catalog, Home::own(set), Pins::NONE, false)?;
         search.is_member(Home::own(set))
     }
 

@@ -10,7 +10,8 @@ use crate::display::{self, Languages, TextKind, Verdict};
 use crate::messages::Note;
 use crate::texts::{self, Supplement};
 use crate::value_set::ValueSet;
-use crate::value_set::search::{Asked, Found, Home, Member, Search, pinned};
+use crate::value_set::imports::{Home, pinned};
+use crate::value_set::search::{Asked, Found, Member, Search};
 use crate::wire::Content;
 use crate::{TxError, version};
 

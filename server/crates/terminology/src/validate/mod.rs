@@ -24,7 +24,7 @@ use crate::input::malformed;
 use crate::messages::Note;
 use crate::texts::{self, Supplement};
 use crate::value_set::ValueSet;
-use crate::value_set::search::{self, Home, pinned};
+use crate::value_set::imports::{self, Home, pinned};
 use crate::wire::Header;
 use crate::{Input, Level, TxError, version};
 
@@ -43,7 +43,7 @@ pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> R
         },
     };
     let Home { home, set } = at;
-    match search::check(catalog, at, &request.pins, request.ecosystem) {
+    match imports::check(catalog, at, &request.pins, request.ecosystem) {
         Ok(()) => {}
         // The set asked for is there, but not what it imports: to the ecosystem that is an answer.
         Err(TxError::UnknownValueSet { url, ecosystem: true }) => {
@@ -191,7 +191,7 @@ fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Answer, TxError> {
     let code = coding.code.as_deref().unwrap_or_default();
     let mut matches = Vec::new();
     let at = Home { home: judge.home, set: judge.set };
-    for system in search::systems(judge.catalog, at, &judge.request.pins)? {
+    for system in imports::systems(judge.catalog, at, &judge.request.pins)? {
         if !judge.search(system, coding)?.members.is_empty() {
             matches.push(system);
         }

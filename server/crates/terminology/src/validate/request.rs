@@ -4,7 +4,7 @@ use fhir::{CodeableConcept, Coding};
 
 use crate::display::Languages;
 use crate::input::malformed;
-use crate::value_set::search::Pins;
+use crate::value_set::imports::Pins;
 use crate::version;
 use crate::{Input, TxError};
 

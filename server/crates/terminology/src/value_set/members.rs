@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::search::{Home, Pins, day, import, pinned};
+use super::imports::{Home, Pins, day, import, pinned};
 use super::{Include, List, Listed, ValueSet, often};
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
@@ -242,7 +242,7 @@ impl<'a> Members<'a> {
     }
 }
 
-/// Gathers the codes of value sets that passed [`check`](super::search::check).
+/// Gathers the codes of value sets that passed [`check`](super::imports::check).
 #[derive(Debug)]
 pub(crate) struct Gather<'a, 'q> {
     catalog: &'a Catalog,

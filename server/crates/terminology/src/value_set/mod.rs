@@ -2,6 +2,7 @@
 
 pub(crate) mod filter;
 pub(crate) mod implicit;
+pub(crate) mod imports;
 pub(crate) mod members;
 mod often;
 pub(crate) mod search;
