@@ -17,7 +17,8 @@ use serde_json::Value;
 use tokio::task::spawn_blocking;
 use trefoil_fixtures::population;
 
-use crate::{Bench, Connection, Server, headers, text};
+use crate::server::{Connection, Server, headers};
+use crate::{Bench, text};
 
 /// 80 Observations each, of about 1 KB: one file of 94 MB.
 const PATIENTS: u64 = 1_100;

@@ -4,10 +4,12 @@
 
 use std::hint::black_box;
 use std::io::{BufReader, BufWriter};
+use std::ops::Range;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
+use trefoil_fixtures::value_sets::{Shape, ValueSets};
 use trefoil_terminology::{Change, Index, Terminology};
 
 #[global_allocator]
@@ -15,6 +17,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Questions of one median: more than any cache of ours holds.
 const QUESTIONS: usize = 200_000;
+/// Value sets of each shape.
+const SETS: u32 = 2_000;
+/// One of them with many codes.
+const OFTEN: u32 = 0;
 /// Questions between two looks at the clock.
 const AT_ONCE: usize = 100;
 
@@ -68,14 +74,14 @@ fn ask(shape: &Polyhierarchy, saved: &std::path::Path) {
 
     let terminology = Terminology::default();
     let mut random = fastrand::Rng::with_seed(2);
-    // Tops with many and with few below them: concepts of the first levels.
-    let sets: Vec<u32> = (0..2_000).map(|_| random.u32(1..concepts / 80)).collect();
-    let value_sets = sets.iter().map(|top| Change::Put {
-        kind: "ValueSet",
-        id: format!("below-{top}"),
-        bytes: value_set(*top).into(),
+    let sets = ValueSets::new(shape, None);
+    let changes = Shape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |number| (shape, number)));
+    let changes = changes.map(|(shape, number)| {
+        let json = sets.resource(shape, number);
+        let id = json["id"].as_str().expect("it has one").to_owned();
+        Change::Put { kind: "ValueSet", id, bytes: json.to_string().into() }
     });
-    terminology.apply(value_sets);
+    terminology.apply(changes);
     terminology.apply([Change::Index { id: "big".to_owned(), index: index.clone() }]);
     let pairs = Pool::new(|at| {
         let below = random.u32(0..concepts);
@@ -89,31 +95,27 @@ fn ask(shape: &Polyhierarchy, saved: &std::path::Path) {
         black_box(index.subsumes(a, b).expect("both are there"));
     };
     told("subsumes, two codes", median(subsumes), "300 ns");
-    let children = shape.children();
-    let mut code = |at: usize, set: u32| {
-        // Half of them true.
-        let of = if at.is_multiple_of(2) {
-            walk_down(&children, set, &mut random)
-        } else {
-            random.u32(0..concepts)
-        };
-        Polyhierarchy::code(of)
-    };
     let member = |pool: &Pool, at: usize| {
         let [set, code] = pool.get(at);
         black_box(terminology.has_member(set, URL, code).expect("the set is there"));
     };
-    let many = Pool::new(|at| {
-        let set = sets[at % sets.len()];
-        [url(set), code(at, set)]
-    });
-    told("membership in one of 2,000 is-a sets", median(|at| member(&many, at)), "300 ns");
-    // The lowest number: one with many below it.
-    let set = sets.iter().copied().min().expect("there are sets");
-    let one = Pool::new(|at| [url(set), code(at, set)]);
-    // Until it has been asked often.
-    (0..QUESTIONS).for_each(|at| member(&one, at));
-    told("membership in an is-a set that is asked often", median(|at| member(&one, at)), "200 ns");
+    // Half of them true, in a set of these numbers.
+    let mut questions = |shape: Shape, numbers: Range<u32>| {
+        let pool = Pool::new(|at| {
+            let number = random.u32(numbers.clone());
+            [sets.url(shape, number), sets.code(shape, number, at.is_multiple_of(2), &mut random)]
+        });
+        // Sets are compiled at their first question, and one alone has been asked often then.
+        (0..QUESTIONS).for_each(|at| member(&pool, at));
+        pool
+    };
+    for shape in Shape::ALL {
+        let pool = questions(shape, 0..SETS);
+        let goal = if shape == Shape::IsA { "300 ns" } else { "" };
+        told(&format!("in one of {SETS} sets: {}", shape.name()), median(|at| member(&pool, at)), goal);
+    }
+    let pool = questions(Shape::IsA, OFTEN..OFTEN + 1);
+    told("in one set that is asked often: is-a", median(|at| member(&pool, at)), "200 ns");
 }
 
 /// Questions of two texts each, one behind the other in memory: that of a request has just been read when it is asked.
@@ -191,31 +193,6 @@ fn walk_up(shape: &Polyhierarchy, from: u32, random: &mut fastrand::Rng) -> u32 
         }
     }
     at
-}
-
-/// A concept below, or the concept itself where there is none.
-fn walk_down(children: &[Vec<u32>], from: u32, random: &mut fastrand::Rng) -> u32 {
-    let mut at = from;
-    for _ in 0..random.u32(1..10) {
-        match children[at as usize].as_slice() {
-            [] => break,
-            below => at = below[random.usize(..below.len())],
-        }
-    }
-    at
-}
-
-fn url(top: u32) -> String {
-    format!("http://polyhierarchy.example/below-{top}")
-}
-
-fn value_set(top: u32) -> String {
-    serde_json::json!({
-        "resourceType": "ValueSet", "id": format!("below-{top}"), "url": url(top), "status": "active",
-        "compose": { "include": [{ "system": URL, "filter": [
-            { "property": "concept", "op": "is-a", "value": Polyhierarchy::code(top) }] }] },
-    })
-    .to_string()
 }
 
 /// The median of the time of one question.

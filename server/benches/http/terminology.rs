@@ -1,0 +1,102 @@
+//! What terminology is measured by: on a code system of SNOMED CT's size, and on a smaller one beside it.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
+use trefoil_fixtures::value_sets::{Shape, ValueSets};
+
+use crate::{Bench, Doing, REQUESTS, Work};
+
+/// The code systems, by how many concepts they have.
+const SIZES: [u32; 2] = [50_000, 350_000];
+/// Value sets of each shape.
+const SETS: u32 = 2_000;
+
+pub(crate) fn work() -> Vec<Work> {
+    let [small, large] = SIZES;
+    let subsumes = |concepts: u32, goal| Work {
+        name: format!("$subsumes, GET, {concepts} concepts"),
+        prepare: Box::new(move |bench, count| bench.subsumes(concepts, count)),
+        ..Work::new("terminology", goal, REQUESTS)
+    };
+    let validate = |concepts: u32, shape: Shape, goal| Work {
+        name: format!("$validate-code, {concepts}: {}", shape.name()),
+        prepare: Box::new(move |bench, count| bench.validate_code(concepts, shape, count)),
+        ..Work::new("terminology", goal, REQUESTS)
+    };
+    let mut work = vec![subsumes(large, "1.8 x"), subsumes(small, "the same")];
+    work.extend(Shape::ALL.map(|shape| validate(large, shape, "2.5 x")));
+    work.push(validate(small, Shape::IsA, "the same"));
+    work
+}
+
+impl Bench {
+    /// Pairs of codes, about half of them below one another. No pair comes twice, so no cache of answers would help.
+    fn subsumes(&self, concepts: u32, count: usize) -> Doing<'_> {
+        let shape = Polyhierarchy::new(1, concepts);
+        let mut random = fastrand::Rng::with_seed(3);
+        let requests: Vec<String> = (0..count)
+            .map(|_| {
+                let below = random.u32(1..concepts);
+                let above = match random.bool() {
+                    true => shape.parents(shape.parents(below)[0]).first().copied().unwrap_or(0),
+                    false => random.u32(0..concepts),
+                };
+                let (a, b) = (Polyhierarchy::code(above), Polyhierarchy::code(below));
+                self.get(&format!(
+                    "/fhir/R4/CodeSystem/$subsumes?system={URL}&version={concepts}&codeA={a}&codeB={b}"
+                ))
+            })
+            .collect();
+        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+    }
+
+    /// Codes by POST, about half of them in their set.
+    fn validate_code(&self, concepts: u32, shape: Shape, count: usize) -> Doing<'_> {
+        let hierarchy = Polyhierarchy::new(1, concepts);
+        let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
+        let mut random = fastrand::Rng::with_seed(4);
+        let requests: Vec<String> = (0..count)
+            .map(|at| {
+                let number = random.u32(0..SETS);
+                let code = sets.code(shape, number, at.is_multiple_of(2), &mut random);
+                let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [
+                    { "name": "url", "valueUri": sets.url(shape, number) },
+                    { "name": "coding", "valueCoding": { "system": URL, "code": code } },
+                ]})
+                .to_string();
+                format!(
+                    "POST /fhir/R4/ValueSet/$validate-code HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/fhir+json\r\nContent-Length: {}\r\n\r\n{body}",
+                    self.token,
+                    body.len()
+                )
+            })
+            .collect();
+        Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
+    }
+}
+
+/// Imports both code systems, each with its value sets.
+pub(crate) fn import(data: &std::path::Path) {
+    for concepts in SIZES {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = |name: &str| {
+            std::io::BufWriter::new(std::fs::File::create(folder.path().join(name)).expect("a file"))
+        };
+        let hierarchy = Polyhierarchy::new(1, concepts);
+        hierarchy
+            .write_json(&format!("big-{concepts}"), &mut file("system.json"))
+            .expect("the disk takes it");
+        let mut file = file("sets.ndjson");
+        let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
+        for (shape, number) in Shape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |n| (shape, n))) {
+            writeln!(file, "{}", sets.resource(shape, number)).expect("the disk takes it");
+        }
+        drop(file);
+        let mut import = Command::new(env!("CARGO_BIN_EXE_trefoil"));
+        let imported =
+            import.args(["import", "--data"]).arg(data).arg(folder.path()).stdout(Stdio::null()).status();
+        assert!(imported.expect("it starts").success(), "the import failed");
+    }
+}
