@@ -196,7 +196,8 @@ impl<'a, 'q> Search<'a, 'q> {
         }
     }
 
-    /// Is the code in a set whose includes say nothing but a system and filters? `None` where more has to be looked at.
+    /// Is the code in a set whose includes say nothing but the usual version of a system, and filters? `None` where more
+    /// has to be looked at.
     fn at_first_sight(&self, compose: &'a Compose) -> Result<Option<bool>, TxError> {
         let mut is_in = false;
         for include in &compose.include {
@@ -206,12 +207,14 @@ impl<'a, 'q> Search<'a, 'q> {
             if include.system.as_deref() != Some(self.asked.system) {
                 continue;
             }
-            let says_more = include.version.is_some() || include.listed.is_some();
-            if says_more || compose.locked_date.is_some() || !self.pins.is_empty() {
+            if include.listed.is_some() || compose.locked_date.is_some() || !self.pins.is_empty() {
                 return Ok(None);
             }
             let Some(system) = self.usual() else { return Ok(None) };
             let system = system.get()?;
+            if include.version.as_deref().is_some_and(|wanted| system.version.as_deref() != Some(wanted)) {
+                return Ok(None);
+            }
             is_in = match (system.content, self.locate(system)) {
                 (Content::Complete | Content::Fragment, Some(concept)) => {
                     include.often.admits(&include.filters, system, concept)?
