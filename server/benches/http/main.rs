@@ -17,8 +17,9 @@ use serde_json::Value;
 
 use self::server::{Connection, Server};
 
-/// Requests of one measurement.
+/// Requests of one measurement, and how many turns they are asked in.
 const REQUESTS: usize = 20_000;
+const SLICES: usize = 10;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -54,21 +55,39 @@ fn main() {
     if downloads {
         download::measure(&bench, data.path());
     }
-    println!("{:<46} {:>12} {:>10} {:>8} {:>14}", "work", "CPU µs/req", "req/s", "ratio", "goal");
+    println!(
+        "{:<46} {:>12} {:>8} {:>8} {:>10} {:>14}",
+        "work", "CPU µs/req", "floor", "ratio", "req/s", "goal"
+    );
     for round in 1..=rounds {
         println!("round {round}");
-        let request = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-        let (base, rate) = floor.measure(REQUESTS, &|connection, _| floor.ask(connection, request));
-        println!("{:<46} {base:>12.1} {rate:>10.0} {:>8}", "floor: bare hyper, 200 bytes", "1.00");
         let check = identity::es384_check_us();
-        println!("{:<46} {check:>12.1} {:>10.0} {:>8}", "floor: one ES384 check", 1e6 / check, "1.00");
-        for work in &work {
-            let prepared = (work.prepare)(&bench, work.requests + work.requests / 10);
-            let (cpu, rate) = trefoil.measure(work.requests, &|connection, at| prepared(connection, at));
-            let floor = if work.checks { check } else { base };
-            println!("{:<46} {cpu:>12.1} {rate:>10.0} {:>8.2} {:>14}", work.name, cpu / floor, work.goal);
-        }
+        work.iter().for_each(|work| measure(work, &bench, &floor, check));
     }
+}
+
+/// Measures one kind of work. It and the floor are asked by turns, since the machine may be another one from one second
+/// to the next.
+fn measure(work: &Work, bench: &Bench, floor: &Server, check_us: f64) {
+    let slice = work.requests / SLICES;
+    let prepared = (work.prepare)(bench, work.requests + slice);
+    let load = |from| bench.trefoil.load(from, slice, &|connection, at| prepared(connection, at));
+    let base = |from| {
+        floor.load(from, slice, &|connection, _| floor.ask(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+    };
+    base(0);
+    load(0);
+    let (mut floor_us, mut us, mut seconds) = (0.0, 0.0, 0.0);
+    for from in (1..=SLICES).map(|turn| turn * slice) {
+        floor_us += floor.cpu_us_of(|| base(from));
+        let started = std::time::Instant::now();
+        us += bench.trefoil.cpu_us_of(|| load(from));
+        seconds += started.elapsed().as_secs_f64();
+    }
+    let count = (SLICES * slice) as f64;
+    let (us, floor_us) = (us / count, if work.checks { check_us } else { floor_us / count });
+    let (ratio, rate) = (us / floor_us, count / seconds);
+    println!("{:<46} {us:>12.1} {floor_us:>8.1} {ratio:>8.2} {rate:>10.0} {:>14}", work.name, work.goal);
 }
 
 /// One kind of work.

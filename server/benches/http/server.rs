@@ -58,25 +58,25 @@ impl Server {
         Self { child, address }
     }
 
-    /// CPU time of the process so far, in microseconds (Linux: ticks of 10 ms).
+    /// CPU time of the process so far, in microseconds (Linux): of the threads that there are, to the nanosecond.
     fn cpu_us(&self) -> f64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).unwrap_or_default();
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks =
-            |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or_default();
-        (ticks(11) + ticks(12)) * 10_000.0
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
+        let nanoseconds = |thread: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
+            stat.split(' ').next()?.parse::<f64>().ok()
+        };
+        threads.into_iter().flatten().flatten().filter_map(nanoseconds).sum::<f64>() / 1e3
     }
 
-    /// CPU microseconds for each piece of work, and pieces a second.
-    pub(crate) fn measure(&self, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) -> (f64, f64) {
-        self.load(0, count / 10, work);
-        let (started, before) = (std::time::Instant::now(), self.cpu_us());
-        self.load(count / 10, count, work);
-        let count = count as f64;
-        ((self.cpu_us() - before) / count, count / started.elapsed().as_secs_f64())
+    /// CPU microseconds that the server takes meanwhile.
+    pub(crate) fn cpu_us_of(&self, load: impl FnOnce()) -> f64 {
+        let before = self.cpu_us();
+        load();
+        self.cpu_us() - before
     }
 
-    fn load(&self, from: usize, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) {
+    /// Sends so many requests over all connections, numbered from a number on.
+    pub(crate) fn load(&self, from: usize, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) {
         std::thread::scope(|scope| {
             for lane in 0..CONNECTIONS {
                 scope.spawn(move || {
