@@ -1,6 +1,8 @@
 //! The two servers that are measured, Trefoil and the floor, and the load.
 
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
@@ -58,21 +60,22 @@ impl Server {
         Self { child, address }
     }
 
-    /// CPU time of the process so far, in microseconds (Linux): of the threads that there are, to the nanosecond.
-    fn cpu_us(&self) -> f64 {
+    /// CPU time of each thread so far, in nanoseconds (Linux).
+    fn threads(&self) -> HashMap<OsString, f64> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let nanoseconds = |thread: std::fs::DirEntry| {
             let stat = std::fs::read_to_string(thread.path().join("schedstat")).ok()?;
-            stat.split(' ').next()?.parse::<f64>().ok()
+            Some((thread.file_name(), stat.split(' ').next()?.parse().ok()?))
         };
-        threads.into_iter().flatten().flatten().filter_map(nanoseconds).sum::<f64>() / 1e3
+        threads.into_iter().flatten().flatten().filter_map(nanoseconds).collect()
     }
 
-    /// CPU microseconds that the server takes meanwhile.
+    /// CPU microseconds that the server takes meanwhile. Threads that end have been idle for seconds.
     pub(crate) fn cpu_us_of(&self, load: impl FnOnce()) -> f64 {
-        let before = self.cpu_us();
+        let before = self.threads();
         load();
-        self.cpu_us() - before
+        let since = |(thread, now): (OsString, f64)| now - before.get(&thread).copied().unwrap_or_default();
+        self.threads().into_iter().map(since).sum::<f64>() / 1e3
     }
 
     /// Sends so many requests over all connections, numbered from a number on.
