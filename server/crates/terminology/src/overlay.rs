@@ -74,6 +74,7 @@ impl Overlays {
         let key: Vec<Digest> = resources.iter().map(|kept| kept.digest).collect();
         if let Some((base, overlay)) = self.lock().catalogs.get(&key)
             && std::ptr::eq(base.as_ptr(), Arc::as_ptr(catalog))
+            && !overlay.is_stale()
         {
             return Ok(Some(overlay.clone()));
         }
@@ -243,6 +244,20 @@ mod tests {
         let set =
             |catalog: &Arc<Catalog>| std::ptr::from_ref(catalog.value_set("urn:set", None).unwrap().unwrap());
         assert_eq!(set(&first), set(&second), "the set is compiled once for both");
+    }
+
+    #[test]
+    fn an_overlay_that_remembers_enough_is_laid_anew() {
+        let (overlays, catalog) = (Overlays::default(), Arc::new(Catalog::default()));
+        let with = request(&[SET], None);
+        let over = || overlays.over(&catalog, Input::from_body(&with)).unwrap().unwrap();
+        let first = over();
+        for code in 0..2_000 {
+            let implicit = format!("http://snomed.info/sct?fhir_vs=isa/{code}");
+            assert!(over().value_set(&implicit, None).unwrap().is_some());
+        }
+        assert!(!Arc::ptr_eq(&first, &over()));
+        assert!(!over().is_stale());
     }
 
     #[test]
