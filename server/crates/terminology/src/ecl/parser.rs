@@ -4,7 +4,7 @@ use super::{Attribute, Cardinality, Expression, Fault, ONCE, Refinement, Value, 
 
 /// Longest constraint, in bytes.
 const LONGEST: usize = 16 * 1024;
-/// How deep brackets may be nested.
+/// How deep brackets may be nested, and how many dots may follow one another.
 const DEEPEST: usize = 32;
 
 /// Reads a constraint.
@@ -120,7 +120,14 @@ impl<'t> Parser<'t> {
     /// A set with its refinement and dots.
     fn refined(&mut self) -> Result<Expression, Fault> {
         let mut set = self.set()?;
-        while self.take(".") {
+        // Each dot nests what stands before it.
+        for dots in 0.. {
+            if !self.take(".") {
+                break;
+            }
+            if dots == DEEPEST {
+                return Err(self.expected("no more dots are allowed; a refinement or the end is expected"));
+            }
             set = Expression::Values(Box::new(set), Box::new(self.set()?));
         }
         if self.take(":") {
@@ -275,5 +282,43 @@ impl<'t> Parser<'t> {
             true => Ok(Cardinality { least, most }),
             false => Err(self.expected("']' is expected")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::code_system::CodeSystem;
+    use crate::ecl::Constraint;
+
+    #[test]
+    fn what_is_nested_deep_in_any_way_is_refused() {
+        let deep = [
+            format!("{}*{}", "(".repeat(5_000), ")".repeat(5_000)),
+            format!("{}*", "<".repeat(5_000)),
+            format!("{}*", "^".repeat(5_000)),
+            format!("*{}", ".*".repeat(5_000)),
+            format!("*:{}*=*", "*=*:".repeat(3_000)),
+            format!("*:{}*=*{}", "(".repeat(5_000), ")".repeat(5_000)),
+            format!("*:{}*=*{}", "{".repeat(5_000), "}".repeat(5_000)),
+        ];
+        for text in deep {
+            let fault = parse(&text).unwrap_err();
+            assert!(matches!(fault, Fault::Syntax { .. }), "{}: {fault}", &text[..20]);
+        }
+    }
+
+    #[test]
+    fn the_deepest_constraint_can_be_asked() {
+        let json = r#"{"resourceType":"CodeSystem","content":"complete","concept":[{"code":"a"}]}"#;
+        let header = serde_json::from_str(json).unwrap();
+        let system = CodeSystem::compile(&header, json.as_bytes()).unwrap();
+        let dots = ".*".repeat(DEEPEST);
+        let wrap = |inner: String| format!("({inner}{dots})");
+        let deepest = (0..DEEPEST / 2 - 1).fold("*".to_owned(), |inner, _| wrap(inner));
+        assert!(parse(&wrap(deepest.clone())).is_err(), "this one is deeper");
+        let constraint = Constraint::parse(&deepest).unwrap();
+        assert_eq!(constraint.members(&system).unwrap().iter_after(0).count(), 0);
+        assert!(!constraint.admits(&system, 0).unwrap());
     }
 }
