@@ -21,6 +21,8 @@ use super::signature::Signature;
 const BYTES_EACH: usize = 256;
 /// So many places may be looked at for each concept on average.
 const LOOKS_EACH: usize = 1024;
+/// So many of them may be looked at for one concept, since they stand in memory together.
+const LOOKS_AT_ONCE: usize = 4 << 20;
 /// What small systems may take beyond that, in concepts.
 const ALLOWANCE: usize = 1024;
 
@@ -110,13 +112,11 @@ impl Hierarchy {
                 [] => Some(0),
                 [parent] => Some(self.places[*parent as usize].others),
                 parents => {
-                    all.clear();
-                    for &parent in parents {
-                        all.push(parent);
-                        all.extend(rows.ordinals(self.places[parent as usize].others, end));
+                    let fits = self.gather(parents, &rows, looks.min(LOOKS_AT_ONCE), &mut all);
+                    if !fits || rows.0.len() > most_bytes {
+                        return;
                     }
-                    let fits = all.len() <= looks && rows.0.len() <= most_bytes;
-                    looks = looks.saturating_sub(all.len());
+                    looks -= all.len();
                     all.sort_unstable();
                     // Those that another one is below say nothing more, and nor do those that it is below itself.
                     let mut next = None;
@@ -130,10 +130,9 @@ impl Hierarchy {
                         }
                     }
                     all.retain(|place| *place != u32::MAX);
-                    match (fits, all.as_slice()) {
-                        (true, []) => Some(0),
-                        (true, places) => rows.push(places, end),
-                        (false, _) => None,
+                    match all.as_slice() {
+                        [] => Some(0),
+                        places => rows.push(places, end),
                     }
                 }
             };
@@ -142,6 +141,21 @@ impl Hierarchy {
         }
         rows.0.shrink_to_fit();
         self.others = Some(rows);
+    }
+
+    /// The places of some parents and of what these hang from in turn, in any order. Says whether there are no more than
+    /// `most`, and stops where there are.
+    fn gather(&self, parents: &[u32], rows: &Others, most: usize, all: &mut Vec<u32>) -> bool {
+        all.clear();
+        all.extend(parents);
+        let mut starts: Vec<u32> = parents.iter().map(|at| self.places[*at as usize].others).collect();
+        // Many parents may share a row.
+        starts.sort_unstable();
+        starts.dedup();
+        starts.into_iter().all(|start| {
+            all.extend(rows.ordinals(start, self.places.len() as u32));
+            all.len() <= most
+        })
     }
 
     /// The concepts of one circle, the first again at the end; empty where there is none.
@@ -278,16 +292,16 @@ impl Graph {
             }
         }
         let Some(start) = left.iter().position(|left| *left) else { return Vec::new() };
-        let mut path = vec![start as u32];
+        let (mut path, mut here) = (Vec::new(), start as u32);
+        // Where each node stands in the path.
+        let mut seen = vec![None; left.len()];
         loop {
-            let here = path[path.len() - 1];
-            let up = self.parents.row(here).iter().copied().find(|p| left[*p as usize]);
-            let up = up.expect("a node left over has a parent left over");
-            if let Some(seen) = path.iter().position(|n| *n == up) {
-                path.push(up);
-                return path.split_off(seen);
+            path.push(here);
+            if let Some(first) = seen[here as usize].replace(path.len() - 1) {
+                return path.split_off(first);
             }
-            path.push(up);
+            let up = self.parents.row(here).iter().copied().find(|p| left[*p as usize]);
+            here = up.expect("a node left over has a parent left over");
         }
     }
 
@@ -433,6 +447,30 @@ mod tests {
             let expected = below == above || below / 2 > above / 2;
             assert_eq!(hierarchy.is_a(ordinal(below), ordinal(above)), expected, "{below} below {above}");
         }
+    }
+
+    #[test]
+    fn parents_that_share_a_row_are_looked_at_once() {
+        // One concept below many roots, many below that one, and one below all of these.
+        let width = 4_000;
+        let (middle, lowest) = (width, 2 * width + 1);
+        let links = (0..width).map(|root| (middle, root));
+        let links = links.chain((middle + 1..lowest).flat_map(|at| [(at, middle), (lowest, at)]));
+        let (order, hierarchy, _) = Hierarchy::build(lowest as usize + 1, links.collect());
+        assert!(hierarchy.others.is_some());
+        let ordinal = |of: u32| order.iter().position(|old| *old == of).unwrap() as u32;
+        for above in [0, 1, width - 1, middle, middle + 1, lowest - 1] {
+            assert!(hierarchy.is_a(ordinal(lowest), ordinal(above)), "{above}");
+            assert!(!hierarchy.is_a(ordinal(above), ordinal(lowest)), "{above}");
+        }
+    }
+
+    #[test]
+    fn a_long_circle_is_found() {
+        let len = 100_000;
+        let links = (0..len).map(|at| (at, (at + 1) % len)).collect();
+        let (_, hierarchy, _) = Hierarchy::build(len as usize, links);
+        assert_eq!(hierarchy.circle().len(), len as usize + 1);
     }
 
     #[test]
