@@ -177,6 +177,11 @@ impl Hierarchy {
             }
     }
 
+    /// Is it without rows, so that each question is a walk?
+    pub(crate) fn is_walked(&self) -> bool {
+        self.others.is_none()
+    }
+
     /// A concept and its descendants in the tree. Only for hierarchies without a circle.
     pub(crate) fn interval(&self, at: u32) -> Range<u32> {
         at..self.places[at as usize].tree_end

@@ -231,6 +231,15 @@ impl Filter {
             among.retain(|at| all.has(at));
             return Ok(among);
         }
+        if self.walks()
+            && let Ok(hierarchy) = is_a_hierarchy(system)
+            && hierarchy.is_walked()
+            && let Some(Range { start: named, .. }) = self.named(system, hierarchy)
+        {
+            let reached = reached(hierarchy, named, matches!(self.op, Op::Generalizes), system.len());
+            among.retain(|at| self.fits(hierarchy, at, named, || reached.has(at)));
+            return Ok(among);
+        }
         let mut out = Bits::empty(system.len());
         for at in among.iter_after(0) {
             if self.admits(system, system.hierarchy().concept(at))? {
@@ -257,20 +266,27 @@ impl Filter {
                 _ => Err(self.fault(&system.url, format!("there is no code '{}'", self.said.written.value))),
             };
         };
-        let (at, named) = (concept.at, interval.start);
-        let is_below = || hierarchy.is_below(concept, interval);
-        Ok(match self.op {
-            Op::IsA => is_below(),
-            Op::DescendentOf => at != named && is_below(),
-            Op::IsNotA => !is_below(),
-            Op::Generalizes => hierarchy.is_a(named, at),
-            Op::ChildOf => hierarchy.parents(at).contains(&named),
-            _ => at != named && is_below() && hierarchy.is_leaf(at),
-        })
+        let named = interval.start;
+        Ok(self.fits(hierarchy, concept.at, named, || match self.op {
+            Op::Generalizes => hierarchy.is_a(named, concept.at),
+            _ => hierarchy.is_below(concept, interval),
+        }))
     }
 
-    /// The concept that the value names, and its descendants in the tree. It is looked up once for each code system: that costs as much as all the rest
-    /// of a test.
+    /// The test by place. `is_reached`: is the concept where walking down from the named one leads, or up for `generalizes`?
+    #[inline]
+    fn fits(&self, hierarchy: &Hierarchy, at: u32, named: u32, is_reached: impl FnOnce() -> bool) -> bool {
+        match self.op {
+            Op::IsA | Op::Generalizes => is_reached(),
+            Op::DescendentOf => at != named && is_reached(),
+            Op::IsNotA => !is_reached(),
+            Op::ChildOf => hierarchy.parents(at).contains(&named),
+            _ => at != named && is_reached() && hierarchy.is_leaf(at),
+        }
+    }
+
+    /// The concept that the value names, and its descendants in the tree. It is looked up once for each code system: that
+    /// costs as much as all the rest of a test.
     fn named(&self, system: &CodeSystem, hierarchy: &Hierarchy) -> Option<Range<u32>> {
         self.named.get(system).map(|(interval, _)| interval).or_else(|| {
             let found = system.locate(&self.said.written.value)?;
@@ -317,6 +333,19 @@ fn own_filter(system: &str, written: &wire::Filter) -> Option<Result<Op, String>
         (LOINC, "ancestor", "=") => Some(Ok(Op::DescendentOf)),
         _ => None,
     }
+}
+
+/// A concept and all that walking down from it leads to, or up.
+fn reached(hierarchy: &Hierarchy, from: u32, up: bool, len: usize) -> Bits {
+    let mut out = Bits::empty(len);
+    let mut waiting = vec![from];
+    while let Some(here) = waiting.pop() {
+        if !out.has(here) {
+            out.insert(here);
+            waiting.extend(&*hierarchy.next(here, up));
+        }
+    }
+    out
 }
 
 /// The hierarchy of a system, where it says what is a kind of what.
@@ -400,6 +429,40 @@ mod tests {
         check("parent", "=", "animal", "bird fish");
         check("child", "exists", "true", "animal bird");
         check("inactive", "=", "true", "");
+    }
+
+    #[test]
+    fn one_walk_answers_for_all_where_each_question_would_be_one() {
+        // A ladder: both concepts of a rung are below both of the one above.
+        let rungs = 6_000;
+        let concept = |rung: u32, side: char| {
+            let parent = |side: char| serde_json::json!({ "code": "parent", "valueCode": format!("{side}{}", rung - 1) });
+            let property = if rung == 0 { Vec::new() } else { vec![parent('a'), parent('b')] };
+            serde_json::json!({ "code": format!("{side}{rung}"), "property": property })
+        };
+        let concepts: Vec<_> = (0..rungs).flat_map(|rung| [concept(rung, 'a'), concept(rung, 'b')]).collect();
+        let json =
+            serde_json::json!({ "resourceType": "CodeSystem", "content": "complete", "concept": concepts })
+                .to_string();
+        let header: Header = serde_json::from_str(&json).unwrap();
+        let system = CodeSystem::compile(&header, json.as_bytes()).unwrap();
+        assert!(system.hierarchy().is_walked());
+        for (op, count) in [
+            ("is-a", 11_799),
+            ("descendent-of", 11_798),
+            ("is-not-a", 201),
+            ("generalizes", 201),
+            ("child-of", 2),
+            ("descendent-leaf", 2),
+        ] {
+            let filter = compile("concept", op, "b100").unwrap();
+            let members = filter.members(&system, Bits::full(system.len())).unwrap();
+            assert_eq!(members.iter_after(0).count(), count, "{op}");
+            for code in ["a0", "b99", "a100", "b100", "a101", "b5999"] {
+                let concept = system.locate(code).unwrap();
+                assert_eq!(members.has(concept.at), filter.admits(&system, concept).unwrap(), "{op} {code}");
+            }
+        }
     }
 
     #[test]
