@@ -9,6 +9,9 @@ use super::hierarchy::Hierarchy;
 use super::{ABSTRACT, CodeSystem, DEPRECATED, Designations, INACTIVE, LITERAL, NONE, Role};
 use crate::wire::Header;
 
+/// So many codes may differ by case alone where case does not matter: all of them are looked at to find one.
+const MOST_ALIKE: usize = 64;
+
 /// Number of a concept while the system is built.
 pub(crate) type Number = u32;
 
@@ -92,13 +95,19 @@ impl Builder {
     /// Adds a concept, or finds it: a code that comes twice is one concept. Says whether it is new.
     ///
     /// # Errors
-    /// An empty code; too much text.
+    /// An empty code; too many codes that differ by case alone in a system where case does not matter; too much text.
     pub(crate) fn concept(&mut self, code: &str) -> Result<(Number, bool), String> {
         if code.is_empty() {
             return Err("a concept has an empty code".to_owned());
         }
         if let Some(number) = self.find(code) {
             return Ok((number, false));
+        }
+        if self.codes.alike(code) == MOST_ALIKE {
+            return Err(format!(
+                "'{code}' and {MOST_ALIKE} other codes differ by case alone, which does not matter here; set caseSensitive to \
+                 true or give each concept once"
+            ));
         }
         self.codes.push(code)?;
         self.displays.push(NONE);

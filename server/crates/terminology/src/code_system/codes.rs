@@ -262,6 +262,19 @@ impl Codes {
         }
     }
 
+    /// How many codes differ from this one by case at most, where case does not matter: those that a search for it has to
+    /// look at.
+    pub(crate) fn alike(&self, code: &str) -> usize {
+        let key = self.key(code);
+        match self.fold {
+            true => self
+                .under(key, self.home(key))
+                .filter(|concept| same_folded(self.texts.get(concept.at), code))
+                .count(),
+            false => 0,
+        }
+    }
+
     /// The code of an ordinal.
     pub(crate) fn get(&self, at: u32) -> &str {
         self.texts.get(at)

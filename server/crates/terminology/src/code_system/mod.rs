@@ -483,6 +483,23 @@ mod tests {
     }
 
     #[test]
+    fn many_codes_that_differ_by_case_alone_are_refused_where_case_does_not_matter() {
+        let compile = |count: u32, is_exact: bool| {
+            let spelled =
+                |n: u32| (0..7).map(|bit| if n >> bit & 1 == 1 { 'A' } else { 'a' }).collect::<String>();
+            let concepts: Vec<_> = (0..count).map(|n| serde_json::json!({ "code": spelled(n) })).collect();
+            let json = serde_json::json!({ "resourceType": "CodeSystem", "content": "complete", "caseSensitive": is_exact,
+                "concept": concepts })
+            .to_string();
+            CodeSystem::compile(&serde_json::from_str(&json).unwrap(), json.as_bytes())
+        };
+        assert_eq!(compile(64, false).unwrap().len(), 64);
+        assert_eq!(compile(65, true).unwrap().len(), 65);
+        let why = compile(65, false).unwrap_err();
+        assert!(why.contains("'aaaaaaA' and 64 other codes differ by case alone"), "{why}");
+    }
+
+    #[test]
     fn a_circle_is_kept_and_named() {
         let system = system(
             r#"{"resourceType":"CodeSystem","content":"complete","concept":[
