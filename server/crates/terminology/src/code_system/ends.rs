@@ -120,6 +120,28 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn a_line_holds_what_two_bytes_can_say_and_one_more_makes_all_plain() {
+        let most = u32::from(u16::MAX);
+        for (ends, is_plain) in [
+            (vec![], false),
+            (vec![0, 0, most], false),
+            (vec![0, 0, most + 1], true),
+            (vec![most + 1, most + 1], true),
+            (vec![u32::MAX, u32::MAX], true),
+            // The next line begins where this one ends.
+            ([vec![most; ROWS], vec![2 * most; ROWS]].concat(), false),
+            ([vec![most; ROWS], vec![2 * most + 1]].concat(), true),
+        ] {
+            let kept: Ends = ends.iter().copied().collect();
+            assert_eq!((kept.len(), !kept.plain.is_empty()), (ends.len(), is_plain));
+            let begins = std::iter::once(0).chain(ends.iter().copied());
+            for (at, (begin, end)) in begins.zip(&ends).enumerate() {
+                assert_eq!(kept.range(at as u32), begin as usize..*end as usize, "{at} of {ends:?}");
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn rows_end_where_they_were_said_to(

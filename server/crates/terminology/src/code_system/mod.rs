@@ -500,6 +500,38 @@ mod tests {
     }
 
     #[test]
+    fn a_saved_index_reads_back_the_same_with_long_rows_several_parents_and_circles() {
+        let long = "x".repeat(70_000);
+        for above in ["a", "12345678"] {
+            let json = format!(
+                r#"{{"resourceType":"CodeSystem","url":"urn:s","content":"complete","concept":[
+                    {{"code":"a","display":"A","concept":[{{"code":"b"}}]}},
+                    {{"code":"c","display":"{long}","property":[{{"code":"parent","valueCode":"b"}}]}},
+                    {{"code":"12345678","display":"D","property":[
+                        {{"code":"parent","valueCode":"c"}},{{"code":"parent","valueCode":"e"}}]}},
+                    {{"code":"e","property":[{{"code":"parent","valueCode":"{above}"}}]}},
+                    {{"code":"a code that is no key itself","definition":"it has one"}}]}}"#
+            );
+            let system = system(&json);
+            let mut file = Vec::new();
+            system.save(&mut file).unwrap();
+            let back = CodeSystem::read(&*file).unwrap();
+            assert_eq!(back.circle(), system.circle());
+            assert_eq!(back.circle().is_some(), above != "a");
+            for at in 0..system.len() as u32 {
+                let code = system.code(at);
+                assert_eq!(back.locate(code), system.locate(code), "{code}");
+                assert_eq!(back.display(at), system.display(at), "{code}");
+                assert_eq!(back.definition(at), system.definition(at), "{code}");
+                for other in (0..system.len() as u32).filter(|_| system.circle().is_none()) {
+                    let is_a = |system: &CodeSystem| system.hierarchy().is_a(at, other);
+                    assert_eq!(is_a(&back), is_a(&system), "{code} below {}", system.code(other));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_circle_is_kept_and_named() {
         let system = system(
             r#"{"resourceType":"CodeSystem","content":"complete","concept":[

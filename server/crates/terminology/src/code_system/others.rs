@@ -161,6 +161,30 @@ mod tests {
 
     use super::*;
 
+    #[test]
+    fn rows_of_any_length_stand_side_by_side() {
+        for end in [0, 1, 254, 255, 256, 70_000, u32::MAX] {
+            let mut others = Others::default();
+            let lengths = [0, 1, 254, 255, 256, 70_000].into_iter().filter(|length| *length <= end);
+            // The lowest ones, and the highest.
+            let rows: Vec<Vec<u32>> =
+                lengths.flat_map(|length| [(0..length).collect(), (end - length..end).collect()]).collect();
+            let starts: Vec<u32> = rows.iter().map(|row| others.push(row, end).unwrap()).collect();
+            for (row, start) in rows.iter().zip(starts) {
+                assert_eq!(&others.ordinals(start, end).collect::<Vec<_>>(), row);
+                for at in [0, 1, end / 2, end.saturating_sub(1)].into_iter().filter(|at| *at < end) {
+                    let is_in = row.binary_search(&at).is_ok();
+                    assert_eq!(
+                        others.meet(start, at..at + 1, end),
+                        is_in,
+                        "{at} of {} below {end}",
+                        row.len()
+                    );
+                }
+            }
+        }
+    }
+
     /// Ordinals below `end`: some close together, some far apart.
     fn sets(end: u32) -> impl Strategy<Value = Vec<std::collections::BTreeSet<u32>>> {
         let set = prop::collection::btree_set(prop_oneof![0..400.min(end), 0..end], 0..300);
