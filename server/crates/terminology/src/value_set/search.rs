@@ -215,16 +215,14 @@ impl<'a, 'q> Search<'a, 'q> {
             if include.version.as_deref().is_some_and(|wanted| system.version.as_deref() != Some(wanted)) {
                 return Ok(None);
             }
-            is_in = match (system.content, self.locate(system)) {
+            // Not left at the first include that holds the code: what is wrong with a later one is told too.
+            is_in |= match (system.content, self.locate(system)) {
                 (Content::Complete | Content::Fragment, Some(concept)) => {
                     include.often.admits(&include.filters, system, concept)?
                 }
                 (Content::Complete, None) => false,
                 _ => return Ok(None),
             };
-            if is_in {
-                break;
-            }
         }
         let says_less = compose.active_only || !compose.exclude.is_empty() || self.asked.version.is_some();
         Ok(Some(is_in).filter(|is_in| !(*is_in && says_less)))

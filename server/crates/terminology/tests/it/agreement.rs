@@ -176,6 +176,25 @@ fn validate(terminology: &Terminology, query: &str) -> String {
     }
 }
 
+#[test]
+fn a_filter_that_does_not_fit_is_told_wherever_it_stands() {
+    let system = r#"{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete",
+        "concept":[{"code":"c0"}]}"#;
+    let all = r#"{"system":"urn:s"}"#;
+    let faulty = r#"{"system":"urn:s","filter":[{"property":"wings","op":"=","value":"2"}]}"#;
+    for include in [format!("{all},{faulty}"), format!("{faulty},{all}")] {
+        let set = format!(
+            r#"{{"resourceType":"ValueSet","id":"v","url":"urn:v","status":"active","compose":{{"include":[{include}]}}}}"#
+        );
+        let terminology = Terminology::default();
+        terminology.apply([put(system), put(&set)]);
+        let judged = validate(&terminology, "url=urn:v&system=urn:s&code=c0");
+        assert!(judged.contains("no property 'wings'"), "{judged}");
+        let member = terminology.has_member("urn:v", "urn:s", "c0").map_err(|error| error.to_string());
+        assert_eq!(member, Err(judged), "{include}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
