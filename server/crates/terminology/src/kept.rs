@@ -1,5 +1,5 @@
-//! What is made when it is first asked for and kept from then on, found without waiting for anybody. It only grows; who
-//! holds it puts a fresh one in its place when it is full.
+//! What is made when it is first asked for and kept from then on; who looks for it waits only while something new is put
+//! in. It only grows; who holds it puts a fresh one in its place when it is full.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -55,7 +55,7 @@ pub struct Problem {
 
 /// Code systems and value sets and the questions about them.
 ///
-/// Clones share their content. Reading takes no lock; [`apply`](Self::apply) swaps a new catalog in
+/// Clones share their content. Reading takes no lock of it; [`apply`](Self::apply) swaps a new catalog in
 /// whole, so that a question sees all of a batch of changes or nothing of it.
 #[derive(Debug, Clone, Default)]
 pub struct Terminology {
