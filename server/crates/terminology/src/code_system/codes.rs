@@ -1,6 +1,6 @@
-//! Codes to ordinals and back: all codes in one arena, and a table of keys and ordinals beside it, whose lines are those
-//! of the processor's cache. A code of up to 7 bytes, or a number of up to 18 digits, is its own key, so that finding it
-//! reads one line as a rule; another one has a hash for a key and is then compared in the arena.
+//! Codes to ordinals and back: all codes in one arena, and a table of keys and ordinals beside it, five to a line, which
+//! is two lines of the processor's cache. A code of up to 7 bytes, or a number of up to 18 digits, is its own key, so that
+//! finding it reads one line as a rule; another one has a hash for a key and is then compared in the arena.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
