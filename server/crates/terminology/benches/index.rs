@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const QUESTIONS: usize = 200_000;
 /// Value sets of each shape.
 const SETS: u32 = 2_000;
-/// One of them with many codes.
+/// The one that is asked often.
 const OFTEN: u32 = 0;
 /// Questions between two looks at the clock.
 const AT_ONCE: usize = 100;

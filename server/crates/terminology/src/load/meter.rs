@@ -22,7 +22,7 @@ struct State<'m> {
     file: String,
     /// Bytes of it that were read since it was opened.
     at: u64,
-    /// Bytes of each file that were told.
+    /// Bytes of each file that were told; none of what is read before the first.
     told: HashMap<String, u64>,
 }
 
@@ -36,6 +36,7 @@ impl<'m> Pass<'m> {
     pub fn begin(&self, file: &str) {
         let state = &mut *self.0.borrow_mut();
         file.clone_into(&mut state.file);
+        state.told.entry(file.to_owned()).or_default();
         state.at = 0;
     }
 
@@ -46,11 +47,8 @@ impl<'m> Pass<'m> {
 
     fn passed(&self, bytes: usize) {
         let state = &mut *self.0.borrow_mut();
-        let Some(meter) = state.meter.as_ref().filter(|_| !state.file.is_empty()) else { return };
+        let Some(meter) = &state.meter else { return };
         state.at += bytes as u64;
-        if !state.told.contains_key(&state.file) {
-            state.told.insert(state.file.clone(), 0);
-        }
         if let Some(told) = state.told.get_mut(&state.file).filter(|told| **told < state.at) {
             meter.add(&state.file, state.at - *told);
             *told = state.at;

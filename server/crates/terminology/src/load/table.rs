@@ -74,9 +74,9 @@ impl<'s> Table<'s> {
         };
         match (0..fields.len()).rev().find(|at| !fields.get(*at).trim().is_empty()).map_or(0, |last| last + 1)
         {
-            width if width < least => {
-                Err(self.wrong(format_args!("it names {width} columns where {least} are needed")))
-            }
+            width if width < least => Err(self.wrong(format_args!(
+                "it names {width} columns where {least} are needed; copy it again, or is it another table?"
+            ))),
             width => Ok(width),
         }
     }
@@ -92,7 +92,9 @@ impl<'s> Table<'s> {
                 if fields.len() < width || (width..fields.len()).any(|at| !fields.get(at).is_empty()) =>
             {
                 let found = fields.len();
-                Err(self.wrong(format_args!("it has {found} fields where {width} are needed")))
+                Err(self.wrong(format_args!(
+                    "it has {found} fields where {width} are needed; the file was cut off or damaged, copy it again"
+                )))
             }
             row => Ok(row),
         }

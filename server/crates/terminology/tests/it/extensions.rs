@@ -306,7 +306,10 @@ fn what_is_wrong_in_an_extension_is_told_with_file_and_line() {
     check(&["41-x 20250201 1 41000005 x"], "'41-x' is no identifier");
     check(&["41000005 today 1 41000005 x"], "effectiveTime is 'today', no date");
     check(&["41000005 20250201 yes 41000005 x"], "active is 'yes', not 0 or 1");
-    check(&["41000005 20250201"], "it has 2 fields where 5 are needed");
+    check(
+        &["41000005 20250201"],
+        "it has 2 fields where 5 are needed; the file was cut off or damaged, copy it again",
+    );
 }
 
 #[test]

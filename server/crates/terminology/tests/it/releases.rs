@@ -278,7 +278,12 @@ fn what_is_wrong_in_a_release_is_told_with_file_and_line() {
     let error = spoilt(concepts, |text| text.replacen("\t1\t", "\t2\t", 1));
     assert_eq!(error, format!("{concepts}:2: active is '2', not 0 or 1"));
     let error = spoilt(concepts, |text| text + "138875005\t20250101\n");
-    assert_eq!(error, format!("{concepts}:25: it has 2 fields where 5 are needed"));
+    assert_eq!(
+        error,
+        format!(
+            "{concepts}:25: it has 2 fields where 5 are needed; the file was cut off or damaged, copy it again"
+        )
+    );
     let error = spoilt(concepts, |text| text.clone() + text.lines().last().unwrap());
     assert_eq!(error, format!("{concepts}:25: concept 700115008 stands there twice"));
     let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t1388\t0", 1));
