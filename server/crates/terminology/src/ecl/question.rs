@@ -165,17 +165,10 @@ impl<'a> Question<'a> {
         }
         for at in from.iter_after(0) {
             self.step()?;
-            let mut waiting = hierarchy.next(at, walk.up).into_owned();
-            if walk.one_step {
-                waiting.into_iter().for_each(|other| out.insert(other));
-                continue;
-            }
-            while let Some(here) = waiting.pop() {
-                // Where a concept was reached, all behind it has been reached too.
-                if !out.has(here) {
-                    out.insert(here);
-                    waiting.extend(&*hierarchy.next(here, walk.up));
-                }
+            let next = hierarchy.next(at, walk.up).into_owned();
+            match walk.one_step {
+                true => next.into_iter().for_each(|other| out.insert(other)),
+                false => out.reach(hierarchy, next, walk.up),
             }
         }
         if walk.with_self {

@@ -236,7 +236,8 @@ impl Filter {
             && hierarchy.is_walked()
             && let Some(Range { start: named, .. }) = self.named(system, hierarchy)
         {
-            let reached = reached(hierarchy, named, matches!(self.op, Op::Generalizes), system.len());
+            let mut reached = Bits::empty(system.len());
+            reached.reach(hierarchy, vec![named], matches!(self.op, Op::Generalizes));
             among.retain(|at| self.fits(hierarchy, at, named, || reached.has(at)));
             return Ok(among);
         }
@@ -333,19 +334,6 @@ fn own_filter(system: &str, written: &wire::Filter) -> Option<Result<Op, String>
         (LOINC, "ancestor", "=") => Some(Ok(Op::DescendentOf)),
         _ => None,
     }
-}
-
-/// A concept and all that walking down from it leads to, or up.
-fn reached(hierarchy: &Hierarchy, from: u32, up: bool, len: usize) -> Bits {
-    let mut out = Bits::empty(len);
-    let mut waiting = vec![from];
-    while let Some(here) = waiting.pop() {
-        if !out.has(here) {
-            out.insert(here);
-            waiting.extend(&*hierarchy.next(here, up));
-        }
-    }
-    out
 }
 
 /// The hierarchy of a system, where it says what is a kind of what.

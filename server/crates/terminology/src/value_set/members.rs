@@ -10,6 +10,7 @@ use super::imports::{Home, Pins, day, import, pinned};
 use super::{Include, List, Listed, ValueSet, often};
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
+use crate::code_system::hierarchy::Hierarchy;
 use crate::wire::Content;
 use crate::{TxError, Unprocessable, built_in, version};
 
@@ -35,6 +36,17 @@ impl Bits {
 
     pub(crate) fn insert(&mut self, at: u32) {
         self.0[at as usize / 64] |= 1 << (at % 64);
+    }
+
+    /// Adds these concepts and all that walking on from them leads to, up or down. What is in already has been walked
+    /// from.
+    pub(crate) fn reach(&mut self, hierarchy: &Hierarchy, mut waiting: Vec<u32>, up: bool) {
+        while let Some(here) = waiting.pop() {
+            if !self.has(here) {
+                self.insert(here);
+                waiting.extend(&*hierarchy.next(here, up));
+            }
+        }
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
