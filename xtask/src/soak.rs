@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: what takes long. Fuzz targets with many runs, once with seeds of their own and once led by coverage
-//! (cargo-fuzz), the benchmark of terminology, a server that is killed at many moments, and exports as Parquet; the time of
-//! each is printed.
+//! (cargo-fuzz), the benchmark of terminology, a server that is killed at many moments, hostile traffic, and exports as
+//! Parquet; the time of each is printed.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -19,6 +19,8 @@ const COVERAGE: &str = "coverage::";
 const BENCHMARK: &str = "terminology";
 /// The journey with kills, by the name that `--only` takes.
 const KILLS: &str = "kills";
+/// Hostile traffic against the release binary, by the name that `--only` takes.
+const ATTACKS: &str = "attacks";
 /// Exports with the feature of this name, which brings crates that nobody else needs: the tests, and the memory.
 const PARQUET: &str = "parquet";
 
@@ -30,7 +32,7 @@ pub struct Args {
     /// How often the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// Only what has this in its name: a fuzz target, `terminology` for the benchmark, `kills` or `parquet`.
+    /// Only what has this in its name: a fuzz target, `terminology` for the benchmark, `kills`, `attacks` or `parquet`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// Say what there is and run nothing.
@@ -43,7 +45,7 @@ pub fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
-    names.extend([BENCHMARK, KILLS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned));
+    names.extend([BENCHMARK, KILLS, ATTACKS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned));
     if names.is_empty() {
         bail!("nothing has that in its name; --list says what there is");
     }
@@ -66,6 +68,12 @@ pub fn run(args: &Args) -> Result<()> {
             let mut command = cargo();
             command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);
             check(command.env("TREFOIL_KILLS", args.kills.to_string()))
+        } else if name == ATTACKS {
+            let mut command = cargo();
+            command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "attacks::"]);
+            // One attack at a time: the printed times are those of an otherwise idle machine.
+            command.args(["--", "--nocapture", "--test-threads=1"]);
+            check(command.env("TREFOIL_ATTACKS", "full"))
         } else if name == PARQUET {
             check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
                 .and_then(|()| check(&mut bench_parquet()))

@@ -5,6 +5,7 @@
 
 mod account;
 mod administration;
+mod attacks;
 mod browser;
 mod clients;
 mod command_line;
