@@ -74,8 +74,8 @@ async fn check(call: &Call) -> Result<(), Response> {
 /// Where a page begins and how much it holds.
 fn page(call: &Call) -> Result<(Option<String>, usize), Response> {
     let params = call.params();
-    if let Some(name) = params.first_unclear() {
-        return Err(wrong(&format!("parameter '{name}' was sent more than once or is not UTF-8")));
+    if let Some(defect) = params.defect() {
+        return Err(wrong(&defect.to_string()));
     }
     let count = match params.get("count").map(str::parse::<usize>) {
         None => PAGE,

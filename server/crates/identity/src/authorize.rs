@@ -211,7 +211,7 @@ impl Identity {
         let params = Params::parse(query.as_bytes());
         match params.get("request_uri").and_then(pushed::id) {
             Some(id) => {
-                let client_id = params.get("client_id").filter(|_| !params.is_unclear("client_id"));
+                let client_id = params.get("client_id").filter(|_| !params.is_ambiguous("client_id"));
                 let client_id = client_id.ok_or(Refusal::Show(ShowError::Client))?;
                 let found = self.pushed_request(id, client_id, now).await.map_err(Refusal::Show)?;
                 self.check_params(&found.query, Some(found.pushed), now).await
@@ -233,7 +233,7 @@ impl Identity {
         let reply = Reply {
             to,
             // A state that was sent twice is in doubt, so none goes back.
-            state: params.get("state").filter(|_| !params.is_unclear("state")).map(str::to_owned),
+            state: params.get("state").filter(|_| !params.is_ambiguous("state")).map(str::to_owned),
             errors_in_fragment: asked.split(' ').any(|part| part == "id_token"),
             issuer: self.issuer.clone(),
         };
@@ -248,12 +248,12 @@ impl Identity {
         params: &Params,
         now: Timestamp,
     ) -> Result<(Client, RegisteredRedirectUri), ShowError> {
-        if params.is_unclear("client_id") {
+        if params.is_ambiguous("client_id") {
             return Err(ShowError::Client);
         }
         let client_id = params.get("client_id").ok_or(ShowError::Client)?;
         let client = self.client(client_id, now).await?.ok_or(ShowError::Client)?;
-        if params.is_unclear("redirect_uri") {
+        if params.is_ambiguous("redirect_uri") {
             return Err(ShowError::RedirectUri);
         }
         let sent = params.get("redirect_uri").ok_or(ShowError::RedirectUri)?;
@@ -270,7 +270,7 @@ impl Identity {
         reply: &Reply,
         now: Timestamp,
     ) -> Result<Request, ErrorCode> {
-        if params.first_unclear().is_some() {
+        if params.defect().is_some() {
             return Err(ErrorCode::InvalidRequest);
         }
         if params.get("request").is_some() {

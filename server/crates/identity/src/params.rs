@@ -1,49 +1,77 @@
-//! Parameters of OAuth requests, from a query or a form: decoded once, doubles seen, an empty value
-//! is an absent one (RFC 6749 3.1, 3.2).
+//! Parameters of OAuth requests, from a query or a form (RFC 6749 sections 3.1 and 3.2): decoded once, in one pass. An
+//! empty value counts as absent; repeated names and bytes that are not UTF-8 are recorded.
+
+use std::collections::HashSet;
+
+/// Maximum number of parameters in one request. No endpoint knows more than 30.
+pub const MAX_PARAMETERS: usize = 100;
 
 /// Decoded parameters in the order given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Params {
     pairs: Vec<(String, String)>,
-    /// Names whose value is no UTF-8 after percent-decoding.
-    garbled: Vec<String>,
+    defects: Vec<ParamsDefect>,
+}
+
+/// Why the parameters of a request are ambiguous.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParamsDefect {
+    /// The name was sent more than once.
+    #[error("parameter '{0}' was sent more than once")]
+    Repeated(String),
+    /// The value or the name is not UTF-8 after percent-decoding.
+    #[error("parameter '{0}' is not UTF-8 after percent-decoding")]
+    NotUtf8(String),
+    /// More than [`MAX_PARAMETERS`]; the rest was not read.
+    #[error("the request has more than {MAX_PARAMETERS} parameters")]
+    TooMany,
 }
 
 impl Params {
     /// Reads `application/x-www-form-urlencoded`.
     pub fn parse(encoded: &[u8]) -> Self {
         let mut params = Self::default();
-        for part in encoded.split(|b| *b == b'&').filter(|part| !part.is_empty()) {
+        let mut seen = HashSet::new();
+        for (index, part) in encoded.split(|b| *b == b'&').filter(|part| !part.is_empty()).enumerate() {
+            if index == MAX_PARAMETERS {
+                params.defects.push(ParamsDefect::TooMany);
+                break;
+            }
             let (name, value) = form_urlencoded::parse(part).next().unwrap_or_default();
-            // The decoder puts U+FFFD where bytes are no UTF-8; only a sender of that very
-            // character may have it.
+            // The decoder replaces invalid bytes with U+FFFD, which a client may also send as such.
             let replaced = value.contains('\u{fffd}') || name.contains('\u{fffd}');
             if replaced && !part.to_ascii_uppercase().windows(9).any(|w| w == b"%EF%BF%BD") {
-                params.garbled.push(name.into_owned());
-            } else {
-                params.pairs.push((name.into_owned(), value.into_owned()));
+                params.defects.push(ParamsDefect::NotUtf8(name.into_owned()));
+                continue;
             }
+            if !seen.insert(name.clone()) {
+                params.defects.push(ParamsDefect::Repeated(name.clone().into_owned()));
+            }
+            params.pairs.push((name.into_owned(), value.into_owned()));
         }
         params
     }
 
-    /// The value, where it is there and not empty. The first one, when it was sent twice.
+    /// Returns the value if the parameter is present and not empty; the first one if it was repeated.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
-    /// Was it sent more than once, or with bytes that are no text?
-    pub fn is_unclear(&self, name: &str) -> bool {
-        self.pairs.iter().filter(|(n, _)| n == name).count() > 1 || self.garbled.iter().any(|n| n == name)
+    /// Whether the value of this parameter is ambiguous: repeated, not UTF-8, or possibly among those that were not
+    /// read.
+    pub fn is_ambiguous(&self, name: &str) -> bool {
+        self.defects.iter().any(|defect| match defect {
+            ParamsDefect::Repeated(n) | ParamsDefect::NotUtf8(n) => n == name,
+            ParamsDefect::TooMany => true,
+        })
     }
 
-    /// The first parameter that was sent more than once or with bytes that are no text.
-    pub fn first_unclear(&self) -> Option<&str> {
-        let names = self.garbled.iter().chain(self.pairs.iter().map(|(name, _)| name));
-        names.map(String::as_str).find(|name| self.is_unclear(name))
+    /// The first defect, in the order of the request.
+    pub fn defect(&self) -> Option<&ParamsDefect> {
+        self.defects.first()
     }
 
-    /// All pairs but those of these names, encoded again.
+    /// Encodes all pairs except those with these names.
     pub fn without(&self, names: &[&str]) -> String {
         let kept = self.pairs.iter().filter(|(name, _)| !names.contains(&name.as_str()));
         form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish()
@@ -55,15 +83,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_and_bad_bytes_are_seen() {
+    fn repeated_names_and_invalid_bytes_are_recorded() {
         let params = Params::parse(b"a=1&b=&c=x%20y+z&a=2&d=%ff&e=%EF%BF%BD");
         assert_eq!(params.get("a"), Some("1"));
-        assert!(params.is_unclear("a"));
+        assert!(params.is_ambiguous("a"));
+        assert_eq!(params.defect(), Some(&ParamsDefect::Repeated("a".to_owned())));
         assert_eq!(params.get("b"), None);
         assert_eq!(params.get("c"), Some("x y z"));
-        assert!(params.is_unclear("d"));
+        assert!(params.is_ambiguous("d"));
+        assert!(!params.is_ambiguous("c"));
         assert_eq!(params.get("e"), Some("\u{fffd}"));
-        assert_eq!(Params::parse(b"x=1&y=2").first_unclear(), None);
+        assert_eq!(Params::parse(b"x=1&y=2").defect(), None);
         assert_eq!(params.without(&["a", "c"]), "b=&e=%EF%BF%BD");
+    }
+
+    #[test]
+    fn no_more_than_the_maximum_is_read() {
+        let form = |count: usize| (0..count).map(|n| format!("p{n}=1")).collect::<Vec<_>>().join("&");
+        assert_eq!(Params::parse(form(MAX_PARAMETERS).as_bytes()).defect(), None);
+        let params = Params::parse(form(17_505).as_bytes());
+        assert_eq!(params.pairs.len(), MAX_PARAMETERS);
+        assert_eq!(params.defect(), Some(&ParamsDefect::TooMany));
+        assert!(params.is_ambiguous("client_id"));
     }
 }

@@ -30,8 +30,8 @@ async fn form(call: &mut Call) -> Result<Params, Response> {
     }
     let body = call.bytes(FORM_LIMIT).await.map_err(|error| problem::unreadable(Dialect::OAuth, &error))?;
     let form = Params::parse(&body);
-    match form.first_unclear() {
-        Some(name) => Err(wrong(&format!("parameter '{name}' was sent more than once or is not UTF-8"))),
+    match form.defect() {
+        Some(defect) => Err(wrong(&defect.to_string())),
         None => Ok(form),
     }
 }

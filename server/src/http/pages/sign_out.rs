@@ -31,7 +31,7 @@ async fn request(call: &Call, params: &Params) -> Result<Response, StoreError> {
         (Some(_), None) => true,
         (None, _) => false,
     };
-    if let Some((_, client_id, sid)) = hint.filter(|_| hinted && params.first_unclear().is_none()) {
+    if let Some((_, client_id, sid)) = hint.filter(|_| hinted && params.defect().is_none()) {
         // The browser session may have ended by itself; its tokens live on until now.
         app.identity.end_sid(&sid, call.now).await?;
         let back = back_address(call, params, client_id).await?;
