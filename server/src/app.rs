@@ -1,7 +1,7 @@
 //! The services wired together. No request data.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
 use bulk::Bulk;
 use bytes::Bytes;
+use identity::pending::PendingQuota;
 use identity::{Identity, Outside};
 use jiff::SignedDuration;
 use resources::{Limits, Resources};
@@ -21,6 +22,7 @@ use crate::clock::{Clock, RequestIds};
 use crate::config::{Config, Engine, Flags};
 use crate::export_log::ExportLog;
 use crate::hashing::Hashing;
+use crate::http::cors::ClientOrigins;
 use crate::indexes::{self, Indexes};
 use crate::key_fetch::KeyFetcher;
 use crate::settings::{Live, Settings};
@@ -69,6 +71,12 @@ pub struct App {
     pub http: reqwest::Client,
     /// Password hashes under way and waiting.
     pub hashing: Hashing,
+    /// Counters of what anonymous requests created.
+    pub pending: PendingQuota,
+    /// Origins that may read responses from scripts.
+    pub origins: ClientOrigins,
+    /// Set when the server begins to stop: it is not ready any more.
+    pub is_stopping: AtomicBool,
     /// How far the terminology index has followed the store.
     followed: AtomicU64,
     /// One follower at a time.
@@ -164,6 +172,9 @@ impl App {
             flags: flags.clone(),
             http: provider_client()?,
             hashing: Hashing::new(cores),
+            pending: PendingQuota::new(config.pending),
+            origins: ClientOrigins::default(),
+            is_stopping: AtomicBool::new(false),
             followed: AtomicU64::new(0),
             following: Mutex::new(()),
             request_ids: RequestIds::new(&*clock.random),
@@ -291,15 +302,6 @@ impl App {
             self.followed.store(last.0, Ordering::Release);
         }
         Ok(())
-    }
-
-    /// Is this the origin of a redirect URI of some client?
-    pub async fn is_client_origin(&self, origin: &str) -> bool {
-        let clients = self.identity.clients(self.clock.now()).await.unwrap_or_default();
-        let usable = clients.iter().filter(|client| self.identity.demo || !client.demo);
-        usable.flat_map(|client| &client.redirect_uris).any(|uri| {
-            url::Url::parse(uri.as_str()).is_ok_and(|url| url.origin().ascii_serialization() == origin)
-        })
     }
 }
 

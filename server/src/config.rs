@@ -22,7 +22,9 @@ pub mod sections;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use identity::pending::PendingLimits;
 use identity::seal::Seal;
 use jiff::SignedDuration;
 
@@ -32,6 +34,7 @@ pub use self::file::{ConfigError, File};
 use self::file::{parse, text_of};
 pub use self::provider::ConfiguredProvider;
 use self::provider::provider;
+use crate::http::listen::admission::ConnectionLimits;
 use crate::http::peer::TrustedProxies;
 use crate::settings::Settings;
 
@@ -72,8 +75,14 @@ pub struct Config {
     pub seal: Seal,
     /// Exports.
     pub bulk: BulkConfig,
-    /// Open connections.
-    pub connections: usize,
+    /// Maximum numbers of open connections.
+    pub connections: ConnectionLimits,
+    /// Maximum numbers of records that anonymous requests create.
+    pub pending: PendingLimits,
+    /// Silence that ends a connection.
+    pub idle_timeout: Duration,
+    /// From the signal to stop until no connection is accepted.
+    pub shutdown_grace: Duration,
 }
 
 /// The keys that open the secrets of a store, by the `[identity]` of a file; for commands on a stopped server.
@@ -162,6 +171,16 @@ impl Config {
             Some(days) if (1..=3650).contains(days.as_ref()) => i64::from(*days.as_ref()),
             Some(days) => return Err(at.wrong(days.span(), "rotate_keys_days", "use 1 to 3650 days")),
         };
+        let pending = PendingLimits::default();
+        let idle_timeout = match &file.server.idle_timeout_s {
+            None => Duration::from_secs(75),
+            Some(seconds) if (1..=3600).contains(seconds.as_ref()) => {
+                Duration::from_secs((*seconds.as_ref()).into())
+            }
+            Some(seconds) => {
+                return Err(at.wrong(seconds.span(), "idle_timeout_s", "use 1 to 3600 seconds"));
+            }
+        };
         let networks = file.server.trusted_proxies.iter().map(|text| at.network(text));
         let settings = Settings {
             providers: file
@@ -192,7 +211,17 @@ impl Config {
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
             bulk: file.bulk.read(&at)?,
-            connections: file.limits.connections.unwrap_or(10_000).max(1),
+            connections: ConnectionLimits {
+                total: file.limits.connections.unwrap_or(10_000).max(1),
+                per_address: file.limits.connections_per_address.unwrap_or(512).max(1),
+            },
+            pending: PendingLimits {
+                per_address: file.limits.pending_per_address.unwrap_or(pending.per_address),
+                total: file.limits.pending_total.unwrap_or(pending.total),
+                ..pending
+            },
+            idle_timeout,
+            shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.unwrap_or(1).into()),
         })
     }
 
@@ -205,7 +234,11 @@ impl Config {
             ("[store]", format!("{:?} {:?}", self.engine, self.data)),
             ("[identity] key_encryption_key", format!("{:?}", self.seal)),
             ("[bulk]", format!("{:?}", self.bulk)),
-            ("[limits] connections", self.connections.to_string()),
+            ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
+            ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
+            ("[limits] pending", format!("{:?}", self.pending)),
+            ("[limits] connections", self.connections.total.to_string()),
+            ("[limits] connections_per_address", self.connections.per_address.to_string()),
         ]
     }
 }

@@ -27,6 +27,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod descriptors;
 pub mod export_log;
 pub mod hashing;
 pub mod http;

@@ -4,6 +4,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -18,10 +19,11 @@ use crate::app::App;
 use crate::audit::{self, Caller};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Engine, Flags};
-use crate::http::listen::{self, Timers};
+use crate::http::listen::admission::ConnectionLimits;
+use crate::http::listen::{self, Edge, Phase, Timers};
 use crate::http::routes;
 use crate::reload::{self, reload};
-use crate::{demo, tls};
+use crate::{demo, descriptors, tls};
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run(flags: &Flags) -> ExitCode {
@@ -95,7 +97,11 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
         Engine::Memory => Store::memory(),
         Engine::File => Store::open(&config.data.join("store"))?,
     };
-    let (is_demo, connections) = (config.demo, config.connections);
+    let budget = descriptors::raise_limit();
+    let limits =
+        ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
+    let timers = Timers { idle: config.idle_timeout, ..Timers::default() };
+    let (is_demo, grace) = (config.demo, config.shutdown_grace);
     let (data, clients) = (config.data.clone(), config.clients.clone());
     let app = App::open(config, flags, base_url.clone(), store, clock).await?;
     reload::declare(&app.identity, flags, &clients, app.clock.now()).await?;
@@ -107,25 +113,31 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
         tracing::info!(taken_up, "unfinished exports go on");
     }
     socket::listen(app.clone())?;
-    let (stop, stopped) = watch::channel(false);
-    let edge = tokio::spawn(listen::serve(
-        listeners,
-        tls.as_ref().map(|tls| tls.config.clone()),
-        routes::routes(app.clone()),
-        connections,
-        Timers::default(),
-        stopped,
-    ));
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let proxies = app.clone();
+    let edge = Edge {
+        routes: routes::routes(app.clone()),
+        tls: tls.as_ref().map(|tls| tls.config.clone()),
+        limits,
+        is_proxy: Box::new(move |peer| proxies.settings().trusted_proxies.trusts(peer.ip())),
+        timers,
+    };
+    let edge = tokio::spawn(edge.serve(listeners, phases));
     let sweeper = tokio::spawn(sweep(app.clone()));
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     write_endpoint(&endpoint, &app, ca.as_deref())?;
+    let mut signals = Signals::new(hang_up)?;
     println!("ready {base_url}");
-    wait_for_signal(&app, hang_up).await?;
+    signals.wait_for_stop(&app).await;
     tracing::info!("stopping");
     drop(std::fs::remove_file(&endpoint));
-    // Nobody listens any more where the edge has ended by itself.
-    let _ = stop.send(true);
+    app.is_stopping.store(true, Ordering::Release);
+    // A receiver is missing only if the edge has ended by itself.
+    let _ = phase.send(Phase::Closing);
+    // A second signal ends the grace period.
+    drop(tokio::time::timeout(grace, signals.wait_for_stop(&app)).await);
+    let _ = phase.send(Phase::Stopping);
     sweeper.abort();
     edge.await?;
     tokio::task::spawn_blocking(move || {
@@ -154,18 +166,30 @@ fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Waits for SIGTERM or SIGINT; SIGHUP reads the configuration again meanwhile.
-async fn wait_for_signal(app: &App, mut hang_up: Signal) -> Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    loop {
-        tokio::select! {
-            _ = terminate.recv() => return Ok(()),
-            _ = interrupt.recv() => return Ok(()),
-            _ = hang_up.recv() => match audit::on_behalf(Caller::operator(), reload(app)).await {
-                Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
-                Err(error) => tracing::error!("{error:#}"),
-            },
+/// The signals that the server obeys.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new(hang_up: Signal) -> Result<Self> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, hang_up })
+    }
+
+    /// Waits for SIGTERM or SIGINT; SIGHUP reloads the configuration meanwhile.
+    async fn wait_for_stop(&mut self, app: &App) {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return,
+                _ = self.interrupt.recv() => return,
+                _ = self.hang_up.recv() => match audit::on_behalf(Caller::operator(), reload(app)).await {
+                    Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
+                    Err(error) => tracing::error!("{error:#}"),
+                },
+            }
         }
     }
 }

@@ -52,6 +52,10 @@ pub struct ServerSection {
     pub trusted_proxies: Vec<Spanned<String>>,
     /// The header in which they say it: `x-forwarded-for` (the default) or `forwarded`.
     pub proxy_header: ProxyHeader,
+    /// Seconds without a byte in either direction until a connection is closed; default 75.
+    pub idle_timeout_s: Option<Spanned<u32>>,
+    /// Seconds between the signal to stop and the last accepted connection; default 1.
+    pub shutdown_grace_s: Option<u32>,
 }
 
 /// `[identity]`: keys, and what clients' keys may be fetched from.
@@ -94,8 +98,15 @@ pub struct TerminologySection {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitsSection {
-    /// Open connections; default 10,000.
+    /// Maximum number of open connections; default 10,000, and never more than the file descriptors allow.
     pub connections: Option<usize>,
+    /// Maximum number of open connections of one address; default 512. Trusted proxies are exempt.
+    pub connections_per_address: Option<usize>,
+    /// Maximum number of pending requests of each kind (pushed requests, device authorizations, passkey ceremonies,
+    /// sign-ins at a provider) that one address may create; default 300.
+    pub pending_per_address: Option<usize>,
+    /// The same for all addresses together; default 20,000.
+    pub pending_total: Option<usize>,
     /// Largest body of a FHIR request, in bytes; default 16 MiB.
     pub body_limit_bytes: Option<usize>,
 }

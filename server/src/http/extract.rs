@@ -10,8 +10,10 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use http::{HeaderMap, Method, header};
+use identity::client::Client;
 use identity::dpop::BadProof;
 use identity::params::Params;
+use identity::pending::{PendingKind, TooManyPending};
 use identity::token::Presented;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
@@ -114,6 +116,15 @@ impl Call {
     pub fn client_ip(&self) -> Option<IpAddr> {
         let settings = self.app.settings();
         self.peer.map(|peer| settings.trusted_proxies.client_ip(peer, &self.headers))
+    }
+
+    /// Counts a record that this request is about to create, against the maximum of its source.
+    ///
+    /// # Errors
+    /// Returns [`TooManyPending`] if too many are pending.
+    pub fn add_pending(&self, kind: PendingKind, client: Option<&Client>) -> Result<(), TooManyPending> {
+        let address = self.client_ip().map(|ip| ip.to_string()).unwrap_or_default();
+        self.app.pending.add(kind, &address, client, self.now)
     }
 
     /// The parameters of the query.

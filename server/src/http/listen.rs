@@ -1,26 +1,36 @@
-//! The accept loop: TLS by rustls, HTTP/2 and HTTP/1.1, a timer for everything a client can be slow
-//! at, a cap on connections, and a drain with a deadline (DESIGN 5, HTTP).
+//! The accept loop: TLS by rustls, HTTP/2 and HTTP/1.1, a timer for everything a client can be slow at, maximum numbers
+//! of connections, and a stop that loses no request.
 //!
-//! The protocol is what ALPN agreed on; without TLS it is HTTP/1.1. Guessing it from the first
-//! bytes would leave silent clients open for ever.
+//! ALPN decides the protocol; without TLS it is HTTP/1.1. Detecting it from the first bytes would leave the connections
+//! of silent clients open for ever.
+//!
+//! | module | content |
+//! |---|---|
+//! | [`admission`] | maximum numbers of connections, and which one is closed for a new one |
+//! | [`timed_stream`] | deadlines for bytes |
+//! | [`service`] | warp as a hyper service: peer address, `Host`, count of requests under way |
+
+pub mod admission;
+mod service;
+mod timed_stream;
 
 use std::future::Future;
 use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::Duration;
 
-use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+use self::admission::{Admission, Admitted, ConnectionLimits, ConnectionState};
+use self::timed_stream::TimedStream;
 use super::routes::Routes;
 
 /// The other end of a connection, in the extensions of each request.
@@ -32,12 +42,11 @@ pub struct Peer(pub SocketAddr);
 pub struct Timers {
     /// TLS handshake; and the first byte.
     pub first: Duration,
-    /// A request head.
+    /// A request head, from its first byte.
     pub head: Duration,
-    /// Nothing in either direction. It is looked at when it is over, so that silence ends a connection after
-    /// once to twice this time.
+    /// Silence in both directions ends a connection after once to twice this time.
     pub idle: Duration,
-    /// From the wish to stop until open connections are cut.
+    /// From [`Phase::Stopping`] until open connections are cut.
     pub drain: Duration,
 }
 
@@ -52,10 +61,27 @@ impl Default for Timers {
     }
 }
 
-/// Binds the address; `127.0.0.1` brings `[::1]` along where the machine has it.
+/// Phases of the accept loop, in this order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Connections are accepted and kept.
+    Serving,
+    /// Connections are accepted; each response asks the client to close its connection.
+    Closing,
+    /// Clients that the kernel has accepted are served; no connection is accepted after that.
+    Stopping,
+}
+
+/// Most often that a failure of the accept loop is logged, and the pause after one.
+const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(1);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// How long a connection that was accepted before a stop may take to send its first request.
+const FIRST_REQUEST_AT_STOP: Duration = Duration::from_secs(1);
+
+/// Binds the address; for `127.0.0.1` also `[::1]` if the machine has it.
 ///
 /// # Errors
-/// The operating system's: the port is taken, or may not be used.
+/// Returns the operating system's error if the port is taken or must not be used.
 pub async fn bind(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let first = TcpListener::bind(listen).await?;
     let port = first.local_addr()?.port();
@@ -68,66 +94,105 @@ pub async fn bind(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// Serves until `stop` turns true, then lets what is under way end within the drain time.
-pub async fn serve(
-    listeners: Vec<TcpListener>,
-    tls: Option<Arc<rustls::ServerConfig>>,
-    routes: Routes,
-    connections: usize,
-    timers: Timers,
-    stop: watch::Receiver<bool>,
-) {
-    let places = Arc::new(Semaphore::new(connections));
-    accept(&listeners, tls.map(TlsAcceptor::from), routes, places.clone(), timers, stop).await;
-    // The kernel queues no more clients from here on.
-    drop(listeners);
-    // Every place back means that every connection has ended.
-    let all = u32::try_from(connections).unwrap_or(u32::MAX);
-    if timeout(timers.drain, places.acquire_many(all)).await.is_err() {
-        tracing::warn!("connections still open after the drain time are cut");
-    }
+/// The accept loop with everything that it needs.
+pub struct Edge {
+    /// What requests are answered by.
+    pub routes: Routes,
+    /// TLS configuration; `None` for plain HTTP.
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// Maximum numbers of connections.
+    pub limits: ConnectionLimits,
+    /// Whether an address is a trusted proxy, which is exempt from the maximum of an address.
+    pub is_proxy: Box<dyn Fn(SocketAddr) -> bool + Send + Sync>,
+    /// Deadlines.
+    pub timers: Timers,
 }
 
-/// One loop for all listeners: a loop each would hold a place each while it waits.
-async fn accept(
-    listeners: &[TcpListener],
-    acceptor: Option<TlsAcceptor>,
-    routes: Routes,
-    places: Arc<Semaphore>,
-    timers: Timers,
-    mut stop: watch::Receiver<bool>,
-) {
-    loop {
-        // A place first: while all are taken, new clients wait in the kernel's queue.
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place.expect("the semaphore is never closed"),
-            () = stopped(&mut stop) => return,
-        };
-        let accepted = tokio::select! {
-            accepted = any_of(listeners) => accepted,
-            () = stopped(&mut stop) => return,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of descriptors, or a client that left at once: go on.
-                tracing::warn!(%error, "failed to accept a connection");
-                tokio::task::yield_now().await;
-                continue;
+impl Edge {
+    /// Serves until `phase` becomes [`Phase::Stopping`], then waits for open connections for the drain time.
+    pub async fn serve(self, listeners: Vec<TcpListener>, mut phase: watch::Receiver<Phase>) {
+        let admission = Admission::new(self.limits);
+        let acceptor = self.tls.clone().map(TlsAcceptor::from);
+        let mut logged = AcceptLog::default();
+        loop {
+            let accepted = tokio::select! {
+                accepted = accept_any(&listeners) => accepted,
+                () = reached(&mut phase, Phase::Stopping) => break,
+            };
+            match accepted {
+                Ok((stream, peer)) => self.admit(&admission, acceptor.clone(), stream, peer, &phase).await,
+                Err(error) => {
+                    logged.failed_to_accept(&error);
+                    sleep(ACCEPT_PAUSE).await;
+                }
             }
+        }
+        for listener in listeners {
+            if let Err(error) = self.drain(listener, &admission, acceptor.as_ref(), &phase).await {
+                tracing::warn!(%error, "failed to empty the accept queue; its clients are reset");
+            }
+        }
+        if timeout(self.timers.drain, admission.all_closed()).await.is_err() {
+            tracing::warn!(open = admission.open(), "connections still open after the drain time are cut");
+        }
+    }
+
+    /// Serves the clients that the kernel has accepted, and closes the listener.
+    async fn drain(
+        &self,
+        listener: TcpListener,
+        admission: &Arc<Admission>,
+        acceptor: Option<&TlsAcceptor>,
+        phase: &watch::Receiver<Phase>,
+    ) -> io::Result<()> {
+        // With a backlog of 0 the kernel accepts no more clients, so the queue can be emptied.
+        rustix::net::listen(&listener, 0)?;
+        // The runtime may not know yet of the last clients; the kernel does.
+        let listener = listener.into_std()?;
+        loop {
+            match listener.accept() {
+                Ok((stream, peer)) => {
+                    stream.set_nonblocking(true)?;
+                    let stream = TcpStream::from_std(stream)?;
+                    self.admit(admission, acceptor.cloned(), stream, peer, phase).await;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Serves a client on a task of its own, or closes the connection if no more are admitted.
+    async fn admit(
+        &self,
+        admission: &Arc<Admission>,
+        acceptor: Option<TlsAcceptor>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        phase: &watch::Receiver<Phase>,
+    ) {
+        let Some(admitted) = admission.admit(peer.ip(), (self.is_proxy)(peer)).await else {
+            tracing::debug!(%peer, "connection refused: the maximum number of connections is reached");
+            return;
         };
-        let (acceptor, routes, stop) = (acceptor.clone(), routes.clone(), stop.clone());
+        let (routes, timers, phase) = (self.routes.clone(), self.timers, phase.clone());
         tokio::spawn(async move {
-            if let Err(error) = connection(stream, peer, acceptor, routes, timers, stop).await {
+            let state = Arc::clone(&admitted.state);
+            let connection = Connection { peer, state: Arc::clone(&state), routes, timers, phase };
+            let ended = tokio::select! {
+                ended = connection.serve(stream, acceptor) => ended,
+                () = state.evicted() => Err("closed for another connection".into()),
+            };
+            if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "connection ended");
             }
-            drop(place);
+            drop::<Admitted>(admitted);
         });
     }
 }
 
 /// The next client of any listener.
-async fn any_of(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
+async fn accept_any(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
     std::future::poll_fn(|context| {
         for listener in listeners {
             if let Poll::Ready(accepted) = listener.poll_accept(context) {
@@ -139,85 +204,106 @@ async fn any_of(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)
     .await
 }
 
-/// Waits for the wish to stop; a sender that is gone wishes it too.
-async fn stopped(stop: &mut watch::Receiver<bool>) {
-    drop(stop.wait_for(|stop| *stop).await);
+/// Logs failures of the accept loop once per interval.
+#[derive(Default)]
+struct AcceptLog {
+    last: Option<Instant>,
+    left_out: u64,
+}
+
+impl AcceptLog {
+    fn failed_to_accept(&mut self, error: &io::Error) {
+        if self.last.is_some_and(|last| last.elapsed() < ACCEPT_LOG_INTERVAL) {
+            self.left_out += 1;
+            return;
+        }
+        tracing::warn!(%error, left_out = self.left_out, "failed to accept a connection");
+        *self = Self { last: Some(Instant::now()), left_out: 0 };
+    }
+}
+
+/// Waits for a phase. A sender that was dropped counts as the last phase.
+async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+    drop(phase.wait_for(|phase| *phase >= wanted).await);
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-async fn connection(
-    stream: TcpStream,
+/// One connection.
+struct Connection {
     peer: SocketAddr,
-    acceptor: Option<TlsAcceptor>,
+    state: Arc<ConnectionState>,
     routes: Routes,
     timers: Timers,
-    stop: watch::Receiver<bool>,
-) -> Result<(), BoxError> {
-    stream.set_nodelay(true)?;
-    let stream = Timed::new(stream, timers);
-    match acceptor {
-        None => http1(stream, peer, routes, timers, stop).await,
-        Some(acceptor) => {
-            let stream = timeout(timers.first, acceptor.accept(stream)).await??;
-            match stream.get_ref().1.alpn_protocol() {
-                Some(b"h2") => http2(stream, peer, routes, stop).await,
-                _ => http1(stream, peer, routes, timers, stop).await,
-            }
+    phase: watch::Receiver<Phase>,
+}
+
+impl Connection {
+    async fn serve(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) -> Result<(), BoxError> {
+        stream.set_nodelay(true)?;
+        let mut stream = TimedStream::new(stream, Arc::clone(&self.state), self.timers);
+        let Some(acceptor) = acceptor else {
+            stream.expect_requests();
+            return self.http1(stream).await;
+        };
+        let mut stream = timeout(self.timers.first, acceptor.accept(stream)).await??;
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+            return self.http2(stream).await;
         }
+        stream.get_mut().0.expect_requests();
+        self.http1(stream).await
+    }
+
+    async fn http1<S>(self, stream: S) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = hyper::server::conn::http1::Builder::new();
+        builder.timer(TokioTimer::new()).header_read_timeout(None).max_buf_size(64 * 1024);
+        let service = service::service(self.routes, self.peer, Arc::clone(&self.state), self.phase.clone());
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        // Until then each response of the closing phase ends its connection.
+        let stop = async {
+            let mut phase = self.phase;
+            reached(&mut phase, Phase::Stopping).await;
+            let _ = timeout(FIRST_REQUEST_AT_STOP, self.state.first_request()).await;
+        };
+        until(connection, stop, |connection| connection.graceful_shutdown()).await
+    }
+
+    async fn http2<S>(self, stream: S) -> Result<(), BoxError>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(100)
+            .max_header_list_size(64 * 1024)
+            .max_pending_accept_reset_streams(Some(20));
+        let service = service::service(self.routes, self.peer, Arc::clone(&self.state), self.phase.clone());
+        let connection = builder.serve_connection(TokioIo::new(stream), service);
+        // GOAWAY lets the client finish what it sent and go elsewhere.
+        let stop = async {
+            let mut phase = self.phase.clone();
+            reached(&mut phase, Phase::Closing).await;
+            let mut phase = self.phase;
+            tokio::select! {
+                () = self.state.first_request() => {}
+                () = async {
+                    reached(&mut phase, Phase::Stopping).await;
+                    sleep(FIRST_REQUEST_AT_STOP).await;
+                } => {}
+            }
+        };
+        until(connection, stop, |connection| connection.graceful_shutdown()).await
     }
 }
 
-/// warp as a hyper service that knows the peer.
-macro_rules! service {
-    ($routes:expr, $peer:expr) => {{
-        let inner = TowerToHyperService::new(warp::service($routes));
-        service_fn(move |mut request: hyper::Request<hyper::body::Incoming>| {
-            request.extensions_mut().insert(Peer($peer));
-            inner.call(request)
-        })
-    }};
-}
-
-async fn http1<S>(
-    stream: S,
-    peer: SocketAddr,
-    routes: Routes,
-    timers: Timers,
-    stop: watch::Receiver<bool>,
-) -> Result<(), BoxError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut builder = hyper::server::conn::http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(timers.head).max_buf_size(64 * 1024);
-    let connection = builder.serve_connection(TokioIo::new(stream), service!(routes, peer));
-    until_stopped(connection, stop, |connection| connection.graceful_shutdown()).await
-}
-
-async fn http2<S>(
-    stream: S,
-    peer: SocketAddr,
-    routes: Routes,
-    stop: watch::Receiver<bool>,
-) -> Result<(), BoxError>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    builder
-        .timer(TokioTimer::new())
-        .max_concurrent_streams(100)
-        .max_header_list_size(64 * 1024)
-        .max_pending_accept_reset_streams(Some(20));
-    let connection = builder.serve_connection(TokioIo::new(stream), service!(routes, peer));
-    until_stopped(connection, stop, |connection| connection.graceful_shutdown()).await
-}
-
-/// Drives a connection; at the wish to stop tells it to end after what is under way.
-async fn until_stopped<C>(
+/// Drives a connection; after `stop` it ends with the requests that are under way.
+async fn until<C>(
     connection: C,
-    mut stop: watch::Receiver<bool>,
+    stop: impl Future<Output = ()>,
     shut_down: impl FnOnce(Pin<&mut C>),
 ) -> Result<(), BoxError>
 where
@@ -225,90 +311,11 @@ where
 {
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
+        // First, so that a request that has arrived is read before the connection is told to end.
+        biased;
         ended = connection.as_mut() => return Ok(ended?),
-        () = stopped(&mut stop) => {}
+        () = stop => {}
     }
     shut_down(connection.as_mut());
     Ok(connection.await?)
-}
-
-/// A stream that fails when nothing moves: no first byte in time, or silence in both directions
-/// for longer than the idle time. It covers what hyper's own timers do not: HTTP/2, slow bodies,
-/// readers that stop reading.
-struct Timed {
-    stream: TcpStream,
-    idle: Duration,
-    /// Something moved since the deadline was set.
-    moved: bool,
-    /// Once too late, always too late: whoever asks next is told so too.
-    expired: bool,
-    deadline: Pin<Box<Sleep>>,
-}
-
-impl Timed {
-    fn new(stream: TcpStream, timers: Timers) -> Self {
-        Self {
-            stream,
-            idle: timers.idle,
-            moved: false,
-            expired: false,
-            deadline: Box::pin(sleep_until(Instant::now() + timers.first)),
-        }
-    }
-
-    /// Notes that something moved; where nothing did, asks whether the time is over. The clock is read once in
-    /// an idle time and not for every piece.
-    fn judge<T>(&mut self, context: &mut Context<'_>, polled: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if polled.is_ready() {
-            self.moved = true;
-            return polled;
-        }
-        while !self.expired && self.deadline.as_mut().poll(context).is_ready() {
-            if std::mem::take(&mut self.moved) {
-                self.deadline.as_mut().reset(Instant::now() + self.idle);
-            } else {
-                self.expired = true;
-            }
-        }
-        if self.expired { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
-    }
-}
-
-impl AsyncRead for Timed {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
-        self.judge(cx, polled)
-    }
-}
-
-impl AsyncWrite for Timed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
-        self.judge(cx, polled)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
-        self.judge(cx, polled)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`listen`] | the accept loop: TLS, timers, limits, drain |
 //! | [`routes`] | every route, one line each |
+//! | [`cors`] | origins whose scripts may read responses |
 //! | [`peer`] | who called, through proxies of the operator's |
 //! | [`extract`] | what a handler gets: [`extract::Call`] |
 //! | [`reply`] | how an answer is put together |
@@ -12,6 +13,7 @@
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 
 pub mod admin;
+pub mod cors;
 pub mod extract;
 pub mod fhir;
 pub mod listen;

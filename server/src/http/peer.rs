@@ -28,7 +28,9 @@ pub struct TrustedProxies {
 }
 
 impl TrustedProxies {
-    fn trusts(&self, address: IpAddr) -> bool {
+    /// Whether an address is that of a trusted proxy.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 

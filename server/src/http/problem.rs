@@ -11,6 +11,7 @@ use identity::device::DeviceError;
 use identity::dpop::ProofError;
 use identity::grant::GrantError;
 use identity::passkey::PasskeyError;
+use identity::pending::TooManyPending;
 use identity::pushed::PushError;
 use identity::token::BadToken;
 use identity::user::UserError;
@@ -264,6 +265,17 @@ pub fn pushed(error: &PushError) -> Response {
         PushError::Refused { error, text } => oauth(StatusCode::BAD_REQUEST, error.as_str(), Some(text)),
         PushError::Store(error) => store(Dialect::OAuth, error),
     }
+}
+
+/// Too many pending requests of a source, with the time to wait.
+pub fn pending(dialect: Dialect, error: TooManyPending) -> Response {
+    let response = match dialect {
+        Dialect::OAuth => {
+            oauth(StatusCode::TOO_MANY_REQUESTS, "temporarily_unavailable", Some(&error.to_string()))
+        }
+        _ => dialect.plain(StatusCode::TOO_MANY_REQUESTS, &pages::passkey::sentence(&error.to_string())),
+    };
+    reply::with(response, header::RETRY_AFTER, &error.retry_after_s.to_string())
 }
 
 /// `WWW-Authenticate` of RFC 6750 3.

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use http::{HeaderMap, Method, StatusCode, header};
 use hyper::body::Body as _;
+use jiff::Timestamp;
 use warp::Filter;
 use warp::filters::BoxedFilter;
 
@@ -200,6 +201,11 @@ fn table(path: &str) -> (&'static [Route], Dialect) {
     }
 }
 
+/// The dialect of errors at a path.
+pub fn dialect(path: &str) -> Dialect {
+    table(path).1
+}
+
 /// Builds the tree: one filter that takes in everything, since each filter that has to pass a request on costs
 /// more than a look into a table.
 pub fn routes(app: Arc<App>) -> Routes {
@@ -236,7 +242,7 @@ pub fn routes(app: Arc<App>) -> Routes {
 async fn answer(call: Call, table: &'static [Route], dialect: Dialect) -> Response {
     // The clock is read only for a log that is written.
     let started = tracing::enabled!(tracing::Level::INFO).then(Instant::now);
-    let app = call.app.clone();
+    let (app, now) = (call.app.clone(), call.now);
     let (method, path, request_id) = (call.method.clone(), call.path.clone(), call.request_id.clone());
     let is_head = method == Method::HEAD;
     let origin = call.header(header::ORIGIN).map(str::to_owned);
@@ -247,7 +253,7 @@ async fn answer(call: Call, table: &'static [Route], dialect: Dialect) -> Respon
         tracing::info!(%method, path, status, took_us, %request_id, "request");
     }
     if cors {
-        response = with_cors(&app, response, origin.as_deref()).await;
+        response = with_cors(&app, response, origin.as_deref(), now).await;
     }
     let response = if is_head { without_body(response) } else { response };
     finish(&app, response, &request_id, dialect)
@@ -373,13 +379,16 @@ fn preflight<'a>(routes: impl Iterator<Item = &'a Route>) -> Response {
 
 /// Lets scripts of the clients' own origins read the answer; never with credentials. `Vary` stands there
 /// without an origin too: a cache must not give that answer to a script.
-async fn with_cors(app: &App, response: Response, origin: Option<&str>) -> Response {
+async fn with_cors(app: &App, response: Response, origin: Option<&str>, now: Timestamp) -> Response {
     let response = reply::with_static(response, header::VARY, "Origin");
-    match origin {
-        Some(origin) if app.is_client_origin(origin).await => {
-            reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)
+    let Some(origin) = origin else { return response };
+    match app.origins.contains(origin, &app.identity, now).await {
+        Ok(true) => reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+        Ok(false) => response,
+        Err(error) => {
+            tracing::error!(%error, "failed to read the clients for a cross-origin request");
+            response
         }
-        _ => response,
     }
 }
 

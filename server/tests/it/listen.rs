@@ -8,7 +8,8 @@ use futures_util::stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use trefoil_server::http::listen::{self, Timers};
+use trefoil_server::http::listen::admission::ConnectionLimits;
+use trefoil_server::http::listen::{self, Edge, Phase, Timers};
 use trefoil_server::http::routes::Routes;
 use warp::{Filter as _, Reply as _};
 
@@ -34,16 +35,34 @@ fn routes() -> Routes {
 
 struct Running {
     address: SocketAddr,
-    stop: watch::Sender<bool>,
+    phase: watch::Sender<Phase>,
     served: tokio::task::JoinHandle<()>,
 }
 
 async fn start(connections: usize) -> Running {
+    start_with(connections, TIMERS).await
+}
+
+async fn start_with(connections: usize, timers: Timers) -> Running {
     let listeners = listen::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listeners[0].local_addr().unwrap();
-    let (stop, stopped) = watch::channel(false);
-    let served = tokio::spawn(listen::serve(listeners, None, routes(), connections, TIMERS, stopped));
-    Running { address, stop, served }
+    let (phase, phases) = watch::channel(Phase::Serving);
+    let limits = ConnectionLimits { total: connections, per_address: connections };
+    let edge = Edge { routes: routes(), tls: None, limits, is_proxy: Box::new(|_| false), timers };
+    let served = tokio::spawn(edge.serve(listeners, phases));
+    Running { address, phase, served }
+}
+
+const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+
+/// Sends a request on an open connection and reads one response.
+async fn ask(stream: &mut TcpStream) -> String {
+    stream.write_all(GET).await.unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"hello") {
+        assert_ne!(stream.read_buf(&mut answer).await.unwrap(), 0, "the server closed the connection");
+    }
+    String::from_utf8(answer).unwrap()
 }
 
 /// Sends bytes and reads until the server ends the connection, however it does.
@@ -81,17 +100,89 @@ async fn slow_and_silent_clients_are_let_go() {
 
 #[tokio::test]
 async fn a_reader_that_stops_reading_is_let_go_and_its_place_is_free() {
-    // One place: the next client is served only when the slow one is gone.
+    // One connection: the next client is served only when the slow one is gone, and refused until then.
     let server = start(1).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut first = [0; 12];
     slow.read_exact(&mut first).await.unwrap();
     check(&first, "HTTP/1.1 200");
+    let served = async {
+        loop {
+            let mut stream = TcpStream::connect(server.address).await.unwrap();
+            let mut answer = Vec::new();
+            drop(stream.write_all(GET).await);
+            if stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {
+                return answer;
+            }
+        }
+    };
     let answer =
-        until_closed(server.address, b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await;
+        tokio::time::timeout(Duration::from_secs(20), served).await.expect("the slow reader is let go");
     check(&answer, "HTTP/1.1 200");
     drop(slow);
+}
+
+#[tokio::test]
+async fn a_waiting_connection_gives_way_to_a_new_one() {
+    let server = start(2).await;
+    let mut first = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut first).await;
+    let mut second = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut second).await;
+    let mut third = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut third).await;
+    // The oldest one was closed.
+    assert_eq!(first.read(&mut [0]).await.unwrap_or_default(), 0);
+    ask(&mut second).await;
+}
+
+#[tokio::test]
+async fn a_kept_connection_outlives_the_time_for_a_head() {
+    let timers = Timers { idle: Duration::from_secs(60), ..TIMERS };
+    let server = start_with(100, timers).await;
+    let mut kept = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut kept).await;
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut slow).await;
+    slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
+    // Closed for its head, which is later than the other connection's last request.
+    assert_eq!(slow.read(&mut [0]).await.unwrap_or_default(), 0);
+    ask(&mut kept).await;
+}
+
+#[tokio::test]
+async fn ambiguous_targets_are_refused() {
+    let server = start(100).await;
+    let close = "Connection: close\r\n\r\n";
+    for (head, status) in [
+        ("GET / HTTP/1.1\r\n", "HTTP/1.1 400"),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n", "HTTP/1.1 400"),
+        ("GET / HTTP/1.0\r\n", "HTTP/1.0 200"),
+        ("CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n", "HTTP/1.1 501"),
+    ] {
+        check(&until_closed(server.address, format!("{head}{close}").as_bytes()).await, status);
+    }
+}
+
+#[tokio::test]
+async fn a_stop_loses_neither_kept_connections_nor_the_accept_queue() {
+    let server = start(100).await;
+    let mut kept = TcpStream::connect(server.address).await.unwrap();
+    ask(&mut kept).await;
+    server.phase.send(Phase::Closing).unwrap();
+    let mut new = TcpStream::connect(server.address).await.unwrap();
+    for stream in [&mut kept, &mut new] {
+        assert!(ask(stream).await.contains("connection: close\r\n"));
+    }
+    // The kernel has accepted these; the accept loop has had no turn since.
+    let queued: Vec<_> = (0..30).map(|_| std::net::TcpStream::connect(server.address).unwrap()).collect();
+    server.phase.send(Phase::Stopping).unwrap();
+    for stream in queued {
+        stream.set_nonblocking(true).unwrap();
+        ask(&mut TcpStream::from_std(stream).unwrap()).await;
+    }
+    server.served.await.unwrap();
 }
 
 #[tokio::test]
@@ -103,7 +194,7 @@ async fn a_stop_lets_requests_end_and_cuts_what_hangs() {
     hangs.write_all(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut first = [0; 12];
     hangs.read_exact(&mut first).await.unwrap();
-    server.stop.send(true).unwrap();
+    server.phase.send(Phase::Stopping).unwrap();
     under_way.write_all(b"def").await.unwrap();
     let mut answer = Vec::new();
     under_way.read_to_end(&mut answer).await.unwrap();

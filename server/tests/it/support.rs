@@ -1,7 +1,7 @@
 //! A running server of the real binary, and what a client needs to talk to it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +22,8 @@ pub struct Server {
     port: u16,
     plain: bool,
     open: bool,
+    /// Soft and hard limit of file descriptors.
+    descriptors: Option<u32>,
     child: Option<Child>,
 }
 
@@ -51,7 +53,7 @@ impl Server {
     pub fn in_folder(dir: TempDir) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
-        Self { dir, port, plain: false, open: false, child: None }
+        Self { dir, port, plain: false, open: false, descriptors: None, child: None }
     }
 
     pub fn data(&self) -> &Path {
@@ -66,6 +68,12 @@ impl Server {
     /// Over plain HTTP on this machine.
     pub fn over_plain_http(mut self) -> Self {
         self.plain = true;
+        self
+    }
+
+    /// With no more file descriptors than this.
+    pub fn with_descriptors(mut self, limit: u32) -> Self {
+        self.descriptors = Some(limit);
         self
     }
 
@@ -93,7 +101,14 @@ impl Server {
 
     /// The same with more flags.
     pub fn start_with(&mut self, flags: &[&str]) {
-        let mut command = Command::new(TREFOIL);
+        let mut command = match self.descriptors {
+            None => Command::new(TREFOIL),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("ulimit -n {limit}; exec \"$@\""), "sh", TREFOIL]);
+                shell
+            }
+        };
         command.arg("serve");
         if self.plain {
             command.args(["--insecure-http", "--base-url", &self.base()]);
@@ -139,6 +154,11 @@ impl Server {
         child.wait().unwrap().code()
     }
 
+    /// Waits for the end of a server that was told to stop; returns the exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.take().expect("the server runs").wait().unwrap().code()
+    }
+
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
         let child = self.child.as_ref().expect("the server runs");
@@ -152,6 +172,10 @@ impl Server {
 
     pub fn demo_json(&self) -> Value {
         self.json("demo.json")
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 
     pub fn base(&self) -> String {

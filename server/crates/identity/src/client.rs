@@ -359,6 +359,11 @@ impl Identity {
         ledger::all(&self.store, "client/", now).await
     }
 
+    /// A number that grows with each change of a client. Read it before the clients that a cache is built from.
+    pub fn client_epoch(&self) -> u64 {
+        self.store.client_epoch()
+    }
+
     /// Registers a client.
     ///
     /// # Errors

@@ -49,6 +49,7 @@ mod ledger;
 pub mod params;
 pub mod passkey;
 pub mod password;
+pub mod pending;
 pub mod pkce;
 pub mod provider;
 pub mod pushed;

@@ -22,7 +22,7 @@ use crate::user::User;
 use crate::{Identity, jose, ledger};
 
 /// How long a person may take with the browser's dialogue.
-const CEREMONY_LIFE: SignedDuration = SignedDuration::from_mins(5);
+pub(crate) const CEREMONY_LIFE: SignedDuration = SignedDuration::from_mins(5);
 /// Most passkeys of one user.
 pub const MOST: usize = 20;
 /// Longest name of a passkey, in characters.

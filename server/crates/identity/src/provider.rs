@@ -18,7 +18,7 @@ use crate::user::{Claims, User, UserError};
 use crate::{Identity, ledger};
 
 /// How long a person may take at the provider.
-const FLOW_LIFE: SignedDuration = SignedDuration::from_mins(15);
+pub(crate) const FLOW_LIFE: SignedDuration = SignedDuration::from_mins(15);
 /// How far two clocks may be apart, in seconds.
 const LEEWAY: i64 = 60;
 

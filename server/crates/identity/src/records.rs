@@ -11,17 +11,19 @@ use jiff::Timestamp;
 use store::{Ledger as _, LedgerWrite, Store, StoreError};
 
 /// Records that decide whether tokens stand.
-const DECIDING: [&str; 3] = ["client/", "user/", "revoked/"];
+const DECIDING: [&str; 3] = [CLIENT, "user/", "revoked/"];
+const CLIENT: &str = "client/";
 
 /// The store, with its present age.
 pub(crate) struct Records {
     store: Store,
     age: AtomicU64,
+    client_epoch: AtomicU64,
 }
 
 impl Records {
     pub fn new(store: Store) -> Self {
-        Self { store, age: AtomicU64::new(0) }
+        Self { store, age: AtomicU64::new(0), client_epoch: AtomicU64::new(0) }
     }
 
     /// The present age. Read it before the records that a judgement rests on: whatever is acknowledged after
@@ -30,14 +32,23 @@ impl Records {
         self.age.load(Ordering::Acquire)
     }
 
+    /// A number that grows with each write to a client.
+    pub fn client_epoch(&self) -> u64 {
+        self.client_epoch.load(Ordering::Acquire)
+    }
+
     /// Writes a batch, all or nothing; see [`store::Ledger::write`].
     pub async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         let decides =
             writes.iter().any(|write| DECIDING.iter().any(|prefix| write.key().starts_with(prefix)));
+        let changes_client = writes.iter().any(|write| write.key().starts_with(CLIENT));
         let written = self.store.write(writes, now).await;
         // After a failure too: nobody knows whether it reached the disk.
         if decides {
             self.age.fetch_add(1, Ordering::AcqRel);
+        }
+        if changes_client {
+            self.client_epoch.fetch_add(1, Ordering::AcqRel);
         }
         written
     }

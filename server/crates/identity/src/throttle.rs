@@ -248,7 +248,7 @@ impl Identity {
 
 /// What one subscriber holds: an IPv4 address, or the 64 bits before the rest of an IPv6 one (RFC 6177), of
 /// which anybody has more than can be counted.
-fn network(address: &str) -> String {
+pub(crate) fn network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {
             let [a, b, c, d, ..] = address.segments();

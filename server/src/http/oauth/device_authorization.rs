@@ -3,6 +3,7 @@
 use http::StatusCode;
 use identity::client::GrantType;
 use identity::device::{INTERVAL, LIFE};
+use identity::pending::PendingKind;
 use serde_json::json;
 
 use super::form_of_client;
@@ -20,6 +21,9 @@ pub async fn post(mut call: Call) -> Response {
     if !client.grant_types.contains(&GrantType::DeviceCode) {
         let text = "the client is not registered for the device authorization grant";
         return problem::oauth(StatusCode::BAD_REQUEST, "unauthorized_client", Some(text));
+    }
+    if let Err(error) = call.add_pending(PendingKind::DeviceAuthorization, Some(&client)) {
+        return problem::pending(Dialect::OAuth, error);
     }
     match identity.begin_device(&client, form.get("scope"), call.now).await {
         Ok(Ok(begun)) => {

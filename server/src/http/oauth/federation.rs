@@ -13,6 +13,7 @@ use http::StatusCode;
 use identity::audit::Event;
 use identity::authorize::{ErrorCode, Reply};
 use identity::params::Params;
+use identity::pending::PendingKind;
 use identity::provider::{ExternalUser, Flow, LinkError, ProviderFailure};
 use identity::session::Proof;
 use identity::user::UserError;
@@ -62,6 +63,9 @@ pub async fn start(call: Call) -> Response {
     let Some(provider) = settings.providers.iter().find(|known| known.provider.name == call.args[0]) else {
         return pages::error(StatusCode::NOT_FOUND, "There is no such way to sign in here.");
     };
+    if let Err(error) = call.add_pending(PendingKind::ProviderSignIn, None) {
+        return problem::pending(Dialect::Page, error);
+    }
     let back = pages::resume::read(&call.params());
     let (browser, set_cookie) = cookie::browser(&call);
     let prompt = match pages::resume::is_request(&back) {

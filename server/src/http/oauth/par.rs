@@ -1,11 +1,12 @@
 //! POST {base}/oauth2/par: pushed authorization requests (RFC 9126).
 
 use http::StatusCode;
+use identity::pending::PendingKind;
 use serde_json::json;
 
 use super::{form_of_client, proven};
 use crate::http::extract::Call;
-use crate::http::problem;
+use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// Takes a request in; the browser then brings its reference to `authorize`.
@@ -14,6 +15,9 @@ pub async fn post(mut call: Call) -> Response {
         Ok(sent) => sent,
         Err(response) => return response,
     };
+    if let Err(error) = call.add_pending(PendingKind::PushedRequest, Some(&client)) {
+        return problem::pending(Dialect::OAuth, error);
+    }
     let identity = &call.app.identity;
     let jkt = match proven(&call).await {
         Ok(jkt) => jkt,

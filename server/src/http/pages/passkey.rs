@@ -4,6 +4,7 @@
 use http::{StatusCode, header};
 use identity::audit::Event;
 use identity::passkey::{Begun, PasskeyError};
+use identity::pending::PendingKind;
 use identity::user::User;
 use maud::{Markup, html};
 
@@ -45,6 +46,9 @@ pub fn begun(begun: &Begun) -> Response {
 pub async fn options(mut call: Call) -> Response {
     if let Err(response) = csrf::form(&mut call).await {
         return response;
+    }
+    if let Err(error) = call.add_pending(PendingKind::PasskeyCeremony, None) {
+        return problem::pending(Dialect::Page, error);
     }
     let browser = cookie::known_browser(&call).unwrap_or_default();
     match call.app.identity.begin_passkey_sign_in(None, browser, call.now).await {

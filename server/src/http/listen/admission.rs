@@ -1,0 +1,314 @@
+//! Which connections are admitted: a maximum for the server and one for each address. At a maximum, a connection on which
+//! no request is under way is closed for the new one; if there is none, the new one is refused.
+//!
+//! The address with the most connections loses first, so that a client with few connections is served however many a
+//! flood opens.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+/// Longest wait for a connection that was told to close.
+const EVICTION_TIME: Duration = Duration::from_secs(1);
+
+/// Maximum numbers of open connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// Of the server.
+    pub total: usize,
+    /// Of one address; an IPv6 address counts by its /64 network.
+    pub per_address: usize,
+}
+
+/// What the accept loop, the stream and the HTTP service of one connection share.
+#[derive(Debug, Default)]
+pub struct ConnectionState {
+    /// Requests whose response is not complete.
+    in_flight: AtomicU32,
+    /// Requests so far.
+    requests: AtomicU64,
+    first_request: Notify,
+    eviction: Notify,
+}
+
+impl ConnectionState {
+    /// Counts a request until the returned guard is dropped.
+    pub fn begin_request(self: &Arc<Self>) -> RequestGuard {
+        self.in_flight.fetch_add(1, Ordering::AcqRel);
+        if self.requests.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.first_request.notify_one();
+        }
+        RequestGuard(Arc::clone(self))
+    }
+
+    /// Whether no request is under way.
+    pub fn is_waiting(&self) -> bool {
+        self.in_flight.load(Ordering::Acquire) == 0
+    }
+
+    /// Number of requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Acquire)
+    }
+
+    /// Waits for the first request.
+    pub async fn first_request(&self) {
+        if self.requests() == 0 {
+            self.first_request.notified().await;
+        }
+    }
+
+    /// Waits until the connection has to make room for another one.
+    pub async fn evicted(&self) {
+        self.eviction.notified().await;
+    }
+}
+
+/// A request that is under way.
+#[derive(Debug)]
+pub struct RequestGuard(Arc<ConnectionState>);
+
+impl Drop for RequestGuard {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// The open connections.
+pub struct Admission {
+    limits: ConnectionLimits,
+    table: Mutex<Table>,
+    /// A connection was closed.
+    closed: Notify,
+}
+
+#[derive(Default)]
+struct Table {
+    total: usize,
+    next_id: u64,
+    addresses: HashMap<IpAddr, Address>,
+}
+
+/// The connections of one address, the oldest first.
+#[derive(Default)]
+struct Address {
+    /// A trusted proxy, which has no maximum of its own.
+    is_proxy: bool,
+    connections: BTreeMap<u64, Arc<ConnectionState>>,
+}
+
+impl Address {
+    fn oldest_waiting(&self) -> Option<u64> {
+        self.connections.iter().find(|(_, state)| state.is_waiting()).map(|(id, _)| *id)
+    }
+}
+
+/// An admitted connection; it leaves the table when this is dropped.
+pub struct Admitted {
+    admission: Arc<Admission>,
+    address: IpAddr,
+    id: u64,
+    /// Its state.
+    pub state: Arc<ConnectionState>,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        let mut table = self.admission.table();
+        if let Some(address) = table.addresses.get_mut(&self.address) {
+            address.connections.remove(&self.id);
+            if address.connections.is_empty() {
+                table.addresses.remove(&self.address);
+            }
+        }
+        table.total -= 1;
+        drop(table);
+        self.admission.closed.notify_waiters();
+    }
+}
+
+/// What the table says to a new connection.
+enum Verdict {
+    Admit(u64),
+    /// This connection was told to close.
+    WaitForEviction,
+    Refuse,
+}
+
+impl Admission {
+    /// No connection is open yet.
+    pub fn new(limits: ConnectionLimits) -> Arc<Self> {
+        Arc::new(Self { limits, table: Mutex::default(), closed: Notify::new() })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Number of open connections.
+    pub fn open(&self) -> usize {
+        self.table().total
+    }
+
+    /// Waits until no connection is open.
+    pub async fn all_closed(&self) {
+        loop {
+            let closed = self.closed.notified();
+            if self.open() == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+
+    /// Admits a connection, after closing a waiting one if a maximum is reached. `None` if there is none to close.
+    pub async fn admit(self: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Option<Admitted> {
+        let address = group(peer);
+        let state = Arc::new(ConnectionState::default());
+        let admit = async {
+            loop {
+                let closed = self.closed.notified();
+                match self.decide(address, is_proxy, &state) {
+                    Verdict::Admit(id) => return Some(id),
+                    Verdict::Refuse => return None,
+                    Verdict::WaitForEviction => closed.await,
+                }
+            }
+        };
+        let id = timeout(EVICTION_TIME, admit).await.ok().flatten()?;
+        Some(Admitted { admission: Arc::clone(self), address, id, state })
+    }
+
+    fn decide(&self, address: IpAddr, is_proxy: bool, state: &Arc<ConnectionState>) -> Verdict {
+        let mut table = self.table();
+        let own = table.addresses.get(&address).map_or(0, |address| address.connections.len());
+        let victim = if !is_proxy && own >= self.limits.per_address {
+            address
+        } else if table.total >= self.limits.total {
+            let Some(heaviest) = table.heaviest(own, is_proxy) else { return Verdict::Refuse };
+            heaviest
+        } else {
+            let id = table.next_id;
+            table.next_id += 1;
+            table.total += 1;
+            let entry = table.addresses.entry(address).or_default();
+            entry.is_proxy = is_proxy;
+            entry.connections.insert(id, Arc::clone(state));
+            return Verdict::Admit(id);
+        };
+        let connections = table.addresses.get_mut(&victim);
+        let evicted = connections.and_then(|victim| {
+            let id = victim.oldest_waiting()?;
+            victim.connections.remove(&id)
+        });
+        match evicted {
+            None => Verdict::Refuse,
+            Some(state) => {
+                state.eviction.notify_one();
+                Verdict::WaitForEviction
+            }
+        }
+    }
+}
+
+impl Table {
+    /// The address with the most connections of those with a waiting one and at least `own` connections. Proxies are
+    /// spared unless the new connection is a proxy's.
+    fn heaviest(&self, own: usize, is_proxy: bool) -> Option<IpAddr> {
+        let mut found: Option<(IpAddr, usize)> = None;
+        for (ip, address) in &self.addresses {
+            let count = address.connections.len();
+            let is_more = found.is_none_or(|(_, most)| count > most);
+            if count >= own.max(1)
+                && is_more
+                && (is_proxy || !address.is_proxy)
+                && address.oldest_waiting().is_some()
+            {
+                found = Some((*ip, count));
+            }
+        }
+        found.map(|(ip, _)| ip)
+    }
+}
+
+/// The address that connections are counted by.
+fn group(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(ip) => {
+            let [a, b, c, d, ..] = ip.segments();
+            Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0).into()
+        }
+        ip => ip,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ip(last: u8) -> IpAddr {
+        IpAddr::from([127, 0, 0, last])
+    }
+
+    /// Connections whose tasks close them when they are evicted, as the accept loop's tasks do.
+    fn hold(admitted: Admitted) -> tokio::task::JoinHandle<()> {
+        tokio::spawn(async move { admitted.state.evicted().await })
+    }
+
+    #[tokio::test]
+    async fn a_flood_gives_way_to_a_client_with_few_connections() {
+        let admission = Admission::new(ConnectionLimits { total: 10, per_address: 8 });
+        let flood: Vec<_> =
+            futures_util::future::join_all((0..10).map(|n| admission.admit(ip(n % 2 + 1), false)))
+                .await
+                .into_iter()
+                .map(|admitted| hold(admitted.expect("there is room")))
+                .collect();
+        let admitted =
+            admission.admit(ip(9), false).await.expect("a waiting connection of the flood is closed");
+        assert_eq!(admission.open(), 10);
+        assert_eq!(flood.iter().filter(|task| task.is_finished()).count(), 1);
+        drop(admitted);
+        assert_eq!(admission.open(), 9);
+    }
+
+    #[tokio::test]
+    async fn connections_with_a_request_under_way_are_not_closed() {
+        let admission = Admission::new(ConnectionLimits { total: 2, per_address: 2 });
+        let first = admission.admit(ip(1), false).await.unwrap();
+        let second = admission.admit(ip(1), false).await.unwrap();
+        let (busy, also_busy) = (first.state.begin_request(), second.state.begin_request());
+        assert!(admission.admit(ip(2), false).await.is_none());
+        drop(also_busy);
+        let second = hold(second);
+        assert!(admission.admit(ip(2), false).await.is_some());
+        second.await.unwrap();
+        drop(busy);
+    }
+
+    #[tokio::test]
+    async fn one_address_has_its_own_maximum_and_a_proxy_has_none() {
+        let admission = Admission::new(ConnectionLimits { total: 10, per_address: 2 });
+        let held: Vec<_> = [admission.admit(ip(1), false).await, admission.admit(ip(1), false).await].into();
+        let busy: Vec<_> = held.iter().flatten().map(|admitted| admitted.state.begin_request()).collect();
+        assert!(admission.admit(ip(1), false).await.is_none());
+        assert!(admission.admit(ip(2), false).await.is_some());
+        let mut proxied = Vec::new();
+        for _ in 0..5 {
+            proxied.push(admission.admit(ip(3), true).await.expect("a proxy has no maximum of its own"));
+        }
+        drop((busy, held));
+    }
+
+    #[test]
+    fn an_ipv6_network_counts_as_one_address() {
+        let [a, b]: [IpAddr; 2] = ["2001:db8::1".parse().unwrap(), "2001:db8::2".parse().unwrap()];
+        assert_eq!(group(a), group(b));
+        assert_eq!(group("::ffff:10.0.0.1".parse().unwrap()), IpAddr::from([10, 0, 0, 1]));
+    }
+}

@@ -1,0 +1,112 @@
+//! warp as a hyper service. It refuses requests whose target is ambiguous (RFC 9112 section 3.2), counts the requests
+//! under way, and asks clients to close their connections before a stop.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{HeaderValue, Method, Request, StatusCode, Version, header};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::service::{Service, service_fn};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::watch;
+
+use super::admission::{ConnectionState, RequestGuard};
+use super::{Peer, Phase};
+use crate::http::reply::Response;
+use crate::http::routes::{self, Routes};
+
+/// Body of a response; the request counts as under way until it is sent or dropped.
+pub struct CountedBody<B> {
+    body: B,
+    _request: RequestGuard,
+}
+
+impl<B: Body + Unpin> Body for CountedBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The body type of a response; warp does not name its own.
+pub trait HasBody {
+    /// The type.
+    type Body;
+}
+
+impl<B> HasBody for http::Response<B> {
+    type Body = B;
+}
+
+type Counted = http::Response<CountedBody<<Response as HasBody>::Body>>;
+
+/// The service of one connection.
+pub fn service(
+    routes: Routes,
+    peer: SocketAddr,
+    state: Arc<ConnectionState>,
+    phase: watch::Receiver<Phase>,
+) -> impl Service<
+    Request<Incoming>,
+    Response = Counted,
+    Error = Infallible,
+    Future = impl Future<Output = Result<Counted, Infallible>> + Send,
+> {
+    let inner = TowerToHyperService::new(warp::service(routes));
+    service_fn(move |mut request: Request<Incoming>| {
+        let guard = state.begin_request();
+        let is_http1 = request.version() < Version::HTTP_2;
+        let asks_to_close = is_http1 && *phase.borrow() != Phase::Serving;
+        let answered = match refusal(&request) {
+            Some(response) => Err(response),
+            None => {
+                request.extensions_mut().insert(Peer(peer));
+                Ok(inner.call(request))
+            }
+        };
+        async move {
+            let mut response = match answered {
+                Ok(answered) => answered.await?,
+                Err(refused) => refused,
+            };
+            if asks_to_close {
+                response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok::<_, Infallible>(response.map(|body| CountedBody { body, _request: guard }))
+        }
+    })
+}
+
+/// The response to a request that has no target here or an ambiguous one.
+fn refusal(request: &Request<Incoming>) -> Option<Response> {
+    let dialect = routes::dialect(request.uri().path());
+    if request.method() == Method::CONNECT {
+        let text = "CONNECT is not supported: this server is not a proxy";
+        return Some(dialect.plain(StatusCode::NOT_IMPLEMENTED, text));
+    }
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    let is_clear = match request.version() {
+        Version::HTTP_11 => hosts == 1,
+        // HTTP/2 has `:authority`, HTTP/1.0 neither.
+        _ => hosts <= 1,
+    };
+    let text = format!("the request has {hosts} Host headers; HTTP/1.1 requires exactly one");
+    (!is_clear).then(|| dialect.plain(StatusCode::BAD_REQUEST, &text))
+}

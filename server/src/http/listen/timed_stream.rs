@@ -1,0 +1,154 @@
+//! A stream with deadlines for what hyper's own timers do not cover: the first byte, the head of an HTTP/1.1 request
+//! counted from its first byte, and silence in both directions, which includes HTTP/2, slow bodies and readers that stop
+//! reading.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::Timers;
+use super::admission::ConnectionState;
+
+/// A TCP stream that fails with [`io::ErrorKind::TimedOut`] after a deadline.
+pub struct TimedStream {
+    stream: TcpStream,
+    state: Arc<ConnectionState>,
+    timers: Timers,
+    /// Bytes moved since the deadline was set.
+    moved: bool,
+    /// Stays set: later calls fail too.
+    expired: bool,
+    head: Option<Head>,
+    /// Set once requests are expected; bytes of a TLS handshake do not begin a request.
+    expects_requests: bool,
+    deadline: Pin<Box<Sleep>>,
+}
+
+/// A request head that has begun to arrive.
+struct Head {
+    since: Instant,
+    /// [`ConnectionState::requests`] at that time; a higher number means that the head is complete.
+    requests: u64,
+    /// Whether the deadline takes it into account.
+    is_armed: bool,
+}
+
+impl TimedStream {
+    /// The first byte must arrive within `timers.first`.
+    pub fn new(stream: TcpStream, state: Arc<ConnectionState>, timers: Timers) -> Self {
+        let deadline = Box::pin(sleep_until(Instant::now() + timers.first));
+        Self {
+            stream,
+            state,
+            timers,
+            moved: false,
+            expired: false,
+            head: None,
+            expects_requests: false,
+            deadline,
+        }
+    }
+
+    /// Measures request heads from now on (HTTP/1.1).
+    pub fn expect_requests(&mut self) {
+        self.expects_requests = true;
+    }
+
+    /// Notes that a head begins with the bytes that were just read, unless one is already arriving.
+    fn note_head(&mut self) {
+        let requests = self.state.requests();
+        let is_same = self.head.as_ref().is_some_and(|head| head.requests == requests);
+        if self.expects_requests && !is_same && self.state.is_waiting() {
+            self.head = Some(Head { since: Instant::now(), requests, is_armed: false });
+        }
+    }
+
+    /// When the head that is arriving must be complete.
+    fn head_deadline(&self) -> Option<Instant> {
+        let head = self.head.as_ref().filter(|head| head.requests == self.state.requests())?;
+        Some(head.since + self.timers.head)
+    }
+
+    /// Moves the deadline up for a head that did not arrive in one piece. Most do, and cost no timer.
+    fn arm_for_head(&mut self) {
+        let Some(deadline) = self.head_deadline() else { return };
+        if let Some(head) = self.head.as_mut().filter(|head| !head.is_armed) {
+            head.is_armed = true;
+            if deadline < self.deadline.deadline() {
+                self.deadline.as_mut().reset(deadline);
+            }
+        }
+    }
+
+    /// Passes on what a read or write returned, or a timeout. The timer is set once per interval and not for every
+    /// read: silence ends a connection after once to twice the idle time.
+    fn check_deadline<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.moved = true;
+            return polled;
+        }
+        self.arm_for_head();
+        while !self.expired && self.deadline.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            let head = self.head_deadline();
+            if head.is_some_and(|head| head <= now) || !std::mem::take(&mut self.moved) {
+                self.expired = true;
+            } else {
+                let idle = now + self.timers.idle;
+                self.deadline.as_mut().reset(head.map_or(idle, |head| head.min(idle)));
+            }
+        }
+        if self.expired { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { Poll::Pending }
+    }
+}
+
+impl AsyncRead for TimedStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if polled.is_ready() {
+            self.note_head();
+        }
+        self.check_deadline(cx, polled)
+    }
+}
+
+impl AsyncWrite for TimedStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.check_deadline(cx, polled)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.check_deadline(cx, polled)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

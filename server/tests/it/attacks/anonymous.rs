@@ -1,0 +1,52 @@
+//! Requests that anybody can send: forms with very many parameters, and requests that leave a record behind.
+
+use std::time::Instant;
+
+use serde_json::Value;
+
+use super::{report, size};
+use crate::support::Server;
+
+#[tokio::test]
+async fn a_form_with_very_many_parameters_is_refused() {
+    let server = Server::demo();
+    let form: String = (0..17_505).map(|n| format!("{n:x}&")).take_while(|_| true).collect();
+    let form = &form[..form.len().min(64 * 1024)];
+    let client = server.client();
+    for endpoint in ["token", "par", "revoke", "introspect", "device_authorization"] {
+        let started = Instant::now();
+        for _ in 0..size(2, 50) {
+            let request = client.post(format!("{}/oauth2/{endpoint}", server.base()));
+            let request = request.header("content-type", "application/x-www-form-urlencoded");
+            let answer = request.body(form.to_owned()).send().await.unwrap();
+            assert_eq!(answer.status(), 400, "{endpoint}");
+            let answer: Value = answer.json().await.unwrap();
+            assert_eq!(answer["error"], "invalid_request");
+            assert_eq!(answer["error_description"], "the request has more than 100 parameters");
+        }
+        report(
+            &format!("form with 64 KiB of names at {endpoint}"),
+            format!("{:?} for {}", started.elapsed(), size(2, 50)),
+        );
+    }
+}
+
+#[tokio::test]
+async fn one_address_cannot_fill_the_store_with_pending_requests() {
+    let mut server = Server::in_fresh_folder().with_settings("[limits]\npending_per_address = 5\n");
+    server.start();
+    let (client, demo) = (server.client(), server.demo_json());
+    let device = demo["device"]["client_id"].as_str().or(demo["public"]["client_id"].as_str()).unwrap();
+    let mut statuses = Vec::new();
+    for _ in 0..7 {
+        let form = [("client_id", device), ("scope", "openid")];
+        let request = client.post(format!("{}/oauth2/device_authorization", server.base())).form(&form);
+        let answer = request.send().await.unwrap();
+        if answer.status() == 429 {
+            let wait: u64 = answer.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+            assert!((1..=600).contains(&wait));
+        }
+        statuses.push(answer.status().as_u16());
+    }
+    assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429]);
+}

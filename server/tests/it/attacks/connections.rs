@@ -1,0 +1,102 @@
+//! Floods of connections: idle ones from several addresses, under a low limit of file descriptors; and a stop under load.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::{report, size};
+use crate::support::Server;
+
+/// Opens a connection from an address of this machine and sends nothing.
+async fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = TcpSocket::new_v4()?;
+    socket.bind(SocketAddr::from((from, 0)))?;
+    socket.connect(to).await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_idle_connections_stops_neither_sign_in_nor_writes() {
+    trefoil_server::descriptors::raise_limit();
+    let mut server = Server::in_fresh_folder().with_descriptors(300);
+    server.start();
+    let mut held = Vec::new();
+    for n in 0..size(1_000, 10_000) {
+        let from = [127, 0, 0, u8::try_from(2 + n % 5).unwrap()];
+        held.extend(connect_from(from, server.address()).await);
+        // The flood keeps no more than this open itself.
+        if held.len() > 900 {
+            held.remove(0);
+        }
+    }
+    let started = Instant::now();
+    for n in 0..10 {
+        let token = server.backend_token("system/Group.cud system/Group.rs").await;
+        let group =
+            json!({ "resourceType": "Group", "id": format!("g{n}"), "type": "person", "actual": true });
+        let request = server.client().put(format!("{}/Group/g{n}", server.fhir())).bearer_auth(token);
+        let answer = request.header("content-type", "application/fhir+json").body(group.to_string());
+        assert_eq!(answer.send().await.unwrap().status(), 201);
+    }
+    report("10 tokens and writes beside a flood under ulimit -n 300", format!("{:?}", started.elapsed()));
+    // Most of the flood was closed by the server.
+    let mut closed = 0;
+    for stream in &mut held {
+        let read = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut [0])).await;
+        closed += usize::from(matches!(read, Ok(Ok(0) | Err(_))));
+    }
+    assert!(closed >= held.len() - 150, "{closed} of {}", held.len());
+    let from: IpAddr = [127, 0, 0, 2].into();
+    report(
+        "connections of the flood that were closed",
+        format!("{closed} of {} ({from} and others)", held.len()),
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_under_load_resets_no_request() {
+    for _ in 0..size(2, 12) {
+        let mut server = Server::plain_demo();
+        let base = server.base();
+        let (stop, stopped) = tokio::sync::watch::channel(false);
+        let clients: Vec<_> = (0..20)
+            .map(|n| {
+                let (url, client, stopped) =
+                    (format!("{base}/health/live"), server.client(), stopped.clone());
+                tokio::spawn(async move {
+                    let mut answered = 0;
+                    loop {
+                        // Half of the clients keep their connections.
+                        let request = client.get(&url);
+                        let request =
+                            if n % 2 == 0 { request } else { request.header("connection", "close") };
+                        match request.send().await {
+                            Ok(answer) => {
+                                assert_eq!(answer.status(), 200);
+                                answered += 1;
+                            }
+                            // Refused: the listener is closed. Anything else is a lost request.
+                            Err(error) if error.is_connect() && *stopped.borrow() => return answered,
+                            Err(error) => panic!("after {answered} answers: {error:?}"),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let probe = server.client();
+        assert_eq!(probe.get(format!("{base}/health/ready")).send().await.unwrap().status(), 200);
+        stop.send(true).unwrap();
+        server.signal("TERM");
+        let answer = probe.get(format!("{base}/health/ready")).send().await;
+        // The accept loop still answers, and says that it is not ready.
+        assert!(answer.is_ok_and(|answer| answer.status() == 503 || answer.status() == 200));
+        let mut answered = 0;
+        for client in clients {
+            answered += client.await.unwrap();
+        }
+        assert_eq!(server.wait(), Some(0));
+        report("requests answered around a stop, none lost", answered);
+    }
+}
