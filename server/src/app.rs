@@ -22,6 +22,7 @@ use crate::clock::{Clock, RequestIds};
 use crate::config::{Config, Engine, Flags};
 use crate::export_log::ExportLog;
 use crate::hashing::Hashing;
+use crate::http::byte_budget::{self, ByteBudget};
 use crate::http::cors::ClientOrigins;
 use crate::indexes::{self, Indexes};
 use crate::key_fetch::KeyFetcher;
@@ -71,6 +72,8 @@ pub struct App {
     pub http: reqwest::Client,
     /// Password hashes under way and waiting.
     pub hashing: Hashing,
+    /// Memory for request bodies.
+    pub bodies: Arc<ByteBudget>,
     /// Counters of what anonymous requests created.
     pub pending: PendingQuota,
     /// Origins that may read responses from scripts.
@@ -172,6 +175,7 @@ impl App {
             flags: flags.clone(),
             http: provider_client()?,
             hashing: Hashing::new(cores),
+            bodies: ByteBudget::new(config.body_memory_bytes, limits.bytes, byte_budget::WAIT),
             pending: PendingQuota::new(config.pending),
             origins: ClientOrigins::default(),
             is_stopping: AtomicBool::new(false),

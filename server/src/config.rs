@@ -79,6 +79,8 @@ pub struct Config {
     pub connections: ConnectionLimits,
     /// Maximum numbers of records that anonymous requests create.
     pub pending: PendingLimits,
+    /// Memory for request bodies, in bytes.
+    pub body_memory_bytes: usize,
     /// Silence that ends a connection.
     pub idle_timeout: Duration,
     /// From the signal to stop until no connection is accepted.
@@ -220,6 +222,7 @@ impl Config {
                 total: file.limits.pending_total.unwrap_or(pending.total),
                 ..pending
             },
+            body_memory_bytes: file.limits.body_memory_bytes.unwrap_or(256 << 20),
             idle_timeout,
             shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.unwrap_or(1).into()),
         })
@@ -236,6 +239,7 @@ impl Config {
             ("[bulk]", format!("{:?}", self.bulk)),
             ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
             ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
+            ("[limits] body_memory_bytes", self.body_memory_bytes.to_string()),
             ("[limits] pending", format!("{:?}", self.pending)),
             ("[limits] connections", self.connections.total.to_string()),
             ("[limits] connections_per_address", self.connections.per_address.to_string()),

@@ -109,4 +109,6 @@ pub struct LimitsSection {
     pub pending_total: Option<usize>,
     /// Largest body of a FHIR request, in bytes; default 16 MiB.
     pub body_limit_bytes: Option<usize>,
+    /// Memory for all request bodies together, in bytes; default 256 MiB. One address can have a quarter of it.
+    pub body_memory_bytes: Option<usize>,
 }

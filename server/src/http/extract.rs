@@ -18,6 +18,7 @@ use identity::token::Presented;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
+use super::byte_budget::{BudgetExhausted, ByteReservation};
 use crate::app::App;
 
 /// Body of a request as it comes in.
@@ -86,8 +87,10 @@ pub struct Call {
     pub headers: HeaderMap,
     /// Body. The mutex is never locked: it makes a call `Sync`, so that `&Call` may cross an await.
     pub body: Mutex<Body>,
-    /// The other end of the connection. Who called is [`Call::client_ip`].
-    pub peer: Option<IpAddr>,
+    /// The memory that the body takes of the budget for all bodies; it returns with the end of the request.
+    pub body_bytes: ByteReservation,
+    /// The address of the client: the other end of the connection, or the one that a trusted proxy names.
+    pub client_ip: Option<IpAddr>,
     /// Id of the request, in the answer and in the log.
     pub request_id: Arc<str>,
 }
@@ -104,6 +107,9 @@ pub enum BodyError {
     /// The connection broke.
     #[error("the body ended early")]
     Broken,
+    /// Other bodies hold the memory that is set aside for them.
+    #[error("the server is reading too many large bodies at the moment; try again in a few seconds")]
+    Busy(BudgetExhausted),
 }
 
 impl Call {
@@ -112,18 +118,12 @@ impl Call {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The address of whoever called: the other end, or whom a trusted proxy names.
-    pub fn client_ip(&self) -> Option<IpAddr> {
-        let settings = self.app.settings();
-        self.peer.map(|peer| settings.trusted_proxies.client_ip(peer, &self.headers))
-    }
-
     /// Counts a record that this request is about to create, against the maximum of its source.
     ///
     /// # Errors
     /// Returns [`TooManyPending`] if too many are pending.
     pub fn add_pending(&self, kind: PendingKind, client: Option<&Client>) -> Result<(), TooManyPending> {
-        let address = self.client_ip().map(|ip| ip.to_string()).unwrap_or_default();
+        let address = self.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
         self.app.pending.add(kind, &address, client, self.now)
     }
 
@@ -197,6 +197,7 @@ impl Call {
             return Err(BodyError::TooLarge(limit));
         }
         let body = self.body.get_mut().expect("nobody locks it");
+        let reserved = &mut self.body_bytes;
         let read = async {
             // As a rule all of it comes in one piece, which then is not copied.
             let first = match body.next().await {
@@ -206,16 +207,23 @@ impl Call {
             if first.len() > limit {
                 return Err(BodyError::TooLarge(limit));
             }
+            reserved.cover(first.len()).await.map_err(BodyError::Busy)?;
             if announced == Some(first.len()) {
                 body.stream = None;
                 return Ok(first);
             }
             let mut whole = BytesMut::from(first);
-            whole.reserve(announced.unwrap_or_default().saturating_sub(whole.len()));
             while let Some(piece) = body.next().await {
                 let piece = piece.map_err(|_| BodyError::Broken)?;
                 if whole.len() + piece.len() > limit {
                     return Err(BodyError::TooLarge(limit));
+                }
+                if whole.len() + piece.len() > whole.capacity() {
+                    // What grows is copied, so it grows by doubling up to the length that was announced.
+                    let most = announced.unwrap_or(limit).max(whole.len() + piece.len());
+                    let capacity = (whole.len() * 2).clamp(whole.len() + piece.len(), most);
+                    reserved.cover(capacity).await.map_err(BodyError::Busy)?;
+                    whole.reserve(capacity - whole.len());
                 }
                 whole.extend_from_slice(&piece);
             }

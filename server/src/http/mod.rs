@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`listen`] | the accept loop: TLS, timers, limits, drain |
 //! | [`routes`] | every route, one line each |
+//! | [`byte_budget`] | bytes of request bodies in memory |
 //! | [`cors`] | origins whose scripts may read responses |
 //! | [`peer`] | who called, through proxies of the operator's |
 //! | [`extract`] | what a handler gets: [`extract::Call`] |
@@ -13,6 +14,7 @@
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 
 pub mod admin;
+pub mod byte_budget;
 pub mod cors;
 pub mod extract;
 pub mod fhir;

@@ -130,6 +130,10 @@ pub fn unreadable(dialect: Dialect, error: &extract::BodyError) -> Response {
         extract::BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
         extract::BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
         extract::BodyError::Broken => StatusCode::BAD_REQUEST,
+        extract::BodyError::Busy(_) => {
+            let response = dialect.plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+            return reply::with_static(response, header::RETRY_AFTER, "5");
+        }
     };
     dialect.plain(status, &error.to_string())
 }

@@ -218,6 +218,9 @@ pub fn routes(app: Arc<App>) -> Routes {
         .and(warp::body::stream())
         .then(
             move |method, path: warp::path::FullPath, query, headers: HeaderMap, peer: Option<Peer>, body| {
+                let settings = app.settings();
+                let client_ip = peer.map(|peer| settings.trusted_proxies.client_ip(peer.0.ip(), &headers));
+                let body_bytes = app.bodies.reservation(client_ip);
                 let body = Mutex::new(Body::new(&headers, extract::body_stream(body)));
                 let call = Call {
                     now: app.clock.now(),
@@ -228,10 +231,11 @@ pub fn routes(app: Arc<App>) -> Routes {
                     query,
                     headers,
                     body,
-                    peer: peer.map(|peer| peer.0.ip()),
+                    body_bytes,
+                    client_ip,
                     request_id: app.request_ids.next(),
                 };
-                let caller = Caller::of_request(call.client_ip(), call.request_id.clone());
+                let caller = Caller::of_request(client_ip, call.request_id.clone());
                 let (table, dialect) = table(path.as_str());
                 audit::on_behalf(caller, answer(call, table, dialect))
             },

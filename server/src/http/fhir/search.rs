@@ -11,7 +11,7 @@ use store::{Limit, Seq};
 
 use super::resource::{addressed, kind, seen};
 use super::{access, check_accept};
-use crate::http::extract::{BodyError, Call};
+use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
@@ -102,9 +102,7 @@ pub async fn post(mut call: Call) -> Response {
     }
     let form = match call.bytes(FORM_LIMIT).await {
         Ok(form) => form,
-        Err(error @ (BodyError::TooLarge(_) | BodyError::TimedOut | BodyError::Broken)) => {
-            return problem::unreadable(Dialect::Fhir, &error);
-        }
+        Err(error) => return problem::unreadable(Dialect::Fhir, &error),
     };
     let query = [call.query.as_str(), &String::from_utf8_lossy(&form)].join("&");
     search(call, &query).await.unwrap_or_else(|response| response)

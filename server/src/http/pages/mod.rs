@@ -86,7 +86,7 @@ async fn signed_in(call: &Call) -> Result<Option<(Session, User)>, StoreError> {
 
 /// The address that somebody comes from.
 fn address(call: &Call) -> String {
-    call.client_ip().map(|peer| peer.to_string()).unwrap_or_default()
+    call.client_ip.map(|peer| peer.to_string()).unwrap_or_default()
 }
 
 /// An error page.

@@ -5,6 +5,7 @@
 
 mod anonymous;
 mod connections;
+mod memory;
 
 use std::fmt::Display;
 

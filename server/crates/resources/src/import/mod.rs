@@ -36,6 +36,8 @@ pub struct ImportOptions {
     pub limits: Limits,
     /// What a Bundle may measure as text, in bytes. It is held in memory; the default is 512 MiB.
     pub bundle_bytes: usize,
+    /// Maximum length of a line of NDJSON, in bytes. A line is held in memory; the default is 64 MiB.
+    pub line_bytes: usize,
     /// A progress event comes after so many lines of NDJSON.
     pub lines: u64,
 }
@@ -43,7 +45,7 @@ pub struct ImportOptions {
 impl Default for ImportOptions {
     fn default() -> Self {
         let limits = Limits { bytes: 256 << 20, ..Limits::default() };
-        Self { limits, bundle_bytes: 512 << 20, lines: 1_000 }
+        Self { limits, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000 }
     }
 }
 

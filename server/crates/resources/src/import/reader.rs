@@ -133,15 +133,15 @@ impl<N: FnMut() -> String> Reader<N> {
     }
 
     fn lines(&mut self, name: &str, source: &mut dyn BufRead) -> Result<(), Halt> {
-        let limits = self.options.limits;
+        let limit = self.options.line_bytes.min(self.options.limits.bytes);
         let mut line = Vec::new();
         let mut number = 0;
         loop {
-            let answer = match files::next_line(source, &mut line, limits.bytes)? {
+            let answer = match files::next_line(source, &mut line, limit)? {
                 Line::End => break,
                 Line::Text if line.trim_ascii().is_empty() => Ok(None),
                 Line::Text => self.resource(&line).map(Some),
-                Line::TooLong => Err(BodyError::TooBig { limit: limits.bytes }),
+                Line::TooLong => Err(BodyError::TooBig { limit }),
             };
             number += 1;
             match answer {
