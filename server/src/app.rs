@@ -21,6 +21,7 @@ use crate::audit::Audit;
 use crate::clock::{Clock, RequestIds};
 use crate::config::{Config, Engine, Flags};
 use crate::export_log::ExportLog;
+use crate::group_members::GroupMembers;
 use crate::hashing::Hashing;
 use crate::http::byte_budget::{self, ByteBudget};
 use crate::http::cors::ClientOrigins;
@@ -72,6 +73,8 @@ pub struct App {
     pub http: reqwest::Client,
     /// Password hashes under way and waiting.
     pub hashing: Hashing,
+    /// Members of the Groups that clients are limited to.
+    pub group_members: GroupMembers,
     /// Memory for request bodies.
     pub bodies: Arc<ByteBudget>,
     /// Counters of what anonymous requests created.
@@ -175,6 +178,7 @@ impl App {
             flags: flags.clone(),
             http: provider_client()?,
             hashing: Hashing::new(cores),
+            group_members: GroupMembers::default(),
             bodies: ByteBudget::new(config.body_memory_bytes, limits.bytes, byte_budget::WAIT),
             pending: PendingQuota::new(config.pending),
             origins: ClientOrigins::default(),

@@ -29,6 +29,7 @@ pub mod config;
 pub mod demo;
 pub mod descriptors;
 pub mod export_log;
+pub mod group_members;
 pub mod hashing;
 pub mod http;
 pub mod indexes;

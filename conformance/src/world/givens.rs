@@ -70,6 +70,7 @@ pub const NAMES: &[&str] = &[
     "turned-keys",
     "would-be-administrator",
     "writing-client",
+    "writing-client-of-a-group",
     "writing-token",
 ];
 
@@ -183,6 +184,11 @@ pub async fn make(world: &World, name: &str, scene: &mut Scene) -> Result<(), Tr
         "client-of-a-group" => {
             let group = member(&scene.vars, "groups.0")?.to_owned();
             scene.vars.set("basic_client", basic_client(world, "system/*.rs", &["--group", &group]).await?);
+        }
+        "writing-client-of-a-group" => {
+            let group = member(&scene.vars, "groups.0")?.to_owned();
+            let made = basic_client(world, "system/*.cruds", &["--group", &group]).await?;
+            scene.vars.set("basic_client", made);
         }
         "admin-token" => {
             let made = shared.admin.get_or_try_init(|| admin_token(world)).await?;

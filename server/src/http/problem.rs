@@ -3,6 +3,7 @@
 //! Three dialects: OAuth JSON, OperationOutcome, pages. What the caller reads and what the log keeps
 //! are different texts: an internal error is logged whole and told as nothing but itself.
 
+use bulk::MembersError;
 use fhir::{IssueCode, OperationOutcome};
 use http::{StatusCode, header};
 use identity::authorize::ShowError;
@@ -136,6 +137,18 @@ pub fn unreadable(dialect: Dialect, error: &extract::BodyError) -> Response {
         }
     };
     dialect.plain(status, &error.to_string())
+}
+
+/// A Group of a client whose members cannot be read.
+pub fn members(error: &MembersError) -> Response {
+    match error {
+        MembersError::Store(error) => store(Dialect::Fhir, error),
+        MembersError::NoGroup(_) | MembersError::Bad(_) => {
+            tracing::error!(%error, "a Group that limits a client cannot be read");
+            let text = "the Groups that limit this client cannot be read; the server's log says why";
+            fhir(StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, text)
+        }
+    }
 }
 
 /// A client that was not recognised.
@@ -334,7 +347,7 @@ pub fn resource(error: &ResourceError) -> Response {
             BodyError::UnknownType(_) | BodyError::BundleType(_) => {
                 (StatusCode::BAD_REQUEST, IssueCode::NotSupported)
             }
-            BodyError::Twice { .. }
+            BodyError::DuplicateMember { .. }
             | BodyError::WrongType { .. }
             | BodyError::BadId(_)
             | BodyError::WrongId { .. }

@@ -14,9 +14,9 @@ use crate::selection::Cursor;
 use crate::supporting::References;
 use resources::filter::TypeFilter;
 
-/// Why members cannot be told.
+/// Why the members of a Group cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum MembersError {
+pub enum MembersError {
     /// The Group is not there at that moment.
     #[error("Group/{0} is not there")]
     NoGroup(String),

@@ -54,6 +54,7 @@ pub mod supporting;
 mod worker;
 
 pub use address::{Signature, Signing};
+pub use criteria::MembersError;
 pub use download::{Encoding, File, FileError};
 pub use files::FileStream;
 pub use format::Format;

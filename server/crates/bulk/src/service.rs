@@ -18,9 +18,10 @@ use tokio::task::AbortHandle;
 
 use crate::Guide;
 use crate::address::{Addresses, Signing};
-use crate::criteria::Reading;
+use crate::criteria::{MembersError, Reading};
 use crate::download::Gzips;
 use crate::files::Files;
+use crate::group::Members;
 use crate::job::{self, Job, JobError, Lease, State};
 use crate::kick_off::{self, KickOff, KickOffError, Level};
 use crate::parameters::{Parameters, Rules, check_parameters};
@@ -249,6 +250,14 @@ impl Bulk {
             return Ok(());
         };
         Err(KickOffError::TooMany { why, retry_after_s: 10 })
+    }
+
+    /// Returns the current members of a Group; with `nested_groups`, also those of the Groups within it.
+    ///
+    /// # Errors
+    /// Returns [`MembersError`] if the Group is missing or cannot be read.
+    pub async fn members(&self, group: &str, now: Timestamp) -> Result<Members, MembersError> {
+        self.worker.reading.members(&self.worker.store, group, Seq::LATEST, now).await
     }
 
     async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {

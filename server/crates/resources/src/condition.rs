@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 use store::ExpectVersion;
 
+use crate::Restriction;
 use crate::bundle::Entry;
 use crate::filter::TypeFilter;
 use crate::prepare::{Id, prepare_named};
@@ -65,7 +66,7 @@ impl Resources {
         for entry in entries.iter_mut() {
             let Some(Condition::Search { text, at, own }) = entry.condition.take() else { continue };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(BodyError::Search)?;
-            let found = self.confined_to(None).only(entry.kind, &filter).await?;
+            let found = self.restricted_to(Restriction::None).only(entry.kind, &filter).await?;
             let is_there = found.is_some();
             if let Some(found) = found {
                 if let Some(own) = own.filter(|own| *own != found.id) {

@@ -21,11 +21,11 @@ pub enum BodyError {
         /// What it is instead, such as `an array`.
         found: &'static str,
     },
-    /// A member that Trefoil itself reads stands twice.
-    #[error("'{name}' stands twice")]
-    Twice {
-        /// `resourceType`, `id`, `meta`, or a member of `meta`.
-        name: &'static str,
+    /// Two members of one object have the same name.
+    #[error("member '{name}' is repeated: the member names of a JSON object must be unique")]
+    DuplicateMember {
+        /// The name.
+        name: String,
     },
     /// No `resourceType`, or one that is no string.
     #[error("'resourceType' is missing or is no string")]

@@ -5,7 +5,7 @@
 //! | [`service`] | [`Resources`]: create, update, delete, read, history |
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
 //! | [`compartment`] | the Patient compartment of FHIR R4 |
-//! | [`confined`] | the same within the compartments of some Patients |
+//! | [`compartment_view`] | the same, restricted to what a caller may see |
 //! | [`search`] | searches of a type, page by page |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
 //! | `condition` | entries of Bundles that depend on what a search finds |
@@ -18,8 +18,8 @@
 
 mod bundle;
 pub mod compartment;
+pub mod compartment_view;
 mod condition;
-pub mod confined;
 pub mod error;
 pub mod filter;
 pub mod import;
@@ -30,7 +30,7 @@ pub mod search;
 pub mod service;
 pub mod transaction;
 
-pub use confined::Confined;
+pub use compartment_view::{CompartmentView, Restriction};
 pub use error::{BodyError, ResourceError};
 pub use import::{Bad, Count, ImportOptions, Progress, Report};
 pub use prepare::{Id, Limits, Prepared};

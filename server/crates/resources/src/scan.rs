@@ -3,8 +3,10 @@
 //! [`prepare`](crate::prepare) needs. Strings, numbers and the order of members stay as they are.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
+
+use smallvec::SmallVec;
 
 use crate::{BodyError, compartment};
 
@@ -84,6 +86,28 @@ impl Trail {
     const OFF: Self = Self { mask: 0, steps: 0 };
 }
 
+/// The member names of one object, which must be unique: two readers of the same bytes could take different values.
+#[derive(Default)]
+struct MemberNames<'a> {
+    /// Most objects have few members, and comparing those is faster than hashing them.
+    few: SmallVec<[Cow<'a, str>; 16]>,
+    many: HashSet<Cow<'a, str>>,
+}
+
+impl<'a> MemberNames<'a> {
+    fn add(&mut self, name: Cow<'a, str>) -> Result<(), BodyError> {
+        if self.few.contains(&name) || self.many.contains(&name) {
+            return Err(BodyError::DuplicateMember { name: name.into_owned() });
+        }
+        if self.few.len() < self.few.inline_size() {
+            self.few.push(name);
+        } else {
+            self.many.insert(name);
+        }
+        Ok(())
+    }
+}
+
 impl<'a> Scanner<'a> {
     fn resource(&mut self) -> Result<(), BodyError> {
         self.space();
@@ -114,9 +138,6 @@ impl<'a> Scanner<'a> {
         let name = key.text();
         match &*name {
             "resourceType" => {
-                if self.found.kind.is_some() {
-                    return Err(BodyError::Twice { name: "resourceType" });
-                }
                 let kind = self.text_value()?.ok_or(BodyError::NoType)?;
                 if self.paths.is_empty() {
                     self.paths = compartment::paths(&kind);
@@ -126,9 +147,6 @@ impl<'a> Scanner<'a> {
                 self.found.after_type = self.found.out.len();
             }
             "id" => {
-                if self.found.id.is_some() {
-                    return Err(BodyError::Twice { name: "id" });
-                }
                 self.flush();
                 let start = self.found.out.len() + 1;
                 let id = self.text_value()?.ok_or_else(|| BodyError::BadId("not a string".to_owned()))?;
@@ -137,9 +155,6 @@ impl<'a> Scanner<'a> {
                 self.found.id_range = start..self.found.out.len() - 1;
             }
             "meta" => {
-                if self.found.meta.is_some() {
-                    return Err(BodyError::Twice { name: "meta" });
-                }
                 self.meta()?;
             }
             name => {
@@ -198,6 +213,7 @@ impl<'a> Scanner<'a> {
             self.leave();
             return Ok(());
         }
+        let mut names = MemberNames::default();
         loop {
             if self.peek() != Some(b'"') {
                 return Err(self.wrong("expected a member name in quotes"));
@@ -205,6 +221,7 @@ impl<'a> Scanner<'a> {
             let start = self.at;
             let escaped = self.string()?;
             let key = Key { quoted: &self.bytes[start..self.at], escaped };
+            names.add(key.text())?;
             self.space();
             if self.peek() != Some(b':') {
                 return Err(self.wrong("expected ':'"));

@@ -4,10 +4,11 @@
 use jiff::Timestamp;
 use store::{Limit, ResourceKey, Scan, Seq, Version, Versions};
 
+use crate::compartment_view::Restriction;
 use crate::filter::TypeFilter;
 use crate::prepare::{Id, prepare};
 use crate::service::{Written, stored};
-use crate::{BodyError, Confined, Deletion, Expected, ResourceError, Resources, Stored};
+use crate::{BodyError, CompartmentView, Deletion, Expected, ResourceError, Resources, Stored};
 
 /// Resources that one page looks at, at most: where few meet a search, its pages hold few.
 const LOOKED_AT: usize = 20_000;
@@ -25,17 +26,21 @@ pub struct Found {
     pub next: Option<String>,
 }
 
-/// Where a page of a search begins: the moment of the search, the compartment, and behind what.
-struct Place {
+/// Most compartments that are scanned one after the other; for more of them the type is scanned.
+const MAX_SCANNED_COMPARTMENTS: usize = 64;
+
+/// Where a page of a search begins: the moment of the search, the compartment (empty for a scan of the type), and the id
+/// that it follows.
+struct SearchCursor {
     at: Seq,
-    compartment: usize,
+    compartment: String,
     after: Option<String>,
 }
 
-impl Place {
+impl SearchCursor {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '~');
-        let (at, compartment) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let (at, compartment) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
         let after = parts.next()?;
         Some(Self { at: Seq(at), compartment, after: (!after.is_empty()).then(|| after.to_owned()) })
     }
@@ -45,7 +50,7 @@ impl Place {
     }
 }
 
-impl Confined<'_> {
+impl CompartmentView<'_> {
     /// Up to `count` resources of a type that meet a search, where it has parameters, from the place on that an earlier
     /// page gave as [`Found::next`].
     ///
@@ -59,24 +64,35 @@ impl Confined<'_> {
         count: usize,
     ) -> Result<Found, ResourceError> {
         let store = self.resources().store();
-        let mut place = match from {
-            Some(text) => Place::read(text).ok_or(ResourceError::Page)?,
-            None => Place { at: store.last_seq(), compartment: 0, after: None },
+        let mut cursor = match from {
+            Some(text) => SearchCursor::read(text).ok_or(ResourceError::Page)?,
+            None => SearchCursor { at: store.last_seq(), compartment: String::new(), after: None },
         };
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
-            return self.by_ids(kind, &ids, filter, place.at).await;
+            return self.by_ids(kind, &ids, filter, cursor.at).await;
+        }
+        if let Restriction::ReadOnly(ids) = self.restriction() {
+            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+            return self.by_ids(kind, &ids, filter, cursor.at).await;
+        }
+        let compartments = self.scanned_compartments();
+        if let Some(compartments) = compartments {
+            // Those before are done; one that was removed since the last page is passed over.
+            let next = compartments.partition_point(|own| *own < cursor.compartment);
+            let Some(compartment) = compartments.get(next) else {
+                return Ok(Found { resources: Vec::new(), next: None });
+            };
+            if *compartment != cursor.compartment {
+                (cursor.compartment, cursor.after) = (compartment.clone(), None);
+            }
         }
         let mut resources = Vec::new();
         let (mut looked_at, mut bytes) = (0, 0);
         loop {
-            let scan = Scan::at(place.at).limit(PAGE).after(place.after.as_deref());
-            let page = match self.compartments() {
-                None if place.compartment == 0 => store.scan_kind(kind, scan).await,
-                None => return Ok(Found { resources, next: None }),
-                Some(compartments) => match compartments.get(place.compartment) {
-                    Some(compartment) => store.scan_compartment(compartment, kind, scan).await,
-                    None => return Ok(Found { resources, next: None }),
-                },
+            let scan = Scan::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
+            let page = match compartments {
+                None => store.scan_kind(kind, scan).await,
+                Some(_) => store.scan_compartment(&cursor.compartment, kind, scan).await,
             };
             let page = page.map_err(|error| match error {
                 store::StoreError::Key { .. } => ResourceError::Page,
@@ -84,23 +100,31 @@ impl Confined<'_> {
             })?;
             for version in page.versions {
                 if resources.len() >= count || bytes >= BYTES {
-                    return Ok(Found { resources, next: Some(place.write()) });
+                    return Ok(Found { resources, next: Some(cursor.write()) });
                 }
                 looked_at += 1;
-                place.after = Some(version.key.id.clone());
-                if self.is_found_first(&version, place.compartment) && meets(filter, &version) {
+                cursor.after = Some(version.key.id.clone());
+                let is_seen = match compartments {
+                    None => self.contains(&version.key.id, &version.compartments),
+                    Some(compartments) => is_first(compartments, &cursor.compartment, &version),
+                };
+                if is_seen && meets(filter, &version) {
                     let id = version.key.id.clone();
                     bytes += version.body.as_ref().map_or(0, |body| body.len());
                     resources.push(stored(kind, &id, Some(version))?);
                 }
             }
             match page.next {
-                Some(next) => place.after = Some(next),
-                None => (place.compartment, place.after) = (place.compartment + 1, None),
+                Some(next) => cursor.after = Some(next),
+                None => {
+                    let following = compartments
+                        .and_then(|own| own.get(own.partition_point(|own| *own <= cursor.compartment)));
+                    let Some(following) = following else { return Ok(Found { resources, next: None }) };
+                    (cursor.compartment, cursor.after) = (following.clone(), None);
+                }
             }
             if looked_at >= LOOKED_AT {
-                let last = self.compartments().map_or(1, <[_]>::len);
-                return Ok(Found { resources, next: (place.compartment < last).then(|| place.write()) });
+                return Ok(Found { resources, next: Some(cursor.write()) });
             }
         }
     }
@@ -116,7 +140,8 @@ impl Confined<'_> {
         let mut resources: Vec<Stored> = Vec::new();
         for id in ids.iter().filter(|id| fhir::is_id(id)) {
             let version = self.resources().store().read(&ResourceKey::new(kind, *id), at).await?;
-            let Some(version) = version.filter(|v| !v.is_deleted() && self.holds(&v.compartments)) else {
+            let Some(version) = version.filter(|v| !v.is_deleted() && self.contains(id, &v.compartments))
+            else {
                 continue;
             };
             if meets(filter, &version) && resources.iter().all(|known| known.id != *id) {
@@ -155,7 +180,7 @@ impl Confined<'_> {
     /// `new_id` (FHIR R4, conditional update). `searched` is what the caller may search.
     ///
     /// # Errors
-    /// [`ResourceError::Several`]; as of [`Confined::update`].
+    /// [`ResourceError::Several`]; as of [`CompartmentView::update`].
     pub async fn update_only(
         &self,
         searched: &Self,
@@ -171,10 +196,10 @@ impl Confined<'_> {
             (Some(found), Some(own)) if own != found.id => {
                 Err(BodyError::WrongId { expected: found.id, found: own }.into())
             }
-            (Some(found), _) => {
-                let prepared = self.prepared(body, kind, Id::Given(&found.id))?;
-                let expect = self.expected(kind, &found.id, Expected::Version(found.version)).await?;
-                self.resources().put(prepared, expect, now).await
+            (Some(found), _) => self.replace(kind, &found, body, now).await,
+            // Under a restriction the answer would reveal whether the id is taken outside.
+            (None, Some(own)) if *self.restriction() != Restriction::None => {
+                Err(ResourceError::Outside { kind: kind.to_owned(), id: own })
             }
             (None, own) => {
                 let id = own.unwrap_or(new_id);
@@ -186,7 +211,7 @@ impl Confined<'_> {
     /// Adds a resource, unless one meets a search, which is then given (FHIR R4, conditional create).
     ///
     /// # Errors
-    /// [`ResourceError::Several`]; as of [`Confined::create`].
+    /// [`ResourceError::Several`]; as of [`CompartmentView::create`].
     pub async fn create_unless(
         &self,
         searched: &Self,
@@ -205,7 +230,7 @@ impl Confined<'_> {
     /// Deletes the resource that meets a search (FHIR R4, conditional delete).
     ///
     /// # Errors
-    /// [`ResourceError::Several`]; as of [`Confined::delete`].
+    /// [`ResourceError::Several`]; as of [`CompartmentView::delete`].
     pub async fn delete_only(
         &self,
         searched: &Self,
@@ -219,12 +244,18 @@ impl Confined<'_> {
         }
     }
 
-    /// A resource in two of the compartments is found in the first of them.
-    fn is_found_first(&self, version: &Version, compartment: usize) -> bool {
-        self.compartments().is_none_or(|mine| {
-            mine.iter().position(|mine| version.compartments.contains(mine)) == Some(compartment)
-        })
+    /// The compartments to scan; `None` if the type is to be scanned.
+    fn scanned_compartments(&self) -> Option<&[String]> {
+        match self.restriction() {
+            Restriction::Compartments(own) if own.len() <= MAX_SCANNED_COMPARTMENTS => Some(own),
+            _ => None,
+        }
     }
+}
+
+/// Whether this is the first of the scanned compartments that a resource is in: in the others it was found before.
+fn is_first(scanned: &[String], compartment: &str, version: &Version) -> bool {
+    scanned.iter().find(|own| version.compartments.contains(own)).is_some_and(|own| own == compartment)
 }
 
 impl Resources {

@@ -7,9 +7,10 @@ use fhir::IssueCode;
 use http::{StatusCode, header};
 use identity::scope::{Context, Permissions};
 use identity::token::{Access, BadToken, Reach};
+use resources::Restriction;
 
 use crate::http::extract::Call;
-use crate::http::problem;
+use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// Judges the access token of a FHIR request.
@@ -31,6 +32,48 @@ pub async fn token(call: &Call) -> Result<Arc<Access>, Response> {
 /// Whose resources of a type the token opens.
 pub fn reach<'a>(call: &Call, access: &'a Access, kind: &str, permissions: Permissions) -> Reach<'a> {
     if access.token.is_for(&call.app.fhir_base) { access.reach(kind, permissions) } else { Reach::Nothing }
+}
+
+/// What the token may see of a type, and may do there if `permissions` are writes: the reach of its scopes, and for a
+/// client with `groups` only what belongs to a current member of those Groups. It reads its Groups and does not write
+/// them: they decide what it may see.
+///
+/// # Errors
+/// Returns a 500 if a Group cannot be read.
+pub async fn restriction(
+    call: &Call,
+    access: &Access,
+    kind: &str,
+    permissions: Permissions,
+) -> Result<Restriction, Response> {
+    let reach = reach(call, access, kind, permissions);
+    let client = call.app.identity.client(&access.token.client_id, call.now).await;
+    let client = client.map_err(|error| problem::store(Dialect::Fhir, &error))?;
+    let Some(groups) = client.and_then(|client| client.groups) else {
+        return Ok(match reach {
+            Reach::All => Restriction::None,
+            Reach::Patients(ids) => Restriction::patients(ids),
+            Reach::Nothing => Restriction::patients([]),
+        });
+    };
+    if kind == "Group" && reach == Reach::All {
+        return Ok(Restriction::ReadOnly(groups.into()));
+    }
+    let is_of_compartments = kind == "Patient" || !resources::compartment::paths(kind).is_empty();
+    if reach == Reach::All && !is_of_compartments {
+        return Ok(Restriction::None);
+    }
+    let app = &call.app;
+    let members = app.group_members.compartments(&groups, &app.store, &app.bulk, call.now).await;
+    let members = members.map_err(|error| problem::members(&error))?;
+    Ok(match reach {
+        Reach::All => Restriction::Compartments(members),
+        Reach::Nothing => Restriction::patients([]),
+        Reach::Patients(ids) => {
+            let is_member = |id: &&str| members.binary_search(&format!("Patient/{id}")).is_ok();
+            Restriction::patients(ids.into_iter().filter(is_member))
+        }
+    })
 }
 
 /// May the token read all of a type for a back end: what exports give?

@@ -3,8 +3,7 @@
 use fhir::{IssueCode, OperationOutcome};
 use http::StatusCode;
 use identity::scope::Permissions;
-use identity::token::Reach;
-use resources::{Action, Deletion, Done, ResourceError, Stored};
+use resources::{Action, Deletion, Done, ResourceError, Restriction, Stored};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
@@ -43,11 +42,16 @@ pub async fn post(mut call: Call) -> Response {
             true => [permissions, Permissions::SEARCH],
             false => [permissions; 2],
         };
-        // A Bundle is for whoever may touch all of a type; apps of one patient send one resource at a time.
-        let reaches = |permission| access::reach(&call, &token, entry.kind, permission) == Reach::All;
-        if !permissions.into_iter().all(reaches) {
-            let text = format!("the token has no scope that allows this on all {} resources", entry.kind);
-            return access::lacking(&text);
+        // Bundles require access to all resources of a type; restricted clients send one resource at a time.
+        for permission in permissions {
+            match access::restriction(&call, &token, entry.kind, permission).await {
+                Ok(Restriction::None) => {}
+                Ok(_) => {
+                    let text = format!("the token does not allow this on all {} resources", entry.kind);
+                    return access::lacking(&text);
+                }
+                Err(response) => return response,
+            }
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };

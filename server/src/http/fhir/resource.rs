@@ -5,9 +5,9 @@ use std::sync::Arc;
 use fhir::IssueCode;
 use http::{StatusCode, header};
 use identity::scope::Permissions;
-use identity::token::{Access, Reach};
+use identity::token::Access;
 use resources::filter::TypeFilter;
-use resources::{Confined, Deletion, Expected, ResourceError, Stored, Written};
+use resources::{CompartmentView, Deletion, Expected, ResourceError, Stored, Written};
 
 use super::{access, check_accept, json_body, search};
 use crate::clock::resource_id;
@@ -44,19 +44,14 @@ pub(super) async fn addressed(
     Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
 }
 
-/// The resources of the type that the token opens.
-pub(super) fn seen<'a>(
+/// The resources of a type that the token opens.
+pub(super) async fn view<'a>(
     call: &'a Call,
-    access: &'a Access,
+    access: &Access,
     kind: &str,
     permissions: Permissions,
-) -> Confined<'a> {
-    let patients = match access::reach(call, access, kind, permissions) {
-        Reach::All => None,
-        Reach::Patients(ids) => Some(ids),
-        Reach::Nothing => Some(Vec::new()),
-    };
-    call.app.resources.confined_to(patients)
+) -> Result<CompartmentView<'a>, Response> {
+    Ok(call.app.resources.restricted_to(access::restriction(call, access, kind, permissions).await?))
 }
 
 /// What a write expects to find (RFC 9110 13.1.1, 13.1.2): the ETag of a version, or whether there is one at all.
@@ -110,116 +105,96 @@ async fn updated(call: &Call, done: Result<Written, ResourceError>) -> Response 
 }
 
 /// POST {fhir_base}/{type}: the server gives the id. With `If-None-Exist`, only where no resource meets that search.
-pub async fn create(mut call: Call) -> Response {
-    let kind = match kind(&call) {
-        Ok(kind) => kind,
-        Err(response) => return response,
-    };
-    let access = match access::demand(&call, kind, Permissions::CREATE).await {
-        Ok(access) => access,
-        Err(response) => return response,
-    };
-    if let Err(response) = check_accept(&call, &[]) {
-        return response;
-    }
-    let body = match json_body(&mut call).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
+pub async fn create(call: Call) -> Response {
+    answer_create(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_create(mut call: Call) -> Result<Response, Response> {
+    let kind = kind(&call)?;
+    let access = access::demand(&call, kind, Permissions::CREATE).await?;
+    check_accept(&call, &[])?;
+    let body = json_body(&mut call).await?;
     let id = resource_id(&*call.app.clock.random);
-    let seen = seen(&call, &access, kind, Permissions::CREATE);
+    let view = view(&call, &access, kind, Permissions::CREATE).await?;
     if let Some(query) = search::if_none_exist(&call) {
-        let filter = match search::condition(&call, kind, &query, &access).await {
-            Ok(filter) => filter,
-            Err(response) => return response,
-        };
-        let searched = self::seen(&call, &access, kind, Permissions::SEARCH);
-        return updated(&call, seen.create_unless(&searched, &filter, &body, id, call.now).await).await;
+        let filter = search::condition(&call, kind, &query, &access).await?;
+        let searched = self::view(&call, &access, kind, Permissions::SEARCH).await?;
+        return Ok(updated(&call, view.create_unless(&searched, &filter, &body, id, call.now).await).await);
     }
-    match seen.create(kind, id, body, call.now).await {
-        Ok(resource) => written(&call, StatusCode::CREATED, resource).await,
-        Err(error) => problem::resource(&error),
-    }
+    let created = view.create(kind, id, body, call.now).await.map_err(|error| problem::resource(&error))?;
+    Ok(written(&call, StatusCode::CREATED, created).await)
 }
 
 /// GET {fhir_base}/{type}/{id}
 pub async fn read(call: Call) -> Response {
-    let (kind, id, access) = match addressed(&call, Permissions::GET).await {
-        Ok(addressed) => addressed,
-        Err(response) => return response,
-    };
-    let seen = seen(&call, &access, kind, Permissions::GET);
-    match seen.read(kind, &id).await {
-        Ok(resource) if search::is_known(&call, resource.version) => {
-            let mut response = stored(StatusCode::NOT_MODIFIED, resource);
-            *response.body_mut() = bytes::Bytes::new().into();
-            response.headers_mut().remove(header::CONTENT_TYPE);
-            response
-        }
-        Ok(resource) => stored(StatusCode::OK, resource),
-        Err(error) => problem::resource(&error),
+    answer_read(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_read(call: Call) -> Result<Response, Response> {
+    let (kind, id, access) = addressed(&call, Permissions::GET).await?;
+    let view = view(&call, &access, kind, Permissions::GET).await?;
+    let resource = view.read(kind, &id).await.map_err(|error| problem::resource(&error))?;
+    if !search::is_known(&call, resource.version) {
+        return Ok(stored(StatusCode::OK, resource));
     }
+    let mut response = stored(StatusCode::NOT_MODIFIED, resource);
+    *response.body_mut() = bytes::Bytes::new().into();
+    response.headers_mut().remove(header::CONTENT_TYPE);
+    Ok(response)
 }
 
 /// GET {fhir_base}/{type}/{id}/_history/{version}
 pub async fn read_version(call: Call) -> Response {
-    let (kind, id, access) = match addressed(&call, Permissions::GET).await {
-        Ok(addressed) => addressed,
-        Err(response) => return response,
-    };
-    let Ok(version) = call.args[2].parse() else {
-        return problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "versions are numbered 1, 2, 3");
-    };
-    let seen = seen(&call, &access, kind, Permissions::GET);
-    match seen.read_version(kind, &id, version).await {
-        Ok(resource) => stored(StatusCode::OK, resource),
-        Err(error) => problem::resource(&error),
-    }
+    answer_read_version(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_read_version(call: Call) -> Result<Response, Response> {
+    let (kind, id, access) = addressed(&call, Permissions::GET).await?;
+    let version = call.args[2].parse().map_err(|_| {
+        problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "versions are numbered 1, 2, 3")
+    })?;
+    let view = view(&call, &access, kind, Permissions::GET).await?;
+    let found = view.read_version(kind, &id, version).await;
+    Ok(stored(StatusCode::OK, found.map_err(|error| problem::resource(&error))?))
 }
 
 /// PUT {fhir_base}/{type}/{id}: creates or replaces.
-pub async fn update(mut call: Call) -> Response {
-    let (kind, id, access) = match addressed(&call, Permissions::UPDATE).await {
-        Ok(addressed) => addressed,
-        Err(response) => return response,
-    };
-    let expected = match expected(&call) {
-        Ok(expected) => expected,
-        Err(response) => return response,
-    };
-    let body = match json_body(&mut call).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
-    let seen = seen(&call, &access, kind, Permissions::UPDATE);
-    updated(&call, seen.update(kind, &id, body, expected, call.now).await).await
+pub async fn update(call: Call) -> Response {
+    answer_update(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_update(mut call: Call) -> Result<Response, Response> {
+    let (kind, id, access) = addressed(&call, Permissions::UPDATE).await?;
+    let expected = expected(&call)?;
+    let body = json_body(&mut call).await?;
+    let view = view(&call, &access, kind, Permissions::UPDATE).await?;
+    Ok(updated(&call, view.update(kind, &id, body, expected, call.now).await).await)
 }
 
 /// PUT {fhir_base}/{type}?…: the one resource that meets the search, or a new one.
-pub async fn conditional_update(mut call: Call) -> Response {
-    let (kind, access, filter) = match conditional(&call, Permissions::UPDATE).await {
-        Ok(conditional) => conditional,
-        Err(response) => return response,
-    };
-    let body = match json_body(&mut call).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
+pub async fn conditional_update(call: Call) -> Response {
+    answer_conditional_update(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_conditional_update(mut call: Call) -> Result<Response, Response> {
+    let (kind, access, filter) = conditional(&call, Permissions::UPDATE).await?;
+    let body = json_body(&mut call).await?;
     let id = resource_id(&*call.app.clock.random);
-    let (seen, searched) =
-        (seen(&call, &access, kind, Permissions::UPDATE), seen(&call, &access, kind, Permissions::SEARCH));
-    updated(&call, seen.update_only(&searched, &filter, &body, id, call.now).await).await
+    let searched = view(&call, &access, kind, Permissions::SEARCH).await?;
+    let view = view(&call, &access, kind, Permissions::UPDATE).await?;
+    Ok(updated(&call, view.update_only(&searched, &filter, &body, id, call.now).await).await)
 }
 
 /// DELETE {fhir_base}/{type}?…: the one resource that meets the search.
 pub async fn conditional_delete(call: Call) -> Response {
-    let (kind, access, filter) = match conditional(&call, Permissions::DELETE).await {
-        Ok(conditional) => conditional,
-        Err(response) => return response,
-    };
-    let (seen, searched) =
-        (seen(&call, &access, kind, Permissions::DELETE), seen(&call, &access, kind, Permissions::SEARCH));
-    deleted(&call, seen.delete_only(&searched, &filter, call.now).await).await
+    answer_conditional_delete(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_conditional_delete(call: Call) -> Result<Response, Response> {
+    let (kind, access, filter) = conditional(&call, Permissions::DELETE).await?;
+    let searched = view(&call, &access, kind, Permissions::SEARCH).await?;
+    let view = view(&call, &access, kind, Permissions::DELETE).await?;
+    Ok(deleted(&call, view.delete_only(&searched, &filter, call.now).await).await)
 }
 
 /// The type in the path and the search in the query, once the token allows this on some resources of the type.
@@ -236,16 +211,14 @@ async fn conditional(
 
 /// DELETE {fhir_base}/{type}/{id}: also when there is nothing to delete.
 pub async fn delete(call: Call) -> Response {
-    let (kind, id, access) = match addressed(&call, Permissions::DELETE).await {
-        Ok(addressed) => addressed,
-        Err(response) => return response,
-    };
-    let expected = match expected(&call) {
-        Ok(expected) => expected,
-        Err(response) => return response,
-    };
-    let seen = seen(&call, &access, kind, Permissions::DELETE);
-    deleted(&call, seen.delete(kind, &id, expected, call.now).await).await
+    answer_delete(call).await.unwrap_or_else(|response| response)
+}
+
+async fn answer_delete(call: Call) -> Result<Response, Response> {
+    let (kind, id, access) = addressed(&call, Permissions::DELETE).await?;
+    let expected = expected(&call)?;
+    let view = view(&call, &access, kind, Permissions::DELETE).await?;
+    Ok(deleted(&call, view.delete(kind, &id, expected, call.now).await).await)
 }
 
 /// The answer to a delete.

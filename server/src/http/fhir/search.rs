@@ -9,7 +9,7 @@ use resources::filter::TypeFilter;
 use serde_json::json;
 use store::{Limit, Seq};
 
-use super::resource::{addressed, kind, seen};
+use super::resource::{addressed, kind, view};
 use super::{access, check_accept};
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
@@ -114,9 +114,11 @@ async fn search(call: Call, query: &str) -> Result<Response, Response> {
     check_accept(&call, &[])?;
     let page = Page::read(query)?;
     let filter = if page.rest.is_empty() { None } else { Some(filter(&call, kind, &page.rest)?) };
-    let seen = seen(&call, &access, kind, Permissions::SEARCH);
-    let found = seen.search(kind, filter.as_ref(), page.from.as_deref(), page.count).await;
-    let found = found.map_err(|error| problem::resource(&error))?;
+    let from = page.from.as_deref().map(|cursor| verified_cursor(&call, kind, cursor)).transpose()?;
+    let view = view(&call, &access, kind, Permissions::SEARCH).await?;
+    let found = view.search(kind, filter.as_ref(), from.as_deref(), page.count).await;
+    let mut found = found.map_err(|error| problem::resource(&error))?;
+    found.next = found.next.map(|cursor| signed_cursor(&call, kind, &cursor));
     let at = format!("{}/{kind}", call.app.fhir_base);
     let mut bundle = Bundle::new("searchset");
     if page.from.is_none() && found.next.is_none() {
@@ -132,6 +134,24 @@ async fn search(call: Call, query: &str) -> Result<Response, Response> {
         bundle.entry(&address, Some(&resource.bytes), "search", &json!({ "mode": "match" }));
     }
     Ok(bundle.answer())
+}
+
+/// Purpose of the message authentication code of a cursor.
+const CURSOR: &str = "search cursor";
+
+/// A cursor for `_page`. It names a moment of the store, so it carries a message authentication code: a client that could
+/// choose the moment could read what was deleted since.
+fn signed_cursor(call: &Call, kind: &str, cursor: &str) -> String {
+    format!("{}~{cursor}", call.app.identity.mark(CURSOR, &format!("{kind} {cursor}")))
+}
+
+/// The cursor of `_page` without its code.
+fn verified_cursor(call: &Call, kind: &str, signed: &str) -> Result<String, Response> {
+    let found = signed
+        .split_once('~')
+        .filter(|(code, cursor)| call.app.identity.is_marked(CURSOR, &format!("{kind} {cursor}"), code));
+    let (_, cursor) = found.ok_or_else(|| problem::resource(&resources::ResourceError::Page))?;
+    Ok(cursor.to_owned())
 }
 
 /// GET {fhir_base}/{type}/{id}/_history
@@ -151,9 +171,9 @@ async fn versions(call: Call) -> Result<Response, Response> {
         Some(Err(_)) => return Err(problem::resource(&resources::ResourceError::Page)),
     };
     let limit = Limit { count: page.count, ..Limit::default() };
-    let seen = seen(&call, &access, kind, Permissions::GET);
+    let view = view(&call, &access, kind, Permissions::GET).await?;
     let (versions, next) =
-        seen.history(kind, &id, before, limit).await.map_err(|error| problem::resource(&error))?;
+        view.history(kind, &id, before, limit).await.map_err(|error| problem::resource(&error))?;
     let at = format!("{}/{kind}/{id}", call.app.fhir_base);
     let mut bundle = Bundle::new("history");
     let address = |from: Option<&str>| page.address(&format!("{at}/_history"), from);

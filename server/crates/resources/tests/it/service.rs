@@ -2,7 +2,7 @@
 
 use store::{Limit, Seq, Store};
 use trefoil_resources::filter::TypeFilter;
-use trefoil_resources::{Deletion, ResourceError, Resources};
+use trefoil_resources::{Deletion, Expected, ResourceError, Resources, Restriction};
 
 use crate::now;
 
@@ -69,7 +69,7 @@ async fn an_update_may_create() {
 #[tokio::test]
 async fn what_is_somebody_elses_too_is_read_and_not_written() {
     let resources = Resources::new(Store::memory());
-    let mine = resources.confined_to(Some(vec!["me"]));
+    let mine = resources.restricted_to(Restriction::patients(vec!["me"]));
     let body = |id: &str, subject: &str, performer: &str| {
         let reference = |id: &str| format!(r#"{{"reference":"Patient/{id}"}}"#);
         let (subject, performer) = (reference(subject), reference(performer));
@@ -92,7 +92,89 @@ async fn what_is_somebody_elses_too_is_read_and_not_written() {
     assert!(matches!(refused, Err(ResourceError::Outside { .. })));
 
     let own = body("p", "me", "me");
-    assert!(mine.update("Observation", "p", own.as_bytes(), None, now()).await.unwrap().created);
+    mine.create("Observation", "p".into(), own.as_bytes(), now()).await.unwrap();
+    assert!(!mine.update("Observation", "p", own.as_bytes(), None, now()).await.unwrap().created);
+}
+
+#[tokio::test]
+async fn a_restricted_write_does_not_reveal_which_ids_exist_outside() {
+    let resources = Resources::new(Store::memory());
+    let mine = resources.restricted_to(Restriction::patients(["me"]));
+    let body = |id: &str, subject: &str| {
+        format!(
+            r#"{{"resourceType":"Observation","id":"{id}","subject":{{"reference":"Patient/{subject}"}}}}"#
+        )
+    };
+    resources.update("Observation", "taken", body("taken", "you").as_bytes(), None, now()).await.unwrap();
+    let mut answers = Vec::new();
+    for id in ["taken", "free"] {
+        for expected in [Expected::Anything, Expected::Absent, Expected::Present, Expected::Version(1)] {
+            let put = mine.update("Observation", id, body(id, "me").as_bytes(), expected, now()).await;
+            let deleted = mine.delete("Observation", id, expected, now()).await;
+            let said = format!("{put:?} {deleted:?}");
+            assert!(put.is_err(), "{said}");
+            answers.push(said.replace(id, "ID"));
+        }
+    }
+    assert_eq!(answers[..4], answers[4..]);
+}
+
+#[tokio::test]
+async fn a_provenance_is_about_resources_inside_only() {
+    let resources = Resources::new(Store::memory());
+    for (id, subject) in [("mine", "me"), ("yours", "you")] {
+        let body = format!(
+            r#"{{"resourceType":"Observation","id":"{id}","subject":{{"reference":"Patient/{subject}"}}}}"#
+        );
+        resources.update("Observation", id, body.as_bytes(), None, now()).await.unwrap();
+    }
+    let mine = resources.restricted_to(Restriction::patients(["me"]));
+    let provenance = |target: &str| {
+        format!(
+            r#"{{"resourceType":"Provenance","target":[{{"reference":"Patient/me"}},{{"reference":"{target}"}}]}}"#
+        )
+    };
+    for (number, target) in
+        ["Observation/yours", "Observation/missing", "Observation/yours/_history/1"].into_iter().enumerate()
+    {
+        let refused = mine.create("Provenance", format!("p{number}"), provenance(target), now()).await;
+        assert!(matches!(refused, Err(ResourceError::Outside { .. })), "{target}");
+    }
+    mine.create("Provenance", "own".into(), provenance("Observation/mine"), now()).await.unwrap();
+    let moved = provenance("Observation/yours").replacen('{', r#"{"id":"own","#, 1);
+    let refused = mine.update("Provenance", "own", moved.as_bytes(), None, now()).await;
+    assert!(matches!(refused, Err(ResourceError::Outside { .. })));
+}
+
+#[tokio::test]
+async fn many_compartments_are_searched_like_few() {
+    let resources = Resources::new(Store::memory());
+    for number in 0..200 {
+        let body = format!(
+            r#"{{"resourceType":"Observation","id":"o{number:03}","subject":{{"reference":"Patient/p{}"}}}}"#,
+            number % 150
+        );
+        resources
+            .update("Observation", &format!("o{number:03}"), body.as_bytes(), None, now())
+            .await
+            .unwrap();
+    }
+    for members in [10, 64, 65, 100] {
+        let ids: Vec<_> = (0..members).map(|n| format!("p{n}")).collect();
+        let view = resources.restricted_to(Restriction::patients(ids.iter().map(String::as_str)));
+        let (mut found, mut from) = (Vec::new(), None::<String>);
+        loop {
+            let page = view.search("Observation", None, from.as_deref(), 7).await.unwrap();
+            found.extend(page.resources.into_iter().map(|stored| stored.id));
+            from = page.next;
+            if from.is_none() {
+                break;
+            }
+        }
+        found.sort_unstable();
+        let expected = (0..200).filter(|n| n % 150 < members).map(|n| format!("o{n:03}"));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{members}");
+    }
 }
 
 #[tokio::test]
@@ -113,7 +195,7 @@ async fn pages_of_a_search_are_all_of_it_and_end() {
     for (patients, expected) in
         [(None, 9), (Some(vec!["p0"]), 5), (Some(vec!["p1", "p0"]), 9), (Some(vec![]), 0)]
     {
-        let seen = resources.confined_to(patients);
+        let seen = resources.restricted_to(patients.map_or(Restriction::None, Restriction::patients));
         for count in [1, 2, 8, 9, 10] {
             let (mut ids, mut from) = (Vec::new(), None::<String>);
             loop {
@@ -143,11 +225,11 @@ async fn the_history_of_what_lies_outside_is_not_there() {
         resources.update("Observation", "o", body.as_bytes(), None, now()).await.unwrap();
     }
     let limit = Limit { count: 1, ..Limit::default() };
-    let seen = resources.confined_to(Some(vec!["p1"]));
+    let seen = resources.restricted_to(Restriction::patients(vec!["p1"]));
     let (page, next) = seen.history("Observation", "o", Seq::LATEST, limit).await.unwrap();
     assert_eq!((page.len(), next.is_some()), (1, true));
     assert_eq!(seen.history("Observation", "o", next.unwrap(), limit).await.unwrap(), (Vec::new(), None));
-    let stranger = resources.confined_to(Some(vec!["p3"]));
+    let stranger = resources.restricted_to(Restriction::patients(vec!["p3"]));
     assert!(matches!(
         stranger.history("Observation", "o", Seq::LATEST, limit).await,
         Err(ResourceError::NotFound { .. })
