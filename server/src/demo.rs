@@ -121,6 +121,7 @@ async fn plant_user(app: &App, user: &fixtures::User) -> Result<Value> {
             phone_number: Some(user.phone_number.clone()),
             phone_number_verified: Some(true),
         },
+        email_verified_by: None,
         allowed_scopes: user.allowed_scopes.iter().map(String::as_str).collect(),
         fhir_user: user.fhir_user.clone(),
         administrator: user.administrator,

@@ -82,6 +82,7 @@ fn new_user(services: &Services<'_>, new: NewUser) -> Result<User> {
             phone_number_verified: None,
         },
         username: new.username,
+        email_verified_by: None,
         allowed_scopes: Scopes::parse(&new.allowed_scopes)?,
         fhir_user: new.fhir_user,
         administrator: new.administrator,

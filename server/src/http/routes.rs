@@ -83,7 +83,7 @@ static OAUTH: &[Route] = routes! {
     POST "oauth2/introspect" => oauth::introspect::post;
     POST "oauth2/revoke" => oauth::revoke::post;
     POST "oauth2/device_authorization" cors => oauth::device_authorization::post;
-    GET  "oauth2/idpresponse" => oauth::federation::callback;
+    GET  "oauth2/idpresponse/{}" => oauth::federation::callback;
 };
 
 static WELL_KNOWN: &[Route] = routes! {

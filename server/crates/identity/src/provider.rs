@@ -7,6 +7,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 use jsonwebtoken::Algorithm;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
@@ -209,7 +210,7 @@ impl Identity {
         };
         let write = ledger::put(flow_key(&state), &flow, Some(now + FLOW_LIFE), Expect::Absent);
         self.store.write(vec![write], now).await?;
-        let callback = self.callback_url();
+        let callback = self.callback_url(provider);
         let pairs = [
             ("response_type", "code"),
             ("client_id", &provider.client_id),
@@ -225,9 +226,11 @@ impl Identity {
         Ok(format!("{}{join}{query}", provider.authorization_endpoint))
     }
 
-    /// Our address that providers send the browser back to.
-    pub fn callback_url(&self) -> String {
-        format!("{}/oauth2/idpresponse", self.issuer)
+    /// The redirect URI of a provider. Each has its own, so that the response of one cannot be taken for that of another
+    /// (RFC 9700 section 4.4.2).
+    pub fn callback_url(&self, provider: &Provider) -> String {
+        let name = utf8_percent_encode(&provider.name, NON_ALPHANUMERIC);
+        format!("{}/oauth2/idpresponse/{name}", self.issuer)
     }
 
     /// Takes the sign-in of this state, once, for the browser that began it.
@@ -279,7 +282,7 @@ impl Identity {
         now: Timestamp,
     ) -> Result<Option<User>, UserError> {
         if provider.link_by_email
-            && let Some(user) = self.user_of_email(&external.claims, now).await?
+            && let Some(user) = self.user_of_email(external, now).await?
         {
             return match self.link(&user, &provider.name, external, now).await {
                 Ok(()) => Ok(Some(user)),
@@ -293,15 +296,24 @@ impl Identity {
         Ok(None)
     }
 
-    /// The one user who has an e-mail address that both sides have verified. An administrator is never
-    /// found so: whoever holds that mailbox would hold the server.
-    async fn user_of_email(&self, claims: &Claims, now: Timestamp) -> Result<Option<User>, StoreError> {
+    /// The one user who has an e-mail address that the provider has verified, and that an administrator or the same
+    /// provider has verified for the user: another provider could have claimed any address. An administrator is never
+    /// found so, since whoever holds that mailbox would hold the server.
+    async fn user_of_email(
+        &self,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<Option<User>, StoreError> {
+        let claims = &external.claims;
         let Some(email) = claims.email.as_deref().filter(|_| claims.email_verified == Some(true)) else {
             return Ok(None);
         };
         let has = |user: &User| {
             let verified = user.claims.email_verified == Some(true);
-            verified && user.claims.email.as_deref().is_some_and(|known| known.eq_ignore_ascii_case(email))
+            let is_trusted = user.email_verified_by.as_ref().is_none_or(|issuer| *issuer == external.issuer);
+            verified
+                && is_trusted
+                && user.claims.email.as_deref().is_some_and(|known| known.eq_ignore_ascii_case(email))
         };
         let mut found = self.users(now).await?.into_iter().filter(has);
         let user = match (found.next(), found.next()) {
@@ -322,6 +334,7 @@ impl Identity {
             sub: String::new(),
             username: format!("{}_{}", provider.name.to_lowercase(), account_id(external)),
             claims: external.claims.clone(),
+            email_verified_by: Some(external.issuer.clone()),
             allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
             fhir_user: None,
             administrator: false,

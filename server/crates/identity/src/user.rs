@@ -39,6 +39,9 @@ pub struct User {
     pub username: String,
     /// Claims for clients.
     pub claims: Claims,
+    /// Issuer of the provider that set `email` and `email_verified`; `None` if an administrator did.
+    #[serde(default)]
+    pub email_verified_by: Option<String>,
     /// Scopes that this user may grant.
     pub allowed_scopes: Scopes,
     /// The FHIR resource that this user is (`Patient/x`, `Practitioner/y`).

@@ -109,6 +109,11 @@ impl Checked {
         set(&mut user.claims.name, &change.name);
         set(&mut user.claims.given_name, &change.given_name);
         set(&mut user.claims.family_name, &change.family_name);
+        if change.email.is_some() || change.email_verified.is_some() {
+            // What a provider verified was another address.
+            user.claims.email_verified = None;
+            user.email_verified_by = None;
+        }
         set(&mut user.claims.email, &change.email);
         set(&mut user.claims.email_verified, &change.email_verified);
         set(&mut user.claims.phone_number, &change.phone_number);
@@ -204,6 +209,7 @@ async fn answer_create(call: &mut Call) -> Result<Response, Response> {
         sub: String::new(),
         claims: Claims { preferred_username: Some(username.clone()), ..Claims::default() },
         username,
+        email_verified_by: None,
         allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
         fhir_user: None,
         administrator: false,

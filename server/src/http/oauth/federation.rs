@@ -78,7 +78,7 @@ pub async fn start(call: Call) -> Response {
     }
 }
 
-/// GET {base}/oauth2/idpresponse: the provider sends the browser back.
+/// GET {base}/oauth2/idpresponse/{provider}: the provider sends the browser back.
 pub async fn callback(call: Call) -> Response {
     let params = call.params();
     let lost = || {
@@ -95,6 +95,10 @@ pub async fn callback(call: Call) -> Response {
         Ok(None) => return lost(),
         Err(error) => return problem::store(Dialect::Page, &error),
     };
+    if flow.provider != call.args[0] {
+        tracing::warn!(begun = flow.provider, answered = call.args[0], "a sign-in ended at another provider");
+        return lost();
+    }
     if flow.link_to.is_some() {
         return link(&call, &params, &flow).await;
     }
@@ -142,7 +146,10 @@ async fn outcome(
     provider: &ConfiguredProvider,
     flow: &Flow,
 ) -> Result<ExternalUser, ProviderFailure> {
+    let issuer = params.get("iss");
+    let is_other = issuer.is_some_and(|issuer| issuer != provider.provider.issuer);
     let outcome = match (params.get("error"), params.get("code")) {
+        _ if is_other => Err(ProviderFailure::Other("the response names another issuer (RFC 9207)")),
         (Some("access_denied"), _) => Err(ProviderFailure::Denied),
         (None, Some(code)) => exchange(&call.app, provider, flow, code, call).await,
         _ => Err(ProviderFailure::Other("the provider answered with an error or without a code")),
@@ -229,7 +236,7 @@ async fn exchange(
     call: &Call,
 ) -> Result<ExternalUser, ProviderFailure> {
     let rules = &provider.provider;
-    let callback = app.identity.callback_url();
+    let callback = app.identity.callback_url(rules);
     let mut form = vec![
         ("grant_type", "authorization_code"),
         ("code", code),

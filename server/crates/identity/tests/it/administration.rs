@@ -65,6 +65,7 @@ fn user(name: &str) -> User {
         sub: String::new(),
         username: name.to_owned(),
         claims: Default::default(),
+        email_verified_by: None,
         allowed_scopes: Default::default(),
         fhir_user: None,
         administrator: false,

@@ -66,6 +66,31 @@ async fn an_email_links_only_where_both_sides_verified_it_and_for_no_administrat
 }
 
 #[tokio::test]
+async fn an_email_that_another_provider_verified_links_nobody() {
+    let lenient = Provider {
+        name: "Lenient".to_owned(),
+        issuer: "https://lenient.example".to_owned(),
+        create_users: true,
+        ..provider()
+    };
+    let by_email = Provider { link_by_email: true, ..provider() };
+    let world = World::new().await;
+    // Anybody gets any address from the lenient provider, and waits for its owner.
+    let claimed = ExternalUser {
+        issuer: lenient.issuer.clone(),
+        ..external("mallory", "ash@mail.example", Some(true))
+    };
+    let user = world.identity.admit(&lenient, &claimed, at(0)).await.unwrap().unwrap();
+    let owner = external("ash", "ash@mail.example", Some(true));
+    assert!(world.identity.admit(&by_email, &owner, at(1)).await.unwrap().is_none());
+    // An administrator vouches for it.
+    let vouch = |user: &mut User| user.email_verified_by = None;
+    world.identity.change_user(&user.username, at(2), vouch).await.unwrap();
+    let admitted = world.identity.admit(&by_email, &owner, at(3)).await.unwrap();
+    assert_eq!(admitted.map(|user| user.sub), Some(user.sub));
+}
+
+#[tokio::test]
 async fn an_account_is_one_users_and_the_only_way_in_is_kept() {
     let world = World::new().await;
     let identity = &world.identity;

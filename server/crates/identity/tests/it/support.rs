@@ -46,6 +46,7 @@ impl World {
             sub: String::new(),
             username: "ada".to_owned(),
             claims: Claims { name: Some("Ada Example".to_owned()), ..Claims::default() },
+            email_verified_by: None,
             allowed_scopes: Scopes::parse("openid profile offline_access").unwrap(),
             fhir_user: None,
             administrator: false,
