@@ -284,6 +284,16 @@ fn describe(entry: &Entry) -> Rendered {
         Event::User { action, sub } => {
             Rendered::new(ATTRIBUTES, ours("user", "User record"), action_code(*action)).about("user", sub)
         }
+        Event::SignInMethod { action, sub, method } => {
+            Rendered::new(ATTRIBUTES, ours("sign-in-method", "Way to sign in"), action_code(*action))
+                .about("user", sub)
+                .detail("method", method.name())
+        }
+        Event::DeviceAnswered { sub, client_id, scope } => {
+            let rendered = Rendered::new(ATTRIBUTES, ours("device", "Device authorization"), "C");
+            let rendered = rendered.user(sub.clone()).about("client", client_id).detail("scope", scope);
+            if scope.is_empty() { rendered.refused("4", "the user denied access") } else { rendered }
+        }
         Event::Client { action, client_id } => {
             Rendered::new(CONFIGURATION, ours("client", "Client record"), action_code(*action))
                 .about("client", client_id)
@@ -380,6 +390,8 @@ mod tests {
     use std::io::Write as _;
     use std::os::unix::fs::PermissionsExt as _;
 
+    use identity::audit::SignInMethod;
+
     use super::*;
     use crate::line_log::WAITING;
 
@@ -423,6 +435,10 @@ mod tests {
             Event::Reused { what: "code", client_id: text(), sub: text(), family: text() },
             Event::Revoked { client_id: text(), what: "jti", id: text() },
         ];
+        events.extend([
+            Event::SignInMethod { action, sub: text(), method: SignInMethod::Passkey },
+            Event::DeviceAnswered { sub: text(), client_id: text(), scope: String::new() },
+        ]);
         events.extend([Event::KeysRotated, Event::KeyRevoked { kid: text() }]);
         events.extend([Event::User { action, sub: text() }, Event::Client { action, client_id: text() }]);
         let export = Entry::Export { client_id: text(), job: text(), request: text() };

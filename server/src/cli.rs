@@ -153,10 +153,18 @@ pub enum UserCommand {
     Add(NewUser),
     /// List all users.
     List,
-    /// Set a password; it is read from standard input.
+    /// Show a user and the ways to sign in.
+    Show {
+        /// User name.
+        name: String,
+    },
+    /// Set a password, which is read from standard input, and remove all other ways to sign in.
     SetPassword {
         /// User name.
         name: String,
+        /// Keep passkeys, recovery codes and linked accounts.
+        #[arg(long)]
+        keep_other_methods: bool,
         /// Filled in from standard input.
         #[arg(skip)]
         password: String,
@@ -181,6 +189,32 @@ pub enum UserCommand {
         /// User name.
         name: String,
     },
+    /// Remove ways to sign in, and end all sessions and tokens of the user.
+    RemoveMethods {
+        /// User name.
+        name: String,
+        /// What to remove.
+        #[command(flatten)]
+        methods: MethodArgs,
+    },
+}
+
+/// Ways to sign in that are to be removed.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[group(required = true, multiple = false)]
+pub struct MethodArgs {
+    /// The passkey with this id.
+    #[arg(long, value_name = "ID")]
+    pub passkey: Option<String>,
+    /// The linked account with this id.
+    #[arg(long, value_name = "ID")]
+    pub linked_account: Option<String>,
+    /// All recovery codes.
+    #[arg(long)]
+    pub recovery_codes: bool,
+    /// All passkeys, recovery codes and linked accounts.
+    #[arg(long)]
+    pub all: bool,
 }
 
 /// A user to add.

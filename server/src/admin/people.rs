@@ -4,10 +4,11 @@ use anyhow::{Context as _, Result, bail};
 use identity::client::Client;
 use identity::password;
 use identity::scope::Scopes;
-use identity::user::{Claims, User};
+use identity::sign_in_methods::{MethodsToRemove, OtherMethods, SignInMethods};
+use identity::user::{Claims, User, UserError};
 
 use super::{Event, Events, Services};
-use crate::cli::{ClientCommand, KeysCommand, NewClient, NewUser, UserCommand};
+use crate::cli::{ClientCommand, KeysCommand, MethodArgs, NewClient, NewUser, UserCommand};
 use crate::registration::{Registration, needs_secret};
 
 /// `trefoil user …`
@@ -34,13 +35,38 @@ pub async fn user(services: &Services<'_>, command: UserCommand, events: Events<
             }
             return Ok(());
         }
-        UserCommand::SetPassword { name, password } => {
+        UserCommand::Show { name } => {
+            let user = user_named(services, &name).await?;
+            let methods = identity.sign_in_methods(&user.sub, now).await?;
+            for line in describe(&user, &methods) {
+                events(Event::Line(line));
+            }
+            return Ok(());
+        }
+        UserCommand::SetPassword { name, keep_other_methods, password } => {
             password::check_against_name(&password, &name)?;
             let phc = password::hash(&password, &*services.clock.random)?;
-            // Who knew the old password may hold sessions and tokens: they end with it.
-            let change = |user: &mut User| (user.password, user.epoch) = (Some(phc.clone()), user.epoch + 1);
-            identity.change_user(&name, now, change).await?;
-            format!("set the password of {name}; all sessions and tokens have ended")
+            let user = user_named(services, &name).await?;
+            let (others, said) = match keep_other_methods {
+                true => (OtherMethods::Keep, "other ways to sign in were kept"),
+                false => (OtherMethods::Remove, "passkeys, recovery codes and linked accounts were removed"),
+            };
+            // An attacker who knew the old password may hold sessions and tokens: they end with it.
+            identity.reset_password(&user.sub, None, &phc, others, now).await?;
+            format!("set the password of {name}; all sessions and tokens have ended, {said}")
+        }
+        UserCommand::RemoveMethods { name, methods } => {
+            let user = user_named(services, &name).await?;
+            let methods = match methods {
+                MethodArgs { passkey: Some(id), .. } => MethodsToRemove::Passkey(id),
+                MethodArgs { linked_account: Some(id), .. } => MethodsToRemove::LinkedAccount(id),
+                MethodArgs { recovery_codes: true, .. } => MethodsToRemove::RecoveryCodes,
+                MethodArgs { .. } => MethodsToRemove::All,
+            };
+            if !identity.remove_sign_in_methods(&user.sub, &methods, now).await? {
+                bail!("{name} has no such way to sign in; `trefoil user show {name}` lists all");
+            }
+            format!("removed; all sessions and tokens of {name} have ended")
         }
         UserCommand::Disable { name } => {
             // What was issued before does not come back with `enable`.
@@ -64,6 +90,47 @@ pub async fn user(services: &Services<'_>, command: UserCommand, events: Events<
     };
     events(Event::Line(said));
     Ok(())
+}
+
+async fn user_named(services: &Services<'_>, name: &str) -> Result<User> {
+    let found = services.identity.user_named(name, services.clock.now()).await?;
+    Ok(found.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
+}
+
+/// The lines of `trefoil user show`.
+fn describe(user: &User, methods: &SignInMethods) -> Vec<String> {
+    let at = fhir::instant::format;
+    let yes = |it: bool| if it { "yes" } else { "no" };
+    let mut lines = vec![
+        format!("user            {}", user.username),
+        format!("sub             {}", user.sub),
+        format!("name            {}", user.claims.name.as_deref().unwrap_or("-")),
+        format!("allowed scopes  {}", user.allowed_scopes),
+        format!("disabled        {}", yes(user.disabled)),
+        format!("administrator   {}", yes(user.administrator)),
+        format!("password        {}", yes(user.password.is_some())),
+    ];
+    for passkey in &methods.passkeys {
+        let used =
+            passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", at(used)));
+        lines.push(format!(
+            "passkey         {}  {}  since {}, {used}",
+            passkey.id,
+            passkey.name,
+            at(passkey.since)
+        ));
+    }
+    lines.push(format!("recovery codes  {}", methods.recovery_codes));
+    for link in &methods.linked_accounts {
+        lines.push(format!(
+            "linked account  {}  {} at {}  since {}",
+            link.id,
+            link.label,
+            link.provider,
+            at(link.since)
+        ));
+    }
+    lines
 }
 
 fn new_user(services: &Services<'_>, new: NewUser) -> Result<User> {

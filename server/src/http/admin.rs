@@ -4,6 +4,7 @@
 //! registration. A page of a list ends with `next`, which is the `after` of the next one.
 
 pub mod clients;
+pub mod sign_in_methods;
 pub mod users;
 
 use http::{StatusCode, header};

@@ -109,6 +109,24 @@ pub enum Event {
         /// The user.
         sub: String,
     },
+    /// A way to sign in besides the password was added, used up or removed.
+    SignInMethod {
+        /// What was done.
+        action: Action,
+        /// The user.
+        sub: String,
+        /// The kind of it.
+        method: SignInMethod,
+    },
+    /// A user answered the request of a device (RFC 8628).
+    DeviceAnswered {
+        /// The user.
+        sub: String,
+        /// The client.
+        client_id: String,
+        /// What was granted; empty if the user denied access.
+        scope: String,
+    },
     /// A client was registered, changed or deleted.
     Client {
         /// What was done.
@@ -116,6 +134,31 @@ pub enum Event {
         /// The client.
         client_id: String,
     },
+}
+
+/// Ways to sign in besides the password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignInMethod {
+    /// A passkey.
+    Passkey,
+    /// Recovery codes.
+    RecoveryCodes,
+    /// An account at an external provider.
+    LinkedAccount,
+    /// All of them.
+    All,
+}
+
+impl SignInMethod {
+    /// The name in audit events.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Passkey => "passkey",
+            Self::RecoveryCodes => "recovery-codes",
+            Self::LinkedAccount => "linked-account",
+            Self::All => "all",
+        }
+    }
 }
 
 /// What was done to a record.

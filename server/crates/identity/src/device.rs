@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
+use crate::audit::Event;
 use crate::authorize::ErrorCode;
 use crate::client::Client;
 use crate::grant::{Grant, GrantError, REFRESH_LIFE};
@@ -227,7 +228,15 @@ impl Identity {
             LedgerWrite::Delete { key: self.user_code_key(&letters), expect: Expect::Any },
         ];
         match self.store.write(writes, now).await {
-            Ok(_) => Ok(true),
+            Ok(_) => {
+                let scope = match &request.state {
+                    State::Granted(grant) => grant.scopes.to_string(),
+                    _ => String::new(),
+                };
+                let (sub, client_id) = (session.sub.clone(), request.client_id.clone());
+                self.record(Event::DeviceAnswered { sub, client_id, scope });
+                Ok(true)
+            }
             // A poll wrote its time, or another window answered: look again.
             Err(StoreError::Conflict { .. }) => {
                 Box::pin(self.answer_device(user_code, allow, session, user, now)).await

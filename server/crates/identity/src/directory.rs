@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use store::{Expect, Ledger as _, StoreError};
 
-use crate::audit::{Action, Event};
+use crate::audit::{Action, Event, SignInMethod};
+use crate::sign_in_methods::OtherMethods;
 use crate::user::{User, UserError};
 use crate::{Identity, ledger};
 
@@ -83,6 +84,19 @@ impl Identity {
         now: Timestamp,
         change: impl Fn(&mut User) + Send,
     ) -> Result<Entry, ChangeError> {
+        self.replace_entry(sub, revision, OtherMethods::Keep, now, change).await
+    }
+
+    /// Changes a user like [`Identity::change_entry`] and, with [`OtherMethods::Remove`], removes all ways to sign in
+    /// besides the password in the same commit.
+    pub(crate) async fn replace_entry(
+        &self,
+        sub: &str,
+        revision: Option<u64>,
+        others: OtherMethods,
+        now: Timestamp,
+        change: impl Fn(&mut User) + Send,
+    ) -> Result<Entry, ChangeError> {
         loop {
             let found = self.user_entry(sub, now).await?.ok_or(ChangeError::Unknown)?;
             if revision.is_some_and(|revision| revision != found.revision) {
@@ -91,10 +105,17 @@ impl Identity {
             let mut user = found.user.clone();
             change(&mut user);
             (user.sub, user.username) = (found.user.sub, found.user.username);
-            let write = ledger::put(format!("user/{sub}"), &user, None, Expect::Revision(found.revision));
-            match self.store.write(vec![write], now).await {
+            let expect = Expect::Revision(found.revision);
+            let mut writes = vec![ledger::put(format!("user/{sub}"), &user, None, expect)];
+            if others == OtherMethods::Remove {
+                writes.extend(self.remove_methods(sub, now).await?);
+            }
+            match self.store.write(writes, now).await {
                 Ok(revisions) => {
                     self.record(Event::User { action: Action::Update, sub: sub.to_owned() });
+                    if others == OtherMethods::Remove {
+                        self.record_method(Action::Delete, sub, SignInMethod::All);
+                    }
                     return Ok(Entry { user, revision: revisions.first().copied().unwrap_or_default() });
                 }
                 Err(StoreError::Conflict { .. }) => {}

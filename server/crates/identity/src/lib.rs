@@ -60,6 +60,7 @@ pub mod scope;
 pub mod seal;
 mod secret;
 pub mod session;
+pub mod sign_in_methods;
 pub mod throttle;
 pub mod token;
 pub mod user;

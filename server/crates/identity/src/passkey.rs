@@ -17,6 +17,7 @@ use webauthn_rs::prelude::{
     RegisterPublicKeyCredential, Url, Uuid, Webauthn, WebauthnBuilder,
 };
 
+use crate::audit::{Action, SignInMethod};
 use crate::session::Proof;
 use crate::user::User;
 use crate::{Identity, jose, ledger};
@@ -238,7 +239,9 @@ impl Identity {
             factors.passkeys.push(Stored { name, since: now, last_used: None, key: key.clone() });
             Ok(())
         })
-        .await
+        .await?;
+        self.record_method(Action::Create, &sub, SignInMethod::Passkey);
+        Ok(())
     }
 
     /// Removes a passkey, but never a user's only way to sign in. One that is gone already is no error.
@@ -259,7 +262,41 @@ impl Identity {
             }
             Ok(())
         })
-        .await
+        .await?;
+        self.record_method(Action::Delete, &user.sub, SignInMethod::Passkey);
+        Ok(())
+    }
+
+    /// Removes a passkey, even the last way to sign in. Returns `false` if the user has no such passkey.
+    pub(crate) async fn drop_passkey(&self, sub: &str, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let mut removed = false;
+        let dropped = self.change_factors(sub, now, |factors| {
+            let before = factors.passkeys.len();
+            factors.passkeys.retain(|stored| jose::b64(stored.key.cred_id()) != id);
+            removed = factors.passkeys.len() < before;
+            factors.after_password &= !factors.passkeys.is_empty();
+            Ok(())
+        });
+        store_error(dropped.await)?;
+        if removed {
+            self.record_method(Action::Delete, sub, SignInMethod::Passkey);
+        }
+        Ok(removed)
+    }
+
+    /// Removes all recovery codes. Returns `false` if the user has none.
+    pub(crate) async fn drop_recovery_codes(&self, sub: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let mut removed = false;
+        let dropped = self.change_factors(sub, now, |factors| {
+            removed = !factors.recovery.is_empty();
+            factors.recovery.clear();
+            Ok(())
+        });
+        store_error(dropped.await)?;
+        if removed {
+            self.record_method(Action::Delete, sub, SignInMethod::RecoveryCodes);
+        }
+        Ok(removed)
     }
 
     /// Begins a sign-in by passkey. `after_password` is the user whose password was right just before.
@@ -340,6 +377,7 @@ impl Identity {
             Ok(())
         })
         .await?;
+        self.record_method(Action::Create, sub, SignInMethod::RecoveryCodes);
         Ok(codes)
     }
 
@@ -370,7 +408,10 @@ impl Identity {
             let Some(at) = factors.recovery.iter().position(is_it) else { return Ok(false) };
             factors.recovery.swap_remove(at);
             match self.store.write(vec![ledger::put(factors_key(sub), &factors, None, expect)], now).await {
-                Ok(_) => return Ok(true),
+                Ok(_) => {
+                    self.record_method(Action::Update, sub, SignInMethod::RecoveryCodes);
+                    return Ok(true);
+                }
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -455,6 +496,14 @@ fn handle(sub: &str) -> Result<Uuid, PasskeyError> {
 fn options(challenge: &impl Serialize) -> Value {
     let mut challenge = serde_json::to_value(challenge).expect("webauthn's own types serialise");
     challenge["publicKey"].take()
+}
+
+/// The store's error of a change that cannot fail otherwise.
+fn store_error(changed: Result<(), PasskeyError>) -> Result<(), StoreError> {
+    match changed {
+        Err(PasskeyError::Store(error)) => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn refused(error: impl ToString) -> PasskeyError {

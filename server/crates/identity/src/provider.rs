@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
 
+use crate::audit::{Action, SignInMethod};
 use crate::authorize::ErrorCode;
 use crate::jose::{self, Parts};
 use crate::pkce::CodeChallenge;
@@ -360,7 +361,10 @@ impl Identity {
         now: Timestamp,
     ) -> Result<(), LinkError> {
         match self.store.write(link_writes(&user.sub, provider, external, now).into(), now).await {
-            Ok(_) => return Ok(()),
+            Ok(_) => {
+                self.record_method(Action::Create, &user.sub, SignInMethod::LinkedAccount);
+                return Ok(());
+            }
             Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -391,6 +395,17 @@ impl Identity {
             return Err(LinkError::OnlyWay);
         }
         self.store.write(unlink_writes(&user.sub, id).into(), now).await?;
+        self.record_method(Action::Delete, &user.sub, SignInMethod::LinkedAccount);
+        Ok(true)
+    }
+
+    /// Removes a link, even the last way to sign in. Returns `false` if the user has no such link.
+    pub(crate) async fn remove_link(&self, sub: &str, id: &str, now: Timestamp) -> Result<bool, StoreError> {
+        if !self.links_of(sub, now).await?.iter().any(|link| link.id == id) {
+            return Ok(false);
+        }
+        self.store.write(unlink_writes(sub, id).into(), now).await?;
+        self.record_method(Action::Delete, sub, SignInMethod::LinkedAccount);
         Ok(true)
     }
 

@@ -239,12 +239,8 @@ impl Identity {
     pub async fn delete_user(&self, username: &str, now: Timestamp) -> Result<(), UserError> {
         let user =
             self.user_named(username, now).await?.ok_or_else(|| UserError::Unknown(username.to_owned()))?;
-        let keys = [
-            format!("username/{}", user.username.to_lowercase()),
-            format!("user/{}", user.sub),
-            crate::passkey::factors_key(&user.sub),
-        ];
-        let mut writes = self.unlink_all(&user.sub, now).await?;
+        let keys = [format!("username/{}", user.username.to_lowercase()), format!("user/{}", user.sub)];
+        let mut writes = self.remove_methods(&user.sub, now).await?;
         writes.extend(keys.map(|key| LedgerWrite::Delete { key, expect: Expect::Any }));
         self.store.write(writes, now).await?;
         self.record(Event::User { action: Action::Delete, sub: user.sub });

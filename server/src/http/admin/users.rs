@@ -5,6 +5,7 @@ use http::{StatusCode, header};
 use identity::directory::{ChangeError, Entry};
 use identity::password;
 use identity::scope::Scopes;
+use identity::sign_in_methods::OtherMethods;
 use identity::user::{Claims, User, UserError};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -130,13 +131,14 @@ impl Checked {
     }
 }
 
-fn changed(result: Result<Entry, ChangeError>) -> Result<Entry, Response> {
-    result.map_err(|error| match error {
+/// A user who was not changed.
+pub(super) fn change_error(error: &ChangeError) -> Response {
+    match error {
         ChangeError::Unknown => unknown("user"),
         ChangeError::Stale => stale(&error.to_string()),
-        ChangeError::User(error) => user_error(&error),
-        ChangeError::Store(error) => store(&error),
-    })
+        ChangeError::User(error) => user_error(error),
+        ChangeError::Store(error) => store(error),
+    }
 }
 
 fn user_error(error: &UserError) -> Response {
@@ -154,7 +156,7 @@ async fn hash(call: &Call, plain: String) -> Result<String, Response> {
     hashed.map_err(|error| wrong(&error.to_string()))
 }
 
-async fn entry(call: &Call) -> Result<Entry, Response> {
+pub(super) async fn entry(call: &Call) -> Result<Entry, Response> {
     let found = call.app.identity.user_entry(&call.args[0], call.now).await.map_err(|error| store(&error))?;
     found.ok_or_else(|| unknown("user"))
 }
@@ -239,7 +241,7 @@ async fn answer_change(call: &mut Call) -> Result<Response, Response> {
     let revision = revision(call)?;
     let identity = &call.app.identity;
     let done = identity.change_entry(&call.args[0], revision, call.now, |user| checked.apply(user)).await;
-    Ok(with_tag(StatusCode::OK, &changed(done)?))
+    Ok(with_tag(StatusCode::OK, &done.map_err(|error| change_error(&error))?))
 }
 
 /// PUT {base}/admin/users/{sub}/password
@@ -251,16 +253,20 @@ pub async fn set_password(mut call: Call) -> Response {
 #[serde(deny_unknown_fields)]
 struct NewPassword {
     password: String,
+    /// Keep passkeys, recovery codes and linked accounts, which a reset removes.
+    #[serde(default)]
+    keep_sign_in_methods: bool,
 }
 
 async fn answer_set_password(call: &mut Call) -> Result<Response, Response> {
     check(call).await?;
     let new: NewPassword = body(call).await?;
     entry(call).await?;
-    let phc = hash(call, new.password).await?;
+    let phc = hash(call, new.password.clone()).await?;
     let revision = revision(call)?;
-    let set = |user: &mut User| (user.password, user.epoch) = (Some(phc.clone()), user.epoch + 1);
-    changed(call.app.identity.change_entry(&call.args[0], revision, call.now, set).await)?;
+    let others = if new.keep_sign_in_methods { OtherMethods::Keep } else { OtherMethods::Remove };
+    let done = call.app.identity.reset_password(&call.args[0], revision, &phc, others, call.now).await;
+    done.map_err(|error| change_error(&error))?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 

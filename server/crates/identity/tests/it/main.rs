@@ -12,5 +12,6 @@ mod keys;
 mod links;
 mod passkeys;
 mod sessions;
+mod sign_in_methods;
 mod support;
 mod throttle;

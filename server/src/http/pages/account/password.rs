@@ -1,10 +1,12 @@
 //! The user's password.
 
 use http::{StatusCode, header};
+use identity::directory::ChangeError;
+use identity::params::Params;
 use identity::password::{self, LONGEST, PasswordError, SHORTEST};
 use identity::session::{Place, Proof};
+use identity::sign_in_methods::OtherMethods;
 use identity::throttle::Outcome;
-use identity::user::User;
 use maud::{Markup, html};
 
 use super::{Said, Visit, begin, done, render, wrong};
@@ -34,6 +36,10 @@ pub(super) fn section(visit: &Visit, wrong: Option<&str>) -> Markup {
                 required aria-describedby=(of_new) aria-invalid=[described("new").map(|_| "true")];
             p #password-hint .quiet { "At least " (SHORTEST) " characters; a few words in a row are good. "
                 "All other sessions and apps are signed out by the change." }
+            label.check {
+                input type="checkbox" name="remove" value="methods";
+                " Remove my passkeys, recovery codes and linked accounts too, because somebody else may know my password"
+            }
             button.second type="submit" { @if has_one { "Change the password" } @else { "Set a password" } }
         }
     }
@@ -54,7 +60,7 @@ pub async fn change(mut call: Call) -> Response {
         return response;
     }
     let Some(phc) = visit.user.password.clone() else {
-        return set(&call, &visit, sent.get("new").unwrap_or_default()).await;
+        return set(&call, &visit, &sent).await;
     };
     let app = &call.app;
     // The old password can be guessed here as well as at sign-in, so it is counted as there.
@@ -83,7 +89,7 @@ pub async fn change(mut call: Call) -> Response {
     if right.is_none() {
         return busy(&call, &visit).await;
     }
-    set(&call, &visit, sent.get("new").unwrap_or_default()).await
+    set(&call, &visit, &sent).await
 }
 
 async fn busy(call: &Call, visit: &Visit) -> Response {
@@ -92,9 +98,11 @@ async fn busy(call: &Call, visit: &Visit) -> Response {
     reply::with(response, header::RETRY_AFTER, "5")
 }
 
-/// Sets the new password, ends everything that stood on the old one, and begins a new session here.
-async fn set(call: &Call, visit: &Visit, new: &str) -> Response {
+/// Sets the new password, ends all sessions and tokens, and begins a new session here. If the user asks for it, the other
+/// ways to sign in are removed.
+async fn set(call: &Call, visit: &Visit, sent: &Params) -> Response {
     let (app, username) = (&call.app, &visit.user.username);
+    let new = sent.get("new").unwrap_or_default();
     let (password, random) = (new.to_owned(), app.clock.random.clone());
     let hashed = match password::check_against_name(new, username) {
         Ok(()) => app.hashing.in_turn(move || password::hash(&password, &*random)).await,
@@ -114,20 +122,26 @@ async fn set(call: &Call, visit: &Visit, new: &str) -> Response {
         }
         None => return busy(call, visit).await,
     };
-    // Only over the password that was checked: another change may have come between.
-    let before = visit.user.password.clone();
-    let change = |user: &mut User| {
-        if user.password == before {
-            (user.password, user.epoch) = (Some(phc.clone()), user.epoch + 1);
-        }
+    let others = match sent.get("remove") {
+        Some("methods") => OtherMethods::Remove,
+        _ => OtherMethods::Keep,
     };
     let now = app.clock.now();
-    let user = match app.identity.change_user(username, now, change).await {
-        Ok(user) if user.password.as_ref() == Some(&phc) => user,
-        Ok(_) => {
-            return wrong(call, visit, StatusCode::CONFLICT, "The password was changed elsewhere.").await;
+    let sub = &visit.user.sub;
+    let changed_elsewhere = "The password was changed elsewhere.";
+    // Only over the password that was checked: another change may have come between.
+    let revision = match app.identity.user_entry(sub, now).await {
+        Ok(Some(entry)) if entry.user.password == visit.user.password => entry.revision,
+        Ok(_) => return wrong(call, visit, StatusCode::CONFLICT, changed_elsewhere).await,
+        Err(error) => return problem::store(Dialect::Page, &error),
+    };
+    let user = match app.identity.reset_password(sub, Some(revision), &phc, others, now).await {
+        Ok(entry) => entry.user,
+        Err(ChangeError::Unknown | ChangeError::Stale) => {
+            return wrong(call, visit, StatusCode::CONFLICT, changed_elsewhere).await;
         }
-        Err(error) => return problem::user(&error),
+        Err(ChangeError::User(error)) => return problem::user(&error),
+        Err(ChangeError::Store(error)) => return problem::store(Dialect::Page, &error),
     };
     let agent = call.header(header::USER_AGENT).unwrap_or_default().to_owned();
     let place = Place { address: address(call), agent };
