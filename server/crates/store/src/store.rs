@@ -36,6 +36,28 @@ impl Store {
     }
 }
 
+impl Store {
+    /// The id of this store, which its export files carry. All stores in memory have one id: their files are of no use
+    /// to the next process.
+    pub fn id(&self) -> String {
+        match self {
+            Self::Memory(_) => "memory".to_owned(),
+            Self::File(file) => file.id(),
+        }
+    }
+
+    /// Checks what a write needs, without writing.
+    ///
+    /// # Errors
+    /// See [`File::check_writable`].
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(_) => Ok(()),
+            Self::File(file) => file.check_writable().await,
+        }
+    }
+}
+
 /// The same call on whichever engine it is.
 macro_rules! each {
     ($store:expr, $engine:ident => $call:expr) => {
