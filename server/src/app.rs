@@ -113,6 +113,7 @@ impl App {
             resources.clone(),
             bulk::Options {
                 files: config.data.join("exports"),
+                disk: store::space::Disk::of(&config.data.join("exports")),
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,

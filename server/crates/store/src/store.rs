@@ -34,6 +34,14 @@ impl Store {
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         File::open(dir).map(Self::File)
     }
+
+    /// The store in a folder, with another source of the free space on its disk.
+    ///
+    /// # Errors
+    /// See [`File::open`].
+    pub fn open_on(dir: &Path, disk: crate::space::Disk) -> Result<Self, StoreError> {
+        File::open_with(dir, disk).map(Self::File)
+    }
 }
 
 impl Store {

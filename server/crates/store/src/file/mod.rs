@@ -88,8 +88,16 @@ impl File {
     /// [`StoreError::Locked`] when another process has it; [`StoreError::Engine`] when the folder cannot be
     /// used; [`StoreError::Corrupt`] when it holds something else.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
+        Self::open_with(dir, space::Disk::of(dir))
+    }
+
+    /// Opens the store with another source of the free space on its disk.
+    ///
+    /// # Errors
+    /// See [`File::open`].
+    pub fn open_with(dir: &Path, disk: space::Disk) -> Result<Self, StoreError> {
         let started = Instant::now();
-        Self::open_on(dir, space::Disk::of(dir), Arc::new(move || started.elapsed()))
+        Self::open_on(dir, disk, Arc::new(move || started.elapsed()))
     }
 
     /// Opens the store on a disk, with a clock that never goes back.
