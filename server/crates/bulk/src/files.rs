@@ -100,10 +100,9 @@ impl Files {
         Path::from_iter([self.folder_of(at.job), at.in_folder()])
     }
 
-    /// Checks that a chunk can be written without touching what is kept free for the store.
+    /// Checks that what is kept free for the store is not touched yet.
     pub fn check_space(&self) -> Result<(), NoSpace> {
-        // One that is being written, and one that is gathered.
-        self.disk.check(2 * CHUNK as u64, Purpose::Export)
+        self.disk.check(0, Purpose::Export)
     }
 
     /// A file that is to be written. Nothing happens before the first bytes come.
@@ -283,7 +282,8 @@ impl Writing {
     }
 
     async fn flush(&mut self) -> Result<(), WriteError> {
-        self.disk.check(self.length as u64 + CHUNK as u64, Purpose::Export)?;
+        // The chunk before it may not be on the disk yet.
+        self.disk.check(2 * self.length as u64, Purpose::Export)?;
         let mut upload = match self.under_way.take() {
             Some(before) => before.await?,
             None => self.store.put_multipart(&self.path).await?,
