@@ -50,7 +50,7 @@ impl From<StoreError> for Stopped {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Conflict { .. } => Self::Overtaken,
-            StoreError::ReadOnly { .. } => Self::Later,
+            StoreError::ReadOnly { .. } | StoreError::Clock { .. } => Self::Later,
             error => {
                 tracing::error!(%error, "export");
                 let reason = match error {

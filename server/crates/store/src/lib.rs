@@ -43,7 +43,7 @@ pub mod types;
 
 pub use error::StoreError;
 pub use ports::{Ledger, Versions};
-pub use store::Store;
+pub use store::{Store, WriteGate};
 pub use types::{
     Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Lines, Mark, Page, Record,
     ResourceKey, Scan, Seen, Seq, Snapshot, Version, VersionWrite, Whole, Written,

@@ -129,6 +129,16 @@ impl File {
         self.shared.disk.id()
     }
 
+    /// The latest time that was given to a write, if there was one.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if it cannot be read.
+    pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        let (counters, _) = disk::counters(&self.shared.disk)?;
+        let time = Timestamp::from_millisecond(counters.floor_ms).ok();
+        Ok(time.filter(|_| counters.floor_ms != 0))
+    }
+
     /// Checks what a write needs, without writing: room on the disk, an engine that has not failed, and descriptors. An
     /// engine that failed is opened again first.
     ///
@@ -141,7 +151,7 @@ impl File {
     /// Hands a request to the writer and awaits its answer.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
         let shared = &self.shared;
-        let stopped = || StoreError::ReadOnly { reason: "the writer has stopped".to_owned() };
+        let stopped = || StoreError::ReadOnly { part: "engine", reason: "the writer has stopped".to_owned() };
         let (reply, answer) = oneshot::channel();
         let queue = shared.queue.as_ref().expect("the queue is open until the last handle is dropped");
         queue.send(request(reply)).await.map_err(|_| stopped())?;

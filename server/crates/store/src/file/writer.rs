@@ -217,12 +217,12 @@ impl Writer {
         if let Some((reason, again)) = &self.failed
             && (self.elapsed)() < *again
         {
-            return Err(StoreError::ReadOnly { reason: reason.clone() });
+            return Err(StoreError::ReadOnly { part: "engine", reason: reason.clone() });
         }
         if let Err(no_space) = self.disk.has_room(weight) {
             let reason = no_space.to_string();
             tracing::warn!(reason, "a write is refused");
-            return Err(StoreError::ReadOnly { reason });
+            return Err(StoreError::ReadOnly { part: "disk", reason });
         }
         if self.failed.is_some() {
             let (counters, kinds) = self.reopen()?;
@@ -246,6 +246,7 @@ impl Writer {
         let descriptors = (0..DESCRIPTORS).map(|_| self.disk.descriptor()).collect::<Result<Vec<_>, _>>();
         if let Err(error) = descriptors {
             return Err(StoreError::ReadOnly {
+                part: "descriptors",
                 reason: format!("the process can open no more files: {error}"),
             });
         }
@@ -261,7 +262,7 @@ impl Writer {
     fn fail(&mut self, reason: String) -> StoreError {
         tracing::error!(reason, "a write failed: the store only reads until it could be opened again");
         self.failed = Some((reason.clone(), (self.elapsed)() + REOPEN_DELAY));
-        StoreError::ReadOnly { reason }
+        StoreError::ReadOnly { part: "engine", reason }
     }
 
     fn arrive_at(&mut self, counters: Counters) {
