@@ -93,6 +93,13 @@ impl Server {
 
     /// The same with more flags.
     pub fn start_with(&mut self, flags: &[&str]) {
+        if let Err(line) = self.try_start(flags) {
+            panic!("{line:?}");
+        }
+    }
+
+    /// Starts the server and waits until it is ready; returns what it printed instead.
+    pub fn try_start(&mut self, flags: &[&str]) -> Result<(), String> {
         let mut command = Command::new(TREFOIL);
         command.arg("serve");
         if self.plain {
@@ -114,8 +121,12 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("ready "), "{line:?}");
+        if !line.starts_with("ready ") {
+            child.wait().unwrap();
+            return Err(line);
+        }
         self.child = Some(child);
+        Ok(())
     }
 
     /// Starts a server that cannot start; gives what it says until it ends.
@@ -181,6 +192,11 @@ impl Server {
 
     /// An access token of the ES384 back-end client.
     pub async fn backend_token(&self, scope: &str) -> String {
+        self.try_backend_token(scope).await.unwrap_or_else(|answer| panic!("{answer}"))
+    }
+
+    /// The same, or what the server answered.
+    pub async fn try_backend_token(&self, scope: &str) -> Result<String, String> {
         let demo = self.demo_json();
         let backend = demo["backend"].as_array().unwrap().iter().find(|c| c["alg"] == "ES384").unwrap();
         let form = [
@@ -192,7 +208,7 @@ impl Server {
         let answer =
             self.client().post(format!("{}/oauth2/token", self.base())).form(&form).send().await.unwrap();
         let answer: Value = answer.json().await.unwrap();
-        answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        answer["access_token"].as_str().map(str::to_owned).ok_or_else(|| answer.to_string())
     }
 
     /// Runs an administration command.

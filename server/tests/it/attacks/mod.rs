@@ -3,6 +3,9 @@
 //! The tests run a short version of each attack. `cargo xtask soak --only attacks` runs the full version against the
 //! release binary and prints the measured times.
 
+mod damage;
+mod full_disk;
+
 use std::fmt::Display;
 
 /// Returns `full` in a soak and `short` in the tests.
