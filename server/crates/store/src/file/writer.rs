@@ -162,6 +162,11 @@ impl Writer {
         if self.since_checkpoint < bytes || self.failed.is_some() || self.disk.has_room(0).is_err() {
             return;
         }
+        // The engine is writing out what its older journal holds; writes need not wait for that.
+        let is_busy = bytes == CHECKPOINT_BYTES && self.since_checkpoint < 3 * CHECKPOINT_BYTES;
+        if is_busy && self.disk.with(|opened| Ok(opened.db.journal_count() > 1)).unwrap_or(true) {
+            return;
+        }
         match self.disk.checkpoint(is_clean) {
             Ok(()) => self.since_checkpoint = 0,
             // The last one stays valid, and the next write finds out whether the engine has failed.
