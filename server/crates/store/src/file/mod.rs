@@ -8,6 +8,7 @@
 //! | `state` | the state file: what the folder holds at least |
 //! | `unflushed` | what stands only in the journal and in memory, kept small |
 //! | `writer` | the one thread that writes |
+//! | `batch` | a round of writes as one batch of the engine |
 //! | `readers` | the threads that read pages |
 //! | `view` | what is committed at a moment, read by key and by page |
 //! | here | opening and locking the folder, the ports |
@@ -16,6 +17,7 @@
 //! commits. An engine iterator lives for one page. When the disk is nearly full, and after a failed write, writes
 //! are refused ([`StoreError::ReadOnly`]) and reads go on; writes come back by themselves once there is room.
 
+mod batch;
 mod disk;
 mod journal;
 mod keys;

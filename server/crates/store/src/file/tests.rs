@@ -156,3 +156,29 @@ async fn a_check_finds_what_a_write_needs() {
     assert!(refused.contains("the disk has 4 KiB left"), "{refused}");
     assert_eq!(store.last_seq(), before);
 }
+
+#[tokio::test]
+async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let left = Arc::new(AtomicU64::new(1 << 29));
+    let free = Arc::clone(&left);
+    let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
+    let store = File::open_on(dir.path(), disk, clock()).unwrap();
+    let written =
+        || store.shared.disk.with(|opened| Ok(opened.tables.of(Table::Records).disk_space())).unwrap();
+    let write = async |round: usize| {
+        for number in 0..40 {
+            let put = LedgerWrite::put(format!("{round}/{number}"), vec![0; 60 << 10], Expect::Any);
+            store.write(vec![put], Timestamp::UNIX_EPOCH).await.unwrap();
+        }
+    };
+    // More than is kept in memory where there is room.
+    left.store(20 << 20, Ordering::Relaxed);
+    write(0).await;
+    assert_eq!(written(), 0);
+    left.store(1 << 29, Ordering::Relaxed);
+    write(1).await;
+    while written() == 0 {
+        thread::yield_now();
+    }
+}

@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fjall::{OwnedWriteBatch, PersistMode, Slice};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::batch::{Entries, Prepared};
 use super::disk::{self, Disk, Opened, Tables};
 use super::keys::{self, Table};
 use super::{read_failure, unflushed};
@@ -354,54 +354,6 @@ impl Writer {
         entries.put(Table::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
 
         Ok(Some(Prepared { entries: entries.in_order(), counters, new_kinds }))
-    }
-}
-
-/// A round that is decided and not written yet.
-struct Prepared {
-    entries: Vec<Entry>,
-    counters: Counters,
-    new_kinds: HashSet<String>,
-}
-
-impl Prepared {
-    /// Commits it durably. The entries are shared with the engine and not copied.
-    fn commit(&self, opened: &Opened) -> fjall::Result<()> {
-        let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), self.entries.len());
-        for (table, key, value) in &self.entries {
-            match value {
-                Some(value) => batch.insert(opened.tables.of(*table), key.clone(), value.clone()),
-                None => batch.remove(opened.tables.of(*table), key.clone()),
-            }
-        }
-        batch.durability(Some(PersistMode::SyncAll)).commit()
-    }
-}
-
-/// An entry to put, or to remove.
-type Entry = (Table, Slice, Option<Slice>);
-
-/// The entries of one batch. The engine gives all entries of a batch the same number, so that two for one
-/// key would be a matter of luck: the last one counts, and only it is handed on.
-#[derive(Default)]
-struct Entries(Vec<Entry>);
-
-impl Entries {
-    fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
-        self.0.push((table, key.into(), Some(value.into())));
-    }
-
-    fn remove(&mut self, table: Table, key: Vec<u8>) {
-        self.0.push((table, key.into(), None));
-    }
-
-    fn in_order(self) -> Vec<Entry> {
-        let mut entries = self.0;
-        entries.reverse();
-        // Stable, so that of equal keys the one added last stands first, which is the one kept.
-        entries.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        entries.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
-        entries
     }
 }
 
