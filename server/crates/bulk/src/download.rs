@@ -11,7 +11,8 @@ use store::StoreError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use crate::files::{FileAt, FileStream, Files, GZIP_SUM, Hasher, WriteError};
+use crate::file_stream::FileStream;
+use crate::files::{FileAt, Files, GZIP_SUM, Hasher, WriteError};
 use crate::format::Format;
 use crate::gzip::{self, Gzip};
 use crate::job::{Job, JobError, OutputFile, Section};
