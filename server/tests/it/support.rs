@@ -179,15 +179,20 @@ impl Server {
 
     /// Trusts the development CA, follows no redirect.
     pub fn client(&self) -> reqwest::Client {
+        self.try_client().unwrap()
+    }
+
+    /// The same; fails if the CA is not a certificate.
+    pub fn try_client(&self) -> reqwest::Result<reqwest::Client> {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let ca = (!self.plain).then(|| std::fs::read(self.ca()).unwrap());
+        let ca = ca.map(|pem| reqwest::Certificate::from_pem(&pem)).transpose()?;
         reqwest::Client::builder()
-            .tls_certs_only(ca.map(|pem| reqwest::Certificate::from_pem(&pem).unwrap()))
+            .tls_certs_only(ca)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .timeout(Duration::from_secs(30))
             .build()
-            .unwrap()
     }
 
     /// An access token of the ES384 back-end client.
@@ -205,9 +210,9 @@ impl Server {
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
             ("client_assertion", &assertion(backend, &format!("{}/oauth2/token", self.base()))),
         ];
-        let answer =
-            self.client().post(format!("{}/oauth2/token", self.base())).form(&form).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
+        let client = self.try_client().map_err(|error| error.to_string())?;
+        let answer = client.post(format!("{}/oauth2/token", self.base())).form(&form).send().await;
+        let answer: Value = answer.map_err(|error| error.to_string())?.json().await.unwrap();
         answer["access_token"].as_str().map(str::to_owned).ok_or_else(|| answer.to_string())
     }
 
