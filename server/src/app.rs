@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 
 use crate::audit::Audit;
 use crate::clock::{Clock, RequestIds};
+use crate::clock_guard::{self, ClockGuard};
 use crate::config::{Config, Engine, Flags};
 use crate::export_log::ExportLog;
 use crate::group_members::GroupMembers;
@@ -33,6 +34,8 @@ use crate::settings::{Live, Settings};
 pub struct App {
     /// Time and chance.
     pub clock: Clock,
+    /// Refuses writes after a jump of the clock.
+    pub clock_guard: Arc<ClockGuard>,
     /// Ids of requests.
     pub request_ids: RequestIds,
     /// Base URL without trailing slash.
@@ -105,6 +108,12 @@ impl App {
         clock: Clock,
     ) -> Result<Arc<Self>> {
         let now = clock.now();
+        if let Some(last) = store.last_time()? {
+            clock_guard::log_start(now, last);
+        }
+        let clock_guard = Arc::new(clock.guard());
+        let gate = Arc::clone(&clock_guard);
+        store.set_gate(Arc::new(move || gate.check()));
         let fixed = config.fixed();
         let limits = Limits { bytes: config.settings.body_limit_bytes, ..Limits::default() };
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
@@ -127,6 +136,7 @@ impl App {
             resources.clone(),
             bulk::Options {
                 files: config.data.join("exports"),
+                disk: store::space::Disk::of(&config.data.join("exports")),
                 fhir_base: format!("{base_url}/fhir/R4"),
                 retention: config.bulk.retention,
                 file_size: config.bulk.file_size,
@@ -187,6 +197,7 @@ impl App {
             following: Mutex::new(()),
             request_ids: RequestIds::new(&*clock.random),
             clock,
+            clock_guard,
         };
         app.read_terminology().await.context("failed to read the stored terminology")?;
         Ok(Arc::new(app))

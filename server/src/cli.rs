@@ -80,6 +80,16 @@ pub enum Command {
         #[command(flatten)]
         data: DataArgs,
     },
+    /// The clock of the machine, as a running server sees it.
+    #[command(after_help = "Example:\n  trefoil clock accept --data ./data")]
+    Clock {
+        /// Where the data is.
+        #[command(flatten)]
+        data: DataArgs,
+        /// What to do with it.
+        #[command(subcommand)]
+        command: ClockCommand,
+    },
     /// Keys that sign tokens.
     #[command(after_help = "Example:\n  trefoil keys rotate --data ./data")]
     Keys {
@@ -368,6 +378,14 @@ pub enum KeysCommand {
     },
 }
 
+/// `trefoil clock …`
+#[derive(Debug, Subcommand, Serialize, Deserialize)]
+pub enum ClockCommand {
+    /// Accept the time as it is now, after a jump ahead; writes are answered again. Times that are given to resources do
+    /// not go back later.
+    Accept,
+}
+
 /// Runs a command.
 pub fn run(cli: Cli) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -395,6 +413,9 @@ pub fn run(cli: Cli) -> ExitCode {
             runtime.block_on(admin::run(&data, admin::Command::Client(command)))
         }
         Command::Keys { data, command } => runtime.block_on(admin::run(&data, admin::Command::Keys(command))),
+        Command::Clock { data, command } => {
+            runtime.block_on(admin::run(&data, admin::Command::Clock(command)))
+        }
         Command::Reload { data } => runtime.block_on(admin::run(&data, admin::Command::Reload)),
     };
     // Blocking reads of standard input must not hold the process.

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use identity::{Random, SystemRandom};
 use jiff::{SignedDuration, Timestamp};
+
+use crate::clock_guard::{BootTime, ClockGuard};
 
 /// What time it is and what chance says; tests pass their own.
 #[derive(Clone)]
 pub struct Clock {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    boot: BootTime,
     /// Random bytes.
     pub random: Arc<dyn Random>,
 }
@@ -17,18 +21,27 @@ pub struct Clock {
 impl Clock {
     /// The system's.
     pub fn system() -> Self {
-        Self { now: Arc::new(Timestamp::now), random: Arc::new(SystemRandom) }
+        Self::ahead(0)
     }
 
     /// The system's, so many seconds ahead.
     pub fn ahead(seconds: i64) -> Self {
         let ahead = SignedDuration::from_secs(seconds);
-        Self::new(move || Timestamp::now() + ahead, Arc::new(SystemRandom))
+        let now = Arc::new(move || Timestamp::now() + ahead);
+        Self { now, boot: Arc::new(since_boot), random: Arc::new(SystemRandom) }
     }
 
-    /// Any other source of time.
+    /// Any other source of time, which may jump.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static, random: Arc<dyn Random>) -> Self {
-        Self { now: Arc::new(now), random }
+        let now = Arc::new(now);
+        let wall = Arc::clone(&now);
+        let boot = move || Duration::try_from(wall().duration_since(Timestamp::MIN)).unwrap_or_default();
+        Self { now, boot: Arc::new(boot), random }
+    }
+
+    /// Watches this clock from now on.
+    pub fn guard(&self) -> ClockGuard {
+        ClockGuard::new(Arc::clone(&self.now), Arc::clone(&self.boot))
     }
 
     /// The same sources in the form that exports take.
@@ -45,6 +58,15 @@ impl Clock {
         let now = (self.now)();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
+}
+
+/// The time since the machine was started, including sleep.
+fn since_boot() -> Duration {
+    #[cfg(target_os = "linux")]
+    let clock = rustix::time::ClockId::Boottime;
+    #[cfg(not(target_os = "linux"))]
+    let clock = rustix::time::ClockId::Monotonic;
+    Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default()
 }
 
 /// Ids of requests: a random beginning for each start of the server, and a number. They are told to callers and

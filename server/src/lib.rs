@@ -13,6 +13,7 @@
 //! | [`line_log`] | files of lines that are added to |
 //! | [`key_fetch`] | key sets of clients from their addresses |
 //! | [`clock`] | time and randomness |
+//! | [`clock_guard`] | refuses writes after a jump of the clock |
 //! | [`tls`] | certificates |
 //! | [`hashing`] | how many passwords are hashed at once |
 //! | [`http`] | the edge |
@@ -25,6 +26,7 @@ pub mod app;
 pub mod audit;
 pub mod cli;
 pub mod clock;
+pub mod clock_guard;
 pub mod config;
 pub mod demo;
 pub mod descriptors;

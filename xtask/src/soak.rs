@@ -75,7 +75,20 @@ pub fn run(args: &Args) -> Result<()> {
             command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "attacks::"]);
             // One attack at a time: the printed times are those of an otherwise idle machine.
             command.args(["--", "--nocapture", "--test-threads=1"]);
+            let mut store = cargo();
+            store.args([
+                "test",
+                "--release",
+                "-p",
+                "trefoil-store",
+                "--test",
+                "it",
+                "damage::",
+                "--",
+                "--nocapture",
+            ]);
             check(command.env("TREFOIL_ATTACKS", "full"))
+                .and_then(|()| check(store.env("TREFOIL_ATTACKS", "full")))
         } else if name == PARQUET {
             check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
                 .and_then(|()| check(&mut bench_parquet()))

@@ -28,7 +28,7 @@ use store::{Store, StoreError};
 use self::console::Console;
 use crate::app::App;
 use crate::audit::{Audit, Caller, on_behalf};
-use crate::cli::{ClientCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
+use crate::cli::{ClientCommand, ClockCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
 use crate::clock::Clock;
 use crate::config::{Config, Flags, read_seal};
 use crate::reload::reload;
@@ -52,6 +52,8 @@ pub enum Command {
     Keys(KeysCommand),
     /// Settings.
     Reload,
+    /// The clock.
+    Clock(ClockCommand),
 }
 
 /// What a command says while it runs.
@@ -104,6 +106,18 @@ pub async fn execute(services: &Services<'_>, command: Command, events: Events<'
         Command::User(command) => people::user(services, command, events).await.map(|()| 0),
         Command::Client(command) => people::client(services, command, events).await.map(|()| 0),
         Command::Keys(command) => people::keys(services, command, events).await.map(|()| 0),
+        Command::Clock(ClockCommand::Accept) => {
+            let app =
+                services.app.context("no server runs on this folder; a clock is accepted at the start")?;
+            let moved = app.clock_guard.accept();
+            tracing::warn!(moved_s = moved.as_secs(), "an operator accepted the clock");
+            events(Event::Line(format!(
+                "accepted the clock, {}; it had moved by {} s",
+                app.clock.now(),
+                moved.as_secs()
+            )));
+            Ok(0)
+        }
         Command::Reload => {
             let app =
                 services.app.context("no server runs on this folder; its settings are read at the start")?;
@@ -139,6 +153,9 @@ async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Resul
     let data = &args.data;
     if matches!(command, Command::Reload) {
         bail!("no server runs on {}; its settings are read at the start", data.display());
+    }
+    if matches!(command, Command::Clock(_)) {
+        bail!("no server runs on {}; a clock is accepted at the start", data.display());
     }
     // Stored references may begin with the address of the server.
     let mut fhir_base = String::new();

@@ -101,6 +101,11 @@ fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
         StoreError::ReadOnly { .. } => {
             (StatusCode::INSUFFICIENT_STORAGE, IssueCode::NoStore, "the server cannot write at the moment")
         }
+        StoreError::Clock { .. } => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            IssueCode::Transient,
+            "the clock of the server has jumped, and it does not write until that is settled",
+        ),
         StoreError::Key { .. } => {
             (StatusCode::BAD_REQUEST, IssueCode::Value, "a name in the request cannot be stored")
         }

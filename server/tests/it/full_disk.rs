@@ -9,11 +9,11 @@ use tempfile::TempDir;
 use crate::support::Server;
 
 /// A small file system of its own.
-struct Small(TempDir);
+pub struct Small(pub TempDir);
 
 impl Small {
     /// `None` where none can be mounted, which takes root.
-    fn mount(size: &str) -> Option<Self> {
+    pub fn mount(size: &str) -> Option<Self> {
         let dir = TempDir::new().unwrap();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(dir.path());
@@ -48,7 +48,12 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
         assert_eq!(answer.status(), 200);
         answer.json::<Value>().await.unwrap()["name"].clone()
     };
+    let ready = async || {
+        let answer = server.client().get(format!("{}/health/ready", server.base())).send().await.unwrap();
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
     assert_eq!(put("first").await.status(), 201);
+    assert_eq!(ready().await, (200, "ready\n".to_owned()));
 
     let filler = disk.0.path().join("filler");
     let mut file = std::fs::File::create(&filler).unwrap();
@@ -61,9 +66,11 @@ async fn a_full_disk_refuses_writes_until_there_is_room() {
         (&json!("OperationOutcome"), &json!("no-store"))
     );
     assert_eq!(name().await, "first");
+    assert_eq!(ready().await, (503, "the store cannot be written: disk\n".to_owned()));
 
     drop(file);
     std::fs::remove_file(filler).unwrap();
+    assert_eq!(ready().await.0, 200);
     assert_eq!(put("third").await.status(), 200);
     assert_eq!(name().await, "third");
 }

@@ -101,6 +101,13 @@ impl Server {
 
     /// The same with more flags.
     pub fn start_with(&mut self, flags: &[&str]) {
+        if let Err(line) = self.try_start(flags) {
+            panic!("{line:?}");
+        }
+    }
+
+    /// Starts the server and waits until it is ready; returns what it printed instead.
+    pub fn try_start(&mut self, flags: &[&str]) -> Result<(), String> {
         let mut command = match self.descriptors {
             None => Command::new(TREFOIL),
             Some(limit) => {
@@ -129,8 +136,12 @@ impl Server {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.starts_with("ready "), "{line:?}");
+        if !line.starts_with("ready ") {
+            child.wait().unwrap();
+            return Err(line);
+        }
         self.child = Some(child);
+        Ok(())
     }
 
     /// Starts a server that cannot start; gives what it says until it ends.
@@ -192,19 +203,29 @@ impl Server {
 
     /// Trusts the development CA, follows no redirect.
     pub fn client(&self) -> reqwest::Client {
+        self.try_client().unwrap()
+    }
+
+    /// The same; fails if the CA is not a certificate.
+    pub fn try_client(&self) -> reqwest::Result<reqwest::Client> {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let ca = (!self.plain).then(|| std::fs::read(self.ca()).unwrap());
+        let ca = ca.map(|pem| reqwest::Certificate::from_pem(&pem)).transpose()?;
         reqwest::Client::builder()
-            .tls_certs_only(ca.map(|pem| reqwest::Certificate::from_pem(&pem).unwrap()))
+            .tls_certs_only(ca)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
             .timeout(Duration::from_secs(30))
             .build()
-            .unwrap()
     }
 
     /// An access token of the ES384 back-end client.
     pub async fn backend_token(&self, scope: &str) -> String {
+        self.try_backend_token(scope).await.unwrap_or_else(|answer| panic!("{answer}"))
+    }
+
+    /// The same, or what the server answered.
+    pub async fn try_backend_token(&self, scope: &str) -> Result<String, String> {
         let demo = self.demo_json();
         let backend = demo["backend"].as_array().unwrap().iter().find(|c| c["alg"] == "ES384").unwrap();
         let form = [
@@ -213,10 +234,10 @@ impl Server {
             ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
             ("client_assertion", &assertion(backend, &format!("{}/oauth2/token", self.base()))),
         ];
-        let answer =
-            self.client().post(format!("{}/oauth2/token", self.base())).form(&form).send().await.unwrap();
-        let answer: Value = answer.json().await.unwrap();
-        answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+        let client = self.try_client().map_err(|error| error.to_string())?;
+        let answer = client.post(format!("{}/oauth2/token", self.base())).form(&form).send().await;
+        let answer: Value = answer.map_err(|error| error.to_string())?.json().await.unwrap();
+        answer["access_token"].as_str().map(str::to_owned).ok_or_else(|| answer.to_string())
     }
 
     /// Runs an administration command.

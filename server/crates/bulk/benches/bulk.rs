@@ -309,6 +309,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
     };
     let options = Options {
         files: data.join("exports"),
+        disk: store::space::Disk::of(data),
         fhir_base: "https://s.example/fhir/R4".to_owned(),
         retention: Duration::from_secs(3600),
         guide: Guide::default(),

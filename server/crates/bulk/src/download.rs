@@ -11,7 +11,8 @@ use store::StoreError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use crate::files::{FileAt, FileStream, Files, Hasher};
+use crate::file_stream::FileStream;
+use crate::files::{FileAt, Files, GZIP_SUM, Hasher, WriteError};
 use crate::format::Format;
 use crate::gzip::{self, Gzip};
 use crate::job::{Job, JobError, OutputFile, Section};
@@ -54,9 +55,21 @@ pub enum FileError {
     /// The files' store.
     #[error("failed to read or write a file of an export: {0}")]
     Files(#[from] object_store::Error),
+    /// The disk is too full to make gzip; the file itself can be read.
+    #[error("failed to make gzip of a file of an export: {0}")]
+    NoSpace(store::space::NoSpace),
     /// A file's.
     #[error("failed to read a file of an export: {0}")]
     Read(#[from] std::io::Error),
+}
+
+impl From<WriteError> for FileError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NoSpace(error) => Self::NoSpace(error),
+            WriteError::Files(error) => Self::Files(error),
+        }
+    }
 }
 
 impl From<JobError> for FileError {
@@ -155,18 +168,36 @@ impl File {
         match encoding {
             Encoding::Identity => self.open_identity().await,
             Encoding::Gzip => {
-                let at = self.gzip_at();
-                if let Ok((file, length)) = self.files.open_file(at).await {
-                    return Ok(Opened { file, length });
+                if let Some(opened) = self.open_gzip().await? {
+                    return Ok(opened);
                 }
                 // Who asked may go away meanwhile; the next one finds it made.
                 let this = self.clone();
                 let made = tokio::spawn(async move { this.make_gzip().await });
                 made.await.map_err(std::io::Error::other)??;
-                let (file, length) = self.files.open_file(at).await?;
-                Ok(Opened { file, length })
+                self.open_gzip().await?.ok_or_else(|| self.damaged("its gzip changes while it is read"))
             }
         }
+    }
+
+    /// Opens the gzip; `None` if it is not there, or not what was written.
+    async fn open_gzip(&self) -> Result<Option<Opened>, FileError> {
+        let at = self.gzip_at();
+        let Some((length, hash)) = self.files.read_sum(self.gzip_sum_at()).await else { return Ok(None) };
+        let (file, found) = match self.files.open_file(at).await {
+            Ok(opened) => opened,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if found == length && self.files.is_sound(at, &file, &hash).await? {
+            return Ok(Some(Opened { file, length }));
+        }
+        tracing::warn!(
+            job = self.job,
+            file = self.file.name,
+            "the gzip of a file is damaged; it is made again"
+        );
+        Ok(None)
     }
 
     async fn open_identity(&self) -> Result<Opened, FileError> {
@@ -193,10 +224,14 @@ impl File {
         FileAt { made: gzip::VERSION, ..self.file.at(&self.job) }
     }
 
+    fn gzip_sum_at(&self) -> FileAt<'_> {
+        FileAt { made: GZIP_SUM, ..self.file.at(&self.job) }
+    }
+
     async fn make_gzip(&self) -> Result<(), FileError> {
         let at = self.gzip_at();
         let _turn = self.gzips.turn(at).lock().await;
-        if self.files.open_file(at).await.is_ok() {
+        if self.open_gzip().await?.is_some() {
             return Ok(());
         }
         let mut file = self.open_identity().await?.file;
@@ -223,7 +258,9 @@ impl File {
             return Err(self.damaged("its bytes are not those that were written"));
         }
         writing.add(gzip.end().into());
-        writing.finish().await?.await?;
+        let length = writing.bytes;
+        let hash = writing.finish().await?.await?;
+        self.files.write_sum(self.gzip_sum_at(), length, &hash).await?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Task, Writing};
+use crate::files::{Task, WriteError, Writing};
 #[cfg(feature = "parquet")]
 use crate::rows::Rows;
 
@@ -93,7 +93,7 @@ impl Lines {
     }
 
     /// Passes on what is gathered, where it is enough.
-    pub async fn flush_if_large(&mut self) -> object_store::Result<()> {
+    pub async fn flush_if_large(&mut self) -> Result<(), WriteError> {
         #[cfg(feature = "parquet")]
         if let Some(rows) = &mut self.rows {
             while let Some(group) = rows.next_group().await? {
@@ -107,7 +107,7 @@ impl Lines {
 
     /// Ends the file: gives its length, and a task that gives its hash when it is whole and on the disk.
     #[cfg_attr(not(feature = "parquet"), expect(unused_mut, reason = "only rows have an end"))]
-    pub async fn finish(mut self) -> object_store::Result<(u64, Task<object_store::Result<String>>)> {
+    pub async fn finish(mut self) -> Result<(u64, Task<object_store::Result<String>>), WriteError> {
         #[cfg(feature = "parquet")]
         if self.rows.is_some() {
             self.flush_if_large().await?;

@@ -20,6 +20,7 @@
 //! | [`service`] | [`Bulk`]: begin, ask, delete, download |
 //! | [`operator`] | an export into a folder, without a job |
 //! | `files` | where files lie, and how they are written |
+//! | `file_stream` | a file as it is sent |
 //! | [`format`](mod@format) | how output is written: NDJSON, Parquet |
 //! | `rows` | Parquet, with the feature of that name |
 //! | [`download`] | a file of a finished job, as it is or as gzip |
@@ -36,6 +37,7 @@ mod criteria;
 mod deleted;
 pub mod download;
 mod elements;
+mod file_stream;
 mod files;
 pub mod format;
 pub mod group;
@@ -56,7 +58,7 @@ mod worker;
 pub use address::{Signature, Signing};
 pub use criteria::MembersError;
 pub use download::{Encoding, File, FileError};
-pub use files::FileStream;
+pub use file_stream::FileStream;
 pub use format::Format;
 pub use job::{JobError, Status};
 pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};

@@ -12,6 +12,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use jiff::{SignedDuration, Timestamp};
 use resources::{ResourceError, Resources};
+use store::space::Disk;
 use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
@@ -50,6 +51,8 @@ pub struct Clock {
 pub struct Options {
     /// Folder of the output files.
     pub files: PathBuf,
+    /// The disk of that folder.
+    pub disk: Disk,
     /// Address of the FHIR side; jobs and files lie below it, in `/bulk`.
     pub fhir_base: String,
     /// How long a finished export is kept.
@@ -111,7 +114,7 @@ impl Bulk {
     pub fn open(store: Store, resources: Resources, options: Options, clock: Clock) -> std::io::Result<Self> {
         let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
         let reading = Reading { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
-        let files = Files::open(options.files)?;
+        let files = Files::open(options.files, store.id(), options.disk)?;
         let worker = Worker { store, files, reading, retention, file_size: options.file_size };
         Ok(Self {
             resources,
@@ -146,6 +149,14 @@ impl Bulk {
                 self.worker.files.remove_others(&job.id, files).await;
             }
         }
+        let (_, foreign) = self.worker.files.jobs();
+        if !foreign.is_empty() {
+            let folders = foreign.join(", ");
+            tracing::warn!(
+                folders,
+                "the folder of exports has files that are not of this store; they are left alone"
+            );
+        }
         self.remove_unknown(now).await?;
         Ok(count)
     }
@@ -171,9 +182,9 @@ impl Bulk {
         }
     }
 
-    /// Removes files that no job knows. A job's record is there before its files.
+    /// Removes files of this store that no job knows. A job's record is there before its files.
     async fn remove_unknown(&self, now: Timestamp) -> Result<(), StoreError> {
-        for id in self.worker.files.jobs() {
+        for id in self.worker.files.jobs().0 {
             if self.worker.store.get(&job::key(&id), now).await?.is_none() {
                 self.worker.files.remove(&id).await;
             }
@@ -356,9 +367,13 @@ impl Bulk {
         Ok(())
     }
 
-    /// Removes the record, then the files: a worker that is not stopped in time finds the record gone and
-    /// cleans up itself.
+    /// Removes the files, then the record: the space is free even if the store cannot be written. A worker that is not
+    /// stopped in time finds the record gone and cleans up itself.
     async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
+        if let Some(running) = self.running().remove(&job.id) {
+            running.task.abort();
+        }
+        self.worker.files.remove(&job.id).await;
         let mut revision = revision;
         loop {
             let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));
@@ -372,31 +387,35 @@ impl Bulk {
                 Err(error) => return Err(error),
             }
         }
-        if let Some(running) = self.running().remove(&job.id) {
-            running.task.abort();
-        }
+        // What the worker wrote before it stopped.
         self.worker.files.remove(&job.id).await;
         Ok(())
     }
 
     /// Takes expired jobs and their files away, and takes up jobs whose worker has gone; gives the number of
-    /// those taken away.
+    /// those taken away. A job whose record cannot be removed loses its files nevertheless, and the others go on.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's: the first one.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let mut count = 0;
-        for (job, revision) in self.jobs(now).await? {
+        let (mut count, mut failed) = (0, None);
+        let jobs = self.jobs(now).await?;
+        let (expired, others): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|(job, _)| job.expires().is_some_and(|at| at <= now));
+        for (job, revision) in expired {
+            match self.remove(&job, revision, now).await {
+                Ok(()) => count += 1,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        for (job, revision) in others {
             let is_mine = self.running().contains_key(&job.id);
-            if job.expires().is_some_and(|at| at <= now) {
-                self.remove(&job, revision, now).await?;
-                count += 1;
-            } else if job.state == State::Running && job.lease.until <= now && !is_mine {
+            if job.state == State::Running && job.lease.until <= now && !is_mine {
                 self.take_up(job, revision, now).await?;
             }
         }
         self.remove_unknown(now).await?;
-        Ok(count)
+        failed.map_or(Ok(count), Err)
     }
 }
 

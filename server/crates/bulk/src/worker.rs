@@ -19,7 +19,7 @@ use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::criteria::{Criteria, MembersError, Reading};
 use crate::deleted;
-use crate::files::{FileAt, Files, Task};
+use crate::files::{FileAt, Files, Task, WriteError};
 use crate::format::Lines;
 use crate::job::{Job, OutputFile, Part, Place, Section, State};
 use crate::selection::{Selection, SelectionError};
@@ -39,6 +39,9 @@ pub(crate) enum Stopped {
     Overtaken,
     /// The store takes no writes now; whoever finds the lease at its end goes on.
     Later,
+    /// The disk is nearly full. The files of the job are removed, since others may wait for the space too, and the job
+    /// begins again when its lease ends.
+    NoSpace,
     /// It cannot be done.
     Failed { by_data: bool, reason: String },
 }
@@ -47,7 +50,7 @@ impl From<StoreError> for Stopped {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Conflict { .. } => Self::Overtaken,
-            StoreError::ReadOnly { .. } => Self::Later,
+            StoreError::ReadOnly { .. } | StoreError::Clock { .. } => Self::Later,
             error => {
                 tracing::error!(%error, "export");
                 let reason = match error {
@@ -69,6 +72,18 @@ impl From<SelectionError> for Stopped {
     }
 }
 
+impl From<WriteError> for Stopped {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NoSpace(error) => {
+                tracing::warn!(%error, "an export waits for space");
+                Self::NoSpace
+            }
+            WriteError::Files(error) => error.into(),
+        }
+    }
+}
+
 impl From<object_store::Error> for Stopped {
     fn from(error: object_store::Error) -> Self {
         tracing::error!(%error, "export");
@@ -77,7 +92,7 @@ impl From<object_store::Error> for Stopped {
         while let Some(error) = cause {
             match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
                 Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) => {
-                    why = "there is no space left for it";
+                    return Self::NoSpace;
                 }
                 Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
                     why = "its folder cannot be written";
@@ -124,15 +139,20 @@ impl Worker {
             closing: VecDeque::new(),
         };
         let ended = run.carry_out().await;
+        run.file = None;
+        run.closing.clear();
         let expires = now() + self.retention;
         run.job.state = match ended {
             Ok(()) => State::Complete { expires },
             Err(Stopped::Overtaken) => return self.leave(&id, now()).await,
             Err(Stopped::Later) => return,
-            Err(Stopped::Failed { by_data, reason }) => State::Failed { by_data, reason, expires },
+            Err(Stopped::NoSpace) => return self.files.remove(&id).await,
+            Err(Stopped::Failed { by_data, reason }) => {
+                // Nobody can read them any more; the space is free even if the record cannot be written.
+                self.files.remove(&id).await;
+                State::Failed { by_data, reason, expires }
+            }
         };
-        run.file = None;
-        run.closing.clear();
         // Whoever reads that it has ended may begin another one.
         bytes.store(0, Ordering::Relaxed);
         match run.record().await {
@@ -222,9 +242,16 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
     /// damaged.
     async fn begin(&mut self) -> Result<(), Stopped> {
         if self.job.lease.in_vain > IN_VAIN {
-            let reason = format!("the server stopped {IN_VAIN} times while it worked on this export");
+            let reason = format!(
+                "this export was begun {IN_VAIN} times without writing a file: the server stopped, or its disk was full"
+            );
             return Err(Stopped::Failed { by_data: false, reason });
         }
+        if !self.job.files.is_empty() && !self.worker.files.has_any(&self.job.id) {
+            tracing::info!(job = self.job.id, "an export that gave up its files begins anew");
+            self.begin_anew();
+        }
+        self.worker.files.check_space().map_err(WriteError::from)?;
         if !self.job.parameters.format.is_offered() {
             let reason = "this server does not write the format of this export any more".to_owned();
             return Err(Stopped::Failed { by_data: false, reason });
@@ -236,14 +263,18 @@ impl<N: Fn() -> Timestamp + Send + Sync> Run<'_, N> {
                     file.name,
                     "a file of an export is damaged; it begins anew"
                 );
-                self.job.files.clear();
-                self.job.next = Place::default();
-                self.place = Place::default();
-                self.written = 0;
+                self.begin_anew();
                 break;
             }
         }
         if (self.now)() + LEASE / 2 >= self.job.lease.until { self.record().await } else { Ok(()) }
+    }
+
+    fn begin_anew(&mut self) {
+        self.job.files.clear();
+        self.job.next = Place::default();
+        self.place = Place::default();
+        self.written = 0;
     }
 
     /// The resources of one type, from the place on.

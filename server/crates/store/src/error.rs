@@ -23,8 +23,18 @@ pub enum StoreError {
     /// writes come back by themselves.
     #[error("the store only reads at the moment: {reason}; free space on its disk or mend it")]
     ReadOnly {
-        /// What stands in the way.
+        /// The part that fails, for callers that must not learn more: `disk`, `engine`, `descriptors`.
+        part: &'static str,
+        /// Why, for the log.
         reason: String,
+    },
+    /// The wall clock has jumped ahead. Times of writes never go back, so that a wrong one would stay for ever.
+    #[error(
+        "the clock of this machine has jumped {ahead_s} s ahead; set it right, or accept it with `trefoil clock accept`"
+    )]
+    Clock {
+        /// How far, in seconds.
+        ahead_s: i64,
     },
     /// A key, kind, id or compartment that no engine can hold.
     #[error("'{key}' cannot be a key: {reason}")]

@@ -6,6 +6,7 @@
 //! | [`types`] | what goes in and out of them |
 //! | [`error`] | [`StoreError`] |
 //! | `plan` | one rule book for every engine: checks conditions, gives versions, revisions and times |
+//! | [`space`] | free space on a disk, and its reserve |
 //! | [`memory`] | the engine for tests and trials: nothing outlives the process |
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
 //!
@@ -36,12 +37,13 @@ pub mod memory;
 mod page;
 mod plan;
 pub mod ports;
+pub mod space;
 mod store;
 pub mod types;
 
 pub use error::StoreError;
 pub use ports::{Ledger, Versions};
-pub use store::Store;
+pub use store::{Store, WriteGate};
 pub use types::{
     Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Lines, Mark, Page, Record,
     ResourceKey, Scan, Seen, Seq, Snapshot, Version, VersionWrite, Whole, Written,

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Record, ResourceKey, Seq, Snapshot,
@@ -19,7 +20,7 @@ use crate::{
 const KEY_LIMIT: usize = 1_024;
 
 /// The numbers that an engine keeps beside its data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Counters {
     /// The last sequence number given.
     pub seq: u64,

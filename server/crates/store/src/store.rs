@@ -1,6 +1,7 @@
 //! The handle that the domains hold: one of the engines, chosen when the server starts.
 
 use std::path::Path;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 use tokio::sync::watch;
@@ -12,9 +13,18 @@ use crate::{
     StoreError, Version, VersionWrite, Versions, Whole,
 };
 
-/// An engine. Clones share it.
+/// Decides whether writes are accepted now.
+pub type WriteGate = Arc<dyn Fn() -> Result<(), StoreError> + Send + Sync>;
+
+/// A store on one of the engines. Clones share it.
 #[derive(Clone)]
-pub enum Store {
+pub struct Store {
+    engine: Engine,
+    gate: Arc<OnceLock<WriteGate>>,
+}
+
+#[derive(Clone)]
+enum Engine {
     /// In memory: for tests and trials.
     Memory(Memory),
     /// In a folder: durable, for one process.
@@ -22,9 +32,13 @@ pub enum Store {
 }
 
 impl Store {
+    fn over(engine: Engine) -> Self {
+        Self { engine, gate: Arc::default() }
+    }
+
     /// An empty store in memory.
     pub fn memory() -> Self {
-        Self::Memory(Memory::new())
+        Self::over(Engine::Memory(Memory::new()))
     }
 
     /// The store in a folder, made where there is none; released when the last clone is dropped.
@@ -32,16 +46,66 @@ impl Store {
     /// # Errors
     /// See [`File::open`].
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        File::open(dir).map(Self::File)
+        File::open(dir).map(|file| Self::over(Engine::File(file)))
+    }
+
+    /// The store in a folder, with another source of the free space on its disk.
+    ///
+    /// # Errors
+    /// See [`File::open`].
+    pub fn open_on(dir: &Path, disk: crate::space::Disk) -> Result<Self, StoreError> {
+        File::open_with(dir, disk).map(|file| Self::over(Engine::File(file)))
+    }
+
+    /// Asks `gate` before each write from now on, for this store and its clones. A store has one gate; a second call
+    /// changes nothing.
+    pub fn set_gate(&self, gate: WriteGate) {
+        drop(self.gate.set(gate));
+    }
+
+    fn pass_gate(&self) -> Result<(), StoreError> {
+        self.gate.get().map_or(Ok(()), |gate| gate())
+    }
+
+    /// The id of this store, which its export files carry. All stores in memory have one id: their files are of no use
+    /// to the next process.
+    pub fn id(&self) -> String {
+        match &self.engine {
+            Engine::Memory(_) => "memory".to_owned(),
+            Engine::File(file) => file.id(),
+        }
+    }
+
+    /// The latest time that was given to a write, if there was one.
+    ///
+    /// # Errors
+    /// See [`File::last_time`].
+    pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        match &self.engine {
+            Engine::Memory(_) => Ok(None),
+            Engine::File(file) => file.last_time(),
+        }
+    }
+
+    /// Checks what a write needs, without writing.
+    ///
+    /// # Errors
+    /// [`StoreError::Clock`]; see [`File::check_writable`].
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        self.pass_gate()?;
+        match &self.engine {
+            Engine::Memory(_) => Ok(()),
+            Engine::File(file) => file.check_writable().await,
+        }
     }
 }
 
 /// The same call on whichever engine it is.
 macro_rules! each {
     ($store:expr, $engine:ident => $call:expr) => {
-        match $store {
-            Store::Memory($engine) => $call,
-            Store::File($engine) => $call,
+        match &$store.engine {
+            Engine::Memory($engine) => $call,
+            Engine::File($engine) => $call,
         }
     };
 }
@@ -52,6 +116,7 @@ impl Ledger for Store {
     }
 
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
+        self.pass_gate()?;
         each!(self, engine => engine.write(writes, now).await)
     }
 
@@ -66,16 +131,19 @@ impl Ledger for Store {
     }
 
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
+        self.pass_gate()?;
         each!(self, engine => engine.sweep(now, limit).await)
     }
 }
 
 impl Versions for Store {
     async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
+        self.pass_gate()?;
         each!(self, engine => engine.commit(writes, now).await)
     }
 
     async fn snapshot(&self, now: Timestamp) -> Result<Snapshot, StoreError> {
+        self.pass_gate()?;
         each!(self, engine => engine.snapshot(now).await)
     }
 

@@ -29,11 +29,18 @@ pub async fn get(call: Call) -> Response {
         let response = problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);
         return reply::with_static(response, header::VARY, "Accept-Encoding");
     };
-    let etag = file.etag(encoding);
+    let mut etag = file.etag(encoding);
     if names(&call.headers, header::IF_NONE_MATCH, &etag) {
         return described(reply::empty(StatusCode::NOT_MODIFIED), &etag);
     }
-    let opened = match file.open(encoding).await {
+    let (mut encoding, mut opened) = (encoding, file.open(encoding).await);
+    if let Err(FileError::NoSpace(error)) = &opened {
+        tracing::warn!(%error, "a file is sent without gzip");
+        encoding = Encoding::Identity;
+        etag = file.etag(encoding);
+        opened = file.open(encoding).await;
+    }
+    let opened = match opened {
         Ok(opened) => opened,
         Err(error) => {
             if let Some(log) = &call.app.export_log {
@@ -142,7 +149,9 @@ fn unreadable(error: &FileError) -> Response {
         }
         FileError::Store(error) => return problem::store(Dialect::Fhir, error),
         FileError::Damaged { .. } => "the file is damaged; delete this export and begin another one",
-        FileError::Files(_) | FileError::Read(_) => "the file cannot be read; the server's log says why",
+        FileError::Files(_) | FileError::Read(_) | FileError::NoSpace(_) => {
+            "the file cannot be read; the server's log says why"
+        }
     };
     tracing::error!(%error, "file of an export");
     Dialect::Fhir.plain(StatusCode::INTERNAL_SERVER_ERROR, text)

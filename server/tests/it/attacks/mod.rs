@@ -5,6 +5,8 @@
 
 mod anonymous;
 mod connections;
+mod damage;
+mod full_disk;
 mod memory;
 
 use std::fmt::Display;

@@ -59,23 +59,54 @@ async fn ranges_and_gzip_are_of_the_same_bytes() {
     }
     assert_eq!(other.etag(Encoding::Gzip), file.etag(Encoding::Gzip));
     world.bulk.delete(&job, "client", world.now()).await.unwrap();
-    assert!(!world.dir.path().join("exports").join(&job).exists());
+    assert!(!world.folder_of(&job).exists());
 }
 
 #[tokio::test]
 async fn a_damaged_file_is_refused() {
     let (world, job, file) = world_and_file().await;
-    let path = world.dir.path().join("exports").join(&job).join("1.Patient.0001.ndjson");
+    let path = world.folder_of(&job).join("1.Patient.0001.ndjson");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1_500_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let refused = |found: Result<_, FileError>| matches!(found, Err(FileError::Damaged { .. }));
+    assert!(refused(file.open(Encoding::Identity).await.map(drop)), "this process wrote other bytes");
     assert!(refused(file.open(Encoding::Gzip).await.map(drop)), "its bytes are other ones");
     bytes.pop();
     std::fs::write(&path, &bytes).unwrap();
     assert!(refused(file.open(Encoding::Identity).await.map(drop)), "it is too short");
     std::fs::remove_file(&path).unwrap();
     assert!(refused(file.open(Encoding::Identity).await.map(drop)), "it is gone");
+}
+
+#[tokio::test]
+async fn a_damaged_gzip_is_made_again() {
+    let (world, job, file) = world_and_file().await;
+    let gzip = bytes_of(&file, Encoding::Gzip, None).await;
+    let path = world.folder_of(&job).join("1.Patient.0001.ndjson.gzip1");
+    let sum = path.with_extension("gzip1.sum");
+    assert_eq!(std::fs::read(&path).unwrap(), gzip);
+    let flipped = |at: usize| {
+        let mut bytes = gzip.clone();
+        bytes[at] ^= 1;
+        bytes
+    };
+    for damaged in [gzip[..gzip.len() / 2].to_vec(), flipped(0), flipped(gzip.len() / 2), Vec::new()] {
+        std::fs::write(&path, damaged).unwrap();
+        assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+        assert!(std::fs::read(&path).unwrap() == gzip);
+    }
+    for damaged in ["", "1 x00", "nonsense"] {
+        std::fs::write(&sum, damaged).unwrap();
+        assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+    }
+    std::fs::remove_file(&sum).unwrap();
+    assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+    // A process that did not write it compares it too.
+    std::fs::write(&path, flipped(gzip.len() / 3)).unwrap();
+    let bulk = world.reopened();
+    let file = bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
+    assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
 }
 
 #[tokio::test]

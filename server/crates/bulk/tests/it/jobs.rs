@@ -104,7 +104,7 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
             "{name}"
         );
     }
-    let folder = world.dir.path().join("exports").join(&job);
+    let folder = world.folder_of(&job);
     assert!(folder.exists());
     assert!(world.bulk.delete(&job, "client", now).await.is_ok());
     assert!(!folder.exists(), "the files are gone");
@@ -122,7 +122,7 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
         Err(JobError::NotFound { .. })
     ));
     assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 1);
-    assert!(!world.dir.path().join("exports").join(&job).exists());
+    assert!(!world.folder_of(&job).exists());
 }
 
 #[tokio::test]

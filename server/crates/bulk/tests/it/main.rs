@@ -12,4 +12,5 @@ mod jobs;
 mod parquet;
 mod parts;
 mod selection;
+mod space;
 mod support;

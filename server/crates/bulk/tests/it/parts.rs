@@ -139,7 +139,7 @@ fn broken_off(level: &Level, query: &[(&str, &str)], steps: &[usize]) -> (Files,
         let manifest = finish(&bulk, &job, world.now()).await;
         let files = files(&world, &bulk, &manifest).await;
         let listed = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
-        let folder = world.dir.path().join("exports").join(&job);
+        let folder = world.folder_of(&job);
         // What is unfinished is taken away behind the end of the export.
         let count = || std::fs::read_dir(&folder).unwrap().count();
         let mut turns = 0;
@@ -180,7 +180,7 @@ fn what_a_stopped_process_left_beside_a_complete_export_is_removed() {
         let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
         let manifest = finish(&world.bulk, &job, world.now()).await;
         let before = files(&world, &world.bulk, &manifest).await;
-        let left = world.dir.path().join("exports").join(&job).join("0.Patient.0001.ndjson#1");
+        let left = world.folder_of(&job).join("0.Patient.0001.ndjson#1");
         std::fs::write(&left, "unfinished").unwrap();
         let bulk = world.reopened();
         bulk.resume().await.unwrap();
@@ -256,7 +256,7 @@ fn a_damaged_file_is_written_again() {
         panic!("each of them ended at once");
     });
     end(first);
-    for file in std::fs::read_dir(world.dir.path().join("exports").join(&job)).unwrap().flatten() {
+    for file in std::fs::read_dir(world.folder_of(&job)).unwrap().flatten() {
         std::fs::write(file.path(), "").unwrap();
     }
     runtime().block_on(async {
@@ -288,7 +288,7 @@ fn an_export_that_ends_its_process_every_time_fails() {
             match bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
                 Status::InProgress { .. } => tokio::task::yield_now().await,
                 Status::Failed { by_data, reason } => {
-                    assert!(!by_data && reason.contains("stopped 50 times"), "{reason}");
+                    assert!(!by_data && reason.contains("begun 50 times"), "{reason}");
                     break;
                 }
                 Status::Complete { .. } | Status::TooSoon { .. } | Status::Forbidden { .. } => {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use resources::Resources;
 use serde_json::Value;
+use store::space::Disk;
 use store::{Store, Versions as _};
 use tempfile::TempDir;
 use trefoil_bulk::{
@@ -50,6 +52,7 @@ impl World {
         let resources = Resources::at(store.clone(), BASE);
         let mut options = Options {
             files: dir.path().join("exports"),
+            disk: Disk::of(dir.path()),
             fhir_base: BASE.to_owned(),
             retention: RETENTION,
             file_size: 128 << 20,
@@ -67,6 +70,11 @@ impl World {
     /// The same store and folder, as a restarted process finds them.
     pub fn reopened(&self) -> Bulk {
         open(&self.store, &self.options, &self.time)
+    }
+
+    /// Where the files of a job are.
+    pub fn folder_of(&self, job: &str) -> PathBuf {
+        self.dir.path().join("exports").join(format!("{job}-{}", self.store.id()))
     }
 
     pub fn now(&self) -> Timestamp {

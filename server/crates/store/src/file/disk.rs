@@ -6,18 +6,21 @@
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::RwLock;
+use std::sync::{Mutex, MutexGuard, RwLock};
 
 use fjall::config::{BlockSizePolicy, PinningPolicy};
-use fjall::{Database, Keyspace, KeyspaceCreateOptions};
+use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
+use super::journal::JournalTail;
 use super::keys::{self, Table};
+use super::state::{self, State, TableFiles};
 use super::view::View;
-use super::{check_format, damaged, failure, journal, read_failure};
+use super::{ACCEPT_DAMAGE, check_format, damaged, failure, journal, of_folder, read_failure, unflushed};
 use crate::StoreError;
+use crate::space::{self, NoSpace, Purpose};
 
-/// Small, since all tables have one: memory stays bounded under a full import.
-const MEMTABLE_BYTES: u64 = 8 << 20;
+/// Never reached: `unflushed` decides when a table is written out.
+const MEMTABLE_BYTES: u64 = 256 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 const CACHE_BYTES: u64 = 6 << 20;
 /// What is read at once of the newest versions: an export reads all of it, and one of a Group, or a read by id, not much
@@ -27,30 +30,11 @@ const RUN_BLOCK_BYTES: u32 = 16 << 10;
 /// two), so three ingest a fifth faster than two on two cores, and one stalls behind compactions.
 const WORKERS: usize = 3;
 
-/// What stays free of the disk, for the engine's work behind the writes; on a small disk a tenth of it.
-const RESERVE_BYTES: u64 = 48 << 20;
-/// A round that weighs less than this may take from the reserve, down to an eighth of it: a sign-in or a delete
-/// still works where an import does not.
+/// A round that weighs less than this may take from the reserve: a sign-in or a delete still works where an import does
+/// not.
 const SMALL_ROUND_BYTES: usize = 64 << 10;
-
-/// Space on the disk of a folder.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Space {
-    pub free: u64,
-    pub total: u64,
-}
-
-/// How space is asked for; tests have disks of their own.
-pub(super) type Probe = fn(&Path) -> std::io::Result<Space>;
-
-/// What the operating system says.
-pub(super) fn probe(dir: &Path) -> std::io::Result<Space> {
-    let found = rustix::fs::statvfs(dir)?;
-    Ok(Space {
-        free: found.f_bavail.saturating_mul(found.f_frsize),
-        total: found.f_blocks.saturating_mul(found.f_frsize),
-    })
-}
+/// Most that the engine needs to merge files of one table.
+const LARGEST_MERGE_BYTES: u64 = 256 << 20;
 
 /// The tables, by number.
 pub(super) struct Tables([Keyspace; Table::NAMES.len()]);
@@ -90,11 +74,18 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    fn open(dir: &Path) -> Result<Self, StoreError> {
-        let dir = dir.join("db");
-        journal::check(&dir)?;
+    fn open(dir: &Path, expected: &State, accept_damage: bool) -> Result<Self, StoreError> {
+        let db_dir = dir.join("db");
+        if expected.checkpoint == 0 && !db_dir.join("version").exists() && db_dir.exists() {
+            // The process was killed while it made the engine's folder.
+            std::fs::remove_dir_all(&db_dir).map_err(of_folder("remove an unfinished store", &db_dir))?;
+        }
+        if !accept_damage {
+            expected.check(dir, &db_dir)?;
+        }
+        journal::check(&db_dir, expected.journal.as_ref(), accept_damage)?;
         let open = || -> Result<_, fjall::Error> {
-            let db = Database::builder(&dir)
+            let db = Database::builder(&db_dir)
                 .cache_size(CACHE_BYTES)
                 .max_journaling_size(JOURNAL_BYTES)
                 .worker_threads(WORKERS)
@@ -103,24 +94,73 @@ impl Opened {
             Ok((db, tables))
         };
         // The engine takes some of its files to be right, and panics where they are not.
-        let opened = catch_unwind(open).map_err(|_| damaged(&dir, &"it stopped where the log says"))?;
-        let (db, tables) = opened.map_err(failure("open the store", &dir))?;
+        let opened = catch_unwind(open).map_err(|_| damaged(&db_dir, &"it stopped where the log says"))?;
+        let (db, tables) = opened.map_err(failure("open the store", &db_dir))?;
         check_format(&tables)?;
-        Ok(Self { db, tables })
+        let opened = Self { db, tables };
+        if !accept_damage {
+            opened.check_checkpoint(dir, expected)?;
+        }
+        Ok(opened)
+    }
+
+    /// Checks that each table has what was written before the last checkpoint.
+    fn check_checkpoint(&self, dir: &Path, expected: &State) -> Result<(), StoreError> {
+        if expected.checkpoint == 0 {
+            return Ok(());
+        }
+        for table in Table::ALL {
+            let keyspace = self.tables.of(table);
+            let found = keyspace.get(keys::CHECKPOINT).map_err(read_failure(keyspace))?;
+            let found = found.map_or(Ok(crate::Seq(0)), |found| keys::decode_seq(&found))?;
+            if found.0 < expected.checkpoint {
+                let (name, path, number) =
+                    (Table::NAMES[table as usize], keyspace.path().display(), expected.checkpoint);
+                let what = format!("the table {name} in {path} lacks writes before checkpoint {number}");
+                return Err(state::damaged(dir, &what));
+            }
+        }
+        let counters = self.view().counters()?;
+        if counters.seq < expected.counters.seq || counters.revision < expected.counters.revision {
+            let (found, last) = (counters.seq, expected.counters.seq);
+            let what =
+                format!("the store ends at sequence number {found}, and had {last} at its last checkpoint");
+            return Err(state::damaged(dir, &what));
+        }
+        Ok(())
     }
 
     /// What is committed now.
     pub fn view(&self) -> View<'_> {
         View::new(&self.db, &self.tables)
     }
+
+    /// Has a write or work behind the writes failed, so that the engine refuses all further writes?
+    pub fn is_poisoned(&self) -> bool {
+        self.db.persist(PersistMode::Buffer).is_err()
+    }
+
+    /// Most bytes that the engine may need at once to merge files of a table.
+    fn merge_bytes(&self) -> u64 {
+        let bytes = |table: Table| self.tables.of(table).disk_space().min(LARGEST_MERGE_BYTES);
+        Table::ALL.map(bytes).into_iter().max().unwrap_or_default()
+    }
 }
 
 /// The engine of a folder.
 pub(super) struct Disk {
     dir: PathBuf,
-    probe: Probe,
+    space: space::Disk,
     /// `None` only while it is being opened again, or when that failed.
     opened: RwLock<Option<Opened>>,
+    checkpoints: Mutex<Checkpoints>,
+}
+
+/// What the last checkpoint recorded, and what the next one need not read again.
+struct Checkpoints {
+    state: State,
+    journal: JournalTail,
+    files: TableFiles,
 }
 
 impl Disk {
@@ -128,8 +168,53 @@ impl Disk {
     ///
     /// # Errors
     /// See [`File::open`](super::File::open).
-    pub fn open(dir: &Path, probe: Probe) -> Result<Self, StoreError> {
-        Ok(Self { dir: dir.to_owned(), probe, opened: RwLock::new(Some(Opened::open(dir)?)) })
+    pub fn open(dir: &Path, space: space::Disk) -> Result<Self, StoreError> {
+        let accept = dir.join(ACCEPT_DAMAGE);
+        let accept_damage = accept.exists();
+        let state = match State::read(dir) {
+            Ok(Some(state)) => state,
+            Err(_) if accept_damage => State::new()?,
+            Err(error) => return Err(error),
+            Ok(None) if accept_damage || !dir.join("db").exists() => {
+                let state = State::new()?;
+                state.write(dir).map_err(of_folder("write the state of the store", dir))?;
+                state
+            }
+            Ok(None) => {
+                let what = "its state file is missing, or an older program wrote it";
+                return Err(state::damaged(dir, &format!("{}: {what}", dir.display())));
+            }
+        };
+        let is_new = state.checkpoint == 0;
+        if !state.is_clean && !is_new {
+            tracing::info!("the last stop was not clean; the journal of the store is read again");
+        }
+        let opened = Opened::open(dir, &state, accept_damage)?;
+        let checkpoints =
+            Checkpoints { state, journal: JournalTail::default(), files: TableFiles::default() };
+        let disk = Self {
+            dir: dir.to_owned(),
+            space,
+            opened: RwLock::new(Some(opened)),
+            checkpoints: Mutex::new(checkpoints),
+        };
+        if is_new || accept_damage {
+            disk.checkpoint(false)?;
+        }
+        if accept_damage {
+            tracing::error!(dir = %dir.display(), "the store goes on with what is left of it");
+            std::fs::remove_file(accept).map_err(of_folder("remove the file that accepts damage", dir))?;
+        }
+        Ok(disk)
+    }
+
+    /// The id of the store.
+    pub fn id(&self) -> String {
+        self.checkpoints().state.id.clone()
+    }
+
+    fn checkpoints(&self) -> MutexGuard<'_, Checkpoints> {
+        self.checkpoints.lock().expect("nobody panics during a checkpoint")
     }
 
     /// Does something with the engine, which stays open for so long.
@@ -148,25 +233,88 @@ impl Disk {
     /// # Errors
     /// As of [`Disk::open`]; nothing can be read until a later try succeeds.
     pub fn reopen(&self) -> Result<(), StoreError> {
+        let mut checkpoints = self.checkpoints();
+        // What was cut off may be written again.
+        checkpoints.journal = JournalTail::default();
         let mut opened = self.opened.write().expect("nobody panics while the engine is opened");
         // Its own lock goes with it.
         drop(opened.take());
-        *opened = Some(Opened::open(&self.dir)?);
+        *opened = Some(Opened::open(&self.dir, &checkpoints.state, false)?);
         Ok(())
     }
 
-    /// Is there room for a round that weighs this much? Says how little there is where not.
-    pub fn has_room(&self, weight: usize) -> Result<(), String> {
-        // A disk that cannot be asked is found out by writing.
-        let Ok(Space { free, total }) = (self.probe)(&self.dir) else { return Ok(()) };
-        let reserve = RESERVE_BYTES.min(total / 10);
-        let kept = if weight < SMALL_ROUND_BYTES { reserve / 8 } else { reserve };
-        // A round stands in the journal, in memory tables that are flushed, and in a compaction.
-        let needed = kept + 2 * weight as u64;
-        if free >= needed {
-            return Ok(());
+    /// Checks that there is room for a round that weighs this much.
+    pub fn has_room(&self, weight: usize) -> Result<(), NoSpace> {
+        // A round is stored in the journal and in tables that are written out.
+        let bytes = 2 * weight as u64;
+        if weight < SMALL_ROUND_BYTES {
+            return self.space.check(bytes, Purpose::Small);
         }
-        Err(format!("the disk has {} KiB left and a write needs {} KiB", free >> 10, needed >> 10))
+        let merge = self.with(|opened| Ok(opened.merge_bytes())).unwrap_or_default();
+        self.space.check(bytes, Purpose::Large { merge })
+    }
+
+    /// Opens a file, to find out whether the process may open one more.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn descriptor(&self) -> std::io::Result<std::fs::File> {
+        std::fs::File::open(self.dir.join("lock"))
+    }
+
+    /// Is there room to write tables out and to merge them, without touching the reserve?
+    pub fn has_room_to_merge(&self) -> bool {
+        self.has_room(SMALL_ROUND_BYTES).is_ok()
+    }
+
+    /// Records what the store holds: see [`state`]. Only the thread that writes may call it.
+    ///
+    /// # Errors
+    /// The engine's, and those of the state file; the last checkpoint stays valid.
+    pub fn checkpoint(&self, is_clean: bool) -> Result<(), StoreError> {
+        let mut checkpoints = self.checkpoints();
+        let Checkpoints { state, journal, files } = &mut *checkpoints;
+        let db_dir = self.dir.join("db");
+        let failed =
+            |error: &dyn std::fmt::Display| of_folder("record what the store holds", &self.dir)(error);
+        self.with(|opened| {
+            // The engine may begin another journal in between.
+            for _ in 0..3 {
+                if opened.db.journal_count() > 1 {
+                    unflushed::write_all_out(opened);
+                }
+                let number = state.checkpoint + 1;
+                let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), Table::ALL.len());
+                for table in Table::ALL {
+                    batch.insert(opened.tables.of(table), keys::CHECKPOINT, number.to_be_bytes());
+                }
+                batch.durability(Some(PersistMode::SyncAll)).commit().map_err(|error| failed(&error))?;
+                let [newest] = journal::numbers(&db_dir).map_err(|error| failed(&error))?[..] else {
+                    continue;
+                };
+                let position = journal.advance(&db_dir, newest).map_err(|error| failed(&error))?;
+                let (tables, files) = files.list(&db_dir, &opened.tables).map_err(|error| failed(&error))?;
+                if journal::numbers(&db_dir).map_err(|error| failed(&error))? != [newest] {
+                    continue;
+                }
+                let next = State {
+                    checkpoint: number,
+                    is_clean,
+                    counters: opened.view().counters()?,
+                    journal: Some(position),
+                    tables,
+                    files,
+                    ..state.clone()
+                };
+                next.write(&self.dir).map_err(|error| failed(&error))?;
+                *state = next;
+                return Ok(());
+            }
+            tracing::warn!(
+                "a checkpoint of the store is put off: the engine has not written out its older journals"
+            );
+            Ok(())
+        })
     }
 }
 

@@ -17,9 +17,10 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3;
 
-use super::engine;
+use super::{ACCEPT_DAMAGE, engine};
 use crate::StoreError;
 
 /// The end of each batch, and the whole of the file that tells the format of the engine.
@@ -29,44 +30,144 @@ const SECTOR: u64 = 512;
 /// How much is read at once, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// Checks all journals in the engine's folder, and cuts off a torn end that the engine would not.
+/// How far a journal was written at a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct JournalPosition {
+    /// The number in the journal's file name.
+    pub number: u64,
+    /// Bytes of all batches.
+    pub length: u64,
+    /// XXH3 of the header and the checksum of each batch: the checksum of a batch does not cover its header.
+    pub chain: u64,
+}
+
+/// Reads a journal as it grows, each batch once.
+#[derive(Default)]
+pub(super) struct JournalTail {
+    number: u64,
+    length: u64,
+    chain: Xxh3,
+}
+
+impl JournalTail {
+    /// Reads what was added to a journal. A journal of another number is read from its beginning.
+    pub fn advance(&mut self, dir: &Path, number: u64) -> io::Result<JournalPosition> {
+        if number != self.number {
+            *self = Self { number, ..Self::default() };
+        }
+        let mut source = BufReader::with_capacity(BUFFER, File::open(path_of(dir, number))?);
+        source.seek(SeekFrom::Start(self.length))?;
+        while self.next(&mut source)? {}
+        Ok(self.position())
+    }
+
+    fn position(&self) -> JournalPosition {
+        JournalPosition { number: self.number, length: self.length, chain: self.chain.digest() }
+    }
+
+    /// Reads one batch; returns `false` if none follows that is complete.
+    fn next(&mut self, source: &mut impl BufRead) -> io::Result<bool> {
+        let Some(ReadBatch { length, header, sum }) = batch(source)? else { return Ok(false) };
+        self.length += length;
+        self.chain.update(&header);
+        self.chain.update(&sum.to_le_bytes());
+        Ok(true)
+    }
+}
+
+fn path_of(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number}.jnl"))
+}
+
+/// The numbers of the journals in the engine's folder, in ascending order.
+pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        let name = entry?.file_name();
+        numbers.extend(name.to_str().and_then(|name| name.strip_suffix(".jnl")?.parse::<u64>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Checks all journals in the engine's folder against the last checkpoint, and cuts off a torn end that the engine
+/// would not. With `accept_damage`, everything from the first damaged byte of the newest journal on is cut off.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] names the file that is damaged and says what to do.
-pub(super) fn check(dir: &Path) -> Result<(), StoreError> {
+/// [`StoreError::Corrupt`] names the file that is damaged or missing and says what to do.
+pub(super) fn check(
+    dir: &Path,
+    expected: Option<&JournalPosition>,
+    accept_damage: bool,
+) -> Result<(), StoreError> {
     if std::fs::read(dir.join("version")).ok().as_deref() != Some(&MAGIC[..]) {
         // There is no engine yet, or another one, which says so itself.
         return Ok(());
     }
     let failed = engine("read the journal of the store");
-    let mut journals: Vec<(u64, PathBuf)> = Vec::new();
-    for entry in std::fs::read_dir(dir).map_err(&failed)? {
-        let path = entry.map_err(&failed)?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".jnl")?.parse().ok());
-        journals.extend(number.map(|number| (number, path)));
-    }
-    journals.sort_unstable();
+    let mut journals = numbers(dir).map_err(&failed)?;
     let newest = journals.pop();
-    for (_, path) in &journals {
-        if let Some(at) = look(path).map_err(&failed)?.broken_at() {
-            return Err(damaged(path, at, "put back a backup of the folder"));
+    if let Some(expected) = expected
+        && !accept_damage
+        && newest.is_none_or(|newest| newest < expected.number)
+    {
+        return Err(missing(&path_of(dir, expected.number)));
+    }
+    let expected_of = |number| expected.filter(|expected| expected.number == number && !accept_damage);
+    for number in journals {
+        let path = path_of(dir, number);
+        if let Some(at) = look(&path, expected_of(number)).map_err(&failed)?.broken_at() {
+            return Err(damaged(&path, at, "put back a backup of the folder"));
         }
     }
-    let Some((_, path)) = newest else { return Ok(()) };
-    match look(&path).map_err(&failed)? {
+    let number = match (newest, expected) {
+        (Some(number), _) => number,
+        // The engine numbers its batches from the beginning again if there is no journal at all, and would lose what
+        // is written next.
+        (None, Some(expected)) => {
+            File::create(path_of(dir, expected.number)).map_err(&failed)?;
+            expected.number
+        }
+        (None, None) => return Ok(()),
+    };
+    let path = path_of(dir, number);
+    match look(&path, expected_of(number)).map_err(&failed)? {
         Found::Whole => Ok(()),
         Found::Torn { at } => {
             tracing::warn!(journal = %path.display(), at, "a write that a crash broke off is left out");
-            let file = File::options().write(true).open(&path).map_err(&failed)?;
-            file.set_len(at).and_then(|()| file.sync_all()).map_err(&failed)
+            cut(&path, at).map_err(&failed)
+        }
+        Found::Damaged { at } if accept_damage => {
+            tracing::error!(journal = %path.display(), at, "what was written from this byte on is given up");
+            cut(&path, at).map_err(&failed)
         }
         Found::Damaged { at } => {
+            let file = dir.with_file_name(ACCEPT_DAMAGE);
             let remedy = format!(
-                "put back a backup of the folder, or give up what was written from there on with `truncate -s {at} {}`",
-                path.display()
+                "put back a backup of the folder, or give up what was written from there on: create the empty file {} \
+                 and start again",
+                file.display()
             );
             Err(damaged(&path, at, &remedy))
         }
+    }
+}
+
+fn cut(path: &Path, at: u64) -> io::Result<()> {
+    let file = File::options().write(true).open(path)?;
+    file.set_len(at).and_then(|()| file.sync_all())
+}
+
+/// The journal of the last checkpoint is gone, and no table holds what was in it.
+pub(super) fn missing(path: &Path) -> StoreError {
+    let file = path.parent().unwrap_or(path).with_file_name(ACCEPT_DAMAGE);
+    StoreError::Corrupt {
+        what: format!(
+            "the journal {} is missing, and writes that were acknowledged were only in it; stop the server and put back a \
+             backup of the folder, or give up these writes: create the empty file {} and start again",
+            path.display(),
+            file.display()
+        ),
     }
 }
 
@@ -103,11 +204,22 @@ impl Found {
     }
 }
 
-fn look(path: &Path) -> io::Result<Found> {
+/// Reads a journal, which must begin with what was in it at the last checkpoint.
+fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<Found> {
     let mut source = BufReader::with_capacity(BUFFER, File::open(path)?);
-    let mut at = 0;
-    while let Some(length) = batch(&mut source)? {
-        at += length;
+    let mut tail =
+        JournalTail { number: expected.map_or(0, |expected| expected.number), ..JournalTail::default() };
+    let mut is_matched = expected.is_none_or(|expected| tail.position() == *expected);
+    while tail.next(&mut source)? {
+        is_matched |=
+            expected.is_some_and(|expected| tail.length == expected.length && tail.position() == *expected);
+    }
+    let at = tail.length;
+    if !is_matched {
+        // A chain that differs says nothing about the place; a journal that is too short does.
+        return Ok(Found::Damaged {
+            at: expected.map_or(at, |expected| if at < expected.length { at } else { 0 }),
+        });
     }
     source.seek(SeekFrom::Start(at))?;
     let rest = without_blank_end(source)?;
@@ -158,11 +270,18 @@ fn was_whole(rest: &[u8], at: u64) -> bool {
     rest.ends_with(&MAGIC) && is_written(head) && sectors.chunks(SECTOR as usize).all(is_written)
 }
 
-/// Reads a batch; gives its length in bytes where it is whole and its checksum is right.
-fn batch(source: &mut impl BufRead) -> io::Result<Option<u64>> {
+/// A complete batch.
+struct ReadBatch {
+    length: u64,
+    header: [u8; 12],
+    sum: u64,
+}
+
+/// Reads a batch; returns `None` if it is not complete or its checksum is not right.
+fn batch(source: &mut impl BufRead) -> io::Result<Option<ReadBatch>> {
     let mut batch = Batch { source, hasher: Xxh3::new(), length: 0 };
     match batch.read() {
-        Ok(is_right) => Ok(is_right.then_some(batch.length)),
+        Ok(read) => Ok(read),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => Err(error),
     }
@@ -175,12 +294,13 @@ struct Batch<'a, R> {
 }
 
 impl<R: BufRead> Batch<'_, R> {
-    fn read(&mut self) -> io::Result<bool> {
+    fn read(&mut self) -> io::Result<Option<ReadBatch>> {
         if self.take()? != [1] {
-            return Ok(false);
+            return Ok(None);
         }
-        let items = u32::from_le_bytes(self.take()?);
-        let _number: [u8; 8] = self.take()?;
+        // The number of items, and the number of the batch.
+        let header: [u8; 12] = self.take()?;
+        let items = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
         for _ in 0..items {
             match self.item()? {
                 [2] => {
@@ -191,11 +311,13 @@ impl<R: BufRead> Batch<'_, R> {
                     self.text(usize::from(key) + value as usize)?;
                 }
                 [4] => drop::<[u8; 8]>(self.item()?),
-                _ => return Ok(false),
+                _ => return Ok(None),
             }
         }
         let sum = self.hasher.digest();
-        Ok(self.take()? == [3] && u64::from_le_bytes(self.take()?) == sum && self.take()? == MAGIC)
+        let is_right =
+            self.take()? == [3] && u64::from_le_bytes(self.take()?) == sum && self.take()? == MAGIC;
+        Ok(is_right.then_some(ReadBatch { length: self.length, header, sum }))
     }
 
     fn take<const N: usize>(&mut self) -> io::Result<[u8; N]> {

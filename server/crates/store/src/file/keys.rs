@@ -12,6 +12,7 @@
 //! | records | ledger key | expiry, revision, value | a prefix of the ledger |
 //! | expiries | expiry, ledger key | nothing | the sweep |
 //! | meta | `counters`, `format`, `kind` 0 kind | numbers | restart, the list of types |
+//! | each | 0 | number of the last checkpoint | the start, which detects a table that lost writes |
 //!
 //! Most resources have one version, so a scan of a type reads one table from end to end, and looks into
 //! history only for resources that were written after the sequence it reads at.
@@ -58,6 +59,8 @@ impl Table {
         ["homes", "current", "history", "members", "changes", "records", "expiries", "meta"];
 }
 
+/// The key of the number of the last checkpoint, in each table. No other key is one zero byte.
+pub(super) const CHECKPOINT: &[u8] = &[0];
 pub(super) const COUNTERS: &[u8] = b"counters";
 pub(super) const FORMAT: &[u8] = b"format";
 pub(super) const KIND: &str = "kind";

@@ -5,8 +5,10 @@
 //! | `keys` | the tables, their keys and values |
 //! | `disk` | the engine of the folder: opened, opened again, kept from filling the disk |
 //! | `journal` | the engine's journals, looked at before the engine reads them |
+//! | `state` | the state file: what the folder holds at least |
 //! | `unflushed` | what stands only in the journal and in memory, kept small |
 //! | `writer` | the one thread that writes |
+//! | `batch` | a round of writes as one batch of the engine |
 //! | `readers` | the threads that read pages |
 //! | `view` | what is committed at a moment, read by key and by page |
 //! | here | opening and locking the folder, the ports |
@@ -15,10 +17,12 @@
 //! commits. An engine iterator lives for one page. When the disk is nearly full, and after a failed write, writes
 //! are refused ([`StoreError::ReadOnly`]) and reads go on; writes come back by themselves once there is room.
 
+mod batch;
 mod disk;
 mod journal;
 mod keys;
 mod readers;
+mod state;
 mod unflushed;
 mod view;
 mod writer;
@@ -29,22 +33,26 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::disk::{Disk, Probe, Tables};
+use self::disk::{Disk, Tables};
 use self::keys::Table;
 use self::readers::Readers;
 use self::view::View;
-use self::writer::{Reply, Request, Writer};
+use self::writer::{Elapsed, Reply, Request, Writer};
+use crate::space;
 use crate::{
     Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
     StoreError, Version, VersionWrite, Versions, Whole,
 };
 
 /// The layout that this program reads and writes.
-const FORMAT_NUMBER: &[u8] = b"1";
+const FORMAT_NUMBER: &[u8] = b"2";
+/// A file in the folder of the store: damage is accepted at the next start, and what is left is used.
+const ACCEPT_DAMAGE: &str = "accept-damage";
 /// Requests that may wait for the writer before callers wait to send.
 const QUEUE: usize = 256;
 
@@ -82,16 +90,26 @@ impl File {
     /// [`StoreError::Locked`] when another process has it; [`StoreError::Engine`] when the folder cannot be
     /// used; [`StoreError::Corrupt`] when it holds something else.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        Self::open_on(dir, disk::probe)
+        Self::open_with(dir, space::Disk::of(dir))
     }
 
-    fn open_on(dir: &Path, probe: Probe) -> Result<Self, StoreError> {
+    /// Opens the store with another source of the free space on its disk.
+    ///
+    /// # Errors
+    /// See [`File::open`].
+    pub fn open_with(dir: &Path, disk: space::Disk) -> Result<Self, StoreError> {
+        let started = Instant::now();
+        Self::open_on(dir, disk, Arc::new(move || started.elapsed()))
+    }
+
+    /// Opens the store on a disk, with a clock that never goes back.
+    fn open_on(dir: &Path, space: space::Disk, elapsed: Elapsed) -> Result<Self, StoreError> {
         fs::create_dir_all(dir).map_err(of_folder("make the folder of the store", dir))?;
         let lock = lock(dir)?;
-        let disk = Arc::new(Disk::open(dir, probe)?);
+        let disk = Arc::new(Disk::open(dir, space)?);
         let (counters, kinds) = disk::counters(&disk)?;
         let (last, watched) = watch::channel(Seq(counters.seq));
-        let writer = Writer::new(Arc::clone(&disk), counters, kinds, last);
+        let writer = Writer::new(Arc::clone(&disk), elapsed, counters, kinds, last);
         let (queue, requests) = mpsc::channel(QUEUE);
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())
@@ -108,10 +126,34 @@ impl File {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// The id of this store: random, made with it, and kept for its life.
+    pub fn id(&self) -> String {
+        self.shared.disk.id()
+    }
+
+    /// The latest time that was given to a write, if there was one.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if it cannot be read.
+    pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        let (counters, _) = disk::counters(&self.shared.disk)?;
+        let time = Timestamp::from_millisecond(counters.floor_ms).ok();
+        Ok(time.filter(|_| counters.floor_ms != 0))
+    }
+
+    /// Checks what a write needs, without writing: room on the disk, an engine that has not failed, and descriptors. An
+    /// engine that failed is opened again first.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`] with the reason.
+    pub async fn check_writable(&self) -> Result<(), StoreError> {
+        self.ask(Request::Check).await
+    }
+
     /// Hands a request to the writer and awaits its answer.
     async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
         let shared = &self.shared;
-        let stopped = || StoreError::ReadOnly { reason: "the writer has stopped".to_owned() };
+        let stopped = || StoreError::ReadOnly { part: "engine", reason: "the writer has stopped".to_owned() };
         let (reply, answer) = oneshot::channel();
         let queue = shared.queue.as_ref().expect("the queue is open until the last handle is dropped");
         queue.send(request(reply)).await.map_err(|_| stopped())?;
@@ -161,7 +203,7 @@ fn check_format(tables: &Tables) -> Result<(), StoreError> {
         Some(found) if *found == *FORMAT_NUMBER => Ok(()),
         Some(found) => {
             let found = found.escape_ascii();
-            Err(StoreError::Corrupt { what: format!("its format is {found}, this program reads format 1") })
+            Err(StoreError::Corrupt { what: format!("its format is {found}, this program reads format 2") })
         }
     }
 }
@@ -313,98 +355,4 @@ impl Versions for File {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
-
-    use super::disk::Space;
-    use super::*;
-    use crate::Expect;
-
-    /// What is left of a disk of 1 GiB.
-    static FREE: AtomicU64 = AtomicU64::new(1 << 29);
-
-    #[tokio::test]
-    async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
-        let dir = tempfile::TempDir::new().unwrap();
-        let probe = |_: &Path| Ok(Space { free: FREE.load(Ordering::Relaxed), total: 1 << 30 });
-        let store = File::open_on(dir.path(), probe).unwrap();
-        let put = |size| vec![LedgerWrite::put("k", vec![0; size], Expect::Any)];
-        let now = Timestamp::UNIX_EPOCH;
-        store.write(put(1), now).await.unwrap();
-
-        // The reserve is for what is small.
-        FREE.store(20 << 20, Ordering::Relaxed);
-        assert!(matches!(store.write(put(1 << 20), now).await, Err(StoreError::ReadOnly { .. })));
-        store.write(put(2), now).await.unwrap();
-
-        FREE.store(4096, Ordering::Relaxed);
-        let refused = store.write(put(3), now).await.unwrap_err();
-        assert!(refused.to_string().contains("the disk has 4 KiB left"), "{refused}");
-        assert!(matches!(store.snapshot(now).await, Err(StoreError::ReadOnly { .. })));
-        assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 2);
-
-        FREE.store(1 << 29, Ordering::Relaxed);
-        store.write(put(1 << 20), now).await.unwrap();
-        assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 1 << 20);
-    }
-
-    /// A small file system of its own, where this may be made.
-    struct Small(tempfile::TempDir);
-
-    impl Small {
-        fn mount(size: &str) -> Option<Self> {
-            let dir = tempfile::TempDir::new().unwrap();
-            let mut mount = std::process::Command::new("mount");
-            mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(dir.path());
-            let mounted = mount.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success());
-            if !mounted {
-                println!("left out: a disk that is really full: no file system can be mounted here");
-            }
-            mounted.then_some(Self(dir))
-        }
-    }
-
-    impl Drop for Small {
-        fn drop(&mut self) {
-            drop(std::process::Command::new("umount").arg(self.0.path()).status());
-        }
-    }
-
-    #[tokio::test]
-    async fn what_a_full_disk_broke_is_opened_again() {
-        let Some(disk) = Small::mount("48m") else { return };
-        // Nothing warns of the end of this disk.
-        let probe = |_: &Path| Ok(Space { free: u64::MAX, total: u64::MAX });
-        let store = File::open_on(&disk.0.path().join("store"), probe).unwrap();
-        let at = |second| Timestamp::from_second(second).unwrap();
-        let put = |n: i64, size| vec![LedgerWrite::put(format!("k{n}"), vec![n as u8; size], Expect::Any)];
-        store.write(put(0, 100), at(0)).await.unwrap();
-
-        let filler = disk.0.path().join("filler");
-        let mut file = fs::File::create(&filler).unwrap();
-        while file.write_all(&[0; 1 << 16]).is_ok() {}
-        let mut kept = vec![0];
-        let mut second = 1;
-        // The journal may have room yet.
-        let refused = loop {
-            match store.write(put(second, 1 << 20), at(second)).await {
-                Ok(_) => kept.push(second),
-                Err(error) => break error,
-            }
-            second += 1;
-            assert!(second < 200, "the disk is never full");
-        };
-        assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
-        assert!(matches!(store.write(put(999, 1), at(second)).await, Err(StoreError::ReadOnly { .. })));
-        assert!(store.get("k0", at(second)).await.unwrap().is_some());
-
-        drop(file);
-        fs::remove_file(filler).unwrap();
-        store.write(put(second, 100), at(second + 2)).await.unwrap();
-        kept.push(second);
-        for n in kept {
-            let record = store.get(&format!("k{n}"), at(second + 2)).await.unwrap();
-            assert!(record.is_some_and(|record| record.value.iter().all(|byte| *byte == n as u8)), "k{n}");
-        }
-    }
-}
+mod tests;

@@ -19,6 +19,8 @@ const OTHERS: u64 = 1 << 20;
 const SMALL: u64 = 256 << 10;
 /// How many tables may wait to be written out; writes wait for the others.
 const WAITING: usize = 1;
+/// How often to look whether the older journals are gone.
+const JOURNAL_LOOKS: u32 = 2_000;
 /// How often a wait looks again.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -33,6 +35,19 @@ pub(super) fn bound(opened: &Opened) {
 /// When nothing was written for a while: begins to write out what is worth it.
 pub(super) fn rest(opened: &Opened) {
     write_out(opened, |_| SMALL);
+}
+
+/// Writes all tables out, and waits until the engine has removed its older journals.
+pub(super) fn write_all_out(opened: &Opened) {
+    write_out(opened, |_| 0);
+    wait(opened, 0);
+    // The engine removes a journal shortly after the last table that it holds was written out.
+    for _ in 0..JOURNAL_LOOKS {
+        if opened.db.journal_count() == 1 {
+            break;
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 /// At the end: the same, and waits for it, so that the next start has little to read again.

@@ -76,6 +76,9 @@ impl<'a> View<'a> {
             if found.len() >= limit || !key.starts_with(prefix.as_bytes()) {
                 break;
             }
+            if *key == *keys::CHECKPOINT {
+                continue;
+            }
             let record = keys::decode_record(&value.into())?;
             if record.is_live(now) {
                 found.push((keys::text(&key)?.to_owned(), record.into_record()));

@@ -1,7 +1,9 @@
 //! The one thread that writes. It drains what waits, decides each request against the store and this
 //! round, commits one batch with one fsync, and answers all.
 //!
-//! After a failed write, rounds are refused until the engine could be opened again; see `disk`.
+//! After a failed write, the engine is opened again at once and the write is tried a second time: work behind the writes
+//! may have failed long before, on a disk that has room again. If that fails too, rounds are refused for a moment, and the
+//! next one opens the engine again.
 //!
 //! Every caller awaits its answer before it sends again, and a round takes a bounded amount of work in the
 //! order of arrival; so an import and the callers of the API take turns.
@@ -11,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fjall::{OwnedWriteBatch, PersistMode};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::batch::{Entries, Prepared};
 use super::disk::{self, Disk, Opened, Tables};
 use super::keys::{self, Table};
 use super::{read_failure, unflushed};
@@ -34,19 +36,11 @@ pub(super) enum Request {
     Write(Vec<LedgerWrite>, Timestamp, Reply<Vec<u64>>),
     Snapshot(Timestamp, Reply<Snapshot>),
     Sweep(Timestamp, usize, Reply<usize>),
+    /// Could a small write be carried out?
+    Check(Reply<()>),
 }
 
 impl Request {
-    /// When it was asked.
-    fn now(&self) -> Timestamp {
-        match self {
-            Self::Commit(_, now, _)
-            | Self::Write(_, now, _)
-            | Self::Snapshot(now, _)
-            | Self::Sweep(now, ..) => *now,
-        }
-    }
-
     /// Answers that it was not done.
     fn refuse(self, error: StoreError) {
         // A caller that went away needs no answer.
@@ -55,6 +49,7 @@ impl Request {
             Self::Write(_, _, reply) => drop(reply.send(Err(error))),
             Self::Snapshot(_, reply) => drop(reply.send(Err(error))),
             Self::Sweep(_, _, reply) => drop(reply.send(Err(error))),
+            Self::Check(reply) => drop(reply.send(Err(error))),
         }
     }
 
@@ -72,6 +67,7 @@ impl Request {
                 })
                 .sum(),
             Self::Snapshot(..) => 64,
+            Self::Check(_) => 0,
             Self::Sweep(_, limit, _) => limit.saturating_mul(64),
         }
     }
@@ -90,11 +86,19 @@ fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer
 /// After so long without a write it is quiet.
 const REST: Duration = Duration::from_millis(500);
 /// How long after a failed write the engine is opened again at the earliest.
-const AGAIN: SignedDuration = SignedDuration::from_secs(1);
+const REOPEN_DELAY: Duration = Duration::from_secs(1);
+/// A checkpoint is taken at the latest when this many bytes were written since the last one.
+const CHECKPOINT_BYTES: usize = 16 << 20;
+/// Descriptors that the engine needs for its work behind a write.
+const DESCRIPTORS: usize = 8;
+
+/// The time since some moment, by a clock that never goes back.
+pub(super) type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// The writer's state.
 pub(super) struct Writer {
     disk: Arc<Disk>,
+    elapsed: Elapsed,
     /// What the last round ended with.
     counters: Counters,
     /// The types that have a first sequence number.
@@ -102,13 +106,22 @@ pub(super) struct Writer {
     last: watch::Sender<Seq>,
     /// A write failed, so that what the disk holds behind the last answer is not known: why, and when the engine
     /// may be opened again to find out.
-    failed: Option<(String, Timestamp)>,
+    failed: Option<(String, Duration)>,
+    /// Bytes written since the last checkpoint.
+    since_checkpoint: usize,
 }
 
 impl Writer {
     /// A writer that goes on where these end.
-    pub fn new(disk: Arc<Disk>, counters: Counters, kinds: Vec<String>, last: watch::Sender<Seq>) -> Self {
-        Self { disk, counters, kinds: kinds.into_iter().collect(), last, failed: None }
+    pub fn new(
+        disk: Arc<Disk>,
+        elapsed: Elapsed,
+        counters: Counters,
+        kinds: Vec<String>,
+        last: watch::Sender<Seq>,
+    ) -> Self {
+        let kinds = kinds.into_iter().collect();
+        Self { disk, elapsed, counters, kinds, last, failed: None, since_checkpoint: 0 }
     }
 
     /// Works until every handle of the store is gone.
@@ -122,6 +135,7 @@ impl Writer {
                 Ok(None) => break,
                 Err(_) => {
                     self.settle(unflushed::rest);
+                    self.checkpoint(1, false);
                     match queue.blocking_recv() {
                         Some(first) => first,
                         None => break,
@@ -137,13 +151,33 @@ impl Writer {
             }
             self.round(requests, weight);
             self.settle(unflushed::bound);
+            self.checkpoint(CHECKPOINT_BYTES, false);
         }
         self.settle(unflushed::end);
+        self.checkpoint(0, true);
     }
 
-    /// Sees to what is not written out yet, unless the engine failed.
+    /// Takes a checkpoint if at least this much was written since the last one.
+    fn checkpoint(&mut self, bytes: usize, is_clean: bool) {
+        if self.since_checkpoint < bytes || self.failed.is_some() || self.disk.has_room(0).is_err() {
+            return;
+        }
+        // The engine is writing out what its older journal holds; writes need not wait for that.
+        let is_busy = bytes == CHECKPOINT_BYTES && self.since_checkpoint < 3 * CHECKPOINT_BYTES;
+        if is_busy && self.disk.with(|opened| Ok(opened.db.journal_count() > 1)).unwrap_or(true) {
+            return;
+        }
+        match self.disk.checkpoint(is_clean) {
+            Ok(()) => self.since_checkpoint = 0,
+            // The last one stays valid, and the next write finds out whether the engine has failed.
+            Err(error) => tracing::warn!(%error, "the store took no checkpoint"),
+        }
+    }
+
+    /// Sees to what is not written out yet, unless the engine failed or the disk has no room for it: what is written out
+    /// is merged, and that takes the space of the merged files once more.
     fn settle(&self, how: impl Fn(&Opened)) {
-        if self.failed.is_none() {
+        if self.failed.is_none() && self.disk.has_room_to_merge() {
             // An engine that is not open has nothing to write out.
             drop(self.disk.with(|opened| {
                 how(opened);
@@ -153,21 +187,30 @@ impl Writer {
     }
 
     fn round(&mut self, requests: Vec<Request>, weight: usize) {
-        let now = requests.iter().map(Request::now).max().unwrap_or_default();
-        if let Err(error) = self.ready(weight, now) {
+        if let Err(error) = self.ready(weight) {
             return requests.into_iter().for_each(|request| request.refuse(error.clone()));
         }
         let disk = Arc::clone(&self.disk);
         let mut answers: Vec<Answer> = Vec::with_capacity(requests.len());
-        let outcome = disk.with(|opened| {
+        let is_check = requests.iter().any(|request| matches!(request, Request::Check(_)));
+        let checked = if is_check { self.check() } else { Ok(()) };
+        let prepared = disk.with(|opened| {
             let mut round = Round::new(&opened.tables, self.counters);
             answers.extend(requests.into_iter().map(|request| match request {
                 Request::Commit(writes, now, reply) => answer(reply, round.commit(writes, now)),
                 Request::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
                 Request::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
                 Request::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
+                Request::Check(reply) => answer(reply, checked.clone()),
             }));
-            self.write(opened, round, now)
+            self.prepare(opened, round)
+        });
+        let outcome = prepared.and_then(|prepared| match prepared {
+            Some(prepared) => {
+                self.since_checkpoint += weight.max(1);
+                self.write(&prepared)
+            }
+            None => Ok(()),
         });
         for answer in answers {
             answer(outcome.clone());
@@ -175,21 +218,45 @@ impl Writer {
     }
 
     /// May a round be written? After a failed write the engine is opened again first.
-    fn ready(&mut self, weight: usize, now: Timestamp) -> Result<(), StoreError> {
+    fn ready(&mut self, weight: usize) -> Result<(), StoreError> {
         if let Some((reason, again)) = &self.failed
-            && now < *again
+            && (self.elapsed)() < *again
         {
-            return Err(StoreError::ReadOnly { reason: reason.clone() });
+            return Err(StoreError::ReadOnly { part: "engine", reason: reason.clone() });
         }
-        if let Err(reason) = self.disk.has_room(weight) {
+        if let Err(no_space) = self.disk.has_room(weight) {
+            let reason = no_space.to_string();
             tracing::warn!(reason, "a write is refused");
-            return Err(StoreError::ReadOnly { reason });
+            return Err(StoreError::ReadOnly { part: "disk", reason });
         }
         if self.failed.is_some() {
-            let opened = self.disk.reopen().and_then(|()| disk::counters(&self.disk));
-            let (counters, kinds) = opened.map_err(|error| self.fail(error.to_string(), now))?;
-            tracing::info!("the store was opened again after a failed write");
-            self.failed = None;
+            let (counters, kinds) = self.reopen()?;
+            self.kinds = kinds.into_iter().collect();
+            self.arrive_at(counters);
+        }
+        Ok(())
+    }
+
+    /// Opens the engine again; returns what it holds now.
+    fn reopen(&mut self) -> Result<(Counters, Vec<String>), StoreError> {
+        let opened = self.disk.reopen().and_then(|()| disk::counters(&self.disk));
+        let found = opened.map_err(|error| self.fail(error.to_string()))?;
+        tracing::info!("the store was opened again after a failed write");
+        self.failed = None;
+        Ok(found)
+    }
+
+    /// Checks what only a write would find out.
+    fn check(&mut self) -> Result<(), StoreError> {
+        let descriptors = (0..DESCRIPTORS).map(|_| self.disk.descriptor()).collect::<Result<Vec<_>, _>>();
+        if let Err(error) = descriptors {
+            return Err(StoreError::ReadOnly {
+                part: "descriptors",
+                reason: format!("the process can open no more files: {error}"),
+            });
+        }
+        if self.disk.with(|opened| Ok(opened.is_poisoned()))? {
+            let (counters, kinds) = self.reopen()?;
             self.kinds = kinds.into_iter().collect();
             self.arrive_at(counters);
         }
@@ -197,10 +264,10 @@ impl Writer {
     }
 
     /// Notes that a write failed.
-    fn fail(&mut self, reason: String, now: Timestamp) -> StoreError {
+    fn fail(&mut self, reason: String) -> StoreError {
         tracing::error!(reason, "a write failed: the store only reads until it could be opened again");
-        self.failed = Some((reason.clone(), now + AGAIN));
-        StoreError::ReadOnly { reason }
+        self.failed = Some((reason.clone(), (self.elapsed)() + REOPEN_DELAY));
+        StoreError::ReadOnly { part: "engine", reason }
     }
 
     fn arrive_at(&mut self, counters: Counters) {
@@ -212,11 +279,29 @@ impl Writer {
         });
     }
 
-    /// Writes a round durably.
-    fn write(&mut self, opened: &Opened, round: Round<'_, Tables>, now: Timestamp) -> Result<(), StoreError> {
+    /// Writes a round durably; opens the engine again and tries a second time if that fails.
+    fn write(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
+        let disk = Arc::clone(&self.disk);
+        let commit = || disk.with(|opened| Ok(prepared.commit(opened)));
+        if let Err(error) = commit()? {
+            tracing::warn!(%error, "a write failed; the store is opened again to try it a second time");
+            let (found, _) = self.reopen()?;
+            // The first try may have reached the disk whole; if not, nothing of it did.
+            let is_written = found == prepared.counters && found != self.counters;
+            if !is_written && let Err(error) = commit()? {
+                return Err(self.fail(error.to_string()));
+            }
+        }
+        self.kinds.extend(prepared.new_kinds.iter().cloned());
+        self.arrive_at(prepared.counters);
+        Ok(())
+    }
+
+    /// The entries of a round; `None` if it changes nothing.
+    fn prepare(&self, opened: &Opened, round: Round<'_, Tables>) -> Result<Option<Prepared>, StoreError> {
         let (versions, records, counters) = round.into_puts();
         if counters == self.counters && versions.is_empty() && records.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let mut entries = Entries::default();
         let mut homes = HashMap::new();
@@ -268,45 +353,7 @@ impl Writer {
         }
         entries.put(Table::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
 
-        let batch = entries.into_batch(opened);
-        if let Err(error) = batch.durability(Some(PersistMode::SyncAll)).commit() {
-            return Err(self.fail(error.to_string(), now));
-        }
-        self.kinds.extend(new_kinds);
-        self.arrive_at(counters);
-        Ok(())
-    }
-}
-
-/// The entries of one batch. The engine gives all entries of a batch the same number, so that two for one
-/// key would be a matter of luck: the last one counts, and only it is handed on.
-#[derive(Default)]
-struct Entries(Vec<(Table, Vec<u8>, Option<Vec<u8>>)>);
-
-impl Entries {
-    fn put(&mut self, table: Table, key: Vec<u8>, value: Vec<u8>) {
-        self.0.push((table, key, Some(value)));
-    }
-
-    fn remove(&mut self, table: Table, key: Vec<u8>) {
-        self.0.push((table, key, None));
-    }
-
-    fn into_batch(self, opened: &Opened) -> OwnedWriteBatch {
-        let tables = &opened.tables;
-        let mut entries = self.0;
-        entries.reverse();
-        // Stable, so that of equal keys the one added last stands first, which is the one kept.
-        entries.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-        entries.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
-        let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), entries.len());
-        for (table, key, value) in entries {
-            match value {
-                Some(value) => batch.insert(tables.of(table), key, value),
-                None => batch.remove(tables.of(table), key),
-            }
-        }
-        batch
+        Ok(Some(Prepared { entries: entries.in_order(), counters, new_kinds }))
     }
 }
 
@@ -328,7 +375,8 @@ impl Present for Tables {
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
         let expiries = self.of(Table::Expiries);
-        for entry in expiries.iter().take(limit) {
+        // The shortest key of an expiry, which sorts after the key of the checkpoint.
+        for entry in expiries.range([0; 8]..).take(limit) {
             let key = entry.key().map_err(read_failure(expiries))?;
             let (at, key) = keys::split_expiry(&key)?;
             if at > now_us {

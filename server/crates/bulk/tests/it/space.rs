@@ -1,0 +1,119 @@
+//! Exports on a disk that is nearly full, and the space that they give back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use store::space::{Disk, Space};
+use store::{Store, StoreError};
+use tempfile::TempDir;
+use trefoil_bulk::{Level, Status, TypeAccess};
+
+use crate::support::{RETENTION, World, finish};
+
+/// A disk of 1 GiB, and what is free of it.
+fn disk(dir: &std::path::Path, free: u64) -> (Disk, Arc<AtomicU64>) {
+    let free = Arc::new(AtomicU64::new(free));
+    let left = Arc::clone(&free);
+    let probe = move |_: &std::path::Path| Ok(Space { free: left.load(Ordering::Relaxed), total: 1 << 30 });
+    (Disk::with_probe(dir, Arc::new(probe)), free)
+}
+
+async fn fill(world: &World) {
+    for number in 0..20 {
+        world.put("Patient", &format!("p{number}"), json!({ "language": "x".repeat(2_000) })).await;
+    }
+}
+
+#[tokio::test]
+async fn an_export_that_must_wait_for_space_gives_its_files_up() {
+    let dir = TempDir::new().unwrap();
+    let (disk, free) = disk(dir.path(), 1 << 29);
+    let left = Arc::clone(&free);
+    // The disk fills up behind the first files.
+    let world = World::with(|options| {
+        options.file_size = 4_000;
+        let asked = AtomicU64::new(0);
+        let probe = move |_: &std::path::Path| {
+            if asked.fetch_add(1, Ordering::Relaxed) == 4 {
+                left.store(60 << 20, Ordering::Relaxed);
+            }
+            Ok(Space { free: left.load(Ordering::Relaxed), total: 1 << 30 })
+        };
+        options.disk = Disk::with_probe(dir.path(), Arc::new(probe));
+    });
+    drop(disk);
+    fill(&world).await;
+    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let status = async || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
+    while free.load(Ordering::Relaxed) == 1 << 29 || world.folder_of(&job).exists() {
+        assert!(matches!(status().await, Status::InProgress { .. }));
+        tokio::task::yield_now().await;
+    }
+    // It waits as long as the disk is full, without files.
+    for _ in 0..3 {
+        world.pass(Duration::from_secs(61));
+        world.bulk.sweep(world.now()).await.unwrap();
+        assert!(matches!(status().await, Status::InProgress { .. }));
+        assert!(!world.folder_of(&job).exists());
+    }
+    free.store(1 << 29, Ordering::Relaxed);
+    let manifest = loop {
+        world.pass(Duration::from_secs(61));
+        world.bulk.sweep(world.now()).await.unwrap();
+        tokio::task::yield_now().await;
+        match status().await {
+            Status::Complete { manifest, .. } => break manifest,
+            Status::InProgress { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let counts = manifest["output"].as_array().unwrap().iter().map(|file| file["count"].as_u64().unwrap());
+    assert_eq!(counts.sum::<u64>(), 20);
+}
+
+#[tokio::test]
+async fn the_space_of_an_expired_export_is_free_even_if_the_store_takes_no_writes() {
+    let dir = TempDir::new().unwrap();
+    let (disk, free) = disk(dir.path(), 1 << 29);
+    let store = Store::open_on(&dir.path().join("store"), disk).unwrap();
+    let world = World::on(store, |_| {});
+    fill(&world).await;
+    let mut jobs = Vec::new();
+    for _ in 0..3 {
+        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        finish(&world.bulk, &job, world.now()).await;
+        jobs.push(job);
+    }
+    free.store(0, Ordering::Relaxed);
+    // A client that deletes its export frees the space too, and may try again.
+    let deleted = world.bulk.delete(&jobs[0], "client", world.now()).await;
+    assert!(deleted.is_err());
+    assert!(!world.folder_of(&jobs[0]).exists());
+    world.pass(RETENTION);
+    assert!(matches!(world.bulk.sweep(world.now()).await, Err(StoreError::ReadOnly { .. })));
+    assert!(jobs.iter().all(|job| !world.folder_of(job).exists()));
+    free.store(1 << 29, Ordering::Relaxed);
+    assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn folders_of_others_are_left_alone() {
+    let world = World::new();
+    fill(&world).await;
+    let exports = world.dir.path().join("exports");
+    let unknown = world.folder_of(&"0".repeat(32));
+    let foreign = ["0".repeat(32), format!("{}-{}", "0".repeat(32), "1".repeat(32)), "photos".to_owned()];
+    let foreign = foreign.map(|name| exports.join(name));
+    for folder in foreign.iter().chain([&unknown]) {
+        std::fs::create_dir(folder).unwrap();
+        std::fs::write(folder.join("file"), "text").unwrap();
+    }
+    let bulk = world.reopened();
+    bulk.resume().await.unwrap();
+    bulk.sweep(world.now()).await.unwrap();
+    assert!(!unknown.exists(), "no job of this store has it");
+    assert!(foreign.iter().all(|folder| folder.join("file").exists()));
+}

@@ -1,0 +1,255 @@
+//! The state file of a store: what the engine's folder holds at least.
+//!
+//! The engine takes a missing journal for a new one and a missing table for an empty one. So the writer records, at
+//! each checkpoint, how far the journal was written and which files there are, and the start compares. A checkpoint is
+//! taken when the store becomes idle, after at most 48 MiB, and at a
+//! clean stop. Whatever was written before it cannot vanish unnoticed:
+//!
+//! - The journal of the checkpoint must begin with the bytes that it had then. If the engine has removed it since, its
+//!   content is in the tables.
+//! - Each table holds the number of the checkpoint, written by one batch into all of them. A table that lost its
+//!   files, or whose writes were only in a journal that is gone, has an older number or none.
+//! - The version file of each table is compared with the checksum that the engine recorded and does not check.
+//! - A file of a table never changes: its length and the checksum of its two ends are compared. The engine checks each
+//!   block between them when it reads it.
+
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+
+use fjall::AbstractTree as _;
+use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+
+use super::disk::Tables;
+use super::journal::JournalPosition;
+use super::keys::Table;
+use super::{ACCEPT_DAMAGE, of_folder};
+use crate::StoreError;
+use crate::plan::Counters;
+
+const NAME: &str = "state";
+/// The layout of the store: the state file, the engine's folder, keys and values.
+const FORMAT: u32 = 2;
+/// Bytes at each end of a table's file that its checksum covers.
+const END: usize = 32 << 10;
+
+/// What a store holds at least.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct State {
+    pub format: u32,
+    /// A random number in hexadecimal digits, made with the store.
+    pub id: String,
+    /// Number of the checkpoint; 0 before the first one.
+    pub checkpoint: u64,
+    /// Was this the last act before a stop?
+    pub is_clean: bool,
+    pub counters: Counters,
+    pub journal: Option<JournalPosition>,
+    /// The folders of the tables.
+    pub tables: Vec<String>,
+    /// The files of the tables.
+    pub files: Vec<TableFile>,
+}
+
+/// A file of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TableFile {
+    /// Path below the engine's folder.
+    path: String,
+    length: u64,
+    /// XXH3 of both ends.
+    sum: u64,
+}
+
+impl State {
+    /// The state of a store that is about to be created.
+    pub fn new() -> Result<Self, StoreError> {
+        let mut id = [0; 16];
+        rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
+            .map_err(super::engine("make the id of the store"))?;
+        Ok(Self {
+            format: FORMAT,
+            id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
+            checkpoint: 0,
+            is_clean: false,
+            counters: Counters::default(),
+            journal: None,
+            tables: Vec::new(),
+            files: Vec::new(),
+        })
+    }
+
+    /// Reads the state file; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] if it is not what was written, or of another format.
+    pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
+        let path = dir.join(NAME);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(of_folder("read the state of the store", dir))?,
+        };
+        let not_written = || damaged(dir, &format!("the file {} is not what was written", path.display()));
+        let text = str::from_utf8(&bytes).map_err(|_| not_written())?;
+        let (json, sum) = text.split_once('\n').ok_or_else(not_written)?;
+        if sum != checksum_line(json) {
+            return Err(not_written());
+        }
+        let state: Self = serde_json::from_str(json).map_err(|error| StoreError::Corrupt {
+            what: format!("{}: {error}; use the program that wrote it", path.display()),
+        })?;
+        if state.format != FORMAT {
+            return Err(StoreError::Corrupt {
+                what: format!(
+                    "{} has format {}, and this program reads format {FORMAT}; use the program that wrote it",
+                    path.display(),
+                    state.format
+                ),
+            });
+        }
+        Ok(Some(state))
+    }
+
+    /// Writes the state file durably, whole or not at all.
+    pub fn write(&self, dir: &Path) -> io::Result<()> {
+        let json = serde_json::to_string(self).expect("a state serialises");
+        let part = dir.join("state.part");
+        let mut file = File::create(&part)?;
+        write!(file, "{json}\n{}", checksum_line(&json))?;
+        file.sync_all()?;
+        fs::rename(&part, dir.join(NAME))?;
+        File::open(dir)?.sync_all()
+    }
+
+    /// Checks the engine's folder `db` before the engine opens it.
+    ///
+    /// # Errors
+    /// [`StoreError::Corrupt`] names the file that is missing or damaged.
+    pub fn check(&self, dir: &Path, db: &Path) -> Result<(), StoreError> {
+        if self.checkpoint == 0 {
+            return Ok(());
+        }
+        for file in ["version", "lock"] {
+            require(dir, &db.join(file))?;
+        }
+        for table in &self.tables {
+            check_version(dir, &db.join("keyspaces").join(table))?;
+        }
+        for file in &self.files {
+            let path = db.join(&file.path);
+            // The engine removes files, and refuses to start without one that it needs.
+            if path.exists() && TableFile::of(db, &file.path).ok().as_ref() != Some(file) {
+                return Err(damaged(dir, &format!("the file {} is not what was written", path.display())));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn checksum_line(json: &str) -> String {
+    format!("{:032x}\n", xxh3_128(json.as_bytes()))
+}
+
+/// A file of the engine must exist and not be empty, except for its lock.
+fn require(dir: &Path, path: &Path) -> Result<(), StoreError> {
+    match fs::metadata(path) {
+        Ok(found) if found.len() > 0 || path.ends_with("lock") => Ok(()),
+        Ok(_) => Err(damaged(dir, &format!("the file {} is empty", path.display()))),
+        Err(error) => Err(damaged(dir, &format!("the file {} cannot be read: {error}", path.display()))),
+    }
+}
+
+/// Compares the version file of a table with its checksum: `current` has the number of the version, XXH3 of its file,
+/// and a zero.
+fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
+    let current = table.join("current");
+    require(dir, &current)?;
+    let wrong = |path: &Path| damaged(dir, &format!("the file {} is not what was written", path.display()));
+    let bytes = fs::read(&current).ok().and_then(|bytes| <[u8; 25]>::try_from(bytes).ok());
+    let bytes = bytes.ok_or_else(|| wrong(&current))?;
+    let (number, rest) = bytes.split_first_chunk::<8>().expect("25 bytes begin with 8");
+    let (sum, kind) = rest.split_first_chunk::<16>().expect("17 bytes begin with 16");
+    let version = table.join(format!("v{}", u64::from_le_bytes(*number)));
+    require(dir, &version)?;
+    match fs::read(&version) {
+        Ok(bytes) if kind == [0] && xxh3_128(&bytes) == u128::from_le_bytes(*sum) => Ok(()),
+        _ => Err(damaged(
+            dir,
+            &format!("the files {} and {} do not belong together", current.display(), version.display()),
+        )),
+    }
+}
+
+/// An error that says what to do.
+pub(super) fn damaged(dir: &Path, what: &str) -> StoreError {
+    let accept = dir.join(ACCEPT_DAMAGE);
+    StoreError::Corrupt {
+        what: format!(
+            "{what}; stop the server and put back a backup of the folder, or go on with what is left: create the empty \
+             file {} and start again",
+            accept.display()
+        ),
+    }
+}
+
+impl TableFile {
+    fn of(db: &Path, path: &str) -> io::Result<Self> {
+        let mut file = File::open(db.join(path))?;
+        let length = file.metadata()?.len();
+        let (mut end, mut hasher) = (Vec::new(), Xxh3::new());
+        (&mut file).take(END as u64).read_to_end(&mut end)?;
+        hasher.update(&end);
+        file.seek(SeekFrom::Start(length.saturating_sub(END as u64)))?;
+        end.clear();
+        file.take(END as u64).read_to_end(&mut end)?;
+        hasher.update(&end);
+        Ok(Self { path: path.to_owned(), length, sum: hasher.digest() })
+    }
+}
+
+/// The files of the tables, each of which is read once: they do not change.
+#[derive(Default)]
+pub(super) struct TableFiles(HashMap<String, TableFile>);
+
+impl TableFiles {
+    /// The folders of the tables, and the files in them that the tables consist of now.
+    pub fn list(&mut self, db: &Path, tables: &Tables) -> io::Result<(Vec<String>, Vec<TableFile>)> {
+        // The engine's own table, which is written only when another one is made.
+        let mut paths: Vec<_> =
+            names(&db.join("keyspaces/0/tables"))?.into_iter().map(|name| ("0".to_owned(), name)).collect();
+        let mut folders = vec!["0".to_owned()];
+        for table in Table::ALL.map(|table| tables.of(table)) {
+            let folder = table.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let version = table.tree.current_version();
+            // A file that is not in the version may be one that is being written.
+            paths.extend(version.iter_tables().map(|file| (folder.clone(), file.id().to_string())));
+            folders.push(folder);
+        }
+        let (mut known, mut files) = (HashMap::new(), Vec::new());
+        for (folder, name) in paths {
+            let path = format!("keyspaces/{folder}/tables/{name}");
+            let file = match self.0.remove(&path) {
+                Some(file) => file,
+                None => match TableFile::of(db, &path) {
+                    // The engine has merged it with others.
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    file => file?,
+                },
+            };
+            files.push(file.clone());
+            known.insert(path, file);
+        }
+        self.0 = known;
+        files.sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        Ok((folders, files))
+    }
+}
+
+/// Names of what is in a folder of the engine, all of which are numbers.
+fn names(folder: &Path) -> io::Result<Vec<String>> {
+    let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
+    let names = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok());
+    Ok(names.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).collect())
+}

@@ -1,0 +1,184 @@
+//! What a full disk does to the engine, and how it recovers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use std::time::Duration;
+
+use super::*;
+use crate::Expect;
+use crate::space::Space;
+
+fn clock() -> Elapsed {
+    Arc::new(|| Duration::ZERO)
+}
+
+fn space_of(dir: &Path, free: impl Fn() -> u64 + Send + Sync + 'static) -> space::Disk {
+    space::Disk::with_probe(dir, Arc::new(move |_| Ok(Space { free: free(), total: 1 << 30 })))
+}
+
+#[tokio::test]
+async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let left = Arc::new(AtomicU64::new(1 << 29));
+    let free = Arc::clone(&left);
+    let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
+    let store = File::open_on(dir.path(), disk, clock()).unwrap();
+    let put = |size| vec![LedgerWrite::put("k", vec![0; size], Expect::Any)];
+    let now = Timestamp::UNIX_EPOCH;
+    store.write(put(1), now).await.unwrap();
+
+    // The reserve is for what is small.
+    left.store(20 << 20, Ordering::Relaxed);
+    assert!(matches!(store.write(put(1 << 20), now).await, Err(StoreError::ReadOnly { .. })));
+    store.write(put(2), now).await.unwrap();
+
+    left.store(4096, Ordering::Relaxed);
+    let refused = store.write(put(3), now).await.unwrap_err();
+    assert!(refused.to_string().contains("the disk has 4 KiB left"), "{refused}");
+    assert!(matches!(store.snapshot(now).await, Err(StoreError::ReadOnly { .. })));
+    assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 2);
+
+    left.store(1 << 29, Ordering::Relaxed);
+    store.write(put(1 << 20), now).await.unwrap();
+    assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 1 << 20);
+}
+
+/// A small file system of its own, where this may be made.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount(size: &str) -> Option<Self> {
+        let dir = tempfile::TempDir::new().unwrap();
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(dir.path());
+        let mounted = mount.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success());
+        if !mounted {
+            println!("left out: a disk that is really full: no file system can be mounted here");
+        }
+        mounted.then_some(Self(dir))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        drop(std::process::Command::new("umount").arg(self.0.path()).status());
+    }
+}
+
+#[tokio::test]
+async fn what_a_full_disk_broke_is_opened_again() {
+    let Some(disk) = Small::mount("48m") else { return };
+    // Nothing warns of the end of this disk.
+    let elapsed = Arc::new(AtomicU64::new(0));
+    let seconds = Arc::clone(&elapsed);
+    let clock: Elapsed = Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
+    let dir = disk.0.path().join("store");
+    let store = File::open_on(&dir, space_of(&dir, || u64::MAX), clock).unwrap();
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let put = |n: i64, size| vec![LedgerWrite::put(format!("k{n}"), vec![n as u8; size], Expect::Any)];
+    store.write(put(0, 100), at(0)).await.unwrap();
+
+    let filler = disk.0.path().join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 1 << 16]).is_ok() {}
+    let mut kept = vec![0];
+    let mut second = 1;
+    // The journal may have room yet.
+    let refused = loop {
+        match store.write(put(second, 1 << 20), at(second)).await {
+            Ok(_) => kept.push(second),
+            Err(error) => break error,
+        }
+        second += 1;
+        assert!(second < 200, "the disk is never full");
+    };
+    assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
+    assert!(matches!(store.write(put(999, 1), at(second)).await, Err(StoreError::ReadOnly { .. })));
+    assert!(store.get("k0", at(second)).await.unwrap().is_some());
+
+    drop(file);
+    fs::remove_file(filler).unwrap();
+    // However late callers think it is, the engine is opened again only after a pause.
+    assert!(matches!(store.write(put(999, 1), at(second + 99)).await, Err(StoreError::ReadOnly { .. })));
+    elapsed.store(2, Ordering::Relaxed);
+    store.write(put(second, 100), at(second + 2)).await.unwrap();
+    kept.push(second);
+    for n in kept {
+        let record = store.get(&format!("k{n}"), at(second + 2)).await.unwrap();
+        assert!(record.is_some_and(|record| record.value.iter().all(|byte| *byte == n as u8)), "k{n}");
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_one() {
+    let Some(small) = Small::mount("48m") else { return };
+    let dir = small.0.path().join("store");
+    let store = File::open_on(&dir, space_of(&dir, || u64::MAX), clock()).unwrap();
+    let now = Timestamp::UNIX_EPOCH;
+    let put = |key: &str| vec![LedgerWrite::put(key, vec![1; 100_000], Expect::Any)];
+    store.write(put("before"), now).await.unwrap();
+
+    let filler = small.0.path().join("filler");
+    let mut file = fs::File::create(&filler).unwrap();
+    while file.write_all(&[0; 1 << 12]).is_ok() {}
+    // Work behind the writes meets the full disk.
+    let disk = &store.shared.disk;
+    disk.with(|opened| {
+        opened.tables.of(Table::Records).rotate_memtable().unwrap();
+        while !opened.is_poisoned() {
+            thread::yield_now();
+        }
+        Ok(())
+    })
+    .unwrap();
+    drop(file);
+    fs::remove_file(filler).unwrap();
+
+    store.write(put("after"), now).await.unwrap();
+    for key in ["before", "after"] {
+        assert!(store.get(key, now).await.unwrap().is_some(), "{key}");
+    }
+    store.check_writable().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_check_finds_what_a_write_needs() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let left = Arc::new(AtomicU64::new(1 << 29));
+    let free = Arc::clone(&left);
+    let store =
+        File::open_on(dir.path(), space_of(dir.path(), move || free.load(Ordering::Relaxed)), clock())
+            .unwrap();
+    let before = store.last_seq();
+    store.check_writable().await.unwrap();
+    left.store(4096, Ordering::Relaxed);
+    let refused = store.check_writable().await.unwrap_err().to_string();
+    assert!(refused.contains("the disk has 4 KiB left"), "{refused}");
+    assert_eq!(store.last_seq(), before);
+}
+
+#[tokio::test]
+async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let left = Arc::new(AtomicU64::new(1 << 29));
+    let free = Arc::clone(&left);
+    let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
+    let store = File::open_on(dir.path(), disk, clock()).unwrap();
+    let written =
+        || store.shared.disk.with(|opened| Ok(opened.tables.of(Table::Records).disk_space())).unwrap();
+    let write = async |round: usize| {
+        for number in 0..40 {
+            let put = LedgerWrite::put(format!("{round}/{number}"), vec![0; 60 << 10], Expect::Any);
+            store.write(vec![put], Timestamp::UNIX_EPOCH).await.unwrap();
+        }
+    };
+    // More than is kept in memory where there is room.
+    left.store(20 << 20, Ordering::Relaxed);
+    write(0).await;
+    assert_eq!(written(), 0);
+    left.store(1 << 29, Ordering::Relaxed);
+    write(1).await;
+    while written() == 0 {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,210 @@
+//! One damage to one file of the data folder of a stopped server: it is refused at the start, reported by a request, or
+//! harmless. What is served is what was written.
+//!
+//! The audit log is left out: the server does not read it. The settings and the log of the test are not the server's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{report, size};
+use crate::support::{Server, manifest_at};
+
+#[derive(Debug, Clone)]
+enum Damage {
+    Cut(usize),
+    Emptied,
+    Deleted,
+    Flipped { at: usize, bit: u8 },
+    SwappedWith(PathBuf),
+}
+
+impl Damage {
+    fn apply(&self, root: &Path, file: &Path) {
+        let path = root.join(file);
+        let change = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut bytes = fs::read(&path).unwrap();
+            change(&mut bytes);
+            fs::write(&path, bytes).unwrap();
+        };
+        match self {
+            Self::Cut(length) => change(&|bytes| bytes.truncate(*length)),
+            Self::Emptied => change(&|bytes| bytes.clear()),
+            Self::Deleted => fs::remove_file(&path).unwrap(),
+            Self::Flipped { at, bit } => change(&|bytes| bytes[*at] ^= 1 << bit),
+            Self::SwappedWith(other) => {
+                let (other, part) = (root.join(other), root.join("part"));
+                fs::rename(&path, &part).unwrap();
+                fs::rename(&other, &path).unwrap();
+                fs::rename(part, other).unwrap();
+            }
+        }
+    }
+}
+
+/// Numbers that are the same in each run (a linear congruential generator).
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % end.max(1)
+    }
+}
+
+/// The files of a data folder that the server reads, by their paths below it.
+fn files(root: &Path) -> Vec<PathBuf> {
+    let (mut folders, mut found) = (vec![root.to_owned()], Vec::new());
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                found.push(entry.path().strip_prefix(root).unwrap().to_owned());
+            }
+        }
+    }
+    found.retain(|file| {
+        let file = file.to_str().unwrap();
+        !file.starts_with("audit") && !["trefoil.toml", "server.log"].contains(&file)
+    });
+    found.sort();
+    found
+}
+
+/// Damages of all files, in an order that is mixed by kind of file and damage.
+fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
+    let (files, mut seeded, mut all) = (files(root), Seeded(305), Vec::new());
+    for file in &files {
+        let bytes = fs::read(root.join(file)).unwrap();
+        // Behind the end of a journal everything is blank.
+        let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        all.extend(
+            [Damage::Deleted, Damage::Emptied, Damage::Cut(length / 2)].map(|damage| (file.clone(), damage)),
+        );
+        for _ in 0..2_usize.min(length) {
+            let (at, bit) = (seeded.below(length), u8::try_from(seeded.below(8)).unwrap());
+            all.push((file.clone(), Damage::Flipped { at, bit }));
+        }
+        let other = &files[seeded.below(files.len())];
+        if other != file {
+            all.push((file.clone(), Damage::SwappedWith(other.clone())));
+        }
+    }
+    for last in (1..all.len()).rev() {
+        all.swap(last, seeded.below(last + 1));
+    }
+    all
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let (kind, target) = (entry.file_type().unwrap(), to.join(entry.file_name()));
+        if kind.is_dir() {
+            copy(&entry.path(), &target);
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+fn clear(root: &Path) {
+    for entry in fs::read_dir(root).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() { fs::remove_dir_all(path).unwrap() } else { fs::remove_file(path).unwrap() }
+    }
+}
+
+/// What a server answers, or the request that it refused with an error of its own.
+async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String> {
+    // A client does not trust a certificate that is damaged.
+    let client = server.try_client().map_err(|error| error.to_string())?;
+    let get = async |url: &str, token: &str, coding: &str| -> Result<Vec<u8>, String> {
+        let request = client.get(url).bearer_auth(token).header("accept-encoding", coding);
+        let answer = request.send().await.map_err(|error| error.to_string())?;
+        let status = answer.status().as_u16();
+        let body = answer.bytes().await.map_err(|error| error.to_string())?;
+        match status {
+            200 => Ok(body.to_vec()),
+            500..=599 => Err(format!("{url}: {status}")),
+            // A refusal that a client believes is an answer.
+            _ => Ok(format!("{url}: {status}").into_bytes()),
+        }
+    };
+    let keys = get(&format!("{}/.well-known/jwks.json", server.base()), "", "identity").await?;
+    let token = server.try_backend_token("system/*.read").await?;
+    let mut found = vec![keys];
+    let kick_off = client.get(format!("{}/$export", server.fhir())).bearer_auth(&token).send().await;
+    let kick_off = kick_off.map_err(|error| error.to_string())?;
+    let Some(status) = kick_off.headers().get("content-location") else {
+        return Err(format!("$export: {}", kick_off.status()));
+    };
+    let status = status.to_str().unwrap().to_owned();
+    let ended = loop {
+        let answer =
+            client.get(&status).bearer_auth(&token).send().await.map_err(|error| error.to_string())?;
+        match answer.status().as_u16() {
+            202 => {}
+            200 => break answer.json::<Value>().await.unwrap(),
+            status => return Err(format!("the export failed: {status}")),
+        }
+    };
+    for file in ended["output"].as_array().unwrap() {
+        found.push(file["count"].to_string().into_bytes());
+        found.push(get(file["url"].as_str().unwrap(), &token, "identity").await?);
+    }
+    for url in old {
+        found.push(get(url, &token, "identity").await?);
+        found.push(get(url, &token, "gzip").await?);
+    }
+    Ok(found)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_damage_of_a_stopped_server_is_silent() {
+    let mut server = Server::in_fresh_folder().with_settings("");
+    server.start();
+    let token = server.backend_token("system/*.read").await;
+    let kick_off = server.client().get(format!("{}/$export", server.fhir())).bearer_auth(&token).send().await;
+    let status = kick_off.unwrap().headers()["content-location"].to_str().unwrap().to_owned();
+    let manifest = manifest_at(&server.client(), &token, &status).await;
+    let output = manifest["output"].as_array().unwrap();
+    let old: Vec<String> = output.iter().map(|file| file["url"].as_str().unwrap().to_owned()).collect();
+    let sound = answers(&server, &old).await.unwrap();
+    assert!(sound.iter().all(|answer| !answer.is_empty()));
+    server.stop();
+    let saved = tempfile::tempdir().unwrap();
+    copy(server.data(), saved.path());
+    let damages = damages(saved.path());
+    let count = size(12, 330);
+    let mut results: BTreeMap<&str, usize> = BTreeMap::new();
+    for (file, damage) in damages.into_iter().take(count) {
+        clear(server.data());
+        copy(saved.path(), server.data());
+        damage.apply(server.data(), &file);
+        let result = if server.try_start(&[]).is_err() {
+            assert!(server.log().contains("error: "), "{} {damage:?}: {}", file.display(), server.log());
+            "refused"
+        } else {
+            // The test needs it, and the server reads it only at the start.
+            fs::copy(saved.path().join("demo.json"), server.data().join("demo.json")).unwrap();
+            let found = answers(&server, &old).await;
+            server.kill();
+            match found {
+                Ok(found) if found == sound => "harmless",
+                Ok(_) => panic!("{} {damage:?} is silent; the log: {}", file.display(), server.log()),
+                Err(_) => "reported",
+            }
+        };
+        println!("{result}: {} {damage:?}", file.display());
+        *results.entry(result).or_default() += 1;
+    }
+    report("single damages of a stopped server", format!("{results:?} of {count}, none silent"));
+    assert!(results.contains_key("refused"), "{results:?}");
+}
