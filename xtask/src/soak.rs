@@ -45,7 +45,9 @@ pub fn run(args: &Args) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
-    names.extend([BENCHMARK, KILLS, ATTACKS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned));
+    names.extend(
+        [BENCHMARK, KILLS, ATTACKS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned),
+    );
     if names.is_empty() {
         bail!("nothing has that in its name; --list says what there is");
     }

@@ -77,6 +77,7 @@ fn of(
         }
     }
     set.compose.include.push(include);
+    set.compose.finish();
     set
 }
 

@@ -1,10 +1,13 @@
 //! One value set version, compiled: its includes and excludes, made ready to test one code.
 
+pub(crate) mod bits;
 pub(crate) mod filter;
+pub(crate) mod held;
 pub(crate) mod implicit;
 pub(crate) mod imports;
 pub(crate) mod members;
 mod often;
+mod pattern;
 pub(crate) mod search;
 
 use std::collections::HashMap;
@@ -18,6 +21,13 @@ use self::often::Often;
 use crate::Unprocessable;
 use crate::display::TextKind;
 use crate::wire::{self, Header};
+
+/// Filters that one value set may have, those of its contained sets included.
+const FILTERS: usize = 10_000;
+/// How many of them may be regular expressions.
+const PATTERNS: usize = 100;
+/// A set with more includes and excludes than this finds those of a system by an index.
+const FEW_PARTS: usize = 16;
 
 /// A compiled value set.
 #[derive(Debug, Default)]
@@ -38,6 +48,8 @@ pub(crate) struct ValueSet {
     /// Contained value sets by id: what `#id` in an include refers to.
     pub(crate) contained: HashMap<String, ValueSet>,
     pub(crate) compose: Compose,
+    /// Bytes that it takes in memory beside what its filters make later.
+    size: usize,
 }
 
 /// `ValueSet.compose`: which codes are in. Every question reads it, and as a rule nothing else of the set, so it is kept
@@ -54,12 +66,81 @@ pub(crate) struct Compose {
     pub(crate) locked_date: Option<Box<str>>,
     /// Why the set cannot be used whatever the code; found once, told at each use.
     pub(crate) fault: Option<Box<Unprocessable>>,
+    /// Does a filter have a regular expression?
+    pub(crate) has_patterns: bool,
+    /// The includes, and the excludes, of each system, where there are many.
+    by_system: Option<Box<[PartsBySystem; 2]>>,
 }
+
+/// Numbers of the parts of each system, and under the empty name of those without a system.
+type PartsBySystem = hashbrown::HashMap<Box<str>, Vec<u32>>;
 
 impl Compose {
     /// All includes and excludes.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Include> {
         self.include.iter().chain(&self.exclude)
+    }
+
+    /// Makes what depends on all parts, once they are there.
+    fn finish(&mut self) {
+        let has_patterns = self.parts().flat_map(|part| &part.filters).any(Filter::has_pattern);
+        self.has_patterns = has_patterns;
+        if self.include.len() + self.exclude.len() > FEW_PARTS {
+            let index = |parts: &[Include]| {
+                let mut index = PartsBySystem::default();
+                for (number, part) in (0..).zip(parts) {
+                    index.entry(part.system.clone().unwrap_or_default()).or_default().push(number);
+                }
+                index
+            };
+            self.by_system = Some(Box::new([index(&self.include), index(&self.exclude)]));
+        }
+    }
+
+    /// The includes that may hold a code of a system, in order.
+    #[inline]
+    pub(crate) fn includes_of(&self, system: &str) -> PartsOf<'_> {
+        PartsOf::new(&self.include, self.by_system.as_ref().map(|index| &index[0]), system)
+    }
+
+    /// The excludes that may hold a code of a system, in order.
+    pub(crate) fn excludes_of(&self, system: &str) -> PartsOf<'_> {
+        PartsOf::new(&self.exclude, self.by_system.as_ref().map(|index| &index[1]), system)
+    }
+}
+
+/// The parts of a set that may hold a code of a system: all of them where there are few.
+pub(crate) enum PartsOf<'a> {
+    All(std::slice::Iter<'a, Include>),
+    /// Of the system, and without a system.
+    Indexed(&'a [Include], [std::iter::Peekable<std::slice::Iter<'a, u32>>; 2]),
+}
+
+impl<'a> PartsOf<'a> {
+    #[inline]
+    fn new(parts: &'a [Include], index: Option<&'a PartsBySystem>, system: &str) -> Self {
+        let Some(index) = index else { return Self::All(parts.iter()) };
+        let of = |system: &str| index.get(system).map_or([].iter(), |numbers| numbers.iter()).peekable();
+        Self::Indexed(parts, [of(system), of("")])
+    }
+}
+
+impl<'a> Iterator for PartsOf<'a> {
+    type Item = &'a Include;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Include> {
+        match self {
+            Self::All(parts) => parts.next(),
+            Self::Indexed(parts, [own, without]) => {
+                let number = match (own.peek(), without.peek()) {
+                    (Some(a), Some(b)) if b < a => without.next(),
+                    (Some(_), _) => own.next(),
+                    (None, _) => without.next(),
+                }?;
+                Some(&parts[*number as usize])
+            }
+        }
     }
 }
 
@@ -126,6 +207,8 @@ impl ValueSet {
         let Some(compose) = read.compose else {
             // Only an expansion is stored: it is the list of its codes.
             out.compose.include = listed_by_system(&read.expansion.unwrap_or_default().contains).into();
+            out.compose.finish();
+            out.size = out.size();
             return Ok(out);
         };
         out.compose.active_only = compose.inactive == Some(false);
@@ -151,7 +234,50 @@ impl ValueSet {
         };
         include.extend(compiled("include", &compose.include)?);
         *exclude = compiled("exclude", &compose.exclude)?;
+        out.compose.finish();
+        let contained = || out.contained.values().map(|set| &set.compose);
+        let filters =
+            || contained().chain([&out.compose]).flat_map(Compose::parts).flat_map(|part| &part.filters);
+        for (count, limit) in
+            [(filters().count(), FILTERS), (filters().filter(|one| one.has_pattern()).count(), PATTERNS)]
+        {
+            if count > limit {
+                out.compose.fault = Some(Box::new(Unprocessable::TooManyFilters { count, limit }));
+                break;
+            }
+        }
+        out.size = out.size();
         Ok(out)
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub(crate) fn weight(&self) -> usize {
+        let made =
+            |part: &Include| part.often.weight() + part.filters.iter().map(Filter::made).sum::<usize>();
+        let contained = self.contained.values().map(Self::weight).sum::<usize>();
+        self.size + contained + self.compose.parts().map(made).sum::<usize>()
+    }
+
+    fn size(&self) -> usize {
+        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        let listed = |code: &str, listed: &Listed| {
+            let designations = listed.designations.iter();
+            let texts =
+                designations.map(|one| size_of::<Designation>() + one.text.len() + text(&one.language));
+            size_of::<Listed>() + 32 + code.len() + text(&listed.display) + texts.sum::<usize>()
+        };
+        let part = |part: &Include| {
+            let list = part.listed.as_deref().into_iter().flatten();
+            let imports = part.value_sets.iter().map(|canonical| size_of::<String>() + canonical.len());
+            size_of::<Include>()
+                + text(&part.system) * 2
+                + text(&part.version)
+                + list.map(|(code, one)| listed(code, one)).sum::<usize>()
+                + part.filters.iter().map(Filter::size).sum::<usize>()
+                + imports.sum::<usize>()
+        };
+        let members = self.definition.iter().map(|(name, json)| 32 + name.len() + json.get().len());
+        size_of::<Self>() + self.compose.parts().map(part).sum::<usize>() + members.sum::<usize>()
     }
 
     /// The value set of all codes of a code system (`CodeSystem.valueSet`).
@@ -246,13 +372,14 @@ fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, Strin
 
 /// The codes of a stored expansion as includes, one for each system and version.
 fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
-    fn walk(contains: &[wire::Contains<'_>], out: &mut Vec<Include>) {
+    fn walk<'a>(
+        contains: &'a [wire::Contains<'_>],
+        known: &mut HashMap<(&'a str, Option<&'a str>), usize>,
+        out: &mut Vec<Include>,
+    ) {
         for item in contains {
             if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
-                let same = |i: &Include| {
-                    i.system.as_deref() == Some(system) && i.version.as_deref() == item.version.as_deref()
-                };
-                let at = out.iter().position(same).unwrap_or_else(|| {
+                let at = *known.entry((&**system, item.version.as_deref())).or_insert_with(|| {
                     let (system, version) =
                         (Some(Box::from(&**system)), item.version.as_deref().map(Box::from));
                     out.push(Include { system, version, ..Include::default() });
@@ -263,10 +390,10 @@ fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
                 let listed = Listed { place: list.len(), display, ..Listed::default() };
                 list.entry((**code).into()).or_insert(listed);
             }
-            walk(&item.contains, out);
+            walk(&item.contains, known, out);
         }
     }
     let mut out = Vec::new();
-    walk(contains, &mut out);
+    walk(contains, &mut HashMap::new(), &mut out);
     out
 }
