@@ -23,6 +23,7 @@ use crate::export_log::ExportLog;
 use crate::hashing::Hashing;
 use crate::indexes::{self, Indexes};
 use crate::key_fetch::KeyFetcher;
+use crate::question_pool::QuestionPool;
 use crate::settings::{Live, Settings};
 
 /// One server.
@@ -67,6 +68,8 @@ pub struct App {
     pub flags: Flags,
     /// For calls to providers: no redirects, no proxies, our own limits.
     pub http: reqwest::Client,
+    /// Terminology questions that take long.
+    pub questions: QuestionPool,
     /// Password hashes under way and waiting.
     pub hashing: Hashing,
     /// How far the terminology index has followed the store.
@@ -163,6 +166,7 @@ impl App {
             fixed,
             flags: flags.clone(),
             http: provider_client()?,
+            questions: QuestionPool::new(cores),
             hashing: Hashing::new(cores),
             followed: AtomicU64::new(0),
             following: Mutex::new(()),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use identity::{Random, SystemRandom};
 use jiff::{SignedDuration, Timestamp};
@@ -45,6 +46,12 @@ impl Clock {
         let now = (self.now)();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
+}
+
+/// CPU time that this thread has taken.
+pub fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Ids of requests: a random beginning for each start of the server, and a number. They are told to callers and

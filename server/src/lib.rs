@@ -15,6 +15,7 @@
 //! | [`clock`] | time and randomness |
 //! | [`tls`] | certificates |
 //! | [`hashing`] | how many passwords are hashed at once |
+//! | [`question_pool`] | terminology questions that take long |
 //! | [`http`] | the edge |
 //! | [`serve`] | start, ready, stop |
 //! | [`admin`] | administration, in process or through the socket of a running server |
@@ -33,6 +34,7 @@ pub mod http;
 pub mod indexes;
 pub mod key_fetch;
 pub mod line_log;
+pub mod question_pool;
 pub mod registration;
 pub mod reload;
 pub mod serve;

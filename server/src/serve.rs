@@ -123,6 +123,7 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     println!("ready {base_url}");
     wait_for_signal(&app, hang_up).await?;
     tracing::info!("stopping");
+    app.questions.stop();
     drop(std::fs::remove_file(&endpoint));
     // Nobody listens any more where the edge has ended by itself.
     let _ = stop.send(true);
