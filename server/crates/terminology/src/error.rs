@@ -162,6 +162,15 @@ pub enum Unprocessable {
         /// How many it may have.
         limit: usize,
     },
+    /// The regular expressions of a value set take more memory than those of one value set may.
+    #[error(
+        "the regular expressions of the value set take more than {limit_mib} MiB; use shorter repetitions, or [A-Za-z0-9_] \
+         instead of \\w"
+    )]
+    PatternsTooLarge {
+        /// How many MiB they may take.
+        limit_mib: usize,
+    },
     /// A supplement that was asked for is not known.
     #[error("Required supplement not found: {0}")]
     MissingSupplement(String),
@@ -256,7 +265,8 @@ impl TxError {
                 Unprocessable::Endless { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
                 Unprocessable::TooCostly { .. }
                 | Unprocessable::Exhausted(_)
-                | Unprocessable::TooManyFilters { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
+                | Unprocessable::TooManyFilters { .. }
+                | Unprocessable::PatternsTooLarge { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
                 Unprocessable::ImportCycle(_) | Unprocessable::ImportsTooDeep { .. } => {
                     issue(IssueCode::Processing).tx("vs-invalid")
                 }

@@ -3,6 +3,8 @@
 //! The tests run a short version of each attack. `cargo xtask soak --only attacks` runs the full version against the
 //! release binary and prints the measured times.
 
+mod terminology;
+
 use std::fmt::Display;
 
 /// Returns `full` in a soak and `short` in the tests.

@@ -300,14 +300,15 @@ impl Filter {
         Ok(())
     }
 
-    /// Compiles what is compiled at its first use, so that its fault is told whatever the code.
+    /// Compiles what is compiled at its first use, so that its fault is told whatever the code. Returns the bytes of the
+    /// compiled form.
     ///
     /// # Errors
     /// The fault.
-    pub(crate) fn prepare(&self, budget: &Budget<'_>) -> Result<(), Unprocessable> {
+    pub(crate) fn prepare(&self, budget: &Budget<'_>) -> Result<usize, Unprocessable> {
         match &self.op {
-            Op::Regex(pattern) => self.pattern(pattern, budget).map(|_| ()),
-            _ => Ok(()),
+            Op::Regex(pattern) => self.pattern(pattern, budget).map(|_| pattern.bytes()),
+            _ => Ok(0),
         }
     }
 

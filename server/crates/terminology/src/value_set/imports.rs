@@ -11,6 +11,8 @@ use crate::{Budget, TxError, Unprocessable, version};
 /// chain would exhaust the stack.
 const IMPORT_DEPTH: usize = 64;
 
+/// Bytes that the regular expressions of one value set may take, compiled.
+const PATTERN_BYTES: usize = 4 << 20;
 /// Steps that finding an import takes.
 const IMPORT_STEPS: usize = 2;
 
@@ -88,8 +90,13 @@ fn is_usable(set: &ValueSet, budget: &Budget<'_>) -> Result<(), Unprocessable> {
         return Err(fault.clone());
     }
     if set.compose.has_patterns {
-        let mut filters = set.compose.parts().flat_map(|part| &part.filters);
-        return filters.try_for_each(|filter| filter.prepare(budget));
+        let mut bytes = 0;
+        for filter in set.compose.parts().flat_map(|part| &part.filters) {
+            bytes += filter.prepare(budget)?;
+            if bytes > PATTERN_BYTES {
+                return Err(Unprocessable::PatternsTooLarge { limit_mib: PATTERN_BYTES >> 20 });
+            }
+        }
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use crate::budget::Exhausted;
 
 /// Sizes of the compiled form that are tried, in bytes: the first that suffices is what the pattern counts as. Matching
 /// is linear in any case.
-const SIZES: [usize; 3] = [16 << 10, 64 << 10, 256 << 10];
+const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Bytes that a thread may take to match it faster.
 const CACHE_BYTES: usize = 128 << 10;
 /// Bytes that are compiled in one step.
@@ -43,9 +43,15 @@ impl Pattern {
         })
     }
 
+    /// Bytes of the compiled form, where it was compiled.
+    pub(super) fn bytes(&self) -> usize {
+        self.0.get().and_then(|compiled| compiled.as_ref().ok()).map_or(0, |(_, bytes)| *bytes)
+    }
+
     /// Bytes that it takes in memory.
     pub(super) fn weight(&self) -> usize {
-        self.0.get().and_then(|compiled| compiled.as_ref().ok()).map_or(0, |(_, bytes)| bytes + CACHE_BYTES)
+        let bytes = self.bytes();
+        if bytes == 0 { 0 } else { bytes + CACHE_BYTES }
     }
 }
 

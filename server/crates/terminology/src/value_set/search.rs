@@ -14,6 +14,9 @@ use crate::version;
 use crate::wire::Content;
 use crate::{Budget, TxError};
 
+/// Members that are compared in one step.
+const COMPARED_PER_STEP: usize = 16;
+
 /// The code that is looked for.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Asked<'q> {
@@ -87,7 +90,8 @@ impl<'a> Found<'a> {
 
     /// Takes over what another part found. Several paths to one include are one way in.
     fn append(&mut self, other: Self, budget: &Budget<'_>) -> Result<(), TxError> {
-        budget.spend(1 + other.len() * (self.members.len() + self.inactive.len() + self.unknown.len()))?;
+        let here = self.members.len() + self.inactive.len() + self.unknown.len();
+        budget.spend(1 + other.len() + other.len() * here / COMPARED_PER_STEP)?;
         for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
             for member in theirs {
                 if !mine.iter().any(|known| known.is_same(&member)) {
@@ -182,6 +186,7 @@ impl<'a, 'q> Search<'a, 'q> {
         if self.at_first_sight(&set.compose)? == Some(false) {
             return Ok(Found::default());
         }
+        self.budget.during("searching the includes of a value set");
         let mut found = Found::default();
         for include in set.compose.includes_of(self.asked.system) {
             self.include(at, include, &mut found)?;

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod built_in;
+mod costs;
 mod cut_off;
 mod displays;
 mod ecosystem;
