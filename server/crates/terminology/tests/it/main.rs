@@ -20,4 +20,5 @@ mod releases;
 mod subsumes;
 mod subsumption;
 mod support;
+mod text_filter;
 mod validate_code;
