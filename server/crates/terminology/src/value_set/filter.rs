@@ -23,7 +23,7 @@ pub(super) enum Op {
     Equal,
     In(Box<[String]>),
     NotIn(Box<[String]>),
-    Regex(Pattern),
+    Regex(Box<Pattern>),
     Exists(bool),
     IsA,
     DescendentOf,
@@ -127,7 +127,7 @@ impl Filter {
             },
             "in" => Op::In(list()?),
             "not-in" => Op::NotIn(list()?),
-            "regex" => Op::Regex(Pattern::default()),
+            "regex" => Op::Regex(Box::default()),
             "exists" => Op::Exists(match written.value.as_str() {
                 "true" => true,
                 "false" => false,

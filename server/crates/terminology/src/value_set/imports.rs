@@ -86,10 +86,11 @@ pub(crate) fn check(
 /// Checks what can be wrong with a set whatever the code.
 #[inline]
 fn is_usable(set: &ValueSet, budget: &Budget<'_>) -> Result<(), Unprocessable> {
-    if let Some(fault) = set.compose.fault.as_deref() {
+    let Some(rare) = &set.compose.rare else { return Ok(()) };
+    if let Some(fault) = &rare.fault {
         return Err(fault.clone());
     }
-    if set.compose.has_patterns {
+    if rare.has_patterns {
         let mut bytes = 0;
         for filter in set.compose.parts().flat_map(|part| &part.filters) {
             bytes += filter.prepare(budget)?;

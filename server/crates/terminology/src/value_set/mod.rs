@@ -64,12 +64,19 @@ pub(crate) struct Compose {
     pub(crate) versions_apart: bool,
     /// The day whose versions are meant where an include names none.
     pub(crate) locked_date: Option<Box<str>>,
+    /// What most sets do not have.
+    pub(crate) rare: Option<Box<Rare>>,
+}
+
+/// What few sets have.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
     /// Why the set cannot be used whatever the code; found once, told at each use.
-    pub(crate) fault: Option<Box<Unprocessable>>,
+    pub(crate) fault: Option<Unprocessable>,
     /// Does a filter have a regular expression?
     pub(crate) has_patterns: bool,
     /// The includes, and the excludes, of each system, where there are many.
-    by_system: Option<Box<[PartsBySystem; 2]>>,
+    by_system: Option<[PartsBySystem; 2]>,
 }
 
 /// Numbers of the parts of each system, and under the empty name of those without a system.
@@ -83,8 +90,9 @@ impl Compose {
 
     /// Makes what depends on all parts, once they are there.
     fn finish(&mut self) {
-        let has_patterns = self.parts().flat_map(|part| &part.filters).any(Filter::has_pattern);
-        self.has_patterns = has_patterns;
+        if self.parts().flat_map(|part| &part.filters).any(Filter::has_pattern) {
+            self.rare.get_or_insert_default().has_patterns = true;
+        }
         if self.include.len() + self.exclude.len() > FEW_PARTS {
             let index = |parts: &[Include]| {
                 let mut index = PartsBySystem::default();
@@ -93,19 +101,29 @@ impl Compose {
                 }
                 index
             };
-            self.by_system = Some(Box::new([index(&self.include), index(&self.exclude)]));
+            let indexes = [index(&self.include), index(&self.exclude)];
+            self.rare.get_or_insert_default().by_system = Some(indexes);
         }
+    }
+
+    fn index(&self, which: usize) -> Option<&PartsBySystem> {
+        self.rare.as_ref()?.by_system.as_ref().map(|indexes| &indexes[which])
+    }
+
+    /// Says why the set cannot be used, unless something was said before.
+    pub(crate) fn set_fault(&mut self, fault: Unprocessable) {
+        self.rare.get_or_insert_default().fault.get_or_insert(fault);
     }
 
     /// The includes that may hold a code of a system, in order.
     #[inline]
     pub(crate) fn includes_of(&self, system: &str) -> PartsOf<'_> {
-        PartsOf::new(&self.include, self.by_system.as_ref().map(|index| &index[0]), system)
+        PartsOf::new(&self.include, self.index(0), system)
     }
 
     /// The excludes that may hold a code of a system, in order.
     pub(crate) fn excludes_of(&self, system: &str) -> PartsOf<'_> {
-        PartsOf::new(&self.exclude, self.by_system.as_ref().map(|index| &index[1]), system)
+        PartsOf::new(&self.exclude, self.index(1), system)
     }
 }
 
@@ -218,33 +236,34 @@ impl ValueSet {
         out.compose.versions_apart =
             wire::expansion_parameter(&compose.extension, "versionsMatch") == Some("false");
         out.supplements.extend(wire::supplements(&compose.extension));
-        let Compose { include, exclude, fault: found, .. } = &mut out.compose;
+        let mut fault: Option<Unprocessable> = None;
         let mut compiled = |which: &str, list: &[wire::Include<'_>]| {
             let mut out = Vec::new();
             for (at, written) in list.iter().enumerate() {
                 let at = format!("ValueSet.compose.{which}[{at}]");
                 match Include::compile(written, &at)? {
                     Ok(include) => out.push(include),
-                    Err(fault) => {
-                        found.get_or_insert_with(|| Box::new(fault));
+                    Err(found) => {
+                        fault.get_or_insert(found);
                     }
                 }
             }
             Ok::<_, String>(out)
         };
-        include.extend(compiled("include", &compose.include)?);
-        *exclude = compiled("exclude", &compose.exclude)?;
+        out.compose.include = compiled("include", &compose.include)?.into();
+        out.compose.exclude = compiled("exclude", &compose.exclude)?;
+        if let Some(fault) = fault {
+            out.compose.set_fault(fault);
+        }
         out.compose.finish();
-        let contained = || out.contained.values().map(|set| &set.compose);
-        let filters =
-            || contained().chain([&out.compose]).flat_map(Compose::parts).flat_map(|part| &part.filters);
-        for (count, limit) in
-            [(filters().count(), FILTERS), (filters().filter(|one| one.has_pattern()).count(), PATTERNS)]
-        {
-            if count > limit {
-                out.compose.fault = Some(Box::new(Unprocessable::TooManyFilters { count, limit }));
-                break;
-            }
+        let contained = out.contained.values().map(|set| &set.compose);
+        let filters = || {
+            contained.clone().chain([&out.compose]).flat_map(Compose::parts).flat_map(|part| &part.filters)
+        };
+        let patterns = filters().filter(|filter| filter.has_pattern()).count();
+        let counts = [(filters().count(), FILTERS), (patterns, PATTERNS)];
+        if let Some((count, limit)) = counts.into_iter().find(|(count, limit)| count > limit) {
+            out.compose.set_fault(Unprocessable::TooManyFilters { count, limit });
         }
         out.size = out.size();
         Ok(out)
