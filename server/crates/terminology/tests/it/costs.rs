@@ -1,6 +1,8 @@
 //! The law of cost: the steps of a question grow with its size and not faster, and a question that takes more than its
 //! budget is refused.
 
+use std::time::Instant;
+
 use fhir::{IssueCode, Parameters};
 use trefoil_fixtures::costly::{self, Costly};
 use trefoil_terminology::budget::Cause;
@@ -41,8 +43,10 @@ fn steps_grow_with_the_size_of_a_request_and_not_faster() {
 #[test]
 fn a_request_of_full_size_is_answered_or_refused_as_too_costly() {
     for costly in costly::ALL {
+        let started = Instant::now();
         let (steps, answer) = steps(costly, costly.large);
-        println!("{}: {steps} steps, {:?}", costly.name, answer.as_ref().map_err(ToString::to_string));
+        let (time, said) = (started.elapsed(), answer.as_ref().map_err(ToString::to_string));
+        println!("{}: {steps} steps, {time:?}, {said:?}", costly.name);
         if let Err(error) = answer {
             let code = error.outcome().issue[0].code;
             let is_refused = matches!(code, IssueCode::TooCostly | IssueCode::Invalid);
