@@ -66,8 +66,6 @@ pub(crate) struct Resource<T> {
     header: Result<Box<Header>, String>,
     /// Given back once compiled: large systems would stand in memory twice.
     source: Mutex<Bytes>,
-    /// Bytes of the source.
-    size: usize,
     compiled: OnceLock<Result<Arc<T>, String>>,
 }
 
@@ -80,13 +78,13 @@ impl<T: Compiled> Resource<T> {
                     false => Err(format!("resourceType is '{}', not '{}'", header.resource_type, T::KIND)),
                 },
             );
-        Self { id, header, size: bytes.len(), source: Mutex::new(bytes), compiled: OnceLock::new() }
+        Self { id, header, source: Mutex::new(bytes), compiled: OnceLock::new() }
     }
 
     /// A resource that was compiled before.
     fn ready(id: String, header: Header, compiled: Arc<T>) -> Self {
         let compiled = OnceLock::from(Ok(compiled));
-        Self { id, header: Ok(Box::new(header)), source: Mutex::default(), size: 0, compiled }
+        Self { id, header: Ok(Box::new(header)), source: Mutex::default(), compiled }
     }
 
     /// Its header, where it could be read.
@@ -102,7 +100,7 @@ impl<T: Compiled> Resource<T> {
     pub(crate) fn get(&self, budget: &Budget<'_>) -> Result<&T, Unprocessable> {
         if self.compiled.get().is_none() {
             budget.during("compiling a resource");
-            budget.spend(self.size / BYTES_PER_STEP)?;
+            budget.spend(self.source_bytes() / BYTES_PER_STEP)?;
         }
         self.shared().map(|compiled| &**compiled)
     }
@@ -111,8 +109,14 @@ impl<T: Compiled> Resource<T> {
     pub(crate) fn weight(&self) -> usize {
         match self.compiled.get() {
             Some(Ok(compiled)) => compiled.weight(),
-            _ => self.size,
+            _ => self.source_bytes(),
         }
+    }
+
+    /// Bytes of the source; none once it is compiled. Not a field, since `compiled` is read at each question and stands
+    /// in one line of the processor's cache.
+    fn source_bytes(&self) -> usize {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn shared(&self) -> Result<&Arc<T>, Unprocessable> {

@@ -317,27 +317,16 @@ impl Filter {
         matches!(self.op, Op::Regex(_))
     }
 
-    /// Bytes that its first use makes.
-    pub(super) fn made(&self) -> usize {
-        match &self.op {
-            Op::Regex(pattern) => pattern.weight(),
-            _ => 0,
-        }
-    }
-
-    /// Bytes that it takes in memory beside those.
-    pub(super) fn size(&self) -> usize {
-        let written = &self.said.written;
+    /// Bytes that it takes in memory beside its texts.
+    pub(super) fn weight(&self) -> usize {
         let op = match &self.op {
+            Op::Regex(pattern) => pattern.weight(),
             // A part of a constraint takes at least two characters.
-            Op::Ecl(_) => written.value.len() * 64,
-            Op::In(list) | Op::NotIn(list) => {
-                list.iter().map(|value| size_of::<String>() + value.len()).sum()
-            }
+            Op::Ecl(_) => self.said.written.value.len() * 64,
+            Op::In(list) | Op::NotIn(list) => list.len() * size_of::<String>(),
             _ => 0,
         };
-        let text = self.said.at.len() + written.property.len() + written.op.len() + written.value.len();
-        size_of::<Self>() + size_of::<Said>() + text + op
+        size_of::<Self>() + size_of::<Said>() + op
     }
 
     fn pattern<'p>(

@@ -26,6 +26,8 @@ use crate::wire::{self, Header};
 const FILTERS: usize = 10_000;
 /// How many of them may be regular expressions.
 const PATTERNS: usize = 100;
+/// Bytes that a listed code takes beside its texts.
+const LISTED_BYTES: usize = 128;
 /// A set with more includes and excludes than this finds those of a system by an index.
 const FEW_PARTS: usize = 16;
 
@@ -48,8 +50,6 @@ pub(crate) struct ValueSet {
     /// Contained value sets by id: what `#id` in an include refers to.
     pub(crate) contained: HashMap<String, ValueSet>,
     pub(crate) compose: Compose,
-    /// Bytes that it takes in memory beside what its filters make later.
-    size: usize,
 }
 
 /// `ValueSet.compose`: which codes are in. Every question reads it, and as a rule nothing else of the set, so it is kept
@@ -226,7 +226,6 @@ impl ValueSet {
             // Only an expansion is stored: it is the list of its codes.
             out.compose.include = listed_by_system(&read.expansion.unwrap_or_default().contains).into();
             out.compose.finish();
-            out.size = out.size();
             return Ok(out);
         };
         out.compose.active_only = compose.inactive == Some(false);
@@ -265,38 +264,24 @@ impl ValueSet {
         if let Some((count, limit)) = counts.into_iter().find(|(count, limit)| count > limit) {
             out.compose.set_fault(Unprocessable::TooManyFilters { count, limit });
         }
-        out.size = out.size();
         Ok(out)
     }
 
     /// Bytes that it takes in memory, about.
     pub(crate) fn weight(&self) -> usize {
-        let made =
-            |part: &Include| part.often.weight() + part.filters.iter().map(Filter::made).sum::<usize>();
-        let contained = self.contained.values().map(Self::weight).sum::<usize>();
-        self.size + contained + self.compose.parts().map(made).sum::<usize>()
-    }
-
-    fn size(&self) -> usize {
-        let text = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let listed = |code: &str, listed: &Listed| {
-            let designations = listed.designations.iter();
-            let texts =
-                designations.map(|one| size_of::<Designation>() + one.text.len() + text(&one.language));
-            size_of::<Listed>() + 32 + code.len() + text(&listed.display) + texts.sum::<usize>()
-        };
         let part = |part: &Include| {
-            let list = part.listed.as_deref().into_iter().flatten();
-            let imports = part.value_sets.iter().map(|canonical| size_of::<String>() + canonical.len());
+            let listed = part.listed.as_ref().map_or(0, |list| list.len() * LISTED_BYTES);
             size_of::<Include>()
-                + text(&part.system) * 2
-                + text(&part.version)
-                + list.map(|(code, one)| listed(code, one)).sum::<usize>()
-                + part.filters.iter().map(Filter::size).sum::<usize>()
-                + imports.sum::<usize>()
+                + listed
+                + part.often.weight()
+                + part.filters.iter().map(Filter::weight).sum::<usize>()
         };
-        let members = self.definition.iter().map(|(name, json)| 32 + name.len() + json.get().len());
-        size_of::<Self>() + self.compose.parts().map(part).sum::<usize>() + members.sum::<usize>()
+        // The JSON is kept, and what it is compiled to has its texts again.
+        let json = self.definition.iter().map(|(name, json)| 2 * (name.len() + json.get().len()));
+        size_of::<Self>()
+            + json.sum::<usize>()
+            + self.compose.parts().map(part).sum::<usize>()
+            + self.contained.values().map(Self::weight).sum::<usize>()
     }
 
     /// The value set of all codes of a code system (`CodeSystem.valueSet`).
