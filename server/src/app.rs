@@ -28,6 +28,7 @@ use crate::http::byte_budget::{self, ByteBudget};
 use crate::http::cors::ClientOrigins;
 use crate::indexes::{self, Indexes};
 use crate::key_fetch::KeyFetcher;
+use crate::question_pool::QuestionPool;
 use crate::settings::{Live, Settings};
 
 /// One server.
@@ -74,6 +75,8 @@ pub struct App {
     pub flags: Flags,
     /// For calls to providers: no redirects, no proxies, our own limits.
     pub http: reqwest::Client,
+    /// Terminology questions that take long.
+    pub questions: QuestionPool,
     /// Password hashes under way and waiting.
     pub hashing: Hashing,
     /// Members of the Groups that clients are limited to.
@@ -187,6 +190,7 @@ impl App {
             fixed,
             flags: flags.clone(),
             http: provider_client()?,
+            questions: QuestionPool::new(cores),
             hashing: Hashing::new(cores),
             group_members: GroupMembers::default(),
             bodies: ByteBudget::new(config.body_memory_bytes, limits.bytes, byte_budget::WAIT),

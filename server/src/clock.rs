@@ -69,6 +69,11 @@ fn since_boot() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default()
 }
 
+/// CPU time that this thread has taken.
+pub fn thread_cpu_time() -> Duration {
+    Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).unwrap_or_default()
+}
+
 /// Ids of requests: a random beginning for each start of the server, and a number. They are told to callers and
 /// stand in logs, and are no secret, so that no request waits for the system's randomness.
 pub struct RequestIds {

@@ -16,6 +16,7 @@
 //! | [`clock_guard`] | refuses writes after a jump of the clock |
 //! | [`tls`] | certificates |
 //! | [`hashing`] | how many passwords are hashed at once |
+//! | [`question_pool`] | terminology questions that take long |
 //! | [`http`] | the edge |
 //! | [`serve`] | start, ready, stop |
 //! | [`admin`] | administration, in process or through the socket of a running server |
@@ -37,6 +38,7 @@ pub mod http;
 pub mod indexes;
 pub mod key_fetch;
 pub mod line_log;
+pub mod question_pool;
 pub mod registration;
 pub mod reload;
 pub mod serve;

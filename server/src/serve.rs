@@ -131,6 +131,7 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     println!("ready {base_url}");
     signals.wait_for_stop(&app).await;
     tracing::info!("stopping");
+    app.questions.stop();
     drop(std::fs::remove_file(&endpoint));
     app.is_stopping.store(true, Ordering::Release);
     // A receiver is missing only if the edge has ended by itself.

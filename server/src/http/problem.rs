@@ -19,10 +19,12 @@ use identity::user::UserError;
 use resources::{BodyError, ResourceError};
 use store::StoreError;
 use terminology::TxError;
+use terminology::budget::Cause;
 
 use super::extract;
 use super::pages;
 use super::reply::{self, Response};
+use crate::question_pool::NotAsked;
 
 /// How a group of endpoints words its errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -328,9 +330,25 @@ pub fn terminology(error: &TxError) -> Response {
         | TxError::NotOnDay { .. }
         | TxError::UnknownCode { .. }
         | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,
+        TxError::Unprocessable(_) if error.exhausted() == Some(Cause::Cancelled) => {
+            return busy(&error.to_string());
+        }
         TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
     };
     outcome(status, &error.outcome())
+}
+
+/// A terminology question that was not asked.
+pub fn not_asked(why: NotAsked) -> Response {
+    busy(match why {
+        NotAsked::Full => "too many long terminology questions are waiting; try again later",
+        NotAsked::Stopping => "the server stops; try again later",
+    })
+}
+
+fn busy(text: &str) -> Response {
+    let response = fhir(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+    reply::with_static(response, header::RETRY_AFTER, "2")
 }
 
 /// A resource that could not be read or written.

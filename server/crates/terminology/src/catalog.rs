@@ -17,7 +17,10 @@ use crate::terminology::{Change, Problem};
 use crate::value_set::{ValueSet, implicit};
 use crate::version;
 use crate::wire::{Content, Header};
-use crate::{Index, TxError, Unprocessable};
+use crate::{Budget, Index, TxError, Unprocessable};
+
+/// Bytes of JSON that are compiled in one step.
+pub(crate) const BYTES_PER_STEP: usize = 16;
 
 /// What a resource is compiled to.
 pub(crate) trait Compiled: Sized {
@@ -26,6 +29,9 @@ pub(crate) trait Compiled: Sized {
 
     /// Compiles the resource; the error says in one line what was wrong.
     fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String>;
+
+    /// Bytes that it takes in memory, about.
+    fn weight(&self) -> usize;
 }
 
 impl Compiled for CodeSystem {
@@ -34,6 +40,10 @@ impl Compiled for CodeSystem {
     fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String> {
         Self::compile(header, bytes)
     }
+
+    fn weight(&self) -> usize {
+        self.weight()
+    }
 }
 
 impl Compiled for ValueSet {
@@ -41,6 +51,10 @@ impl Compiled for ValueSet {
 
     fn compile(header: &Header, bytes: &[u8]) -> Result<Self, String> {
         Self::compile(header, bytes)
+    }
+
+    fn weight(&self) -> usize {
+        self.weight()
     }
 }
 
@@ -78,12 +92,31 @@ impl<T: Compiled> Resource<T> {
         self.header.as_deref().ok()
     }
 
-    /// What it compiles to.
+    /// What it compiles to; the question that needs it first pays for that.
     ///
     /// # Errors
-    /// When it is broken, with the reason.
-    pub(crate) fn get(&self) -> Result<&T, Unprocessable> {
+    /// When it is broken, with the reason; when the budget ends.
+    #[inline]
+    pub(crate) fn get(&self, budget: &Budget<'_>) -> Result<&T, Unprocessable> {
+        if self.compiled.get().is_none() {
+            budget.during("compiling a resource");
+            budget.spend(self.source_bytes() / BYTES_PER_STEP)?;
+        }
         self.shared().map(|compiled| &**compiled)
+    }
+
+    /// Bytes that it takes in memory: those of the source until it is compiled.
+    pub(crate) fn weight(&self) -> usize {
+        match self.compiled.get() {
+            Some(Ok(compiled)) => compiled.weight(),
+            _ => self.source_bytes(),
+        }
+    }
+
+    /// Bytes of the source; none once it is compiled. Not a field, since `compiled` is read at each question and stands
+    /// in one line of the processor's cache.
+    fn source_bytes(&self) -> usize {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     fn shared(&self) -> Result<&Arc<T>, Unprocessable> {
@@ -124,6 +157,15 @@ impl Brought {
             _ => None,
         }
     }
+
+    /// Bytes that it takes in memory.
+    pub(crate) fn weight(&self) -> usize {
+        match self {
+            Self::CodeSystem(resource) => resource.weight(),
+            Self::ValueSet(resource) => resource.weight(),
+            Self::Definition(resource) => resource.weight(),
+        }
+    }
 }
 
 /// By id or URL. Keyed at random, and faster than the standard library's own hash.
@@ -135,17 +177,20 @@ struct Shelf<T> {
     by_id: Map<Arc<Resource<T>>>,
     /// Best first.
     by_url: Map<Vec<Arc<Resource<T>>>>,
+    /// By `CodeSystem.valueSet`, the value set of all codes.
+    by_value_set: Map<Vec<Arc<Resource<T>>>>,
 }
 
 impl<T> Default for Shelf<T> {
     fn default() -> Self {
-        Self { by_id: Map::default(), by_url: Map::default() }
+        Self { by_id: Map::default(), by_url: Map::default(), by_value_set: Map::default() }
     }
 }
 
 impl<T> Clone for Shelf<T> {
     fn clone(&self) -> Self {
-        Self { by_id: self.by_id.clone(), by_url: self.by_url.clone() }
+        let Self { by_id, by_url, by_value_set } = self;
+        Self { by_id: by_id.clone(), by_url: by_url.clone(), by_value_set: by_value_set.clone() }
     }
 }
 
@@ -162,17 +207,23 @@ impl<T: Compiled> Shelf<T> {
             let at = versions.partition_point(better);
             versions.insert(at, resource.clone());
         }
+        if let Some(all) = resource.header().and_then(|header| header.value_set.clone()) {
+            self.by_value_set.entry(all).or_default().push(resource.clone());
+        }
         self.by_id.insert(id, resource);
     }
 
     fn remove(&mut self, id: &str) {
         let Some(old) = self.by_id.remove(id) else { return };
-        if let Some(url) = old.header().and_then(|header| header.url.as_ref())
-            && let Some(versions) = self.by_url.get_mut(url)
-        {
-            versions.retain(|resource| resource.id != id);
-            if versions.is_empty() {
-                self.by_url.remove(url);
+        let Some(header) = old.header() else { return };
+        for (map, key) in [(&mut self.by_url, &header.url), (&mut self.by_value_set, &header.value_set)] {
+            if let Some(key) = key
+                && let Some(list) = map.get_mut(key)
+            {
+                list.retain(|resource| resource.id != id);
+                if list.is_empty() {
+                    map.remove(key);
+                }
             }
         }
     }
@@ -266,7 +317,7 @@ impl Catalog {
                 Change::Put { kind: Definition::KIND, id, bytes } => {
                     let definition = Resource::new(id, bytes);
                     // At once: few of its bytes are kept, and what is broken has no bindings.
-                    drop(definition.get());
+                    drop(definition.shared());
                     next.definitions.put(Arc::new(definition));
                 }
                 Change::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
@@ -299,16 +350,16 @@ impl Catalog {
     ///
     /// # Errors
     /// When there is none, or it is broken.
-    pub(crate) fn code_system_by_id(&self, id: &str) -> Result<&CodeSystem, TxError> {
-        by_id(&self.code_systems, id)
+    pub(crate) fn code_system_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&CodeSystem, TxError> {
+        by_id(&self.code_systems, id, budget)
     }
 
     /// The value set of an id.
     ///
     /// # Errors
     /// When there is none, or it is broken.
-    pub(crate) fn value_set_by_id(&self, id: &str) -> Result<&ValueSet, TxError> {
-        by_id(&self.value_sets, id)
+    pub(crate) fn value_set_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&ValueSet, TxError> {
+        by_id(&self.value_sets, id, budget)
     }
 
     /// The preferred code system among those that the version or pattern names; supplements are no
@@ -396,12 +447,17 @@ impl Catalog {
     ///
     /// # Errors
     /// When it is broken.
-    pub(crate) fn value_set_of(&self, url: &str, day: Option<&str>) -> Result<Option<&ValueSet>, TxError> {
-        let Some(day) = day else { return self.value_set(url, None) };
+    pub(crate) fn value_set_of(
+        &self,
+        url: &str,
+        day: Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&ValueSet>, TxError> {
+        let Some(day) = day else { return self.value_set(url, None, budget) };
         let mut versions = self.value_sets.versions(url).iter();
         match versions.find(|r| r.header().is_some_and(|h| is_of(h, day))) {
-            Some(resource) => Ok(Some(resource.get()?)),
-            None => self.value_set(url, None),
+            Some(resource) => Ok(Some(resource.get(budget)?)),
+            None => self.value_set(url, None, budget),
         }
     }
 
@@ -426,29 +482,32 @@ impl Catalog {
     ///
     /// # Errors
     /// When it is there but broken.
-    pub(crate) fn value_set(&self, url: &str, version: Option<&str>) -> Result<Option<&ValueSet>, TxError> {
+    pub(crate) fn value_set(
+        &self,
+        url: &str,
+        version: Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&ValueSet>, TxError> {
         if let Some(resource) = self.value_sets.find(url, version) {
-            return Ok(Some(resource.get()?));
+            return Ok(Some(resource.get(budget)?));
         }
-        // Rarely asked for, so no index of its own.
-        let of_all = self
-            .code_systems
-            .by_id
-            .values()
+        let all = self.code_systems.by_value_set.get(url).into_iter().flatten();
+        let of_all = all
             .filter_map(|resource| Some((resource, resource.header()?)))
-            .filter(|(_, header)| header.value_set.as_deref() == Some(url) && !is_supplement(header))
+            .filter(|(_, header)| !is_supplement(header))
             .filter(|(_, header)| {
                 let have = header.version.as_deref();
                 version.is_none_or(|wanted| have.is_some_and(|have| version::matches(wanted, have)))
             })
             .min_by(|a, b| by_preference(a.1, b.1).then_with(|| a.0.id.cmp(&b.0.id)));
         if let Some((resource, _)) = of_all {
-            return Ok(resource.get()?.of_all.as_ref());
+            return Ok(resource.get(budget)?.of_all.as_ref());
         }
         if let Some(set) = self.implicit.get(url) {
             return Ok(Some(set));
         }
-        Ok(implicit::value_set(url).map(|set| self.implicit.insert(url.to_owned(), set)))
+        let set = implicit::value_set(url);
+        Ok(set.map(|set| self.implicit.insert(url.to_owned(), set, 256 + 64 * url.len())))
     }
 
     /// The canonical URL of the value set that `context` leads to: an element of a StructureDefinition, as
@@ -456,7 +515,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Says what is missing; [`Unprocessable`] when the definition is broken.
-    pub(crate) fn bound_by(&self, context: &str) -> Result<&str, TxError> {
+    pub(crate) fn bound_by(&self, context: &str, budget: &Budget<'_>) -> Result<&str, TxError> {
         let wrong = |why: String| malformed("context", why);
         let (canonical, element) = context.split_once('#').ok_or_else(|| {
             wrong(format!("'{context}' names no element; write it as StructureDefinition-URL#element"))
@@ -467,7 +526,7 @@ impl Catalog {
                 "the StructureDefinition '{canonical}' is not stored here; give 'url' or 'valueSet'"
             ))
         })?;
-        definition.get()?.binding(element).ok_or_else(|| {
+        definition.get(budget)?.binding(element).ok_or_else(|| {
             wrong(format!("'{canonical}' has no element '{element}' that is bound to a value set"))
         })
     }
@@ -521,9 +580,9 @@ impl Catalog {
     }
 }
 
-fn by_id<'a, T: Compiled>(shelf: &'a Shelf<T>, id: &str) -> Result<&'a T, TxError> {
+fn by_id<'a, T: Compiled>(shelf: &'a Shelf<T>, id: &str, budget: &Budget<'_>) -> Result<&'a T, TxError> {
     let unknown = || TxError::UnknownInstance { kind: T::KIND, id: id.to_owned() };
-    Ok(shelf.by_id.get(id).ok_or_else(unknown)?.get()?)
+    Ok(shelf.by_id.get(id).ok_or_else(unknown)?.get(budget)?)
 }
 
 fn is_supplement(header: &Header) -> bool {

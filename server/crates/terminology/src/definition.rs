@@ -60,6 +60,13 @@ struct Bound<'a> {
 impl Compiled for Definition {
     const KIND: &'static str = "StructureDefinition";
 
+    fn weight(&self) -> usize {
+        self.0
+            .iter()
+            .map(|one| size_of::<Binding>() + one.id.len() + one.path.len() + one.value_set.len())
+            .sum()
+    }
+
     /// Takes the snapshot, which says everything; where there is none, the differential.
     fn compile(_: &Header, bytes: &[u8]) -> Result<Self, String> {
         let wire: Wire = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;

@@ -3,7 +3,11 @@
 use crate::TxError;
 use crate::code_system::Display;
 use crate::code_system::codes::same_folded;
+use crate::input::malformed;
 use crate::load::{SNOMED_CT, SNOMED_CT_DEFINITION};
+
+/// Language ranges that one list may have.
+const RANGES: usize = 32;
 
 /// What a text of a concept is for; what comes first is shown first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +54,10 @@ impl Languages {
     /// When an item is no language range or its weight is no number from 0 to 1.
     pub(crate) fn parse(list: &str) -> Result<Self, TxError> {
         let wrong = || TxError::DisplayLanguage(list.to_owned());
+        if list.bytes().filter(|byte| *byte == b',').count() >= RANGES {
+            let why = format!("it lists more than {RANGES} languages; name those that are read");
+            return Err(malformed("displayLanguage", why));
+        }
         let mut weighted = Vec::new();
         let mut out = Self::default();
         for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
@@ -82,6 +90,11 @@ impl Languages {
         let wanted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
         out.ranges = wanted.map(|(range, _)| range.to_ascii_lowercase()).collect();
         Ok(out)
+    }
+
+    /// Steps that finding a language in the list takes.
+    pub(crate) fn steps(&self) -> usize {
+        self.ranges.len() / 4
     }
 
     fn is_empty(&self) -> bool {

@@ -4,6 +4,7 @@
 
 use fhir::{Issue, IssueCode, OperationOutcome};
 
+use crate::budget::{Cause, Exhausted};
 use crate::messages;
 
 /// Why `$validate-code` or `$subsumes` could not answer.
@@ -150,6 +151,26 @@ pub enum Unprocessable {
         /// How many codes one answer may hold.
         limit: usize,
     },
+    /// The question took more work than one question may cause.
+    #[error(transparent)]
+    Exhausted(#[from] Exhausted),
+    /// A value set has more filters than one may have.
+    #[error("the value set has {count} filters, more than {limit}; divide it into several value sets")]
+    TooManyFilters {
+        /// How many it has.
+        count: usize,
+        /// How many it may have.
+        limit: usize,
+    },
+    /// The regular expressions of a value set take more memory than those of one value set may.
+    #[error(
+        "the regular expressions of the value set take more than {limit_mib} MiB; use shorter repetitions, or [A-Za-z0-9_] \
+         instead of \\w"
+    )]
+    PatternsTooLarge {
+        /// How many MiB they may take.
+        limit_mib: usize,
+    },
     /// A supplement that was asked for is not known.
     #[error("Required supplement not found: {0}")]
     MissingSupplement(String),
@@ -205,7 +226,21 @@ pub struct FilterFault {
     pub why: String,
 }
 
+impl From<Exhausted> for TxError {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::Unprocessable(exhausted.into())
+    }
+}
+
 impl TxError {
+    /// Why the budget ended, if that is the error.
+    pub fn exhausted(&self) -> Option<Cause> {
+        match self {
+            Self::Unprocessable(Unprocessable::Exhausted(exhausted)) => Some(exhausted.cause),
+            _ => None,
+        }
+    }
+
     /// The error as FHIR tells it.
     pub fn outcome(&self) -> OperationOutcome {
         let issue = |code: IssueCode| Issue::error(code, self.to_string());
@@ -228,7 +263,10 @@ impl TxError {
                 Unprocessable::MissingCodeSystem { .. } => issue(IssueCode::NotFound).tx("not-found"),
                 Unprocessable::VersionNotAllowed { .. } => issue(IssueCode::Exception).tx("version-error"),
                 Unprocessable::Endless { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
-                Unprocessable::TooCostly { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
+                Unprocessable::TooCostly { .. }
+                | Unprocessable::Exhausted(_)
+                | Unprocessable::TooManyFilters { .. }
+                | Unprocessable::PatternsTooLarge { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
                 Unprocessable::ImportCycle(_) | Unprocessable::ImportsTooDeep { .. } => {
                     issue(IssueCode::Processing).tx("vs-invalid")
                 }

@@ -4,10 +4,12 @@
 //! cannot be sent at all. A body has types, and a wrong one is refused. [`Input`] remembers where
 //! the parameters came from and is the only place that knows the difference.
 
+use std::collections::HashMap;
+
 use fhir::{CodeableConcept, Coding, Parameter, Parameters, Value};
 use serde_json::value::RawValue;
 
-use crate::TxError;
+use crate::{Budget, TxError};
 
 /// Where the operation was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,26 +20,31 @@ pub enum Level<'a> {
     Instance(&'a str),
 }
 
+/// The parameters of a batch by name.
+#[derive(Debug, Default)]
+pub(crate) struct Shared<'a>(HashMap<&'a str, Vec<&'a Parameter>>);
+
 /// The parameters of an operation and how they travelled.
 #[derive(Debug, Clone, Copy)]
 pub struct Input<'a> {
     parameters: &'a Parameters,
     /// Those of the batch that this request is one item of.
-    shared: Option<&'a Parameters>,
+    shared: Option<&'a Shared<'a>>,
     caller: &'a str,
     typed: bool,
     accept_language: Option<&'a str>,
+    budget: Option<&'a Budget<'a>>,
 }
 
 impl<'a> Input<'a> {
     /// Parameters of a query string (see [`Parameters::from_query`]): all values are text.
     pub fn from_query(parameters: &'a Parameters) -> Self {
-        Self { parameters, shared: None, caller: "", typed: false, accept_language: None }
+        Self { parameters, shared: None, caller: "", typed: false, accept_language: None, budget: None }
     }
 
     /// Parameters of a body: each value has its type.
     pub fn from_body(parameters: &'a Parameters) -> Self {
-        Self { parameters, shared: None, caller: "", typed: true, accept_language: None }
+        Self { parameters, shared: None, caller: "", typed: true, accept_language: None, budget: None }
     }
 
     /// Adds the header `Accept-Language`; the parameter `displayLanguage` outranks it.
@@ -54,6 +61,18 @@ impl<'a> Input<'a> {
         self
     }
 
+    /// Bounds the work of the question; without this, a full budget without a deadline does.
+    #[must_use]
+    pub fn budget(mut self, budget: &'a Budget<'a>) -> Self {
+        self.budget = Some(budget);
+        self
+    }
+
+    /// The budget that the caller gave.
+    pub(crate) fn own_budget(&self) -> Option<&'a Budget<'a>> {
+        self.budget
+    }
+
     /// Who asks.
     pub(crate) fn caller_name(&self) -> &'a str {
         self.caller
@@ -61,8 +80,17 @@ impl<'a> Input<'a> {
 
     /// The same request with the parameters of one item of a batch: where the item has none of a
     /// name, the shared ones of that name hold.
-    pub(crate) fn item(self, parameters: &'a Parameters) -> Self {
-        Self { parameters, shared: Some(self.parameters), ..self }
+    pub(crate) fn item(self, parameters: &'a Parameters, shared: &'a Shared<'a>) -> Self {
+        Self { parameters, shared: Some(shared), ..self }
+    }
+
+    /// The parameters of a batch, to be looked up for each of its items.
+    pub(crate) fn shared(&self) -> Shared<'a> {
+        let mut shared = Shared::default();
+        for parameter in &self.parameters.parameter {
+            shared.0.entry(&parameter.name).or_default().push(parameter);
+        }
+        shared
     }
 
     /// The header `Accept-Language`.
@@ -81,9 +109,10 @@ impl<'a> Input<'a> {
     }
 
     fn all<'n>(&self, name: &'n str) -> impl Iterator<Item = &'a Parameter> + use<'a, 'n> {
-        let named = move |list: &'a Parameters| list.parameter.iter().filter(move |p| p.name == name);
-        let shared = self.shared.filter(|_| named(self.parameters).next().is_none());
-        named(self.parameters).chain(shared.into_iter().flat_map(named))
+        let own = move |list: &'a Parameters| list.parameter.iter().filter(move |p| p.name == name);
+        let shared = self.shared.filter(|_| own(self.parameters).next().is_none());
+        let shared = shared.and_then(|shared| shared.0.get(name)).map_or(&[][..], Vec::as_slice);
+        own(self.parameters).chain(shared.iter().copied())
     }
 
     /// Is there any parameter of this name?

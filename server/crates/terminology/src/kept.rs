@@ -6,9 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use elsa::sync::FrozenMap;
 
+/// Bytes of values with which it is full, however few they are.
+const BYTES: usize = 16 << 20;
+
 /// Values by name; full with so many.
 pub(crate) struct Kept<T, const ENOUGH: usize> {
     map: FrozenMap<String, Box<T>>,
+    bytes: AtomicUsize,
     /// Asked for at every question, where counting the map would take its lock.
     count: AtomicUsize,
 }
@@ -19,21 +23,22 @@ impl<T, const ENOUGH: usize> Kept<T, ENOUGH> {
         self.map.get(name)
     }
 
-    /// Keeps a value under a name, unless there is one: that is given back then.
-    pub(crate) fn insert(&self, name: String, value: T) -> &T {
+    /// Keeps a value of this many bytes under a name, unless there is one: that is returned then.
+    pub(crate) fn insert(&self, name: String, value: T, bytes: usize) -> &T {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.count.fetch_add(1, Ordering::Relaxed);
         self.map.insert(name, Box::new(value))
     }
 
     /// Is a fresh one due?
     pub(crate) fn is_full(&self) -> bool {
-        self.count.load(Ordering::Relaxed) >= ENOUGH
+        self.count.load(Ordering::Relaxed) >= ENOUGH || self.bytes.load(Ordering::Relaxed) >= BYTES
     }
 }
 
 impl<T, const ENOUGH: usize> Default for Kept<T, ENOUGH> {
     fn default() -> Self {
-        Self { map: FrozenMap::default(), count: AtomicUsize::new(0) }
+        Self { map: FrozenMap::default(), bytes: AtomicUsize::new(0), count: AtomicUsize::new(0) }
     }
 }
 

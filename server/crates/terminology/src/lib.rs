@@ -5,6 +5,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`input`] | the parameters of a request, typed (body) or untyped (query) |
+//! | [`budget`] | the steps, memory and time that one question may take |
 //! | [`error`] | why a question could not be judged |
 //! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes`, `lookup`, `expand` |
 //! | [`index`] | a compiled code system, to be saved and read back |
@@ -19,6 +20,7 @@
 //! | `validate` | the rules of `$validate-code` and `$batch-validate-code` |
 //! | [`subsumes`] | the rules of `$subsumes` |
 //! | [`expand`], `lookup` | the rules of `$expand` and `$lookup` |
+//! | `places` | the first place of a key in a list |
 //! | `texts` | all displays and designations of a concept |
 //! | `display`, `version` | languages and displays; versions and canonical URLs |
 //! | `messages` | every text a caller reads in `issues`, in one table |
@@ -41,6 +43,7 @@
 //! assert_eq!(answer.text("outcome"), Some("subsumes"));
 //! ```
 
+pub mod budget;
 mod built_in;
 mod catalog;
 mod code_system;
@@ -56,6 +59,7 @@ pub mod load;
 mod lookup;
 mod messages;
 mod overlay;
+mod places;
 pub mod subsumes;
 pub mod terminology;
 mod texts;
@@ -64,6 +68,7 @@ mod value_set;
 mod version;
 mod wire;
 
+pub use budget::Budget;
 pub use error::{FilterFault, TxError, Unprocessable};
 pub use index::Index;
 pub use input::{Input, Level};

@@ -1,5 +1,7 @@
 //! `CodeSystem/$lookup` (FHIR R4): what is known about one concept.
 
+use std::collections::HashSet;
+
 use fhir::{Coding, Parameter, Parameters, Value};
 
 use crate::catalog::Catalog;
@@ -9,10 +11,15 @@ use crate::input::malformed;
 use crate::texts::{self, additions};
 use crate::validate::request;
 use crate::wire::Content;
-use crate::{Input, TxError, Unprocessable};
+use crate::{Budget, Input, TxError, Unprocessable};
 
 /// Answers `$lookup`.
-pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, TxError> {
+pub(crate) fn answer(
+    catalog: &Catalog,
+    input: Input<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.during("looking a concept up");
     let asked = asked(input)?;
     let languages = match (input.text("displayLanguage")?, input.header_languages()) {
         (Some(list), _) => Languages::parse(list)?,
@@ -36,7 +43,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
         None => catalog.code_system_of(url, day.as_deref(), code),
     };
     let found = found.or_else(|| catalog.supplement(url));
-    let system = found.ok_or_else(|| unknown(day.as_deref()))?.get()?;
+    let system = found.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
     if !matches!(system.content, Content::Complete | Content::Fragment) {
         return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
     }
@@ -45,7 +52,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
         system: url.to_owned(),
         version: system.version.clone(),
     })?;
-    let supplements = texts::supplements(catalog, input.texts("useSupplement")?)?;
+    let supplements = texts::supplements(catalog, input.texts("useSupplement")?, budget)?;
 
     let mut out = Parameters::new();
     out.push_string("name", system.header.name.as_deref().or(system.header.title.as_deref()).unwrap_or(url));
@@ -54,7 +61,8 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
     }
     out.push_code("code", system.code(at));
     out.push_uri("system", url);
-    let texts = texts::texts(Some((system, at)), None, &supplements);
+    let texts = texts::texts(Some((system, at)), None, &supplements, budget)?;
+    budget.spend(texts.len() * (1 + languages.steps() + wanted.languages.len()))?;
     let shown = texts::shown(&texts, &languages);
     // `display` is demanded by R4; a concept without one is called by its code.
     out.push_string("display", shown.map_or(system.code(at), |n| texts[n].display.text));
@@ -94,6 +102,7 @@ pub(crate) fn answer(catalog: &Catalog, input: Input<'_>) -> Result<Parameters, 
     }
     for (from, at) in own() {
         for (name, value) in from.properties(at) {
+            budget.spend(1 + from.header.property.len() / 8)?;
             if !from.is_structural(name) && wanted.property(name) {
                 push(name, typed(from, name, value), None);
             }
@@ -154,24 +163,28 @@ fn asked(input: Input<'_>) -> Result<Coding, TxError> {
 }
 
 /// What the caller wants to know (`property`); nothing said is everything.
-struct Wanted<'a>(Vec<&'a str>);
+struct Wanted<'a> {
+    names: HashSet<&'a str>,
+    /// Those of `lang.X`.
+    languages: Vec<Languages>,
+}
 
 impl<'a> Wanted<'a> {
     fn read(input: Input<'a>) -> Result<Self, TxError> {
-        Ok(Self(input.texts("property")?))
+        let names: HashSet<&str> = input.texts("property")?.into_iter().collect();
+        let ranges = names.iter().filter_map(|wanted| wanted.strip_prefix("lang."));
+        let languages = ranges.filter_map(|range| Languages::parse(range).ok()).collect();
+        Ok(Self { names, languages })
     }
 
     fn property(&self, name: &str) -> bool {
-        self.0.is_empty() || self.0.iter().any(|wanted| *wanted == name || *wanted == "*")
+        self.names.is_empty() || self.names.contains(name) || self.names.contains("*")
     }
 
     /// Designations come with `designation`, or with `lang.X` those of language X.
     fn language(&self, text: &texts::Text<'_>) -> bool {
-        let tag = |wanted: &&str| {
-            let range = wanted.strip_prefix("lang.")?;
-            Some(Languages::parse(range).is_ok_and(|range| range.covers(text.display.language)))
-        };
-        self.property("designation") || self.0.iter().any(|wanted| tag(wanted) == Some(true))
+        let covers = |range: &Languages| range.covers(text.display.language);
+        self.property("designation") || self.languages.iter().any(covers)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::code_system::{CodeSystem, Concept};
 use crate::input::malformed;
 use crate::value_set::filter::is_a_hierarchy;
 use crate::wire::Content;
-use crate::{Input, Level, TxError, Unprocessable};
+use crate::{Budget, Input, Level, TxError, Unprocessable};
 
 /// How code A stands to code B.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,11 +59,17 @@ struct Request<'a> {
 }
 
 /// Answers `$subsumes`.
-pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
+pub(crate) fn answer(
+    catalog: &Catalog,
+    level: Level<'_>,
+    input: Input<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.during("comparing codes");
     let request = Request::read(input)?;
     let system = match level {
         Level::Instance(id) => {
-            let system = catalog.code_system_by_id(id)?;
+            let system = catalog.code_system_by_id(id, budget)?;
             request.fits(system)?;
             system
         }
@@ -79,13 +85,13 @@ pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> R
             };
             // A supplement is found too, so that the answer can say what is wrong with it.
             let found = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
-            found.ok_or_else(unknown)?.get()?
+            found.ok_or_else(unknown)?.get(budget)?
         }
     };
     let mut out = Parameters::new();
     let outcome = match catalog.is_endless(&system.url) {
-        true => compare_words(catalog, system, request.codes)?,
-        false => compare(system, request.codes)?,
+        true => compare_words(catalog, system, request.codes, budget)?,
+        false => compare(system, request.codes, budget)?,
     };
     out.push_code("outcome", outcome.code());
     Ok(out)
@@ -163,9 +169,11 @@ fn compare_words(
     catalog: &Catalog,
     frame: &CodeSystem,
     codes: [(&'static str, &str); 2],
+    budget: &Budget<'_>,
 ) -> Result<Subsumption, TxError> {
     let word = |(parameter, code): (&'static str, &str)| {
-        let system = catalog.code_system_for(&frame.url, None, code).map(|found| found.get()).transpose()?;
+        let system =
+            catalog.code_system_for(&frame.url, None, code).map(|found| found.get(budget)).transpose()?;
         let found = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
         found.ok_or_else(|| unknown_code(frame, parameter, code))
     };
@@ -184,7 +192,11 @@ fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str) -> TxE
     }
 }
 
-fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subsumption, TxError> {
+fn compare(
+    system: &CodeSystem,
+    codes: [(&'static str, &str); 2],
+    budget: &Budget<'_>,
+) -> Result<Subsumption, TxError> {
     match system.content {
         Content::Complete | Content::Fragment => {}
         content => {
@@ -199,5 +211,7 @@ fn compare(system: &CodeSystem, codes: [(&'static str, &str); 2]) -> Result<Subs
     if a.at == b.at {
         return Ok(Subsumption::Equivalent);
     }
-    Ok(Subsumption::of(is_a_hierarchy(system)?, a, b))
+    let hierarchy = is_a_hierarchy(system)?;
+    budget.spend(1 + 2 * hierarchy.walk_steps())?;
+    Ok(Subsumption::of(hierarchy, a, b))
 }

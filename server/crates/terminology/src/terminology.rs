@@ -12,7 +12,7 @@ use crate::catalog::Catalog;
 use crate::overlay::Overlays;
 use crate::value_set::imports::{self, Home, Pins};
 use crate::value_set::search::{Asked, Search};
-use crate::{Index, Input, Level, TxError, expand, lookup, subsumes, validate, version};
+use crate::{Budget, Index, Input, Level, TxError, expand, lookup, subsumes, validate, version};
 
 /// One change of the stored terminology, as the edge's change feed tells it.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl Terminology {
     /// When the question cannot be judged; a code that is not valid is an answer with
     /// `result=false`, not an error.
     pub fn validate_code(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog| validate::answer(catalog, level, input))
+        self.with_overlay(input, |catalog, budget| validate::answer(catalog, level, input, budget))
     }
 
     /// `CodeSystem/$validate-code`.
@@ -102,7 +102,9 @@ impl Terminology {
     /// When the question cannot be judged; a code that is not valid is an answer with
     /// `result=false`, not an error.
     pub fn validate_code_in_system(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog| validate::answer_code_system(catalog, level, input))
+        self.with_overlay(input, |catalog, budget| {
+            validate::answer_code_system(catalog, level, input, budget)
+        })
     }
 
     /// `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
@@ -110,19 +112,25 @@ impl Terminology {
     /// # Errors
     /// When there is no question in it; a question that cannot be judged is answered in its place.
     pub fn batch_validate_code(&self, input: Input<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog| validate::answer_batch(catalog, input))
+        self.with_overlay(input, |catalog, budget| validate::answer_batch(catalog, input, budget))
     }
 
     /// Asks the catalog, with the resources that the request brings along.
     fn with_overlay<T>(
         &self,
         input: Input<'_>,
-        ask: impl FnOnce(&Catalog) -> Result<T, TxError>,
+        ask: impl FnOnce(&Catalog, &Budget<'_>) -> Result<T, TxError>,
     ) -> Result<T, TxError> {
         let catalog = self.now();
-        match self.overlays.over(&catalog, input)? {
-            Some(overlay) => ask(&overlay),
-            None => ask(&catalog),
+        let full = Budget::default();
+        let budget = input.own_budget().unwrap_or(&full);
+        match self.overlays.over(&catalog, input, budget)? {
+            Some(overlay) => {
+                let answer = ask(&overlay.catalog, budget);
+                self.overlays.weigh(&overlay);
+                answer
+            }
+            None => ask(&catalog, budget),
         }
     }
 
@@ -133,12 +141,13 @@ impl Terminology {
     /// When the value set is unknown or cannot be used.
     pub fn has_member(&self, value_set: &str, system: &str, code: &str) -> Result<bool, TxError> {
         let catalog = self.now();
-        let search = Search::new(&catalog, Asked { system, version: None, code }, Pins::NONE, true);
+        let budget = &Budget::default();
+        let search = Search::new(&catalog, Asked { system, version: None, code }, Pins::NONE, true, budget);
         search.look_ahead();
         let (url, version) = version::split(value_set);
         let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
-        let set = catalog.value_set(url, version)?.ok_or_else(unknown)?;
-        imports::check(&catalog, Home::own(set), Pins::NONE, false)?;
+        let set = catalog.value_set(url, version, budget)?.ok_or_else(unknown)?;
+        imports::check(&catalog, Home::own(set), Pins::NONE, false, budget)?;
         search.is_member(Home::own(set))
     }
 
@@ -147,7 +156,7 @@ impl Terminology {
     /// # Errors
     /// When the relationship cannot be determined.
     pub fn subsumes(&self, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog| subsumes::answer(catalog, level, input))
+        self.with_overlay(input, |catalog, budget| subsumes::answer(catalog, level, input, budget))
     }
 
     /// `CodeSystem/$lookup`: what is known about one concept.
@@ -155,7 +164,7 @@ impl Terminology {
     /// # Errors
     /// When the concept or its system is not known, or a parameter cannot be used.
     pub fn lookup(&self, input: Input<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog| lookup::answer(catalog, input))
+        self.with_overlay(input, |catalog, budget| lookup::answer(catalog, input, budget))
     }
 
     /// `ValueSet/$expand`: a ValueSet whose `expansion` holds the codes, or a page of them. `now` is
@@ -164,7 +173,7 @@ impl Terminology {
     /// # Errors
     /// When the value set cannot be expanded, or has more codes than [`expand::LIMIT`] to show.
     pub fn expand(&self, level: Level<'_>, input: Input<'_>, now: &str) -> Result<Box<RawValue>, TxError> {
-        self.with_overlay(input, |catalog| expand::answer(catalog, level, input, now))
+        self.with_overlay(input, |catalog, budget| expand::answer(catalog, level, input, now, budget))
     }
 
     /// The index of the CodeSystem with this id, made now where it was not made yet. `None` where there is no such

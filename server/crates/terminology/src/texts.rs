@@ -6,9 +6,10 @@ use fhir::Coding;
 use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, Display};
 use crate::display::Languages;
+use crate::places::Places;
 use crate::value_set::Listed;
 use crate::wire::Header;
-use crate::{Unprocessable, version};
+use crate::{Budget, TxError, Unprocessable, version};
 
 /// A supplement and its header.
 pub(crate) type Supplement<'a> = (&'a Header, &'a CodeSystem);
@@ -40,11 +41,13 @@ impl<'a> Text<'a> {
 pub(crate) fn supplements<'a, 'c>(
     catalog: &'a Catalog,
     asked: impl IntoIterator<Item = &'c str>,
+    budget: &Budget<'_>,
 ) -> Result<Vec<Supplement<'a>>, Unprocessable> {
     let find = |canonical: &str| {
+        budget.spend(1)?;
         let missing = || Unprocessable::MissingSupplement(canonical.to_owned());
         let resource = catalog.supplement(canonical).ok_or_else(missing)?;
-        Ok((resource.header().ok_or_else(missing)?, resource.get()?))
+        Ok((resource.header().ok_or_else(missing)?, resource.get(budget)?))
     };
     asked.into_iter().map(find).collect()
 }
@@ -55,6 +58,15 @@ pub(crate) fn additions<'a, 's>(
     system: &'s CodeSystem,
     at: u32,
 ) -> impl Iterator<Item = (&'a CodeSystem, u32)> + 's {
+    let found = move |supplement: &'a CodeSystem| Some((supplement, supplement.find(system.code(at))?));
+    adding(supplements, system).filter_map(found)
+}
+
+/// The supplements that add to this code system.
+pub(crate) fn adding<'a, 's>(
+    supplements: &'s [Supplement<'a>],
+    system: &'s CodeSystem,
+) -> impl Iterator<Item = &'a CodeSystem> + 's {
     let adds = move |header: &Header| {
         header.supplements.as_deref().is_some_and(|canonical| {
             let (url, wanted) = version::split(canonical);
@@ -62,10 +74,7 @@ pub(crate) fn additions<'a, 's>(
             url == system.url && wanted.is_none_or(|wanted| version::matches(wanted, have))
         })
     };
-    supplements
-        .iter()
-        .filter(move |(header, _)| adds(header))
-        .filter_map(move |(_, supplement)| Some((*supplement, supplement.find(system.code(at))?)))
+    supplements.iter().filter(move |(header, _)| adds(header)).map(|(_, supplement)| *supplement)
 }
 
 /// The display where no language decides: the value set's, else the code system's. Designations of a
@@ -86,7 +95,9 @@ pub(crate) fn texts<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
     listed: Option<(&'a Listed, Option<&'a str>)>,
     supplements: &[Supplement<'a>],
-) -> Vec<Text<'a>> {
+    budget: &Budget<'_>,
+) -> Result<Vec<Text<'a>>, TxError> {
+    budget.spend(supplements.len())?;
     let mut out: Vec<Text<'a>> = default(concept, listed).map(Text::of).into_iter().collect();
     if let Some((listed, _)) = listed {
         out.extend(listed.designations.iter().map(|said| Text {
@@ -107,21 +118,28 @@ pub(crate) fn texts<'a>(
     }
     // A set often repeats the system's display without its language.
     let mut kept: Vec<Text<'a>> = Vec::with_capacity(out.len());
+    let mut places = Places::default();
+    budget.spend(out.len())?;
     for text in out {
-        let same = |other: &&mut Text<'a>| {
-            other.display.text == text.display.text
-                && (other.display.language == text.display.language || other.display.language.is_none())
-        };
-        match kept.iter_mut().find(same) {
-            Some(other) => {
-                other.display.language = other.display.language.or(text.display.language);
+        let Display { text: words, language, .. } = text.display;
+        let same = [places.find((words, language)), places.find((words, None))];
+        match same.into_iter().flatten().min() {
+            Some(at) => {
+                let other = &mut kept[at];
+                if other.display.language.is_none() && language.is_some() {
+                    other.display.language = language;
+                    places.rename(at, (words, language));
+                }
                 other.display.kind = other.display.kind.min(text.display.kind);
                 other.purpose = other.purpose.or(text.purpose);
             }
-            None => kept.push(text),
+            None => {
+                places.push((words, language));
+                kept.push(text);
+            }
         }
     }
-    kept
+    Ok(kept)
 }
 
 /// The number of the text to show as display; `None` where there is none in a language that the

@@ -1,6 +1,8 @@
 //! The terminology operations, by GET and POST, at type and instance level (SPEC; FHIR R4).
 
-use ::terminology::{Input, Level, TxError};
+use ::terminology::budget::Cause;
+use ::terminology::{Budget, Input, Level, TxError};
+use bytes::Bytes;
 use fhir::{IssueCode, Json, Parameters};
 use http::{Method, StatusCode, header};
 use identity::scope::Permissions;
@@ -43,10 +45,58 @@ pub async fn subsumes(call: Call) -> Response {
     operation(call, "CodeSystem", |app, level, input| app.terminology.subsumes(level, input)).await
 }
 
+/// Bodies and queries up to this many bytes are first asked where they arrive; longer ones take time to be read alone.
+const INLINE_BYTES: usize = 64 << 10;
+
+/// The parameters of a question as they were sent.
+#[derive(Clone, Copy)]
+enum Sent<'a> {
+    Query(&'a str),
+    Body(&'a [u8]),
+}
+
+/// A question as it was sent.
+#[derive(Clone, Copy)]
+struct Question<'a> {
+    sent: Sent<'a>,
+    language: Option<&'a str>,
+    caller: &'a str,
+    level: Level<'a>,
+}
+
+/// Why there is no answer.
+enum Unanswered {
+    /// The body is not a Parameters resource.
+    Body(String),
+    Error(TxError),
+}
+
+impl Question<'_> {
+    /// Reads the parameters, asks and writes the answer.
+    fn ask<T: Json>(
+        self,
+        app: &App,
+        judge: impl FnOnce(&App, Level<'_>, Input<'_>) -> Result<T, TxError>,
+        budget: &Budget<'_>,
+    ) -> Result<Vec<u8>, Unanswered> {
+        let parameters = match self.sent {
+            Sent::Query(query) => Parameters::from_query(query),
+            Sent::Body(body) => Parameters::from_json(body).map_err(Unanswered::Body)?,
+        };
+        let input = match self.sent {
+            Sent::Query(_) => Input::from_query(&parameters),
+            Sent::Body(_) => Input::from_body(&parameters),
+        };
+        let input = input.accept_language(self.language).caller(self.caller).budget(budget);
+        Ok(judge(app, self.level, input).map_err(Unanswered::Error)?.to_json())
+    }
+}
+
+/// Answers a question where it arrives if that takes a few steps, else on a thread of the pool.
 async fn operation<T: Json>(
     mut call: Call,
     kind: &str,
-    judge: impl FnOnce(&App, Level<'_>, Input<'_>) -> Result<T, TxError>,
+    judge: impl Fn(&App, Level<'_>, Input<'_>) -> Result<T, TxError> + Send + 'static,
 ) -> Response {
     let access = if call.app.settings().anonymous_terminology {
         None
@@ -59,30 +109,55 @@ async fn operation<T: Json>(
     if let Err(response) = check_accept(&call, &[]) {
         return response;
     }
-    let by_query = call.method != Method::POST;
-    let parameters = if by_query {
-        Parameters::from_query(&call.query)
-    } else {
-        match json_body(&mut call).await {
-            Ok(body) => match Parameters::from_json(&body) {
-                Ok(parameters) => parameters,
-                Err(error) => {
-                    let text = format!("the body is not a Parameters resource: {error}");
-                    return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text);
-                }
-            },
+    let body = match call.method {
+        Method::POST => match json_body(&mut call).await {
+            Ok(body) => Some(body),
             Err(response) => return response,
-        }
+        },
+        _ => None,
     };
     if let Err(error) = call.app.follow().await {
         return problem::store(Dialect::Fhir, &error);
     }
-    let input = if by_query { Input::from_query(&parameters) } else { Input::from_body(&parameters) };
-    let input = input.accept_language(call.header(header::ACCEPT_LANGUAGE));
-    let input = input.caller(access.as_deref().map_or("", |access| &access.token.sub));
-    let level = call.args.first().map_or(Level::Type, |id| Level::Instance(id));
-    match judge(&call.app, level, input) {
-        Ok(answer) => reply::body(StatusCode::OK, reply::FHIR_JSON, answer.to_json()),
-        Err(error) => problem::terminology(&error),
+    let question = Question {
+        sent: body.as_ref().map_or(Sent::Query(&call.query), |body| Sent::Body(body)),
+        language: call.header(header::ACCEPT_LANGUAGE),
+        caller: access.as_deref().map_or("", |access| &access.token.sub),
+        level: call.args.first().map_or(Level::Type, |id| Level::Instance(id)),
+    };
+    let mut answer = None;
+    if body.as_ref().map_or(call.query.len(), Bytes::len) <= INLINE_BYTES {
+        let inline = question.ask(&call.app, &judge, &Budget::inline());
+        let is_long = |why: &Unanswered| matches!(why, Unanswered::Error(error) if error.exhausted() == Some(Cause::Inline));
+        answer = Some(inline).filter(|inline| !inline.as_ref().is_err_and(is_long));
+    }
+    let answer = match answer {
+        Some(answer) => answer,
+        None => {
+            let (app, query, body) = (call.app.clone(), call.query.clone(), body.clone());
+            let language = question.language.map(str::to_owned);
+            let (caller, id) = (question.caller.to_owned(), call.args.first().cloned());
+            let ask = move |budget: &Budget<'_>| {
+                let question = Question {
+                    sent: body.as_ref().map_or(Sent::Query(&query), |body| Sent::Body(body)),
+                    language: language.as_deref(),
+                    caller: &caller,
+                    level: id.as_deref().map_or(Level::Type, Level::Instance),
+                };
+                question.ask(&app, judge, budget)
+            };
+            match call.app.questions.run(ask).await {
+                Ok(answer) => answer,
+                Err(why) => return problem::not_asked(why),
+            }
+        }
+    };
+    match answer {
+        Ok(answer) => reply::body(StatusCode::OK, reply::FHIR_JSON, answer),
+        Err(Unanswered::Error(error)) => problem::terminology(&error),
+        Err(Unanswered::Body(error)) => {
+            let text = format!("the body is not a Parameters resource: {error}");
+            problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
+        }
     }
 }

@@ -8,6 +8,7 @@ mod connections;
 mod damage;
 mod full_disk;
 mod memory;
+mod terminology;
 
 use std::fmt::Display;
 

@@ -42,7 +42,7 @@ mod tests {
 
     #[track_caller]
     fn check(system: &Resource<CodeSystem>, code: &str, display: Option<&str>) {
-        let system = system.get().unwrap();
+        let system = system.get(&crate::Budget::default()).unwrap();
         assert_eq!(system.find(code).and_then(|at| system.display(at)), display, "{code}");
     }
 
@@ -55,7 +55,7 @@ mod tests {
         for code in ["ch", "XX", "UK", "000", "", "Switzerland"] {
             check(&countries, code, None);
         }
-        assert_eq!(countries.get().unwrap().len(), 3 * 249);
+        assert_eq!(countries.get(&crate::Budget::default()).unwrap().len(), 3 * 249);
     }
 
     #[test]
@@ -80,7 +80,10 @@ mod tests {
         for code in ["CH", "CH-", "ch-zh", "CHZH", "US-XX", "California"] {
             check(&subdivisions, code, None);
         }
-        let (countries, subdivisions) = (countries.get().unwrap(), subdivisions.get().unwrap());
+        let (countries, subdivisions) = (
+            countries.get(&crate::Budget::default()).unwrap(),
+            subdivisions.get(&crate::Budget::default()).unwrap(),
+        );
         assert_eq!(subdivisions.len(), 5_046);
         for at in 0..subdivisions.len() as u32 {
             let code = subdivisions.code(at);
@@ -97,7 +100,7 @@ mod tests {
     fn currencies_have_one() {
         let currencies = currencies();
         for (code, display) in [("EUR", "Euro"), ("USD", "US Dollar"), ("XXX", "No currency")] {
-            let system = currencies.get().unwrap();
+            let system = currencies.get(&crate::Budget::default()).unwrap();
             assert!(system.find(code).is_some(), "{code} {display}");
         }
         for code in ["eur", "DEM", "978", "€"] {

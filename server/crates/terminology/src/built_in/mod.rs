@@ -35,6 +35,8 @@ use crate::kept::Kept;
 
 /// After how many remembered codes a fresh [`Memory`] is due.
 const ENOUGH: usize = 8_192;
+/// Bytes that a remembered code takes, about.
+const WORD_BYTES: usize = 2_048;
 /// Longest code that is looked at, in bytes.
 const LONGEST: usize = 512;
 
@@ -174,7 +176,7 @@ impl Memory {
             return Some(known);
         }
         let word = grammar.read(code).ok()?;
-        Some(self.0.insert(key, grammar.system(Some(word))))
+        Some(self.0.insert(key, grammar.system(Some(word)), WORD_BYTES))
     }
 }
 
@@ -186,12 +188,13 @@ fn rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Budget;
 
     #[test]
     fn urls_are_sorted_and_each_is_a_system() {
         assert!(URLS.is_sorted());
         for url in URLS {
-            assert_eq!(system(url).unwrap().get().unwrap().url, *url);
+            assert_eq!(system(url).unwrap().get(&Budget::default()).unwrap().url, *url);
         }
         assert!(system("urn:other").is_none());
     }
@@ -204,7 +207,7 @@ mod tests {
                 let code = format!("{n}mg");
                 assert!(memory.concept(Grammar::Units, &code).is_none());
                 let code = format!("mg/{{{n}}}");
-                let system = memory.concept(Grammar::Units, &code).unwrap().get().unwrap();
+                let system = memory.concept(Grammar::Units, &code).unwrap().get(&Budget::default()).unwrap();
                 assert_eq!(system.code(0), code);
                 std::ptr::from_ref(system) as usize
             };

@@ -6,6 +6,7 @@
 use super::codes::Codes;
 use super::columns::{Rows, Texts, group};
 use super::hierarchy::Hierarchy;
+use super::words::Words;
 use super::{ABSTRACT, CodeSystem, DEPRECATED, Designations, INACTIVE, LITERAL, NONE, Role};
 use crate::wire::Header;
 
@@ -341,6 +342,7 @@ impl Builder {
             }
             out.subsets.shrink();
         }
+        out.words = Words::build(&out)?;
         Ok(out)
     }
 }

@@ -11,7 +11,7 @@ use super::ends::Ends;
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
 /// Changes with every change of the columns, and of what stands in them; a file of another format is built again from
 /// its source.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 /// Reads differently where the machine has its bytes the other way round.
 const ORDER: u32 = 0x0102_0304;
 /// Pieces that a column is read in: a length that is a lie takes no more memory than this.

@@ -182,6 +182,21 @@ impl Hierarchy {
         self.others.is_none()
     }
 
+    /// How many concepts have a place in the tree: all, unless there is a cycle.
+    pub(crate) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Steps that one question about two concepts takes beyond the first: where it is a walk, that of all concepts.
+    pub(crate) fn walk_steps(&self) -> usize {
+        if self.is_walked() { self.places.len() } else { 0 }
+    }
+
+    /// Children that are another concept's in the tree.
+    pub(crate) fn adopted(&self, of: u32) -> &[u32] {
+        self.adopted.row(of)
+    }
+
     /// A concept and its descendants in the tree. Only for hierarchies without a circle.
     pub(crate) fn interval(&self, at: u32) -> Range<u32> {
         at..self.places[at as usize].tree_end

@@ -11,6 +11,7 @@ pub(crate) mod hierarchy;
 mod json;
 mod others;
 mod signature;
+pub(crate) mod words;
 
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +23,7 @@ use self::columns::{Column, Player, Recorder, Rows, Texts, columns};
 use self::ends::Ends;
 use self::hierarchy::Hierarchy;
 pub(crate) use self::signature::Signature;
+use self::words::Words;
 use crate::display::TextKind;
 use crate::value_set::ValueSet;
 use crate::wire::{Content, Header, Meaning};
@@ -161,6 +163,7 @@ pub(crate) struct CodeSystem {
     subset_names: Codes,
     /// Members of each subset, sorted.
     subsets: Rows<u32>,
+    words: Words,
 }
 
 /// Numbers the code systems of this process from 1, so that what was found in one is not taken for another's.
@@ -192,7 +195,7 @@ impl Designations {
 
 columns!(Designations: ends, texts, facts);
 columns!(CodeSystem: codes, displays, designations, properties, flags, statuses, definitions, names, values, hierarchy, attributes,
-    subset_names, subsets);
+    subset_names, subsets, words);
 
 impl CodeSystem {
     /// Compiles a CodeSystem resource.
@@ -325,6 +328,26 @@ impl CodeSystem {
         self.flags.get(at as usize).is_some_and(|flags| flags & flag != 0)
     }
 
+    /// May any concept be out of use?
+    pub(crate) fn has_inactive(&self) -> bool {
+        !self.flags.is_empty()
+    }
+
+    /// Bytes that the index takes in memory, about.
+    pub(crate) fn weight(&self) -> usize {
+        let texts = [&self.displays, &self.designations.texts].map(|texts| texts.bytes() + 3 * texts.len());
+        let tables = [&self.codes, &self.names, &self.values, &self.subset_names];
+        let tables = tables.map(|codes| codes.texts().bytes() + 40 * codes.len());
+        size_of::<Self>()
+            + texts.iter().chain(&tables).sum::<usize>()
+            + 12 * self.designations.facts.len()
+            + 8 * self.properties.items()
+            + 12 * self.attributes.items()
+            + 4 * self.subsets.items()
+            + self.words.weight()
+            + 48 * self.len()
+    }
+
     /// Is the concept out of use?
     pub(crate) fn is_inactive(&self, at: u32) -> bool {
         self.has_flag(at, INACTIVE)
@@ -348,6 +371,11 @@ impl CodeSystem {
     /// What the concept means, in words.
     pub(crate) fn definition(&self, at: u32) -> Option<&str> {
         self.value(*self.definitions.get(at as usize)?)
+    }
+
+    /// The words of all texts.
+    pub(crate) fn words(&self) -> &Words {
+        &self.words
     }
 
     /// The hierarchy.
@@ -381,6 +409,11 @@ impl CodeSystem {
             AttributeValue::Concept(at) => self.code(at),
             AttributeValue::Literal(text) => text.trim_start_matches('#').trim_matches('"'),
         }))
+    }
+
+    /// How many properties and defining relationships a concept has.
+    pub(crate) fn properties_of(&self, at: u32) -> usize {
+        self.properties.range(at).len() + self.attributes.range(at).len()
     }
 
     /// All properties of a concept but its parents and children, by name and value.

@@ -17,8 +17,10 @@ mod question;
 use std::fmt;
 
 use self::question::Question;
+use crate::Budget;
+use crate::budget::Exhausted;
 use crate::code_system::CodeSystem;
-use crate::value_set::members::Bits;
+use crate::value_set::bits::Bits;
 
 /// Why a constraint cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +29,8 @@ pub(crate) enum Fault {
     Syntax { at: usize, expected: &'static str },
     /// It names a concept that the code system does not have.
     UnknownConcept(String),
-    /// It would look at more concepts than this.
-    TooCostly(u64),
+    /// The budget of the question has ended.
+    Exhausted(Exhausted),
 }
 
 impl fmt::Display for Fault {
@@ -36,10 +38,14 @@ impl fmt::Display for Fault {
         match self {
             Self::Syntax { at, expected } => write!(f, "ECL: {expected} at character {}", at + 1),
             Self::UnknownConcept(code) => write!(f, "there is no code '{code}'"),
-            Self::TooCostly(limit) => {
-                write!(f, "ECL: the constraint looks at more than {limit} concepts; name them more closely")
-            }
+            Self::Exhausted(exhausted) => write!(f, "ECL: {exhausted}"),
         }
+    }
+}
+
+impl From<Exhausted> for Fault {
+    fn from(exhausted: Exhausted) -> Self {
+        Self::Exhausted(exhausted)
     }
 }
 
@@ -124,15 +130,15 @@ impl Constraint {
     ///
     /// # Errors
     /// A concept that is not known; too much work.
-    pub(crate) fn admits(&self, system: &CodeSystem, at: u32) -> Result<bool, Fault> {
-        Question::of_one(system).holds(&self.0, at)
+    pub(crate) fn admits(&self, system: &CodeSystem, at: u32, budget: &Budget<'_>) -> Result<bool, Fault> {
+        Question::of_one(system, budget).holds(&self.0, at)
     }
 
     /// All concepts that fulfil it.
     ///
     /// # Errors
     /// As for [`admits`](Self::admits).
-    pub(crate) fn members(&self, system: &CodeSystem) -> Result<Bits, Fault> {
-        Question::of_all(system).set(&self.0).map(|set| (*set).clone())
+    pub(crate) fn members(&self, system: &CodeSystem, budget: &Budget<'_>) -> Result<Bits, Fault> {
+        Question::of_all(system, budget).set(&self.0).map(|set| (*set).clone())
     }
 }

@@ -288,6 +288,7 @@ impl<'t> Parser<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Budget;
     use crate::code_system::CodeSystem;
     use crate::ecl::Constraint;
 
@@ -318,7 +319,7 @@ mod tests {
         let deepest = (0..DEEPEST / 2 - 1).fold("*".to_owned(), |inner, _| wrap(inner));
         assert!(parse(&wrap(deepest.clone())).is_err(), "this one is deeper");
         let constraint = Constraint::parse(&deepest).unwrap();
-        assert_eq!(constraint.members(&system).unwrap().iter_after(0).count(), 0);
-        assert!(!constraint.admits(&system, 0).unwrap());
+        assert_eq!(constraint.members(&system, &Budget::default()).unwrap().iter_after(0).count(), 0);
+        assert!(!constraint.admits(&system, 0, &Budget::default()).unwrap());
     }
 }

@@ -1,18 +1,14 @@
 //! A constraint asked of a code system: of one concept without any set, or of all concepts with a set for each of its
 //! parts.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{Attribute, Expression, Fault, Refinement, Value, Walk};
+use crate::Budget;
 use crate::code_system::{AttributeValue, CodeSystem};
-use crate::value_set::members::Bits;
-
-/// How many concepts one question may look at. Enough for a few passes over all of SNOMED CT.
-const STEPS: u64 = 4_000_000;
-/// How many the question for all concepts may look at.
-const STEPS_FOR_ALL: u64 = 100_000_000;
+use crate::value_set::bits::Bits;
 
 /// The sets that parts of a constraint were made, by the place of the part.
 #[derive(Default)]
@@ -25,31 +21,26 @@ struct Sets {
 /// One question to one code system.
 pub(super) struct Question<'a> {
     system: &'a CodeSystem,
-    /// How many are left.
-    steps: Cell<u64>,
+    budget: &'a Budget<'a>,
     /// Where all concepts are asked for.
     sets: Option<Sets>,
 }
 
 impl<'a> Question<'a> {
     /// A question about one concept.
-    pub(super) fn of_one(system: &'a CodeSystem) -> Self {
-        Self { system, steps: Cell::new(STEPS), sets: None }
+    pub(super) fn of_one(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
+        budget.during("evaluating an expression constraint");
+        Self { system, budget, sets: None }
     }
 
     /// A question for all concepts.
-    pub(super) fn of_all(system: &'a CodeSystem) -> Self {
-        Self { system, steps: Cell::new(STEPS_FOR_ALL), sets: Some(Sets::default()) }
+    pub(super) fn of_all(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
+        budget.during("evaluating an expression constraint");
+        Self { system, budget, sets: Some(Sets::default()) }
     }
 
     fn step(&self) -> Result<(), Fault> {
-        match self.steps.get().checked_sub(1) {
-            Some(left) => {
-                self.steps.set(left);
-                Ok(())
-            }
-            None => Err(Fault::TooCostly(if self.sets.is_some() { STEPS_FOR_ALL } else { STEPS })),
-        }
+        Ok(self.budget.spend(1)?)
     }
 
     fn find(&self, code: &str) -> Result<u32, Fault> {
@@ -100,19 +91,22 @@ impl<'a> Question<'a> {
     fn gather(&self, expression: &Expression) -> Result<Bits, Fault> {
         let len = self.system.len();
         let mut out = Bits::empty(len);
+        let words = || self.budget.words(len.div_ceil(64), false);
+        self.budget.words(len.div_ceil(64), true)?;
         match expression {
             Expression::Any => out = Bits::full(len),
             Expression::Concept(code) => out.insert(self.find(code)?),
             Expression::MemberOf(inner) => {
                 if let Expression::Concept(code) = &**inner {
                     self.find(code)?;
-                    self.system.subset(code).into_iter().flatten().for_each(|at| out.insert(*at));
+                    self.add_subset(code, &mut out)?;
                     return Ok(out);
                 }
                 let names = self.set(inner)?;
                 for name in self.system.subset_names() {
+                    self.step()?;
                     if self.system.find(name).is_some_and(|at| names.has(at)) {
-                        self.system.subset(name).into_iter().flatten().for_each(|at| out.insert(*at));
+                        self.add_subset(name, &mut out)?;
                     }
                 }
             }
@@ -120,22 +114,24 @@ impl<'a> Question<'a> {
             Expression::And(all) => {
                 out = Bits::full(len);
                 for each in all {
-                    let set = self.set(each)?;
-                    out.retain(|at| set.has(at));
+                    words()?;
+                    out.intersect(&*self.set(each)?);
                 }
             }
             Expression::Or(any) => {
                 for each in any {
-                    self.set(each)?.iter_after(0).for_each(|at| out.insert(at));
+                    words()?;
+                    out.unite(&*self.set(each)?);
                 }
             }
             Expression::Minus(from, without) => {
                 out = (*self.set(from)?).clone();
-                let without = self.set(without)?;
-                out.retain(|at| !without.has(at));
+                words()?;
+                out.subtract(&*self.set(without)?);
             }
             Expression::Refined(inner, refinement) => {
                 for at in self.set(inner)?.iter_after(0) {
+                    self.step()?;
                     if self.is_said(refinement, at)? {
                         out.insert(at);
                     }
@@ -143,6 +139,7 @@ impl<'a> Question<'a> {
             }
             Expression::Values(of, name) => {
                 for source in self.set(of)?.iter_after(0) {
+                    self.step()?;
                     for attribute in self.system.attributes(source) {
                         if let (AttributeValue::Concept(value), true) =
                             (attribute.value, self.holds(name, attribute.kind)?)
@@ -154,6 +151,13 @@ impl<'a> Question<'a> {
             }
         }
         Ok(out)
+    }
+
+    fn add_subset(&self, name: &str, out: &mut Bits) -> Result<(), Fault> {
+        let members = self.system.subset(name).unwrap_or_default();
+        self.budget.spend(members.len() / 8)?;
+        members.iter().for_each(|at| out.insert(*at));
+        Ok(())
     }
 
     /// Where walking from a set leads.
@@ -168,7 +172,7 @@ impl<'a> Question<'a> {
             let next = hierarchy.next(at, walk.up).into_owned();
             match walk.one_step {
                 true => next.into_iter().for_each(|other| out.insert(other)),
-                false => out.reach(hierarchy, next, walk.up),
+                false => out.reach(hierarchy, next, walk.up, self.budget)?,
             }
         }
         if walk.with_self {
@@ -211,6 +215,7 @@ impl<'a> Question<'a> {
             return Ok(is_in(code));
         }
         self.any(self.system.subset_names(), |name| {
+            self.step()?;
             let Some(subset) = self.system.find(name).filter(|_| is_in(name)) else { return Ok(false) };
             self.holds(of, subset)
         })
@@ -225,6 +230,7 @@ impl<'a> Question<'a> {
         if let (Expression::Concept(code), false) = (from, walk.one_step) {
             let named = self.find(code)?;
             let (below, above) = if walk.up { (named, at) } else { (at, named) };
+            self.budget.spend(hierarchy.walk_steps())?;
             return Ok(hierarchy.is_a(below, above) && (walk.with_self || at != named));
         }
         if walk.with_self && self.holds(from, at)? {
@@ -232,6 +238,7 @@ impl<'a> Question<'a> {
         }
         let (mut seen, mut waiting) = (HashSet::from([at]), vec![at]);
         while let Some(here) = waiting.pop() {
+            self.step()?;
             for &other in hierarchy.next(here, !walk.up).iter().filter(|other| seen.insert(**other)) {
                 if self.holds(from, other)? {
                     return Ok(true);
@@ -256,6 +263,7 @@ impl<'a> Question<'a> {
     }
 
     fn is_said(&self, refinement: &Refinement, at: u32) -> Result<bool, Fault> {
+        self.step()?;
         match refinement {
             Refinement::And(all) => self.all(all, |each| self.is_said(each, at)),
             Refinement::Or(any) => self.any(any, |each| self.is_said(each, at)),
@@ -320,6 +328,7 @@ impl<'a> Question<'a> {
             return Ok(count);
         }
         for attribute in self.system.attributes(at) {
+            self.step()?;
             if group.is_none_or(|group| group == attribute.group)
                 && self.holds(&wanted.name, attribute.kind)?
                 && self.fits(&wanted.value, attribute.value)? != wanted.negated

@@ -6,27 +6,34 @@ use fhir::Parameters;
 use super::judge::Judge;
 use super::request::{Operation, Place, Request, Subject};
 use super::{Answer, Location, inline, judged, languages, supplements};
-use crate::catalog::{Catalog, Compiled};
+use crate::catalog::{BYTES_PER_STEP, Catalog, Compiled};
 use crate::code_system::CodeSystem;
 use crate::input::malformed;
 use crate::messages::Note;
 use crate::value_set::ValueSet;
 use crate::wire::Content;
-use crate::{Input, Level, TxError, version};
+use crate::{Budget, Input, Level, TxError, version};
 
 /// Answers `CodeSystem/$validate-code`.
-pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-    let mut request = Request::read(input, Operation::CodeSystem)?;
+pub(crate) fn answer(
+    catalog: &Catalog,
+    level: Level<'_>,
+    input: Input<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.during("validating codes");
+    let mut request = Request::read(input, Operation::CodeSystem, budget)?;
     let given;
     let system = match level {
-        Level::Instance(id) => Ok(catalog.code_system_by_id(id)?),
+        Level::Instance(id) => Ok(catalog.code_system_by_id(id, budget)?),
         Level::Type => match inline(input, "codeSystem", CodeSystem::KIND)? {
             Some((header, json)) => {
+                budget.spend(json.get().len() / BYTES_PER_STEP)?;
                 given = CodeSystem::compile(&header, json.get().as_bytes())
                     .map_err(|why| malformed("codeSystem", why))?;
                 Ok(&given)
             }
-            None => by_url(catalog, &request, input)?,
+            None => by_url(catalog, &request, input, budget)?,
         },
     };
     let system = match system {
@@ -47,11 +54,12 @@ pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> R
     let set = ValueSet::of_all(String::new(), None, system.url.clone());
     let judge = Judge {
         catalog,
+        budget,
         request: &request,
         set: &set,
         home: &set,
         system: Some(system),
-        supplements: supplements(catalog, &request, &set)?,
+        supplements: supplements(catalog, &request, &set, budget)?,
         languages: languages(&request, &set)?,
     };
     Ok(judged(&judge)?.write(Location::Always))
@@ -63,6 +71,7 @@ fn by_url<'a>(
     catalog: &'a Catalog,
     request: &Request<'_>,
     input: Input<'_>,
+    budget: &Budget<'_>,
 ) -> Result<Result<&'a CodeSystem, (Note, String)>, TxError> {
     let (place, coding) = request.codings()[0];
     let named = input.text("url")?.or(input.text("system")?);
@@ -84,10 +93,10 @@ fn by_url<'a>(
         version => catalog.code_system_for(url, version, code),
     };
     if let Some(resource) = found.or_else(|| catalog.supplement(url)) {
-        return Ok(Ok(resource.get()?));
+        return Ok(Ok(resource.get(budget)?));
     }
     let known = catalog.code_system_versions(url);
-    let (why, missing) = if catalog.value_set(url, None)?.is_some() {
+    let (why, missing) = if catalog.value_set(url, None, budget)?.is_some() {
         (Note::system_is_value_set(url), url.to_owned())
     } else if !url.contains(':') && !matches!(place, Place::Code) {
         (Note::relative_system(), url.to_owned())

@@ -3,21 +3,27 @@
 use fhir::{Coding, Severity};
 
 use super::request::{Place, Request};
-use crate::built_in;
+use crate::built_in::{self, Grammar};
 use crate::catalog::Catalog;
 use crate::code_system::{CodeSystem, Display};
 use crate::display::{self, Languages, TextKind, Verdict};
 use crate::messages::Note;
+use crate::places::Places;
 use crate::texts::{self, Supplement};
 use crate::value_set::ValueSet;
 use crate::value_set::imports::{Home, pinned};
+use crate::value_set::members::WORD_OF_GRAMMAR;
 use crate::value_set::search::{Asked, Found, Member, Search};
 use crate::wire::Content;
-use crate::{TxError, version};
+use crate::{Budget, TxError, version};
+
+/// Steps that judging a coding takes beside the search: texts are put together for people.
+const CODING_STEPS: usize = 50;
 
 /// What all codings of one request are held against.
 pub(super) struct Judge<'a, 'r> {
     pub(super) catalog: &'a Catalog,
+    pub(super) budget: &'r Budget<'r>,
     pub(super) request: &'r Request<'r>,
     pub(super) set: &'a ValueSet,
     /// The resource that the set stands in: itself, or the one that contains it.
@@ -69,7 +75,7 @@ impl<'a> Judge<'a, '_> {
         let code = coding.code.as_deref().unwrap_or_default();
         let asked = Asked { system, version: coding.version.as_deref(), code };
         let trust_lists = !self.request.ecosystem;
-        Search::new(self.catalog, asked, &self.request.pins, trust_lists)
+        Search::new(self.catalog, asked, &self.request.pins, trust_lists, self.budget)
             .run(Home { home: self.home, set: self.set })
     }
 
@@ -90,11 +96,15 @@ impl<'a> Judge<'a, '_> {
             undecided: false,
             notes: Vec::new(),
         };
+        self.budget.spend(CODING_STEPS)?;
         let Some(system) = coding.system.as_deref().filter(|system| !system.is_empty()) else {
             out.notes.extend(self.not_in_set(coding, place));
             out.notes.push(Note::no_system().at(place.whole()));
             return Ok(out);
         };
+        if Grammar::of(system).is_some() {
+            self.budget.words(WORD_OF_GRAMMAR, true)?;
+        }
         let mut found = match self.system {
             Some(only) => self.in_system(only, coding),
             None => self.search(system, coding)?,
@@ -106,16 +116,16 @@ impl<'a> Judge<'a, '_> {
             found.members = active;
             found.inactive.extend(inactive);
         }
-        if let Some(member) = self.best(&found.members, coding) {
+        if let Some(member) = self.best(&found.members, coding)? {
             out.in_set = true;
-            self.member(member, coding, place, &mut out);
+            self.member(member, coding, place, &mut out)?;
         } else if let Some((system, wanted)) = found.unknown.into_iter().next() {
             self.cannot_tell(&system, wanted.as_deref(), place, &mut out)?;
         } else if let Some(member) = found.inactive.first() {
             out.notes
                 .push(Note::not_active(coding.code.as_deref().unwrap_or_default()).at(place.member("code")));
             out.notes.extend(self.not_in_set(coding, place));
-            self.member(member, coding, place, &mut out);
+            self.member(member, coding, place, &mut out)?;
         } else {
             out.notes.extend(self.not_in_set(coding, place));
             self.outside(system, place, &mut out)?;
@@ -154,27 +164,37 @@ impl<'a> Judge<'a, '_> {
 
     /// The member that fits the coding best: of the version it names, then one that knows the
     /// code, then with the display it gives, then the newest.
-    fn best<'m>(&self, members: &'m [Member<'a>], coding: &Coding) -> Option<&'m Member<'a>> {
-        let fit = |member: &Member<'a>| {
-            let named = coding.version.is_some() && member.version() == coding.version.as_deref();
-            let shown = coding.display.as_deref().is_some_and(|given| {
-                display::judge(given, &self.displays(member), &self.languages) == Verdict::Right
-            });
-            (named, member.concept.is_some(), shown)
-        };
+    fn best<'m>(
+        &self,
+        members: &'m [Member<'a>],
+        coding: &Coding,
+    ) -> Result<Option<&'m Member<'a>>, TxError> {
         if let [only] = members {
-            return Some(only);
+            return Ok(Some(only));
         }
-        members.iter().max_by(|a, b| {
-            let newer = || version::compare(a.version().unwrap_or_default(), b.version().unwrap_or_default());
-            fit(a).cmp(&fit(b)).then_with(newer)
-        })
+        let fit = |member: &'m Member<'a>| {
+            let named = coding.version.is_some() && member.version() == coding.version.as_deref();
+            let shown = match coding.display.as_deref() {
+                Some(given) => {
+                    display::judge(given, &self.displays(member)?, &self.languages) == Verdict::Right
+                }
+                None => false,
+            };
+            Ok::<_, TxError>(((named, member.concept.is_some(), shown), member))
+        };
+        let fits = members.iter().map(fit).collect::<Result<Vec<_>, _>>()?;
+        let best = fits.into_iter().max_by(|(a, one), (b, other)| {
+            let version = |member: &'m Member<'a>| member.version().unwrap_or_default();
+            a.cmp(b).then_with(|| version::compare(version(one), version(other)))
+        });
+        Ok(best.map(|(_, member)| member))
     }
 
     /// All displays of a member, the default first: what the set says of it, then the system, then the
     /// supplements. Definitions are none.
-    fn displays(&self, member: &Member<'a>) -> Vec<Display<'a>> {
+    fn displays(&self, member: &Member<'a>) -> Result<Vec<Display<'a>>, TxError> {
         let mut out: Vec<Display<'a>> = Vec::new();
+        let mut places = Places::default();
         let known = member.system.zip(member.concept);
         let listed = member.listed.map(|listed| (listed, member.set.language.as_deref()));
         let of_set = listed.into_iter().flat_map(|(listed, _)| &listed.designations);
@@ -183,27 +203,37 @@ impl<'a> Judge<'a, '_> {
         let of_systems = known.into_iter().chain(added).flat_map(|(s, at)| s.displays(at));
         let all = texts::default(known, listed).into_iter().chain(of_set).chain(of_systems);
         for display in all.filter(|display| display.kind != TextKind::Definition) {
-            match out.iter_mut().find(|other| other.text == display.text) {
+            self.budget.spend(1 + self.languages.steps())?;
+            match places.find(display.text) {
                 // The set often repeats the system's display without a language.
-                Some(other) => {
+                Some(at) => {
+                    let other = &mut out[at];
                     other.language = other.language.or(display.language);
                     other.kind = other.kind.min(display.kind);
                 }
-                None => out.push(display),
+                None => {
+                    places.push(display.text);
+                    out.push(display);
+                }
             }
         }
-        out
+        Ok(out)
     }
 
     /// Everything there is to say of a code that is in the set.
-    fn member(&self, member: &Member<'a>, coding: &Coding, place: Place, out: &mut Judged<'_>) {
+    fn member(
+        &self,
+        member: &Member<'a>,
+        coding: &Coding,
+        place: Place,
+        out: &mut Judged<'_>,
+    ) -> Result<(), TxError> {
         let code = coding.code.as_deref().unwrap_or_default();
         let url = coding.system.as_deref().unwrap_or_default();
         out.version = member.version().map(String::from);
         let Some(system) = member.system else {
             out.notes.push(Note::taken_on_trust(url).at(place.member("system")));
-            self.check_display(member, coding, place, out);
-            return;
+            return self.check_display(member, coding, place, out);
         };
         self.check_version(system, member, coding, place, out);
         match member.concept {
@@ -213,8 +243,9 @@ impl<'a> Judge<'a, '_> {
                 out.notes.push(note.at(place.member("code")));
             }
         }
-        self.check_display(member, coding, place, out);
+        self.check_display(member, coding, place, out)?;
         self.system_status(system, member, out);
+        Ok(())
     }
 
     fn concept(
@@ -294,16 +325,24 @@ impl<'a> Judge<'a, '_> {
         out.missing.push(version::join(system, Some(wanted)));
     }
 
-    fn check_display(&self, member: &Member<'a>, coding: &Coding, place: Place, out: &mut Judged<'_>) {
-        let displays = self.displays(member);
+    fn check_display(
+        &self,
+        member: &Member<'a>,
+        coding: &Coding,
+        place: Place,
+        out: &mut Judged<'_>,
+    ) -> Result<(), TxError> {
+        let displays = self.displays(member)?;
         out.display = self.languages.choose(&displays).map(String::from);
-        let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else { return };
+        let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else {
+            return Ok(());
+        };
         let code = coding.code.as_deref().unwrap_or_default();
         let named = format!("{}#{code}", coding.system.as_deref().unwrap_or_default());
         let note = match display::judge(given, &displays, &self.languages) {
-            Verdict::Right => return,
+            Verdict::Right => return Ok(()),
             // Of a code that is not in the set, only what is wrong is told.
-            Verdict::RightByDefault { .. } if !out.in_set => return,
+            Verdict::RightByDefault { .. } if !out.in_set => return Ok(()),
             Verdict::RightByDefault { languages } => Note::display_by_default(given, &named, &languages),
             Verdict::Retired { right } => Note::retired_display(given, code, &right),
             Verdict::WrongByDefault { languages, default } => {
@@ -316,6 +355,7 @@ impl<'a> Judge<'a, '_> {
         let soften = self.request.lenient_display && note.issue.severity == Severity::Error;
         let note = if soften { note.softened() } else { note };
         out.notes.push(note.at(place.member("display")));
+        Ok(())
     }
 
     /// A remark on the value set itself, where it is not, or no longer, meant for use.
@@ -364,7 +404,7 @@ impl<'a> Judge<'a, '_> {
         out.undecided = true;
         out.missing.push(version::join(system, wanted.filter(|_| !known.is_empty())));
         if let Some(resource) = self.catalog.code_system(system, self.wanted_version(system, given)) {
-            let system = resource.get()?;
+            let system = resource.get(self.budget)?;
             out.version = system.version.clone();
             let concept = out.coding.code.as_deref().and_then(|code| system.find(code));
             out.display = concept.and_then(|at| system.display(at)).map(String::from);
@@ -383,12 +423,12 @@ impl<'a> Judge<'a, '_> {
         let Some(resource) = self.catalog.code_system_for(system, wanted, code) else {
             return self.outside_unknown(system, wanted, place, out);
         };
-        let found = resource.get()?;
+        let found = resource.get(self.budget)?;
         out.version = found.version.clone();
         match found.find(code) {
             Some(at) => {
                 let member = self.own_member(found, Some(at));
-                self.check_display(&member, coding, place, out);
+                self.check_display(&member, coding, place, out)?;
                 self.system_status(found, &member, out);
             }
             None if found.content == Content::Complete => {
@@ -422,7 +462,7 @@ impl<'a> Judge<'a, '_> {
         } else if let Some(supplement) = self.catalog.supplement(system) {
             let version = supplement.header().and_then(|header| header.version.as_deref());
             out.notes.push(Note::system_is_supplement(&version::join(system, version)).at(at));
-        } else if self.catalog.value_set(system, None)?.is_some() {
+        } else if self.catalog.value_set(system, None, self.budget)?.is_some() {
             out.notes.push(Note::system_is_value_set(system).at(at));
         } else if !system.contains(':') && !matches!(place, Place::Code) {
             out.notes.push(Note::relative_system().at(at));

@@ -6,10 +6,10 @@
 
 use fhir::{Coding, Severity};
 
-use super::request::{Place, Request, Subject};
-use crate::Input;
+use super::request::{Request, Subject};
 use crate::catalog::Catalog;
 use crate::messages::Note;
+use crate::{Budget, Input, TxError};
 
 /// Kinds of what is wrong that `expression` may tell alone: the first in any question, the last in the
 /// fewest.
@@ -26,17 +26,32 @@ pub(super) enum Location {
 
 impl Location {
     /// What the question says of it.
-    pub(super) fn of(catalog: &Catalog, request: &Request<'_>, input: Input<'_>) -> Self {
-        let several_versions = |(_, coding): (Place, &Coding)| {
-            catalog.code_system_versions(coding.system.as_deref().unwrap_or_default()).len() > 1
+    ///
+    /// # Errors
+    /// When the budget ends.
+    pub(super) fn of(
+        catalog: &Catalog,
+        request: &Request<'_>,
+        input: Input<'_>,
+        budget: &Budget<'_>,
+    ) -> Result<Self, TxError> {
+        let several_versions = |coding: &Coding| {
+            let versions = catalog.code_system_versions(coding.system.as_deref().unwrap_or_default()).len();
+            budget.spend(1 + versions).map(|()| versions > 1)
         };
-        match &request.subject {
+        let mut several = false;
+        if request.ecosystem && !input.has("valueSet") {
+            for (_, coding) in request.codings() {
+                several = several || several_versions(coding)?;
+            }
+        }
+        Ok(match &request.subject {
             _ if !request.ecosystem => Self::Always,
             _ if input.has("valueSet") => Self::Never,
-            _ if request.codings().into_iter().any(several_versions) => Self::Without(&ALONE),
+            _ if several => Self::Without(&ALONE),
             Subject::Coding(coding) if coding.display.is_none() => Self::Without(&ALONE[..1]),
             Subject::Code(_) | Subject::Coding(_) | Subject::Concept(_) => Self::Without(&ALONE[..4]),
-        }
+        })
     }
 
     /// Is it there in an answer with these issues?

@@ -9,6 +9,8 @@ mod judge;
 mod location;
 pub(crate) mod request;
 
+use std::collections::HashSet;
+
 use fhir::{Coding, OperationOutcome, Parameters, Severity};
 use serde_json::value::RawValue;
 
@@ -18,7 +20,7 @@ pub(crate) use self::judge::State;
 use self::judge::{Judge, Judged};
 use self::location::Location;
 use self::request::{Operation, Place, Request, Subject};
-use crate::catalog::{Catalog, Compiled};
+use crate::catalog::{BYTES_PER_STEP, Catalog, Compiled};
 use crate::display::Languages;
 use crate::input::malformed;
 use crate::messages::Note;
@@ -26,24 +28,30 @@ use crate::texts::{self, Supplement};
 use crate::value_set::ValueSet;
 use crate::value_set::imports::{self, Home, pinned};
 use crate::wire::Header;
-use crate::{Input, Level, TxError, version};
+use crate::{Budget, Input, Level, TxError, version};
 
 /// Answers `ValueSet/$validate-code`.
-pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> Result<Parameters, TxError> {
-    let request = Request::read(input, Operation::ValueSet)?;
+pub(crate) fn answer(
+    catalog: &Catalog,
+    level: Level<'_>,
+    input: Input<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.during("validating codes");
+    let request = Request::read(input, Operation::ValueSet, budget)?;
     let inline;
     let at = match level {
-        Level::Instance(id) => Home::own(catalog.value_set_by_id(id)?),
-        Level::Type => match inline_value_set(input)? {
+        Level::Instance(id) => Home::own(catalog.value_set_by_id(id, budget)?),
+        Level::Type => match inline_value_set(input, budget)? {
             Some(given) => {
                 inline = given;
                 within(&inline, input, request.ecosystem)?
             }
-            None => Home::own(by_url(catalog, &request, input)?),
+            None => Home::own(by_url(catalog, &request, input, budget)?),
         },
     };
     let Home { home, set } = at;
-    match imports::check(catalog, at, &request.pins, request.ecosystem) {
+    match imports::check(catalog, at, &request.pins, request.ecosystem, budget) {
         Ok(()) => {}
         // The set asked for is there, but not what it imports: to the ecosystem that is an answer.
         Err(TxError::UnknownValueSet { url, ecosystem: true }) => {
@@ -53,18 +61,19 @@ pub(crate) fn answer(catalog: &Catalog, level: Level<'_>, input: Input<'_>) -> R
     }
     let judge = Judge {
         catalog,
+        budget,
         request: &request,
         set,
         home,
         system: None,
-        supplements: supplements(catalog, &request, set)?,
+        supplements: supplements(catalog, &request, set, budget)?,
         languages: languages(&request, set)?,
     };
     let answer = match &request.subject {
         Subject::Code(coding) if coding.system.is_none() => infer(&judge, coding)?,
         _ => judged(&judge)?,
     };
-    Ok(answer.write(Location::of(catalog, &request, input)))
+    Ok(answer.write(Location::of(catalog, &request, input, budget)?))
 }
 
 /// The set that the request brings along, or the one contained in it that `url` refers to as `#id`.
@@ -109,8 +118,9 @@ fn undefined(request: &Request<'_>, why: Note) -> Parameters {
     answer.write(Location::Always)
 }
 
-pub(crate) fn inline_value_set(input: Input<'_>) -> Result<Option<ValueSet>, TxError> {
+pub(crate) fn inline_value_set(input: Input<'_>, budget: &Budget<'_>) -> Result<Option<ValueSet>, TxError> {
     let Some((header, json)) = inline(input, "valueSet", ValueSet::KIND)? else { return Ok(None) };
+    budget.spend(json.get().len() / BYTES_PER_STEP)?;
     ValueSet::compile(&header, json.get().as_bytes()).map(Some).map_err(|why| malformed("valueSet", why))
 }
 
@@ -140,10 +150,11 @@ fn by_url<'a>(
     catalog: &'a Catalog,
     request: &Request<'_>,
     input: Input<'_>,
+    budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
     let canonical = match (input.text("url")?, input.text("context")?) {
         (Some(url), _) => url,
-        (None, Some(context)) => catalog.bound_by(context)?,
+        (None, Some(context)) => catalog.bound_by(context, budget)?,
         (None, None) => {
             return Err(TxError::Missing {
                 what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
@@ -154,8 +165,8 @@ fn by_url<'a>(
     let pin = pinned(&request.pins.value_sets, url);
     let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
     let found = match wanted {
-        None => catalog.value_set_of(url, request.pins.date.as_deref())?,
-        version => catalog.value_set(url, version)?,
+        None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
+        version => catalog.value_set(url, version, budget)?,
     };
     let unknown =
         || TxError::UnknownValueSet { url: version::join(url, wanted), ecosystem: request.ecosystem };
@@ -167,9 +178,10 @@ fn supplements<'a>(
     catalog: &'a Catalog,
     request: &Request<'_>,
     set: &ValueSet,
+    budget: &Budget<'_>,
 ) -> Result<Vec<Supplement<'a>>, TxError> {
     let asked = request.supplements.iter().copied().chain(set.supplements.iter().map(String::as_str));
-    Ok(texts::supplements(catalog, asked)?)
+    Ok(texts::supplements(catalog, asked, budget)?)
 }
 
 /// The languages to go by: what the request says, else what the value set fixes, else the header,
@@ -191,7 +203,7 @@ fn infer(judge: &Judge<'_, '_>, coding: &Coding) -> Result<Answer, TxError> {
     let code = coding.code.as_deref().unwrap_or_default();
     let mut matches = Vec::new();
     let at = Home { home: judge.home, set: judge.set };
-    for system in imports::systems(judge.catalog, at, &judge.request.pins)? {
+    for system in imports::systems(judge.catalog, at, &judge.request.pins, judge.budget)? {
         if !judge.search(system, coding)?.members.is_empty() {
             matches.push(system);
         }
@@ -338,14 +350,10 @@ fn answer_concept(judge: &Judge<'_, '_>, mut judged: Vec<Judged<'_>>) -> Answer 
             ..Answer::default()
         },
     };
+    let mut missing: HashSet<String> = answer.missing.iter().cloned().collect();
     for one in judged {
         answer.notes.extend(one.notes);
-        answer.missing.extend(
-            one.missing
-                .into_iter()
-                .filter(|canonical| !answer.missing.contains(canonical))
-                .collect::<Vec<_>>(),
-        );
+        answer.missing.extend(one.missing.into_iter().filter(|canonical| missing.insert(canonical.clone())));
     }
     if member.is_none() && !undecided && judge.system.is_none() {
         let set = version::join(&judge.set.url, judge.set.version.as_deref());

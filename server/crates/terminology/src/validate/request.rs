@@ -6,7 +6,7 @@ use crate::display::Languages;
 use crate::input::malformed;
 use crate::value_set::imports::Pins;
 use crate::version;
-use crate::{Input, TxError};
+use crate::{Budget, Input, TxError};
 
 /// Parameters that only HL7's terminology ecosystem has. One of them makes the difference between
 /// the plain interface and the ecosystem's (DESIGN section 4).
@@ -95,7 +95,7 @@ impl<'a> Request<'a> {
     ///
     /// # Errors
     /// When a parameter is missing or cannot be used.
-    pub(crate) fn read(input: Input<'a>, operation: Operation) -> Result<Self, TxError> {
+    pub(crate) fn read(input: Input<'a>, operation: Operation, budget: &Budget<'_>) -> Result<Self, TxError> {
         let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
         // An element's binding stands in for the system (R4); a code that is in several of them is refused.
         let infer_system = flag("inferSystem")? || input.has("context");
@@ -114,10 +114,10 @@ impl<'a> Request<'a> {
             languages: input.text("displayLanguage")?.map(Languages::parse).transpose()?,
             header_languages,
             pins: Pins {
-                default: pins(input, "system-version")?,
-                check: pins(input, "check-system-version")?,
-                force: pins(input, "force-system-version")?,
-                value_sets: pins(input, "default-valueset-version")?,
+                default: pins(input, "system-version", budget)?,
+                check: pins(input, "check-system-version", budget)?,
+                force: pins(input, "force-system-version", budget)?,
+                value_sets: pins(input, "default-valueset-version", budget)?,
                 date: day(input)?,
             },
             ecosystem: ecosystem(input),
@@ -199,10 +199,16 @@ fn has_code(coding: &Coding, parameter: &str) -> Result<(), TxError> {
 }
 
 /// The versions that a repeatable parameter pins, as `(url, version)`.
-pub(crate) fn pins(input: Input<'_>, name: &str) -> Result<Vec<(String, String)>, TxError> {
+pub(crate) fn pins(
+    input: Input<'_>,
+    name: &str,
+    budget: &Budget<'_>,
+) -> Result<Vec<(String, String)>, TxError> {
     let pin = |canonical| match version::split(canonical) {
         (url, Some(version)) => Ok((url.to_owned(), version.to_owned())),
         (_, None) => Err(malformed(name, format!("'{canonical}' has no version; write url|version"))),
     };
-    input.texts(name)?.into_iter().map(pin).collect()
+    let given = input.texts(name)?;
+    budget.spend(2 * given.len())?;
+    given.into_iter().map(pin).collect()
 }

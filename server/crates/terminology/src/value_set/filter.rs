@@ -1,22 +1,21 @@
 //! `compose.include.filter`: one test of one concept, without building the set.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use regex::{Regex, RegexBuilder};
+use regex::Regex;
 
-use super::members::Bits;
-use crate::Unprocessable;
+use super::bits::Bits;
+use super::pattern::Pattern;
 use crate::built_in;
 use crate::code_system::hierarchy::Hierarchy;
 use crate::code_system::{CodeSystem, Concept, Signature};
-use crate::ecl::Constraint;
+use crate::ecl::{self, Constraint};
 use crate::error::FilterFault;
 use crate::load::{LOINC, SNOMED_CT};
 use crate::wire::{self, Content, Meaning};
-
-/// Largest compiled form of a regular expression, in bytes. Matching is linear in any case.
-const REGEX_LIMIT_BYTES: usize = 1 << 20;
+use crate::{Budget, Unprocessable};
 
 /// The operators of R4 and the two that R5 added, with their values made ready.
 #[derive(Debug)]
@@ -24,7 +23,7 @@ pub(super) enum Op {
     Equal,
     In(Box<[String]>),
     NotIn(Box<[String]>),
-    Regex(Box<Regex>),
+    Regex(Box<Pattern>),
     Exists(bool),
     IsA,
     DescendentOf,
@@ -62,6 +61,8 @@ pub(crate) struct Filter {
 #[derive(Debug)]
 struct Said {
     written: wire::Filter,
+    /// Canonical URL of the filtered system.
+    system: String,
     /// Where it stands in the value set.
     at: String,
 }
@@ -126,12 +127,7 @@ impl Filter {
             },
             "in" => Op::In(list()?),
             "not-in" => Op::NotIn(list()?),
-            "regex" => Op::Regex(Box::new(
-                RegexBuilder::new(&format!("^(?:{})$", written.value))
-                    .size_limit(REGEX_LIMIT_BYTES)
-                    .build()
-                    .map_err(|error| fault(error.to_string()))?,
-            )),
+            "regex" => Op::Regex(Box::default()),
             "exists" => Op::Exists(match written.value.as_str() {
                 "true" => true,
                 "false" => false,
@@ -145,7 +141,7 @@ impl Filter {
             "descendent-leaf" => Op::DescendentLeaf,
             _ => return Err(fault(format!("'{}' is no filter operator", written.op))),
         };
-        let filter = Self::new(written.clone(), subject, op, at);
+        let filter = Self::new(written.clone(), system, subject, op, at);
         if filter.walks() && subject != Subject::Code {
             return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
         }
@@ -163,13 +159,14 @@ impl Filter {
         at: &str,
     ) -> Result<Self, Unprocessable> {
         match op {
-            Ok(op) => Ok(Self::new(written, Subject::Code, op, at.to_owned())),
+            Ok(op) => Ok(Self::new(written, system, Subject::Code, op, at.to_owned())),
             Err(why) => Err(fault(&written, system, at, why)),
         }
     }
 
-    fn new(written: wire::Filter, subject: Subject, op: Op, at: String) -> Self {
-        Self { subject, op, named: Named::default(), said: Box::new(Said { written, at }) }
+    fn new(written: wire::Filter, system: &str, subject: Subject, op: Op, at: String) -> Self {
+        let said = Box::new(Said { written, system: system.to_owned(), at });
+        Self { subject, op, named: Named::default(), said }
     }
 
     /// Is it certain, by what the table of codes says alone, that the filter does not let this concept through? Never,
@@ -184,11 +181,17 @@ impl Filter {
     /// # Errors
     /// When the system lacks the property or the concept that the filter names, or has no
     /// hierarchy to walk.
-    pub(crate) fn admits(&self, system: &CodeSystem, concept: Concept) -> Result<bool, Unprocessable> {
+    pub(crate) fn admits(
+        &self,
+        system: &CodeSystem,
+        concept: Concept,
+        budget: &Budget<'_>,
+    ) -> Result<bool, Unprocessable> {
         if self.walks() {
-            return self.admits_by_place(system, concept);
+            return self.admits_by_place(system, concept, budget);
         }
         let at = concept.at;
+        budget.spend(1 + system.properties_of(at) / 8)?;
         if self.subject == Subject::Property && !system.has_property(&self.said.written.property) {
             return Err(
                 self.fault(&system.url, format!("there is no property '{}'", self.said.written.property))
@@ -207,14 +210,27 @@ impl Filter {
             },
             Op::IsSubset => system.subset(system.code(at)).is_some(),
             Op::Ecl(constraint) => {
-                constraint.admits(system, at).map_err(|fault| self.fault(&system.url, fault.to_string()))?
+                constraint.admits(system, at, budget).map_err(|fault| self.ecl_fault(system, fault))?
             }
             Op::Equal => self.any(system, at, |value| self.same(system, value, &self.said.written.value)),
-            Op::In(list) => self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x))),
+            Op::In(list) => {
+                budget.spend(list.len() / 4)?;
+                self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x)))
+            }
             Op::NotIn(list) => {
+                budget.spend(list.len() / 4)?;
                 !self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x)))
             }
-            Op::Regex(regex) => self.any(system, at, |value| regex.is_match(value)),
+            Op::Regex(pattern) => {
+                let (regex, steps) = self.pattern(pattern, budget)?;
+                let bytes = Cell::new(0);
+                let is_match = self.any(system, at, |value| {
+                    bytes.set(bytes.get() + value.len());
+                    regex.is_match(value)
+                });
+                budget.spend(steps + bytes.get() / 16)?;
+                is_match
+            }
             Op::Exists(wanted) => self.any(system, at, |_| true) == *wanted,
             _ => unreachable!("operators that walk the hierarchy were answered above"),
         })
@@ -224,30 +240,109 @@ impl Filter {
     ///
     /// # Errors
     /// As for [`admits`](Self::admits).
-    pub(crate) fn members(&self, system: &CodeSystem, mut among: Bits) -> Result<Bits, Unprocessable> {
+    pub(crate) fn members(
+        &self,
+        system: &CodeSystem,
+        mut among: Bits,
+        budget: &Budget<'_>,
+    ) -> Result<Bits, Unprocessable> {
         if let Op::Ecl(constraint) = &self.op {
-            let all =
-                constraint.members(system).map_err(|fault| self.fault(&system.url, fault.to_string()))?;
-            among.retain(|at| all.has(at));
+            let all = constraint.members(system, budget).map_err(|fault| self.ecl_fault(system, fault))?;
+            among.intersect(&all);
             return Ok(among);
         }
         if self.walks()
             && let Ok(hierarchy) = is_a_hierarchy(system)
-            && hierarchy.is_walked()
             && let Some(Range { start: named, .. }) = self.named(system, hierarchy)
         {
-            let mut reached = Bits::empty(system.len());
-            reached.reach(hierarchy, vec![named], matches!(self.op, Op::Generalizes));
-            among.retain(|at| self.fits(hierarchy, at, named, || reached.has(at)));
+            self.walk(hierarchy, named, &mut among, budget)?;
             return Ok(among);
         }
         let mut out = Bits::empty(system.len());
         for at in among.iter_after(0) {
-            if self.admits(system, system.hierarchy().concept(at))? {
+            if self.admits(system, system.hierarchy().concept(at), budget)? {
                 out.insert(at);
             }
         }
         Ok(out)
+    }
+
+    /// Keeps of these concepts those that the walk from the named one leads to, or what the operator makes of it.
+    fn walk(
+        &self,
+        hierarchy: &Hierarchy,
+        named: u32,
+        among: &mut Bits,
+        budget: &Budget<'_>,
+    ) -> Result<(), Unprocessable> {
+        if matches!(self.op, Op::ChildOf) {
+            let children = hierarchy.children(named);
+            budget.spend(children.len())?;
+            let mut reached = Bits::empty(hierarchy.len());
+            children.into_iter().for_each(|at| reached.insert(at));
+            among.intersect(&reached);
+            return Ok(());
+        }
+        let reached = Bits::walk(hierarchy, named, matches!(self.op, Op::Generalizes), budget)?;
+        match self.op {
+            Op::IsNotA => among.subtract(&reached),
+            _ => among.intersect(&reached),
+        }
+        match self.op {
+            Op::DescendentOf => among.remove(named),
+            Op::DescendentLeaf => {
+                budget.spend(reached.count())?;
+                among.remove(named);
+                among.retain(|at| hierarchy.is_leaf(at));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Compiles what is compiled at its first use, so that its fault is told whatever the code. Returns the bytes of the
+    /// compiled form.
+    ///
+    /// # Errors
+    /// The fault.
+    pub(crate) fn prepare(&self, budget: &Budget<'_>) -> Result<usize, Unprocessable> {
+        match &self.op {
+            Op::Regex(pattern) => self.pattern(pattern, budget).map(|_| pattern.bytes()),
+            _ => Ok(0),
+        }
+    }
+
+    /// Is it one with a regular expression?
+    pub(super) fn has_pattern(&self) -> bool {
+        matches!(self.op, Op::Regex(_))
+    }
+
+    /// Bytes that it takes in memory beside its texts.
+    pub(super) fn weight(&self) -> usize {
+        let op = match &self.op {
+            Op::Regex(pattern) => pattern.weight(),
+            // A part of a constraint takes at least two characters.
+            Op::Ecl(_) => self.said.written.value.len() * 64,
+            Op::In(list) | Op::NotIn(list) => list.len() * size_of::<String>(),
+            _ => 0,
+        };
+        size_of::<Self>() + size_of::<Said>() + op
+    }
+
+    fn pattern<'p>(
+        &self,
+        pattern: &'p Pattern,
+        budget: &Budget<'_>,
+    ) -> Result<(&'p Regex, usize), Unprocessable> {
+        let compiled = pattern.get(&self.said.written.value, budget)?;
+        compiled.map_err(|why| self.fault(&self.said.system, why.to_owned()))
+    }
+
+    fn ecl_fault(&self, system: &CodeSystem, fault: ecl::Fault) -> Unprocessable {
+        match fault {
+            ecl::Fault::Exhausted(exhausted) => exhausted.into(),
+            fault => self.fault(&system.url, fault.to_string()),
+        }
     }
 
     /// Is this one of the operators that walk the hierarchy?
@@ -258,8 +353,14 @@ impl Filter {
         )
     }
 
-    fn admits_by_place(&self, system: &CodeSystem, concept: Concept) -> Result<bool, Unprocessable> {
+    fn admits_by_place(
+        &self,
+        system: &CodeSystem,
+        concept: Concept,
+        budget: &Budget<'_>,
+    ) -> Result<bool, Unprocessable> {
         let hierarchy = is_a_hierarchy(system)?;
+        budget.spend(1 + hierarchy.walk_steps())?;
         let Some(interval) = self.named(system, hierarchy) else {
             // A fragment may lack the concept; a whole system that lacks it makes the filter wrong.
             return match system.content {
@@ -393,7 +494,8 @@ mod tests {
     #[track_caller]
     fn check(property: &str, op: &str, value: &str, expected: &str) {
         let (system, filter) = (animals(), compile(property, op, value).unwrap());
-        let through = |at: &u32| filter.admits(&system, system.hierarchy().concept(*at)).unwrap();
+        let through =
+            |at: &u32| filter.admits(&system, system.hierarchy().concept(*at), &Budget::default()).unwrap();
         let codes: Vec<_> = (0..system.len() as u32).filter(through).map(|at| system.code(at)).collect();
         assert_eq!(codes.join(" "), expected, "{property} {op} {value}");
     }
@@ -444,11 +546,15 @@ mod tests {
             ("descendent-leaf", 2),
         ] {
             let filter = compile("concept", op, "b100").unwrap();
-            let members = filter.members(&system, Bits::full(system.len())).unwrap();
+            let members = filter.members(&system, Bits::full(system.len()), &Budget::default()).unwrap();
             assert_eq!(members.iter_after(0).count(), count, "{op}");
             for code in ["a0", "b99", "a100", "b100", "a101", "b5999"] {
                 let concept = system.locate(code).unwrap();
-                assert_eq!(members.has(concept.at), filter.admits(&system, concept).unwrap(), "{op} {code}");
+                assert_eq!(
+                    members.has(concept.at),
+                    filter.admits(&system, concept, &Budget::default()).unwrap(),
+                    "{op} {code}"
+                );
             }
         }
     }
@@ -464,7 +570,9 @@ mod tests {
             ("code", "regex", "(", "regex parse error"),
             ("code", "regex", "(x{1000}){1000}", "exceeds size limit"),
         ] {
-            let error = compile(property, op, value).unwrap_err().to_string();
+            let compiled = compile(property, op, value);
+            let error =
+                compiled.and_then(|filter| filter.prepare(&Budget::default())).unwrap_err().to_string();
             assert!(error.contains(why), "{error}");
         }
         let system = animals();
@@ -473,7 +581,7 @@ mod tests {
         {
             let error = compile(property, op, value)
                 .unwrap()
-                .admits(&system, system.hierarchy().concept(0))
+                .admits(&system, system.hierarchy().concept(0), &Budget::default())
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(why), "{error}");

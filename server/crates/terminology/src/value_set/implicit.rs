@@ -73,10 +73,11 @@ fn of(
     if let Some((written, op)) = filter {
         match Filter::ready(written, op, system, "ValueSet.url") {
             Ok(filter) => include.filters.push(filter),
-            Err(fault) => set.compose.fault = Some(Box::new(fault)),
+            Err(fault) => set.compose.set_fault(fault),
         }
     }
     set.compose.include.push(include);
+    set.compose.finish();
     set
 }
 

@@ -5,11 +5,16 @@ use std::collections::HashSet;
 
 use super::{Include, ValueSet};
 use crate::catalog::Catalog;
-use crate::{TxError, Unprocessable, version};
+use crate::{Budget, TxError, Unprocessable, version};
 
 /// How deep imports may be nested. Real sets need three or four levels; without a bound, a long
 /// chain would exhaust the stack.
 const IMPORT_DEPTH: usize = 64;
+
+/// Bytes that the regular expressions of one value set may take, compiled.
+const PATTERN_BYTES: usize = 4 << 20;
+/// Steps that finding an import takes.
+const IMPORT_STEPS: usize = 2;
 
 /// Versions that the caller fixes for systems and value sets, as `(url, version)`.
 #[derive(Debug, Default)]
@@ -60,14 +65,41 @@ pub(crate) fn pinned<'p>(pins: &'p [(String, String)], url: &str) -> Option<&'p 
 ///
 /// # Errors
 /// Says what stands in the way.
-pub(crate) fn check(catalog: &Catalog, at: Home<'_>, pins: &Pins, ecosystem: bool) -> Result<(), TxError> {
+pub(crate) fn check(
+    catalog: &Catalog,
+    at: Home<'_>,
+    pins: &Pins,
+    ecosystem: bool,
+    budget: &Budget<'_>,
+) -> Result<(), TxError> {
+    budget.spend(1 + at.set.compose.include.len() / 8)?;
     let imports = |include: &Include| !include.value_sets.is_empty();
     if !at.set.compose.parts().any(imports) {
         // Most sets import nothing.
-        return at.set.compose.fault.as_deref().map_or(Ok(()), |fault| Err(fault.clone().into()));
+        return Ok(is_usable(at.set, budget)?);
     }
     let unknown = |url: &str| TxError::UnknownValueSet { url: url.to_owned(), ecosystem };
-    walk(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new())
+    budget.during("following the imports of a value set");
+    walk(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new(), budget)
+}
+
+/// Checks what can be wrong with a set whatever the code.
+#[inline]
+fn is_usable(set: &ValueSet, budget: &Budget<'_>) -> Result<(), Unprocessable> {
+    let Some(rare) = &set.compose.rare else { return Ok(()) };
+    if let Some(fault) = &rare.fault {
+        return Err(fault.clone());
+    }
+    if rare.has_patterns {
+        let mut bytes = 0;
+        for filter in set.compose.parts().flat_map(|part| &part.filters) {
+            bytes += filter.prepare(budget)?;
+            if bytes > PATTERN_BYTES {
+                return Err(Unprocessable::PatternsTooLarge { limit_mib: PATTERN_BYTES >> 20 });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A value set and the resource it stands in: itself, or the one that contains it and whose
@@ -92,8 +124,10 @@ fn walk<'a>(
     unknown: &impl Fn(&str) -> TxError,
     path: &mut Vec<&'a ValueSet>,
     done: &mut HashSet<*const ValueSet>,
+    budget: &Budget<'_>,
 ) -> Result<(), TxError> {
     let set = at.set;
+    budget.spend(1 + path.len() / 8)?;
     if let Some(at) = path.iter().position(|other| std::ptr::eq(*other, set)) {
         let circle = path[at..].iter().chain([&set]);
         let urls = circle.map(|set| version::join(&set.url, set.version.as_deref())).collect();
@@ -107,16 +141,15 @@ fn walk<'a>(
     if done.contains(&std::ptr::from_ref(set)) {
         return Ok(());
     }
-    if let Some(fault) = set.compose.fault.as_deref() {
-        return Err(fault.clone().into());
-    }
+    budget.spend(set.compose.include.len() / 8)?;
+    is_usable(set, budget)?;
     path.push(set);
     for canonical in set.compose.parts().flat_map(|include| &include.value_sets) {
-        let imported = import(catalog, at, canonical, pins)?.ok_or_else(|| {
+        let imported = import(catalog, at, canonical, pins, budget)?.ok_or_else(|| {
             let (url, version) = meant(canonical, pins);
             unknown(&version::join(url, version))
         })?;
-        walk(catalog, imported, pins, unknown, path, done)?;
+        walk(catalog, imported, pins, unknown, path, done, budget)?;
     }
     path.pop();
     done.insert(std::ptr::from_ref(set));
@@ -128,13 +161,15 @@ pub(crate) fn import<'a>(
     at: Home<'a>,
     canonical: &str,
     pins: &Pins,
+    budget: &Budget<'_>,
 ) -> Result<Option<Home<'a>>, TxError> {
+    budget.spend(IMPORT_STEPS + pins.value_sets.len() / 8)?;
     if let Some(id) = canonical.strip_prefix('#') {
         return Ok(at.home.contained.get(id).map(|set| Home { home: at.home, set }));
     }
     let found = match meant(canonical, pins) {
-        (url, None) => catalog.value_set_of(url, day(at.set, pins))?,
-        (url, version) => catalog.value_set(url, version)?,
+        (url, None) => catalog.value_set_of(url, day(at.set, pins), budget)?,
+        (url, version) => catalog.value_set(url, version, budget)?,
     };
     Ok(found.map(Home::own))
 }
@@ -151,8 +186,13 @@ pub(crate) fn day<'d>(set: &'d ValueSet, pins: &'d Pins) -> Option<&'d str> {
 }
 
 /// The systems that a set draws codes from, its imports included, in order of mention.
-pub(crate) fn systems<'a>(catalog: &'a Catalog, at: Home<'a>, pins: &Pins) -> Result<Vec<&'a str>, TxError> {
-    let mut out = Vec::new();
+pub(crate) fn systems<'a>(
+    catalog: &'a Catalog,
+    at: Home<'a>,
+    pins: &Pins,
+    budget: &Budget<'_>,
+) -> Result<Vec<&'a str>, TxError> {
+    let (mut out, mut known) = (Vec::new(), HashSet::new());
     let mut waiting = vec![at];
     let mut seen: HashSet<*const ValueSet> = HashSet::new();
     while let Some(at) = waiting.pop() {
@@ -161,11 +201,12 @@ pub(crate) fn systems<'a>(catalog: &'a Catalog, at: Home<'a>, pins: &Pins) -> Re
             continue;
         }
         for include in &set.compose.include {
-            if let Some(system) = include.system.as_deref().filter(|system| !out.contains(system)) {
+            budget.spend(1)?;
+            if let Some(system) = include.system.as_deref().filter(|system| known.insert(*system)) {
                 out.push(system);
             }
             for canonical in &include.value_sets {
-                waiting.extend(import(catalog, at, canonical, pins)?);
+                waiting.extend(import(catalog, at, canonical, pins, budget)?);
             }
         }
     }

@@ -6,90 +6,17 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::bits::Bits;
+use super::held::Held;
 use super::imports::{Home, Pins, day, import, pinned};
 use super::{Include, List, Listed, ValueSet, often};
 use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
-use crate::code_system::hierarchy::Hierarchy;
 use crate::wire::Content;
-use crate::{TxError, Unprocessable, built_in, version};
+use crate::{Budget, TxError, Unprocessable, built_in, version};
 
-/// A set of ordinals.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Bits(Vec<u64>);
-
-impl Bits {
-    /// Every ordinal below `len`.
-    pub(crate) fn full(len: usize) -> Self {
-        let mut words = vec![u64::MAX; len / 64];
-        words.extend((!len.is_multiple_of(64)).then(|| (1 << (len % 64)) - 1));
-        Self(words)
-    }
-
-    pub(crate) fn empty(len: usize) -> Self {
-        Self(vec![0; len.div_ceil(64)])
-    }
-
-    pub(crate) fn has(&self, at: u32) -> bool {
-        self.0.get(at as usize / 64).is_some_and(|word| word & (1 << (at % 64)) != 0)
-    }
-
-    pub(crate) fn insert(&mut self, at: u32) {
-        self.0[at as usize / 64] |= 1 << (at % 64);
-    }
-
-    /// Adds these concepts and all that walking on from them leads to, up or down. What is in already has been walked
-    /// from.
-    pub(crate) fn reach(&mut self, hierarchy: &Hierarchy, mut waiting: Vec<u32>, up: bool) {
-        while let Some(here) = waiting.pop() {
-            if !self.has(here) {
-                self.insert(here);
-                waiting.extend(&*hierarchy.next(here, up));
-            }
-        }
-    }
-
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
-        for (number, word) in self.0.iter_mut().enumerate() {
-            let mut rest = *word;
-            while rest != 0 {
-                let bit = rest.trailing_zeros();
-                if !keep(number as u32 * 64 + bit) {
-                    *word &= !(1 << bit);
-                }
-                rest &= rest - 1;
-            }
-        }
-    }
-
-    fn count(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
-    }
-
-    /// The ordinals, smallest first, without the first `skip`.
-    pub(crate) fn iter_after(&self, mut skip: usize) -> impl Iterator<Item = u32> {
-        // Whole words are passed over by their count.
-        let passed = self.0.iter().take_while(|word| {
-            let ones = word.count_ones() as usize;
-            let pass = ones <= skip;
-            skip -= if pass { ones } else { 0 };
-            pass
-        });
-        let start = passed.count();
-        self.0[start..]
-            .iter()
-            .enumerate()
-            .flat_map(move |(number, word)| {
-                let mut rest = *word;
-                std::iter::from_fn(move || {
-                    let bit = (rest != 0).then(|| rest.trailing_zeros())?;
-                    rest &= rest - 1;
-                    Some((start + number) as u32 * 64 + bit)
-                })
-            })
-            .skip(skip)
-    }
-}
+/// Words of memory that a code of a grammar takes, which is a code system of its own.
+pub(crate) const WORD_OF_GRAMMAR: usize = 256;
 
 /// What one include takes from one version of a code system.
 #[derive(Debug, Clone)]
@@ -105,9 +32,9 @@ pub(crate) struct Part<'a> {
     /// The ordinals that are in.
     pub(crate) bits: Bits,
     /// Listed codes that are in and have no ordinal.
-    beside: HashSet<&'a str>,
+    pub(super) beside: HashSet<&'a str>,
     /// Does it hold every code that nobody here knows: all of a fragment?
-    open: bool,
+    pub(super) open: bool,
 }
 
 /// A code of a part.
@@ -126,33 +53,16 @@ impl<'a> Part<'a> {
         self.bits.count() + self.beside.len()
     }
 
+    fn is_empty(&self) -> bool {
+        self.beside.is_empty() && self.bits.is_empty()
+    }
+
     /// Keeps the codes that pass a test, which sees the concept where there is one, and the code.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(Option<u32>, &str) -> bool) {
         if let Some(system) = self.system {
             self.bits.retain(|at| keep(Some(at), system.code(at)));
         }
         self.beside.retain(|code| keep(None, code));
-    }
-
-    /// Does it hold this concept or code of its code system URL?
-    fn holds(&self, system: Option<&CodeSystem>, concept: Option<u32>, code: &str) -> bool {
-        let same = |a: Option<&CodeSystem>, b: Option<&CodeSystem>| {
-            a.map(std::ptr::from_ref) == b.map(std::ptr::from_ref)
-        };
-        // In another version of the system, the same code counts.
-        let here = match concept.filter(|_| same(self.system, system)) {
-            Some(at) => Some(at),
-            None => self.system.and_then(|system| system.find(code)),
-        };
-        match here {
-            Some(at) => self.bits.has(at),
-            None => self.open || self.beside.contains(code) || self.holds_folded(code),
-        }
-    }
-
-    fn holds_folded(&self, code: &str) -> bool {
-        let same = |system: &CodeSystem| self.beside.iter().any(|other| system.same_code(other, code));
-        self.system.filter(|system| system.case_sensitive == Some(false)).is_some_and(same)
     }
 
     /// Its codes in order, without the first `skip`.
@@ -169,32 +79,15 @@ impl<'a> Part<'a> {
         Box::new(self.bits.iter_after(skip).map(item))
     }
 
-    /// Is it of the same version of the same code system?
-    fn is_of_version(&self, other: &Part<'_>) -> bool {
-        let system = |part: &Part<'_>| part.system.map(std::ptr::from_ref);
-        self.url == other.url && system(self) == system(other)
-    }
-
-    /// The part without its codes: what a test of one code needs.
-    fn head(&self) -> Self {
-        let (url, system, set) = (self.url, self.system, self.set);
-        Self { url, system, set, listed: None, bits: Bits::default(), beside: HashSet::new(), open: false }
-    }
-
-    /// Leaves out what others hold, in any version of its code system or in its own one only.
-    fn exclude(&mut self, others: &[Part<'_>], versions_apart: bool) {
-        let own = self.head();
-        let counts =
-            |other: &&Part<'_>| other.url == own.url && (!versions_apart || other.is_of_version(&own));
-        let others: Vec<_> = others.iter().filter(counts).collect();
-        self.retain(|concept, code| !others.iter().any(|other| other.holds(own.system, concept, code)));
-        self.open &= !others.iter().any(|other| other.open);
-    }
-
     /// Leaves out the concepts that are out of use.
-    pub(crate) fn drop_inactive(&mut self) {
-        let system = self.system;
-        self.retain(|concept, _| !system.zip(concept).is_some_and(|(system, at)| system.is_inactive(at)));
+    ///
+    /// # Errors
+    /// When the budget ends.
+    pub(crate) fn drop_inactive(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
+        let Some(system) = self.system.filter(|system| system.has_inactive()) else { return Ok(()) };
+        budget.spend(self.bits.count() / 8)?;
+        self.bits.retain(|at| !system.is_inactive(at));
+        Ok(())
     }
 }
 
@@ -204,8 +97,13 @@ pub(crate) struct Members<'a> {
     pub(crate) parts: Vec<Part<'a>>,
     /// Is a part of the set a fragment of a code system, so that there may be more codes?
     pub(crate) unclosed: bool,
+    /// What the parts hold together, before anything is left out by `exclude`.
+    held: Held<'a>,
+    /// The versions of code systems of which there are parts.
+    versions: HashSet<(&'a str, Option<*const CodeSystem>)>,
     /// Sets that were imported, in order of mention.
     pub(crate) imported: Vec<&'a ValueSet>,
+    mentioned: HashSet<*const ValueSet>,
     /// Was anything left out by `exclude`?
     pub(crate) excluded: bool,
     /// A code system that the set includes and that is not here, so that codes may be lacking.
@@ -218,39 +116,46 @@ impl<'a> Members<'a> {
         self.parts.iter().map(Part::len).sum()
     }
 
-    fn hold(&self, part: &Part<'_>, concept: Option<u32>, code: &str) -> bool {
-        self.parts.iter().any(|other| other.url == part.url && other.holds(part.system, concept, code))
-    }
-
-    fn is_open(&self, url: &str) -> bool {
-        self.parts.iter().any(|part| part.open && part.url == url)
-    }
-
-    /// Appends a part without the codes that are there already in the same version of the system.
-    fn push(&mut self, mut part: Part<'a>) {
-        for other in &self.parts {
-            if other.is_of_version(&part) {
-                let system = part.system;
-                part.retain(|concept, code| !other.holds(system, concept, code));
-            }
+    /// Appends a part without the codes that are there already in the same version of the system. A part without codes is
+    /// kept as the first of its version only.
+    fn push(&mut self, mut part: Part<'a>, budget: &Budget<'_>) -> Result<(), TxError> {
+        budget.spend(1)?;
+        let is_first = self.versions.insert((part.url, part.system.map(std::ptr::from_ref)));
+        if !is_first {
+            self.held.take_from(&mut part, true, budget)?;
         }
-        self.parts.push(part);
+        if is_first || part.open || !part.is_empty() {
+            self.held.add(&part, budget)?;
+            self.parts.push(part);
+        }
+        Ok(())
     }
 
-    fn append(&mut self, other: Self) {
-        other.parts.into_iter().for_each(|part| self.push(part));
+    fn append(&mut self, other: Self, budget: &Budget<'_>) -> Result<(), TxError> {
+        for part in other.parts {
+            self.push(part, budget)?;
+        }
         self.unclosed |= other.unclosed;
         self.excluded |= other.excluded;
         self.missing = self.missing.take().or(other.missing);
-        self.mention(other.imported);
+        self.mention(&other.imported, budget)
     }
 
-    fn mention(&mut self, sets: impl IntoIterator<Item = &'a ValueSet>) {
+    fn mention(&mut self, sets: &[&'a ValueSet], budget: &Budget<'_>) -> Result<(), TxError> {
+        budget.spend(sets.len())?;
         for set in sets {
-            if !self.imported.iter().any(|known| std::ptr::eq(*known, set)) {
+            if self.mentioned.insert(std::ptr::from_ref(set)) {
                 self.imported.push(set);
             }
         }
+        Ok(())
+    }
+
+    /// The union of the parts as they are.
+    fn union(&self, budget: &Budget<'_>) -> Result<Held<'a>, TxError> {
+        let mut held = Held::default();
+        self.parts.iter().try_for_each(|part| held.add(part, budget))?;
+        Ok(held)
     }
 }
 
@@ -260,14 +165,20 @@ pub(crate) struct Gather<'a, 'q> {
     catalog: &'a Catalog,
     pins: &'q Pins,
     trust_lists: bool,
-    /// What was gathered of imported sets: many paths may lead to the same one.
-    known: HashMap<*const ValueSet, Rc<Members<'a>>>,
+    budget: &'q Budget<'q>,
+    /// What was gathered of imported sets, and their union: many paths may lead to the same one.
+    known: HashMap<*const ValueSet, Rc<(Members<'a>, Held<'a>)>>,
 }
 
 impl<'a, 'q> Gather<'a, 'q> {
     /// With `trust_lists`, listed codes of a system that is not on this server count as members.
-    pub(crate) fn new(catalog: &'a Catalog, pins: &'q Pins, trust_lists: bool) -> Self {
-        Self { catalog, pins, trust_lists, known: HashMap::new() }
+    pub(crate) fn new(
+        catalog: &'a Catalog,
+        pins: &'q Pins,
+        trust_lists: bool,
+        budget: &'q Budget<'q>,
+    ) -> Self {
+        Self { catalog, pins, trust_lists, budget, known: HashMap::new() }
     }
 
     /// All codes of a set.
@@ -279,55 +190,66 @@ impl<'a, 'q> Gather<'a, 'q> {
         let mut out = Members::default();
         for include in &set.compose.include {
             let found = self.include(home, include)?;
-            out.append(found);
+            out.append(found, self.budget)?;
         }
+        let mut excluded = Held::default();
         for exclude in &set.compose.exclude {
             out.excluded = true;
             // What nobody knows here cannot be in the set either, so `missing` is passed over.
             let found = self.include(home, exclude)?;
-            out.parts.iter_mut().for_each(|part| part.exclude(&found.parts, set.compose.versions_apart));
+            found.parts.iter().try_for_each(|part| excluded.add(part, self.budget))?;
         }
-        if set.compose.active_only {
-            out.parts.iter_mut().for_each(Part::drop_inactive);
+        for part in &mut out.parts {
+            if out.excluded {
+                excluded.take_from(part, set.compose.versions_apart, self.budget)?;
+            }
+            if set.compose.active_only {
+                part.drop_inactive(self.budget)?;
+            }
         }
         Ok(out)
     }
 
     fn include(&mut self, home: Home<'a>, include: &'a Include) -> Result<Members<'a>, TxError> {
         let set = home.set;
+        self.budget.spend(1)?;
+        self.budget.during("gathering the codes of a value set");
         let mut here = Members::default();
         if let Some(system) = &include.system {
             self.by_system(set, include, system, &mut here)?;
         }
         for (number, canonical) in include.value_sets.iter().enumerate() {
-            let imported = import(self.catalog, home, canonical, self.pins)?
+            let imported = import(self.catalog, home, canonical, self.pins, self.budget)?
                 .expect("imports were resolved before the search");
             let inner = self.imported(imported)?;
-            here.mention([imported.set]);
-            here.mention(inner.imported.iter().copied());
+            let (inner, held) = &*inner;
+            here.mention(&[imported.set], self.budget)?;
+            here.mention(&inner.imported, self.budget)?;
             here.excluded |= inner.excluded;
             here.missing = here.missing.take().or_else(|| inner.missing.clone());
             if include.system.is_none() && number == 0 {
-                here.parts.clone_from(&inner.parts);
+                for part in &inner.parts {
+                    self.budget.words(part.bits.words(), true)?;
+                    self.budget.spend(part.listed.as_ref().map_or(0, Vec::len) + part.beside.len())?;
+                    here.parts.push(part.clone());
+                }
                 here.unclosed = inner.unclosed;
                 continue;
             }
             // Everything that an include names must hold the code: R4's comment and R5 say so.
-            for part in &mut here.parts {
-                let probe = part.head();
-                part.retain(|concept, code| inner.hold(&probe, concept, code));
-                part.open &= inner.is_open(part.url);
-            }
+            here.parts.iter_mut().try_for_each(|part| held.keep_in(part, self.budget))?;
         }
         Ok(here)
     }
 
-    fn imported(&mut self, home: Home<'a>) -> Result<Rc<Members<'a>>, TxError> {
+    fn imported(&mut self, home: Home<'a>) -> Result<Rc<(Members<'a>, Held<'a>)>, TxError> {
         let key = std::ptr::from_ref(home.set);
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
         }
-        let members = Rc::new(self.run(home)?);
+        let members = self.run(home)?;
+        let held = members.union(self.budget)?;
+        let members = Rc::new((members, held));
         self.known.insert(key, members.clone());
         Ok(members)
     }
@@ -356,7 +278,8 @@ impl<'a, 'q> Gather<'a, 'q> {
                     let mut part = part(None, Bits::default(), false);
                     part.beside = items.iter().map(|item| item.code).collect();
                     part.listed = Some(items);
-                    out.push(part);
+                    self.budget.spend(listed.len())?;
+                    out.push(part, self.budget)?;
                 }
                 _ => {
                     let known = self.catalog.code_system_versions(url);
@@ -378,7 +301,9 @@ impl<'a, 'q> Gather<'a, 'q> {
             }
             let is_fragment = system.content == Content::Fragment;
             if let Some(listed) = &include.listed {
+                self.budget.spend(2 * listed.len())?;
                 let mut part = part(Some(system), Bits::empty(system.len()), false);
+                self.budget.words(part.bits.words(), false)?;
                 let mut items = Vec::with_capacity(listed.len());
                 for (code, listed) in in_order(listed) {
                     let concept = system.find(code);
@@ -394,13 +319,15 @@ impl<'a, 'q> Gather<'a, 'q> {
                     }
                 }
                 part.listed = Some(items);
-                out.push(part);
+                part.bits.trim();
+                self.budget.words(part.bits.words(), true)?;
+                out.push(part, self.budget)?;
                 continue;
             }
             out.unclosed |= is_fragment;
-            let bits = often::members(&include.filters, system)?;
+            let bits = often::members(&include.filters, system, self.budget)?;
             let open = is_fragment && include.filters.is_empty();
-            out.push(part(Some(system), bits, open));
+            out.push(part(Some(system), bits, open), self.budget)?;
         }
         Ok(())
     }
@@ -417,14 +344,17 @@ impl<'a, 'q> Gather<'a, 'q> {
             return Err(Unprocessable::Endless { system: url.to_owned() }.into());
         };
         for (code, listed) in in_order(listed) {
+            self.budget.words(WORD_OF_GRAMMAR, true)?;
             let Some(resource) = self.catalog.code_system_for(url, None, code) else { continue };
-            let system = resource.get()?;
+            let system = resource.get(self.budget)?;
             let Some(at) = system.find(code) else { continue };
             let mut bits = Bits::empty(system.len());
             bits.insert(at);
             let items = vec![Item { code, concept: Some(at), listed: Some(listed) }];
             let beside = HashSet::new();
-            out.push(Part { url, system: Some(system), set, listed: Some(items), bits, beside, open: false });
+            let part =
+                Part { url, system: Some(system), set, listed: Some(items), bits, beside, open: false };
+            out.push(part, self.budget)?;
         }
         Ok(())
     }
@@ -442,13 +372,15 @@ impl<'a, 'q> Gather<'a, 'q> {
                 (version, _) => self.catalog.code_system(url, version),
             };
             let Some(resource) = found else { return Ok(None) };
-            let system = resource.get()?;
+            let system = resource.get(self.budget)?;
             let speaks = matches!(system.content, Content::Complete | Content::Fragment);
             Ok(speaks.then_some(system))
         };
         let mut found = Vec::new();
         if wanted == Some("*") {
-            for version in self.catalog.code_system_versions(url).iter().rev() {
+            let versions = self.catalog.code_system_versions(url);
+            self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
+            for version in versions.iter().rev() {
                 found.extend(find(Some(version))?);
             }
         }

@@ -1,10 +1,13 @@
 //! One value set version, compiled: its includes and excludes, made ready to test one code.
 
+pub(crate) mod bits;
 pub(crate) mod filter;
+pub(crate) mod held;
 pub(crate) mod implicit;
 pub(crate) mod imports;
 pub(crate) mod members;
 mod often;
+mod pattern;
 pub(crate) mod search;
 
 use std::collections::HashMap;
@@ -18,6 +21,15 @@ use self::often::Often;
 use crate::Unprocessable;
 use crate::display::TextKind;
 use crate::wire::{self, Header};
+
+/// Filters that one value set may have, those of its contained sets included.
+const FILTERS: usize = 10_000;
+/// How many of them may be regular expressions.
+const PATTERNS: usize = 100;
+/// Bytes that a listed code takes beside its texts.
+const LISTED_BYTES: usize = 128;
+/// A set with more includes and excludes than this finds those of a system by an index.
+const FEW_PARTS: usize = 16;
 
 /// A compiled value set.
 #[derive(Debug, Default)]
@@ -52,14 +64,101 @@ pub(crate) struct Compose {
     pub(crate) versions_apart: bool,
     /// The day whose versions are meant where an include names none.
     pub(crate) locked_date: Option<Box<str>>,
-    /// Why the set cannot be used whatever the code; found once, told at each use.
-    pub(crate) fault: Option<Box<Unprocessable>>,
+    /// What most sets do not have.
+    pub(crate) rare: Option<Box<Rare>>,
 }
+
+/// What few sets have.
+#[derive(Debug, Default)]
+pub(crate) struct Rare {
+    /// Why the set cannot be used whatever the code; found once, told at each use.
+    pub(crate) fault: Option<Unprocessable>,
+    /// Does a filter have a regular expression?
+    pub(crate) has_patterns: bool,
+    /// The includes, and the excludes, of each system, where there are many.
+    by_system: Option<[PartsBySystem; 2]>,
+}
+
+/// Numbers of the parts of each system, and under the empty name of those without a system.
+type PartsBySystem = hashbrown::HashMap<Box<str>, Vec<u32>>;
 
 impl Compose {
     /// All includes and excludes.
     pub(crate) fn parts(&self) -> impl Iterator<Item = &Include> {
         self.include.iter().chain(&self.exclude)
+    }
+
+    /// Makes what depends on all parts, once they are there.
+    fn finish(&mut self) {
+        if self.parts().flat_map(|part| &part.filters).any(Filter::has_pattern) {
+            self.rare.get_or_insert_default().has_patterns = true;
+        }
+        if self.include.len() + self.exclude.len() > FEW_PARTS {
+            let index = |parts: &[Include]| {
+                let mut index = PartsBySystem::default();
+                for (number, part) in (0..).zip(parts) {
+                    index.entry(part.system.clone().unwrap_or_default()).or_default().push(number);
+                }
+                index
+            };
+            let indexes = [index(&self.include), index(&self.exclude)];
+            self.rare.get_or_insert_default().by_system = Some(indexes);
+        }
+    }
+
+    fn index(&self, which: usize) -> Option<&PartsBySystem> {
+        self.rare.as_ref()?.by_system.as_ref().map(|indexes| &indexes[which])
+    }
+
+    /// Says why the set cannot be used, unless something was said before.
+    pub(crate) fn set_fault(&mut self, fault: Unprocessable) {
+        self.rare.get_or_insert_default().fault.get_or_insert(fault);
+    }
+
+    /// The includes that may hold a code of a system, in order.
+    #[inline]
+    pub(crate) fn includes_of(&self, system: &str) -> PartsOf<'_> {
+        PartsOf::new(&self.include, self.index(0), system)
+    }
+
+    /// The excludes that may hold a code of a system, in order.
+    pub(crate) fn excludes_of(&self, system: &str) -> PartsOf<'_> {
+        PartsOf::new(&self.exclude, self.index(1), system)
+    }
+}
+
+/// The parts of a set that may hold a code of a system: all of them where there are few.
+pub(crate) enum PartsOf<'a> {
+    All(std::slice::Iter<'a, Include>),
+    /// Of the system, and without a system.
+    Indexed(&'a [Include], [std::iter::Peekable<std::slice::Iter<'a, u32>>; 2]),
+}
+
+impl<'a> PartsOf<'a> {
+    #[inline]
+    fn new(parts: &'a [Include], index: Option<&'a PartsBySystem>, system: &str) -> Self {
+        let Some(index) = index else { return Self::All(parts.iter()) };
+        let of = |system: &str| index.get(system).map_or([].iter(), |numbers| numbers.iter()).peekable();
+        Self::Indexed(parts, [of(system), of("")])
+    }
+}
+
+impl<'a> Iterator for PartsOf<'a> {
+    type Item = &'a Include;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Include> {
+        match self {
+            Self::All(parts) => parts.next(),
+            Self::Indexed(parts, [own, without]) => {
+                let number = match (own.peek(), without.peek()) {
+                    (Some(a), Some(b)) if b < a => without.next(),
+                    (Some(_), _) => own.next(),
+                    (None, _) => without.next(),
+                }?;
+                Some(&parts[*number as usize])
+            }
+        }
     }
 }
 
@@ -126,6 +225,7 @@ impl ValueSet {
         let Some(compose) = read.compose else {
             // Only an expansion is stored: it is the list of its codes.
             out.compose.include = listed_by_system(&read.expansion.unwrap_or_default().contains).into();
+            out.compose.finish();
             return Ok(out);
         };
         out.compose.active_only = compose.inactive == Some(false);
@@ -135,23 +235,53 @@ impl ValueSet {
         out.compose.versions_apart =
             wire::expansion_parameter(&compose.extension, "versionsMatch") == Some("false");
         out.supplements.extend(wire::supplements(&compose.extension));
-        let Compose { include, exclude, fault: found, .. } = &mut out.compose;
+        let mut fault: Option<Unprocessable> = None;
         let mut compiled = |which: &str, list: &[wire::Include<'_>]| {
             let mut out = Vec::new();
             for (at, written) in list.iter().enumerate() {
                 let at = format!("ValueSet.compose.{which}[{at}]");
                 match Include::compile(written, &at)? {
                     Ok(include) => out.push(include),
-                    Err(fault) => {
-                        found.get_or_insert_with(|| Box::new(fault));
+                    Err(found) => {
+                        fault.get_or_insert(found);
                     }
                 }
             }
             Ok::<_, String>(out)
         };
-        include.extend(compiled("include", &compose.include)?);
-        *exclude = compiled("exclude", &compose.exclude)?;
+        out.compose.include = compiled("include", &compose.include)?.into();
+        out.compose.exclude = compiled("exclude", &compose.exclude)?;
+        if let Some(fault) = fault {
+            out.compose.set_fault(fault);
+        }
+        out.compose.finish();
+        let contained = out.contained.values().map(|set| &set.compose);
+        let filters = || {
+            contained.clone().chain([&out.compose]).flat_map(Compose::parts).flat_map(|part| &part.filters)
+        };
+        let patterns = filters().filter(|filter| filter.has_pattern()).count();
+        let counts = [(filters().count(), FILTERS), (patterns, PATTERNS)];
+        if let Some((count, limit)) = counts.into_iter().find(|(count, limit)| count > limit) {
+            out.compose.set_fault(Unprocessable::TooManyFilters { count, limit });
+        }
         Ok(out)
+    }
+
+    /// Bytes that it takes in memory, about.
+    pub(crate) fn weight(&self) -> usize {
+        let part = |part: &Include| {
+            let listed = part.listed.as_ref().map_or(0, |list| list.len() * LISTED_BYTES);
+            size_of::<Include>()
+                + listed
+                + part.often.weight()
+                + part.filters.iter().map(Filter::weight).sum::<usize>()
+        };
+        // The JSON is kept, and what it is compiled to has its texts again.
+        let json = self.definition.iter().map(|(name, json)| 2 * (name.len() + json.get().len()));
+        size_of::<Self>()
+            + json.sum::<usize>()
+            + self.compose.parts().map(part).sum::<usize>()
+            + self.contained.values().map(Self::weight).sum::<usize>()
     }
 
     /// The value set of all codes of a code system (`CodeSystem.valueSet`).
@@ -246,13 +376,14 @@ fn contained(resources: &[&RawValue]) -> Result<HashMap<String, ValueSet>, Strin
 
 /// The codes of a stored expansion as includes, one for each system and version.
 fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
-    fn walk(contains: &[wire::Contains<'_>], out: &mut Vec<Include>) {
+    fn walk<'a>(
+        contains: &'a [wire::Contains<'_>],
+        known: &mut HashMap<(&'a str, Option<&'a str>), usize>,
+        out: &mut Vec<Include>,
+    ) {
         for item in contains {
             if let (Some(system), Some(code), false) = (&item.system, &item.code, item.r#abstract) {
-                let same = |i: &Include| {
-                    i.system.as_deref() == Some(system) && i.version.as_deref() == item.version.as_deref()
-                };
-                let at = out.iter().position(same).unwrap_or_else(|| {
+                let at = *known.entry((&**system, item.version.as_deref())).or_insert_with(|| {
                     let (system, version) =
                         (Some(Box::from(&**system)), item.version.as_deref().map(Box::from));
                     out.push(Include { system, version, ..Include::default() });
@@ -263,10 +394,10 @@ fn listed_by_system(contains: &[wire::Contains<'_>]) -> Vec<Include> {
                 let listed = Listed { place: list.len(), display, ..Listed::default() };
                 list.entry((**code).into()).or_insert(listed);
             }
-            walk(&item.contains, out);
+            walk(&item.contains, known, out);
         }
     }
     let mut out = Vec::new();
-    walk(contains, &mut out);
+    walk(contains, &mut HashMap::new(), &mut out);
     out
 }

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use arc_swap::ArcSwapOption;
 
+use super::bits::Bits;
 use super::filter::Filter;
-use super::members::Bits;
-use crate::Unprocessable;
 use crate::code_system::{CodeSystem, Concept};
+use crate::{Budget, Unprocessable};
 
 /// An include is asked often once it was asked for this part of the concepts that its system has: then making the
 /// bits costs a few times what the questions have cost before, and each later one reads a bit.
@@ -20,6 +20,13 @@ const OFTEN: usize = 4;
 pub(crate) struct Often {
     asked: AtomicUsize,
     known: ArcSwapOption<Known>,
+}
+
+impl Often {
+    /// Bytes that it takes in memory.
+    pub(crate) fn weight(&self) -> usize {
+        self.known.load().as_ref().map_or(0, |known| known.bits.words() * 8)
+    }
 }
 
 #[derive(Debug)]
@@ -39,6 +46,7 @@ impl Often {
         filters: &[Filter],
         system: &CodeSystem,
         concept: Concept,
+        budget: &Budget<'_>,
     ) -> Result<bool, Unprocessable> {
         if filters.is_empty() {
             return Ok(true);
@@ -56,16 +64,24 @@ impl Often {
         let asked = self.asked.load(Ordering::Relaxed) + 1;
         self.asked.store(asked, Ordering::Relaxed);
         if asked > system.len() / OFTEN {
-            self.asked.store(0, Ordering::Relaxed);
-            // A filter that does not fit is told below, by the question itself.
-            if let Ok(bits) = members(filters, system) {
-                let is_in = bits.has(at);
-                self.known.store(Some(Arc::new(Known { instance: system.instance(), bits })));
-                return Ok(is_in);
+            // If the bits take too much of the budget, or a filter does not fit, the question itself goes on below. With
+            // an inline budget it ends here and is asked again, and makes the bits then.
+            let made = budget.half(|budget| members(filters, system, budget));
+            if !matches!(&made, Err(Unprocessable::Exhausted(_))) {
+                self.asked.store(0, Ordering::Relaxed);
+            }
+            match made {
+                Ok(Some(bits)) => {
+                    let is_in = bits.has(at);
+                    self.known.store(Some(Arc::new(Known { instance: system.instance(), bits })));
+                    return Ok(is_in);
+                }
+                Err(Unprocessable::Exhausted(exhausted)) => return Err(exhausted.into()),
+                Ok(None) | Err(_) => {}
             }
         }
         for filter in filters {
-            if !filter.admits(system, concept)? {
+            if !filter.admits(system, concept, budget)? {
                 return Ok(false);
             }
         }
@@ -77,8 +93,21 @@ impl Often {
 ///
 /// # Errors
 /// When one does not fit the code system.
-pub(crate) fn members(filters: &[Filter], system: &CodeSystem) -> Result<Bits, Unprocessable> {
-    filters.iter().try_fold(Bits::full(system.len()), |bits, filter| filter.members(system, bits))
+pub(crate) fn members(
+    filters: &[Filter],
+    system: &CodeSystem,
+    budget: &Budget<'_>,
+) -> Result<Bits, Unprocessable> {
+    budget.during("evaluating the filters of a value set");
+    let all = Bits::full(system.len());
+    budget.words(all.words(), true)?;
+    let among = |among: Bits, filter: &Filter| {
+        budget.words(among.words(), false)?;
+        filter.members(system, among, budget)
+    };
+    let mut bits = filters.iter().try_fold(all, among)?;
+    bits.trim();
+    Ok(bits)
 }
 
 #[cfg(test)]
@@ -107,9 +136,14 @@ mod tests {
         for round in 0..3 {
             for system in &systems {
                 for at in 0..system.len() as u32 {
-                    let expected = filters[0].admits(system, system.hierarchy().concept(at)).unwrap();
+                    let budget = &Budget::default();
+                    let expected = filters[0].admits(system, system.hierarchy().concept(at), budget).unwrap();
                     let concept = system.locate(system.code(at)).unwrap();
-                    assert_eq!(often.admits(&filters, system, concept).unwrap(), expected, "{round}: {at}");
+                    assert_eq!(
+                        often.admits(&filters, system, concept, budget).unwrap(),
+                        expected,
+                        "{round}: {at}"
+                    );
                 }
                 assert!(often.known.load().as_ref().is_some_and(|known| known.instance == system.instance()));
             }

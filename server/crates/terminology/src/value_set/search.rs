@@ -8,11 +8,14 @@ use smallvec::{SmallVec, smallvec};
 
 use super::imports::{Home, Pins, day, import};
 use super::{Compose, Include, List, Listed, ValueSet};
-use crate::TxError;
 use crate::catalog::{Catalog, Resource};
 use crate::code_system::{CodeSystem, Concept};
 use crate::version;
 use crate::wire::Content;
+use crate::{Budget, TxError};
+
+/// Members that are compared in one step.
+const COMPARED_PER_STEP: usize = 16;
 
 /// The code that is looked for.
 #[derive(Debug, Clone, Copy)]
@@ -79,8 +82,16 @@ impl<'a> Found<'a> {
         self.members.is_empty() && self.inactive.is_empty() && self.unknown.is_empty()
     }
 
+    /// Steps to take over, or to copy, what is here.
+    fn len(&self) -> usize {
+        let ways = |members: &[Member<'_>]| members.iter().map(|member| 1 + member.via.len()).sum::<usize>();
+        ways(&self.members) + ways(&self.inactive) + self.unknown.len()
+    }
+
     /// Takes over what another part found. Several paths to one include are one way in.
-    fn append(&mut self, other: Self) {
+    fn append(&mut self, other: Self, budget: &Budget<'_>) -> Result<(), TxError> {
+        let here = self.members.len() + self.inactive.len() + self.unknown.len();
+        budget.spend(1 + other.len() + other.len() * here / COMPARED_PER_STEP)?;
         for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
             for member in theirs {
                 if !mine.iter().any(|known| known.is_same(&member)) {
@@ -94,6 +105,7 @@ impl<'a> Found<'a> {
             }
         }
         self.exact |= other.exact;
+        Ok(())
     }
 }
 
@@ -104,8 +116,11 @@ pub(crate) struct Search<'a, 'q> {
     asked: Asked<'q>,
     pins: &'q Pins,
     trust_lists: bool,
+    budget: &'q Budget<'q>,
     /// What was found in imported sets: many paths may lead to the same one.
     imported: RefCell<HashMap<*const ValueSet, Found<'a>, DefaultHashBuilder>>,
+    /// The search for the code in any version, which excludes ask: one for all sets that the search comes to.
+    anywhere: OnceCell<Box<Search<'a, 'q>>>,
     usual: OnceCell<Option<&'a Resource<CodeSystem>>>,
     /// The code system that was asked last, and the code in it.
     located: Cell<Option<(&'a CodeSystem, Option<Concept>)>>,
@@ -114,15 +129,33 @@ pub(crate) struct Search<'a, 'q> {
 impl<'a, 'q> Search<'a, 'q> {
     /// A search for a code. With `trust_lists`, a listed code of a system that is not on this
     /// server counts as a member.
-    pub(crate) fn new(catalog: &'a Catalog, asked: Asked<'q>, pins: &'q Pins, trust_lists: bool) -> Self {
+    pub(crate) fn new(
+        catalog: &'a Catalog,
+        asked: Asked<'q>,
+        pins: &'q Pins,
+        trust_lists: bool,
+        budget: &'q Budget<'q>,
+    ) -> Self {
         let (imported, usual, located) = (RefCell::default(), OnceCell::new(), Cell::new(None));
-        Self { catalog, asked, pins, trust_lists, imported, usual, located }
+        let anywhere = OnceCell::new();
+        Self { catalog, asked, pins, trust_lists, budget, imported, anywhere, usual, located }
+    }
+
+    /// The search for the code in any version of its system.
+    fn anywhere(&self) -> &Self {
+        if self.asked.version.is_none() {
+            return self;
+        }
+        self.anywhere.get_or_init(|| {
+            let asked = Asked { version: None, ..self.asked };
+            Box::new(Search::new(self.catalog, asked, self.pins, self.trust_lists, self.budget))
+        })
     }
 
     /// Looks for the code in the code system that is meant as a rule, while nobody knows the value set yet: what is
     /// read for both is waited for at the same time then.
     pub(crate) fn look_ahead(&self) {
-        if let Some(Ok(system)) = self.usual().map(Resource::get) {
+        if let Some(Ok(system)) = self.usual().map(|usual| usual.get(self.budget)) {
             self.locate(system);
         }
     }
@@ -153,19 +186,19 @@ impl<'a, 'q> Search<'a, 'q> {
         if self.at_first_sight(&set.compose)? == Some(false) {
             return Ok(Found::default());
         }
+        self.budget.during("searching the includes of a value set");
         let mut found = Found::default();
-        for include in &set.compose.include {
+        for include in set.compose.includes_of(self.asked.system) {
             self.include(at, include, &mut found)?;
         }
         let is_held = !(found.members.is_empty() && found.inactive.is_empty());
         if is_held && !set.compose.exclude.is_empty() {
             // A code is excluded in every version, since versions of a system share their codes, unless
             // the set keeps them apart.
-            let asked = Asked { version: None, ..self.asked };
-            let anywhere = Search::new(self.catalog, asked, self.pins, self.trust_lists);
-            for exclude in &set.compose.exclude {
+            for exclude in set.compose.excludes_of(self.asked.system) {
                 let mut out = Found::default();
-                anywhere.include(at, exclude, &mut out)?;
+                self.anywhere().include(at, exclude, &mut out)?;
+                self.budget.spend(found.members.len() * out.members.len())?;
                 let same = |a: &Member<'_>, b: &Member<'_>| {
                     !set.compose.versions_apart || a.version() == b.version()
                 };
@@ -200,7 +233,8 @@ impl<'a, 'q> Search<'a, 'q> {
     /// has to be looked at.
     fn at_first_sight(&self, compose: &'a Compose) -> Result<Option<bool>, TxError> {
         let mut is_in = false;
-        for include in &compose.include {
+        for include in compose.includes_of(self.asked.system) {
+            self.budget.spend(1)?;
             if !include.value_sets.is_empty() {
                 return Ok(None);
             }
@@ -211,14 +245,14 @@ impl<'a, 'q> Search<'a, 'q> {
                 return Ok(None);
             }
             let Some(system) = self.usual() else { return Ok(None) };
-            let system = system.get()?;
+            let system = system.get(self.budget)?;
             if include.version.as_deref().is_some_and(|wanted| system.version.as_deref() != Some(wanted)) {
                 return Ok(None);
             }
             // Not left at the first include that holds the code: what is wrong with a later one is told too.
             is_in |= match (system.content, self.locate(system)) {
                 (Content::Complete | Content::Fragment, Some(concept)) => {
-                    include.often.admits(&include.filters, system, concept)?
+                    include.often.admits(&include.filters, system, concept, self.budget)?
                 }
                 (Content::Complete, None) => false,
                 _ => return Ok(None),
@@ -229,6 +263,7 @@ impl<'a, 'q> Search<'a, 'q> {
     }
 
     fn include(&self, at: Home<'a>, include: &'a Include, found: &mut Found<'a>) -> Result<(), TxError> {
+        self.budget.spend(1)?;
         if include.system.as_deref().is_some_and(|system| system != self.asked.system) {
             return Ok(());
         }
@@ -241,12 +276,11 @@ impl<'a, 'q> Search<'a, 'q> {
         }
         // Everything that an include names must hold the code: R4's comment and R5 say so.
         for canonical in &include.value_sets {
-            let imported = import(self.catalog, at, canonical, self.pins)?
+            let imported = import(self.catalog, at, canonical, self.pins, self.budget)?
                 .expect("imports were resolved before the search");
             let mut inner = self.imported(imported)?;
             if inner.members.is_empty() {
-                found.append(inner);
-                return Ok(());
+                return found.append(inner, self.budget);
             }
             for member in &mut inner.members {
                 member.via.push(imported.set);
@@ -255,13 +289,13 @@ impl<'a, 'q> Search<'a, 'q> {
                 here = inner;
             }
         }
-        found.append(here);
-        Ok(())
+        found.append(here, self.budget)
     }
 
     fn imported(&self, at: Home<'a>) -> Result<Found<'a>, TxError> {
         let key = std::ptr::from_ref(at.set);
         if let Some(found) = self.imported.borrow().get(&key) {
+            self.budget.spend(1 + found.len())?;
             return Ok(found.clone());
         }
         let found = self.run(at)?;
@@ -287,6 +321,7 @@ impl<'a, 'q> Search<'a, 'q> {
             written_version: include.version.as_deref(),
             via: Vec::new(),
         };
+        self.budget.spend(1 + self.pins.force.len() / 8)?;
         let systems = self.code_systems(system, wanted, day(set, self.pins))?;
         if systems.is_empty() {
             // Nobody here can say what the codes of this system are, except the list itself.
@@ -302,15 +337,20 @@ impl<'a, 'q> Search<'a, 'q> {
             let concept = found_there.map(|concept| concept.at);
             let listed = include.listed.as_ref().and_then(|listed| {
                 let same = |code: &str| listed.get(code);
-                same(self.asked.code)
-                    .or_else(|| same(system.code(concept?)))
-                    .or_else(|| folded(listed, system, self.asked.code))
+                same(self.asked.code).or_else(|| same(system.code(concept?)))
             });
+            let listed = match &include.listed {
+                Some(list) if listed.is_none() && system.case_sensitive == Some(false) => {
+                    self.budget.spend(list.len())?;
+                    folded(list, system, self.asked.code)
+                }
+                _ => listed,
+            };
             if include.listed.is_some() && listed.is_none() {
                 continue;
             }
             let is_in = match found_there {
-                Some(concept) => include.often.admits(&include.filters, system, concept)?,
+                Some(concept) => include.often.admits(&include.filters, system, concept, self.budget)?,
                 // A fragment does not know all codes; what is not known passes no filter.
                 None => system.content == Content::Fragment && include.filters.is_empty(),
             };
@@ -341,12 +381,13 @@ impl<'a, 'q> Search<'a, 'q> {
                 version => self.catalog.code_system_for(url, version, self.asked.code),
             };
             let Some(resource) = found else { return Ok(None) };
-            let system = resource.get()?;
+            let system = resource.get(self.budget)?;
             let speaks = matches!(system.content, Content::Complete | Content::Fragment);
             Ok(speaks.then_some(system))
         };
         if wanted == Some("*") {
             let versions = self.catalog.code_system_versions(url);
+            self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
             let found = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
             let mut found: Systems<'a> = found.collect::<Result<_, _>>()?;
             if found.is_empty() {
@@ -369,8 +410,5 @@ type Systems<'a> = SmallVec<[&'a CodeSystem; 1]>;
 
 /// A listed code that differs by case only, where the system does not care.
 fn folded<'a>(listed: &'a List, system: &CodeSystem, code: &str) -> Option<&'a Listed> {
-    if system.case_sensitive != Some(false) {
-        return None;
-    }
     listed.iter().find(|(listed, _)| system.same_code(listed, code)).map(|(_, listed)| listed)
 }

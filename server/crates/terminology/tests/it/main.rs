@@ -4,6 +4,7 @@
 
 mod agreement;
 mod built_in;
+mod costs;
 mod cut_off;
 mod displays;
 mod ecosystem;
@@ -19,4 +20,5 @@ mod releases;
 mod subsumes;
 mod subsumption;
 mod support;
+mod text_filter;
 mod validate_code;

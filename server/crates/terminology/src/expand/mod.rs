@@ -3,6 +3,9 @@
 //! The set is never written out to be paged: its members are bits by ordinal, and only what a page
 //! shows is looked up.
 
+mod text_filter;
+mod view;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 
@@ -11,27 +14,21 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{json, value::to_raw_value};
 
+use self::view::{Contains, View};
 use crate::catalog::Catalog;
-use crate::code_system::CodeSystem;
 use crate::display::Languages;
-use crate::lookup::typed;
-use crate::texts::{self, Supplement, Text};
+use crate::texts;
 use crate::validate::{self, State, request};
 use crate::value_set::ValueSet;
 use crate::value_set::imports::{self, Pins, pinned};
-use crate::value_set::members::{Gather, Item, Members, Part};
-use crate::{Input, Level, TxError, Unprocessable, version};
+use crate::value_set::members::{Gather, Members};
+use crate::{Budget, Input, Level, TxError, Unprocessable, version};
 
 /// How many codes one answer may hold.
 pub const LIMIT: usize = 10_000;
 
-/// How deep an expansion may be nested; deeper hierarchies are told flat.
-const DEPTH: usize = 64;
-
-/// Cross-version extensions by which R4 tells properties (R5 has elements for them).
+/// Cross-version extension by which R4 tells properties (R5 has an element for them).
 const PROPERTY: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property";
-const CONTAINS_PROPERTY: &str =
-    "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property";
 /// Says that there may be more codes than the expansion shows.
 const UNCLOSED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed";
 
@@ -81,7 +78,7 @@ struct Request<'a> {
     exclude_nested: bool,
     with_designations: bool,
     with_definition: bool,
-    designations: Vec<&'a str>,
+    designations: Vec<DesignationToken<'a>>,
     properties: Vec<&'a str>,
     exclude_systems: Vec<&'a str>,
     supplements: Vec<&'a str>,
@@ -89,14 +86,32 @@ struct Request<'a> {
     ecosystem: bool,
 }
 
+/// `designation`: a language (`urn:ietf:bcp:47|de`, `de`) or a use (`system|code`).
+struct DesignationToken<'a> {
+    system: &'a str,
+    code: &'a str,
+    language: Option<Languages>,
+}
+
+impl<'a> DesignationToken<'a> {
+    fn new(token: &'a str) -> Self {
+        let (system, code) = token.rsplit_once('|').unwrap_or(("", token));
+        let may_be_language = matches!(system, "" | "urn:ietf:bcp:47");
+        let language = may_be_language.then(|| Languages::parse(code).ok()).flatten();
+        Self { system, code, language }
+    }
+}
+
 impl<'a> Request<'a> {
-    fn read(input: Input<'a>) -> Result<Self, TxError> {
+    fn read(input: Input<'a>, budget: &Budget<'_>) -> Result<Self, TxError> {
         let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
         let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect();
         let is_empty = |p: &Parameter| matches!(&p.value, Some(Value::Text(_, text)) if text.is_empty());
         let empty_filter = input.every().iter().any(|p| p.name == "filter" && is_empty(p));
         let (offset, count) = (input.number("offset")?, input.number("count")?);
-        let designations = input.texts("designation")?;
+        let designations: Vec<_> =
+            input.texts("designation")?.into_iter().map(DesignationToken::new).collect();
+        budget.spend(designations.len())?;
         // Read so that a wrong type is refused; all codes are for the user's eyes and none is composed.
         for name in ["excludeNotForUI", "excludePostCoordinated"] {
             flag(name)?;
@@ -120,10 +135,10 @@ impl<'a> Request<'a> {
             exclude_systems: input.texts("exclude-system")?,
             supplements: input.texts("useSupplement")?,
             pins: Pins {
-                default: request::pins(input, "system-version")?,
-                check: request::pins(input, "check-system-version")?,
-                force: request::pins(input, "force-system-version")?,
-                value_sets: request::pins(input, "default-valueset-version")?,
+                default: request::pins(input, "system-version", budget)?,
+                check: request::pins(input, "check-system-version", budget)?,
+                force: request::pins(input, "force-system-version", budget)?,
+                value_sets: request::pins(input, "default-valueset-version", budget)?,
                 date: request::day(input)?,
             },
             ecosystem: request::ecosystem(input),
@@ -137,32 +152,35 @@ pub(crate) fn answer(
     level: Level<'_>,
     input: Input<'_>,
     now: &str,
+    budget: &Budget<'_>,
 ) -> Result<Box<RawValue>, TxError> {
-    let request = Request::read(input)?;
+    let request = Request::read(input, budget)?;
     let inline;
     let set = match level {
-        Level::Instance(id) => catalog.value_set_by_id(id)?,
-        Level::Type => match validate::inline_value_set(input)? {
+        Level::Instance(id) => catalog.value_set_by_id(id, budget)?,
+        Level::Type => match validate::inline_value_set(input, budget)? {
             Some(given) => {
                 inline = given;
                 &inline
             }
-            None => by_url(catalog, &request, input)?,
+            None => by_url(catalog, &request, input, budget)?,
         },
     };
     let home = validate::within(set, input, request.ecosystem)?;
     let set = home.set;
-    imports::check(catalog, home, &request.pins, request.ecosystem)?;
+    imports::check(catalog, home, &request.pins, request.ecosystem, budget)?;
     let (languages, named) = languages(input, set)?;
     let asked = request.supplements.iter().copied().chain(set.supplements.iter().map(String::as_str));
-    let supplements = texts::supplements(catalog, asked)?;
+    let supplements = texts::supplements(catalog, asked, budget)?;
 
-    let mut members = Gather::new(catalog, &request.pins, !request.ecosystem).run(home)?;
+    let mut members = Gather::new(catalog, &request.pins, !request.ecosystem, budget).run(home)?;
     if let Some(missing) = members.missing.take() {
         return Err(missing.into());
     }
-    let view = View { request: &request, languages, supplements };
-    view.narrow(&mut members);
+    let view = View { request: &request, languages, supplements, budget };
+    view.narrow(&mut members)?;
+    budget.during("writing an expansion");
+    budget.spend((1 + request.properties.len()) * members.parts.len())?;
     let total = members.len();
     let shown = total.saturating_sub(request.offset).min(request.count.unwrap_or(usize::MAX));
     if shown > LIMIT {
@@ -170,7 +188,7 @@ pub(crate) fn answer(
     }
 
     let parameters = parameters(input, set, &members, &view, named.as_deref());
-    let contains = view.contains(&members, shown);
+    let contains = view.contains(&members, shown)?;
     let mut extension = Vec::new();
     if members.unclosed {
         extension.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
@@ -199,6 +217,7 @@ fn by_url<'a>(
     catalog: &'a Catalog,
     request: &Request<'_>,
     input: Input<'_>,
+    budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
     let canonical = input.text("url")?.ok_or_else(|| TxError::Missing {
         what: "parameter 'url' or 'valueSet' is needed unless the operation is called on a ValueSet"
@@ -207,7 +226,7 @@ fn by_url<'a>(
     let (url, in_url) = version::split(canonical);
     let pin = pinned(&request.pins.value_sets, url);
     let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
-    catalog.value_set(url, wanted)?.ok_or_else(|| TxError::UnknownValueSet {
+    catalog.value_set(url, wanted, budget)?.ok_or_else(|| TxError::UnknownValueSet {
         url: version::join(url, wanted),
         ecosystem: request.ecosystem,
     })
@@ -258,10 +277,10 @@ fn parameters(
     if let Some(list) = languages.filter(|_| !input.has("displayLanguage")) {
         out.push(Parameter::new("displayLanguage", Value::Text("Code", list.to_owned())));
     }
+    let mut known = HashSet::new();
     let mut used = |name: Cow<'static, str>, canonical: String| {
-        let parameter = Parameter::new(name, Value::Text("Uri", canonical));
-        if !out.contains(&parameter) {
-            out.push(parameter);
+        if known.insert((name.clone(), canonical.clone())) {
+            out.push(Parameter::new(name, Value::Text("Uri", canonical)));
         }
     };
     let own = State::of_set(set);
@@ -312,196 +331,6 @@ fn identifier(set: &ValueSet, input: Input<'_>, parameters: &[Parameter]) -> Str
     format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// How the caller looks at the members of a set.
-struct View<'a, 'r> {
-    request: &'r Request<'r>,
-    languages: Languages,
-    supplements: Vec<Supplement<'a>>,
-}
-
-impl<'a> View<'a, '_> {
-    /// Leaves out what the caller does not want to see.
-    fn narrow(&self, members: &mut Members<'a>) {
-        let unwanted = |part: &Part<'_>| {
-            let have = part.system.and_then(|system| system.version.as_deref()).unwrap_or_default();
-            self.request.exclude_systems.iter().any(|canonical| {
-                let (url, wanted) = version::split(canonical);
-                url == part.url && wanted.is_none_or(|wanted| version::matches(wanted, have))
-            })
-        };
-        members.parts.retain(|part| !unwanted(part));
-        if self.request.active_only {
-            members.parts.iter_mut().for_each(Part::drop_inactive);
-        }
-        if self.request.filter.is_empty() {
-            return;
-        }
-        for part in &mut members.parts {
-            let kept: HashSet<(Option<u32>, &str)> = part
-                .iter_after(0)
-                .filter(|item| self.passes(part, item))
-                .map(|item| (item.concept, if item.concept.is_some() { "" } else { item.code }))
-                .collect();
-            part.retain(|concept, code| kept.contains(&(concept, if concept.is_some() { "" } else { code })));
-        }
-    }
-
-    /// Do all words of the filter begin some word of the code, the display or a designation?
-    fn passes(&self, part: &Part<'a>, item: &Item<'a>) -> bool {
-        let texts = self.texts(part, item);
-        let all = || std::iter::once(item.code).chain(texts.iter().map(|text| text.display.text));
-        self.request.filter.iter().all(|word| all().any(|text| begins_word(text, word)))
-    }
-
-    fn texts(&self, part: &Part<'a>, item: &Item<'a>) -> Vec<Text<'a>> {
-        let listed = item.listed.map(|listed| (listed, part.set.language.as_deref()));
-        texts::texts(part.system.zip(item.concept), listed, &self.supplements)
-    }
-
-    /// The codes to show.
-    fn contains(&self, members: &Members<'a>, shown: usize) -> Vec<Contains<'a>> {
-        // The version is told where several of one system are in the set.
-        let several = |part: &Part<'_>| {
-            let other = |other: &&Part<'_>| {
-                let version = |part: &Part<'_>| part.system.map(|system| system.version.clone());
-                other.url == part.url && version(other) != version(part)
-            };
-            members.parts.iter().any(|x| other(&x))
-        };
-        let mut out = Vec::new();
-        let (mut skip, mut left) = (self.request.offset, shown);
-        for part in &members.parts {
-            let with_version = several(part);
-            let mut items = Vec::new();
-            let rows = part.iter_after(skip).take(left).map(|item| {
-                items.push(item);
-                self.row(part, &item, with_version)
-            });
-            let rows: Vec<_> = rows.collect();
-            skip = skip.saturating_sub(part.len());
-            left -= rows.len();
-            let plain = self.request.filter.is_empty()
-                && !self.request.is_paged
-                && !self.request.exclude_nested
-                && !members.excluded
-                && part.listed.is_none();
-            match part.system.filter(|system| plain && system.circle().is_none()) {
-                Some(system) => out.extend(nest(system, &items, rows)),
-                None => out.extend(rows),
-            }
-        }
-        out
-    }
-
-    fn row(&self, part: &Part<'a>, item: &Item<'a>, with_version: bool) -> Contains<'a> {
-        let texts = self.texts(part, item);
-        let shown = texts::shown(&texts, &self.languages);
-        let concept = part.system.zip(item.concept);
-        let mut extension = Vec::new();
-        if let Some((system, at)) = concept {
-            let added = texts::additions(&self.supplements, system, at);
-            for (from, at) in std::iter::once((system, at)).chain(added) {
-                for name in &self.request.properties {
-                    extension.extend(values(from, at, name).map(|value| property(name, &value)));
-                }
-            }
-        }
-        let designation = texts
-            .iter()
-            .enumerate()
-            .filter(|(n, text)| self.request.with_designations && Some(*n) != shown && self.wants(text));
-        Contains {
-            extension,
-            system: part.url,
-            r#abstract: concept.is_some_and(|(system, at)| system.is_abstract(at)),
-            inactive: concept.is_some_and(|(system, at)| system.is_inactive(at)),
-            version: part.system.filter(|_| with_version).and_then(|system| system.version.as_deref()),
-            code: concept.map_or(item.code, |(system, at)| system.code(at)),
-            display: shown.map(|n| texts[n].display.text),
-            designation: designation.map(|(_, text)| *text).collect(),
-            contains: Vec::new(),
-        }
-    }
-
-    /// `designation`: by language (`urn:ietf:bcp:47|de`, `de`) or by use (`system|code`).
-    fn wants(&self, text: &Text<'_>) -> bool {
-        let by = |token: &&str| {
-            let (system, code) = token.rsplit_once('|').unwrap_or(("", token));
-            let language = matches!(system, "" | "urn:ietf:bcp:47")
-                && Languages::parse(code).is_ok_and(|range| range.covers(text.display.language));
-            let purpose = || text.purpose.is_some_and(|[s, c, _]| s == system && c == code);
-            language || purpose()
-        };
-        self.request.designations.is_empty() || self.request.designations.iter().any(by)
-    }
-}
-
-/// The values of a property, those of the standard ones from the index.
-fn values<'s>(system: &'s CodeSystem, at: u32, name: &'s str) -> Box<dyn Iterator<Item = Value> + 's> {
-    let codes = |up: bool| {
-        let list = system.hierarchy().next(at, up).into_owned();
-        list.into_iter().map(|at| Value::Text("Code", system.code(at).to_owned()))
-    };
-    match name {
-        "parent" => Box::new(codes(true)),
-        "child" => Box::new(codes(false)),
-        "inactive" => Box::new(std::iter::once(Value::Boolean(system.is_inactive(at)))),
-        _ => Box::new(system.property(at, name).map(move |value| typed(system, name, value))),
-    }
-}
-
-/// A property of a code as R4 tells it: by the extension for R5's element.
-fn property(name: &str, value: &Value) -> serde_json::Value {
-    let mut tagged = serde_json::to_value(Parameter::new("value", value.clone())).unwrap_or_default();
-    if let Some(members) = tagged.as_object_mut() {
-        members.remove("name");
-        members.insert("url".to_owned(), "value".into());
-    }
-    json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, tagged] })
-}
-
-/// Does some word of the text begin with this one, which is in lower case?
-fn begins_word(text: &str, word: &str) -> bool {
-    let mut before: Option<char> = None;
-    text.char_indices().any(|(at, c)| {
-        let starts = c.is_alphanumeric() && before.is_none_or(|b| !b.is_alphanumeric()) || before.is_none();
-        before = Some(c);
-        let mut letters = text[at..].chars().flat_map(char::to_lowercase);
-        starts && word.chars().all(|wanted| letters.next() == Some(wanted))
-    })
-}
-
-/// Puts the rows of a part below one another as the hierarchy has them: each below its nearest
-/// parent that is shown, too.
-fn nest<'a>(system: &CodeSystem, items: &[Item<'a>], rows: Vec<Contains<'a>>) -> Vec<Contains<'a>> {
-    let ordinals: Vec<u32> = items.iter().filter_map(|item| item.concept).collect();
-    // Ordinals are in preorder, so a parent in the tree stands before its children.
-    let parent_of = |at: u32| {
-        let parents = system.hierarchy().parents(at).iter().rev().filter(|parent| **parent < at);
-        parents.filter_map(|parent| ordinals.binary_search(parent).ok()).next()
-    };
-    let above: Vec<Option<usize>> = ordinals.iter().map(|at| parent_of(*at)).collect();
-    let mut depth = vec![0; above.len()];
-    for at in 0..above.len() {
-        depth[at] = above[at].map_or(0, |parent| depth[parent] + 1);
-    }
-    if depth.iter().any(|depth| *depth > DEPTH) {
-        return rows;
-    }
-    let mut rows: Vec<_> = rows.into_iter().map(Some).collect();
-    for at in (0..rows.len()).rev() {
-        let mut row = rows[at].take();
-        if let Some(row) = &mut row {
-            row.contains.reverse();
-        }
-        match above[at].and_then(|parent| rows[parent].as_mut()) {
-            Some(parent) => parent.contains.extend(row),
-            None => rows[at] = row,
-        }
-    }
-    rows.into_iter().flatten().collect()
-}
-
 /// A ValueSet with its expansion.
 struct Expanded<'a> {
     set: &'a ValueSet,
@@ -547,39 +376,4 @@ struct Expansion<'a> {
     parameter: Vec<Parameter>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     contains: Vec<Contains<'a>>,
-}
-
-/// `ValueSet.expansion.contains`.
-#[derive(serde::Serialize)]
-struct Contains<'a> {
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    extension: Vec<serde_json::Value>,
-    system: &'a str,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    r#abstract: bool,
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    inactive: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    version: Option<&'a str>,
-    code: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    display: Option<&'a str>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    designation: Vec<Text<'a>>,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    contains: Vec<Contains<'a>>,
-}
-
-impl Serialize for Text<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(None)?;
-        if let Some(language) = self.display.language {
-            map.serialize_entry("language", language)?;
-        }
-        if let Some(purpose) = self.coding() {
-            map.serialize_entry("use", &purpose)?;
-        }
-        map.serialize_entry("value", self.display.text)?;
-        map.end()
-    }
 }

@@ -1,0 +1,167 @@
+//! Terminology questions that are too long for the async threads: a few at a time on threads of their own, so that a
+//! core is left for everything else, with a bounded queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use terminology::Budget;
+use terminology::budget::Cause;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::clock;
+
+/// Maximum number of questions that wait for a thread; further ones are refused.
+const QUEUE: usize = 64;
+/// CPU time that one question may take, in milliseconds.
+const CPU_LIMIT_MS: u64 = 900;
+
+/// Bounds the questions that run and those that wait.
+pub struct QuestionPool {
+    running: Arc<Semaphore>,
+    admitted: Arc<Semaphore>,
+    stopping: Arc<AtomicBool>,
+}
+
+/// Why a question was not answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAsked {
+    /// Too many are waiting already.
+    Full,
+    /// The server stops.
+    Stopping,
+}
+
+/// Cancels a question when its future is dropped: the client has left.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl QuestionPool {
+    /// A pool for a machine of this many cores: one is left for everything else.
+    pub fn new(cores: usize) -> Self {
+        let threads = cores.saturating_sub(1).max(1);
+        Self {
+            running: Arc::new(Semaphore::new(threads)),
+            admitted: Arc::new(Semaphore::new(threads + QUEUE)),
+            stopping: Arc::default(),
+        }
+    }
+
+    /// Runs a question with a full budget, which ends when the CPU time is spent, the returned future is dropped or
+    /// the server stops.
+    ///
+    /// # Errors
+    /// When too many wait already, or the server stops.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Budget<'_>) -> T + Send + 'static,
+    ) -> Result<T, NotAsked> {
+        let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| NotAsked::Full)?;
+        let running = self.running.clone().acquire_owned().await.expect("the semaphore is never closed");
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(NotAsked::Stopping);
+        }
+        let cancelled = CancelOnDrop(Arc::default());
+        let (is_cancelled, is_stopping) = (cancelled.0.clone(), self.stopping.clone());
+        // The permits belong to the thread: a question whose client has left still takes it until it notices.
+        let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
+        let answer = tokio::task::spawn_blocking(move || {
+            let started = clock::thread_cpu_time();
+            let check = || {
+                if is_cancelled.load(Ordering::Relaxed) || is_stopping.load(Ordering::Relaxed) {
+                    return Some(Cause::Cancelled);
+                }
+                let spent = clock::thread_cpu_time().saturating_sub(started);
+                (spent > Duration::from_millis(CPU_LIMIT_MS)).then_some(Cause::Deadline(CPU_LIMIT_MS))
+            };
+            let answer = ask(&Budget::full(&check));
+            drop(permits);
+            answer
+        });
+        let answer = answer.await.expect("a question does not panic");
+        drop(cancelled);
+        Ok(answer)
+    }
+
+    /// Ends the questions that run and refuses those that wait: the server stops.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fhir::Parameters;
+    use futures_util::FutureExt as _;
+    use terminology::{Change, Input, Level, Terminology};
+
+    use super::*;
+
+    /// Asks again and again until the budget ends, and returns the cause.
+    fn ask(budget: &Budget<'_>) -> Option<Cause> {
+        let json = r#"{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete",
+            "concept":[{"code":"a"},{"code":"b"}]}"#;
+        let terminology = Terminology::default();
+        terminology.apply([Change::Put { kind: "CodeSystem", id: "s".to_owned(), bytes: json.into() }]);
+        let query = Parameters::from_query("codeA=a&codeB=b&system=urn:s");
+        let input = Input::from_query(&query).budget(budget);
+        std::iter::repeat_with(|| terminology.subsumes(Level::Type, input)).find_map(Result::err)?.exhausted()
+    }
+
+    #[tokio::test]
+    async fn a_question_whose_client_has_left_ends_and_gives_its_place_back() {
+        let pool = Arc::new(QuestionPool::new(1));
+        let (told, ended) = tokio::sync::oneshot::channel();
+        let mut question = Box::pin(pool.run(move |budget| told.send(ask(budget)).is_ok()));
+        assert!(question.as_mut().now_or_never().is_none());
+        drop(question);
+        assert_eq!(ended.await, Ok(Some(Cause::Cancelled)));
+        assert_eq!(pool.run(|_| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stops_ends_its_questions() {
+        let pool = Arc::new(QuestionPool::new(1));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let question = {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                let ask = move |budget: &Budget<'_>| {
+                    begun.send(()).expect("the test waits");
+                    ask(budget)
+                };
+                pool.run(ask).await
+            })
+        };
+        has_begun.await.expect("it begins");
+        pool.stop();
+        assert_eq!(question.await.expect("it does not panic"), Ok(Some(Cause::Cancelled)));
+        assert_eq!(pool.run(|_| 7).await, Err(NotAsked::Stopping));
+    }
+
+    #[tokio::test]
+    async fn more_than_the_queue_holds_are_refused() {
+        let pool = QuestionPool::new(1);
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let first = pool.run(move |_| gate.recv().is_ok());
+        let mut waiting: Vec<_> = Vec::new();
+        let mut first = Box::pin(first);
+        assert!(first.as_mut().now_or_never().is_none());
+        for _ in 0..QUEUE {
+            let mut one = Box::pin(pool.run(|_| ()));
+            assert!(one.as_mut().now_or_never().is_none());
+            waiting.push(one);
+        }
+        assert_eq!(pool.run(|_| ()).await, Err(NotAsked::Full));
+        open.send(()).expect("it waits");
+        assert_eq!(first.await, Ok(true));
+        for one in waiting {
+            assert_eq!(one.await, Ok(()));
+        }
+    }
+}
