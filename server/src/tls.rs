@@ -3,16 +3,17 @@
 
 use std::fs;
 use std::io::{self, Write as _};
+use std::net::Ipv6Addr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CidrSubnet, DnType, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose, NameConstraints,
 };
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _};
 
@@ -24,8 +25,14 @@ pub struct Tls {
     pub ca: Option<PathBuf>,
 }
 
-/// A leaf older than this is made anew from the same CA, well before it ends.
-const LEAF_AGE: Duration = Duration::from_secs(300 * 24 * 3600);
+const DAY: Duration = Duration::from_secs(24 * 3600);
+/// Lifetime of the development CA and of a leaf, in days.
+const CA_DAYS: i64 = 730;
+const LEAF_DAYS: i64 = 365;
+/// A leaf older than this is replaced, well before it expires.
+const MAX_LEAF_AGE: Duration = DAY.saturating_mul(300);
+/// A CA older than this signs no new leaf, which would outlive it.
+const MAX_CA_AGE: Duration = DAY.saturating_mul(350);
 
 /// Reads the operator's certificate, or the development one, which is made where there is none.
 ///
@@ -38,6 +45,12 @@ pub fn load(certificate: Option<&(PathBuf, PathBuf)>, data: &Path, now: Timestam
             let dir = data.join("tls");
             ensure_development_certificate(&dir, now)
                 .context("failed to make the development certificate")?;
+            CertificateDer::from_pem_file(dir.join("ca.pem")).with_context(|| {
+                let dir = dir.display();
+                format!(
+                    "{dir}/ca.pem is not a certificate; delete the folder {dir} to get a new development CA"
+                )
+            })?;
             (dir.join("cert.pem"), dir.join("key.pem"), Some(dir.join("ca.pem")))
         }
     };
@@ -56,47 +69,63 @@ fn ensure_development_certificate(dir: &Path, now: Timestamp) -> Result<()> {
     fs::create_dir_all(dir)?;
     let (ca_pem, ca_key, cert, key) =
         (dir.join("ca.pem"), dir.join("ca-key.pem"), dir.join("cert.pem"), dir.join("key.pem"));
-    let fresh = |path: &Path| {
-        fs::metadata(path)
-            .and_then(|m| m.modified())
-            .is_ok_and(|made| SystemTime::now().duration_since(made).unwrap_or_default() < LEAF_AGE)
+    let is_younger = |path: &Path, age: Duration| {
+        let made = fs::metadata(path).and_then(|metadata| metadata.modified());
+        made.is_ok_and(|made| SystemTime::now().duration_since(made).unwrap_or_default() < age)
     };
-    if ca_pem.exists() && key.exists() && fresh(&cert) {
+    if ca_pem.exists() && key.exists() && is_younger(&cert, MAX_LEAF_AGE) {
         return Ok(());
     }
-    let year = i32::from(jiff::tz::TimeZone::UTC.to_datetime(now).year());
-    let ca = if ca_pem.exists() && ca_key.exists() {
+    let ca = if ca_key.exists() && is_younger(&ca_pem, MAX_CA_AGE) {
         KeyPair::from_pem(&fs::read_to_string(&ca_key)?)?
     } else {
+        tracing::info!(folder = %dir.display(), "a new development CA is made; clients have to trust it");
         let pair = KeyPair::generate()?;
         write_private(&ca_key, &pair.serialize_pem())?;
-        let made = ca_params(year).self_signed(&pair)?;
+        let made = ca_params(now).self_signed(&pair)?;
         write_private(&ca_pem, &made.pem())?;
         pair
     };
-    let issuer = Issuer::new(ca_params(year), ca);
+    let issuer = Issuer::new(ca_params(now), ca);
     let pair = KeyPair::generate()?;
     let mut leaf = CertificateParams::new(["localhost", "127.0.0.1", "::1"].map(str::to_owned))?;
     leaf.distinguished_name.push(DnType::CommonName, "Trefoil development server");
     leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     leaf.use_authority_key_identifier_extension = true;
-    leaf.not_before = rcgen::date_time_ymd(year - 1, 12, 31);
-    leaf.not_after = rcgen::date_time_ymd(year + 2, 1, 1);
+    set_validity(&mut leaf, now, LEAF_DAYS);
     let made = leaf.signed_by(&pair, &issuer)?;
     write_private(&key, &pair.serialize_pem())?;
     write_private(&cert, &made.pem())?;
     Ok(())
 }
 
-/// Parameters of the CA; the same ones each time, so that leaves name it the same way.
-fn ca_params(year: i32) -> CertificateParams {
+/// Parameters of the CA. It can sign for names of this machine only, so that a stolen key is worth nothing elsewhere
+/// (RFC 5280 section 4.2.1.10).
+fn ca_params(now: Timestamp) -> CertificateParams {
     let mut ca = CertificateParams::default();
     ca.distinguished_name.push(DnType::CommonName, "Trefoil development CA");
     ca.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    ca.not_before = rcgen::date_time_ymd(year - 1, 12, 31);
-    ca.not_after = rcgen::date_time_ymd(year + 20, 1, 1);
+    ca.name_constraints = Some(NameConstraints {
+        permitted_subtrees: vec![
+            GeneralSubtree::DnsName("localhost".to_owned()),
+            GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8)),
+            GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(Ipv6Addr::LOCALHOST.octets(), 128)),
+        ],
+        excluded_subtrees: Vec::new(),
+    });
+    set_validity(&mut ca, now, CA_DAYS);
     ca
+}
+
+/// Makes a certificate valid from yesterday until `days` from now, UTC.
+fn set_validity(params: &mut CertificateParams, now: Timestamp, days: i64) {
+    let midnight = |days: i64| {
+        let at = now + SignedDuration::from_hours(24 * days);
+        let date = jiff::tz::TimeZone::UTC.to_datetime(at).date();
+        rcgen::date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs())
+    };
+    (params.not_before, params.not_after) = (midnight(-1), midnight(days));
 }
 
 /// Writes a file that only its owner can read.
@@ -107,4 +136,47 @@ pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use rustls::RootCertStore;
+    use rustls::client::WebPkiServerVerifier;
+    use rustls::client::danger::ServerCertVerifier as _;
+    use rustls::pki_types::{ServerName, UnixTime};
+
+    use super::*;
+
+    /// Whether a client that trusts the development CA accepts a certificate of it for this name.
+    fn is_accepted(dir: &Path, name: &str, now: Timestamp) -> bool {
+        let ca = CertificateDer::from_pem_file(dir.join("ca.pem")).unwrap();
+        let key = KeyPair::from_pem(&fs::read_to_string(dir.join("ca-key.pem")).unwrap()).unwrap();
+        let mut leaf = CertificateParams::new([name.to_owned()]).unwrap();
+        set_validity(&mut leaf, now, LEAF_DAYS);
+        let made = leaf.signed_by(&KeyPair::generate().unwrap(), &Issuer::new(ca_params(now), key)).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots.add(ca).unwrap();
+        let verifier = WebPkiServerVerifier::builder(roots.into()).build().unwrap();
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let at = UnixTime::since_unix_epoch(Duration::from_secs(now.as_second().unsigned_abs()));
+        verifier.verify_server_cert(made.der(), &[], &name, &[], at).is_ok()
+    }
+
+    #[test]
+    fn the_development_ca_signs_for_this_machine_only() {
+        drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+        let dir = tempfile::tempdir().unwrap();
+        let now = "2026-11-22T12:00:00Z".parse().unwrap();
+        ensure_development_certificate(dir.path(), now).unwrap();
+        for (name, accepted) in [
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("::1", true),
+            ("bank.example", false),
+            ("192.0.2.1", false),
+            ("2001:db8::1", false),
+        ] {
+            assert_eq!(is_accepted(dir.path(), name, now), accepted, "{name}");
+        }
+    }
 }
