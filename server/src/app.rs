@@ -21,6 +21,7 @@ use crate::audit::Audit;
 use crate::clock::{Clock, RequestIds};
 use crate::clock_guard::{self, ClockGuard};
 use crate::config::{Config, Engine, Flags};
+use crate::descriptors;
 use crate::export_log::ExportLog;
 use crate::group_members::GroupMembers;
 use crate::hashing::Hashing;
@@ -150,6 +151,7 @@ impl App {
                 in_flight: config.bulk.in_flight,
                 guide: config.bulk.guide,
                 nested_groups: config.bulk.nested_groups,
+                open_downloads: descriptors::budget().downloads,
             },
             clock.for_bulk(),
         )?;

@@ -1,6 +1,8 @@
 //! File descriptors of the process. The soft limit is raised to the hard one at start, and a part is reserved for files,
 //! so that connections never keep the store, exports or logs from opening one.
 
+use std::sync::OnceLock;
+
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Largest reserve for files: store, exports and their downloads, saved indexes, logs, calls to other servers.
@@ -24,16 +26,22 @@ impl DescriptorBudget {
     }
 }
 
-/// Raises the soft limit to the hard one and divides it. If the limit cannot be raised, the soft one is divided.
-pub fn raise_limit() -> DescriptorBudget {
+/// Returns the budget of this process. The first call raises the soft limit to the hard one.
+pub fn budget() -> DescriptorBudget {
+    static BUDGET: OnceLock<DescriptorBudget> = OnceLock::new();
+    *BUDGET.get_or_init(|| DescriptorBudget::of(raise_limit()))
+}
+
+/// Raises the soft limit to the hard one. Returns the limit, which is the soft one if that fails.
+fn raise_limit() -> u64 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current != maximum
         && let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })
     {
         tracing::warn!(%error, ?current, "the soft limit of file descriptors cannot be raised");
-        return DescriptorBudget::of(current.unwrap_or(u64::MAX));
+        return current.unwrap_or(u64::MAX);
     }
-    DescriptorBudget::of(maximum.unwrap_or(u64::MAX))
+    maximum.unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

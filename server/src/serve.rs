@@ -79,6 +79,7 @@ pub fn make_data_folder(data: &Path) -> Result<()> {
 async fn serve(config: Config, flags: &Flags) -> Result<()> {
     // One crypto library for everything; a second call in one process finds it installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let budget = descriptors::budget();
     make_data_folder(&config.data)?;
     // From here on it asks for a reload, and ends the process no more.
     let hang_up = signal(SignalKind::hangup())?;
@@ -97,7 +98,6 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
         Engine::Memory => Store::memory(),
         Engine::File => Store::open(&config.data.join("store"))?,
     };
-    let budget = descriptors::raise_limit();
     let limits =
         ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
     let timers = Timers { idle: config.idle_timeout, ..Timers::default() };

@@ -170,6 +170,14 @@ impl Server {
         self.child.take().expect("the server runs").wait().unwrap().code()
     }
 
+    /// Resident memory of the server in MiB; 0 where the system does not tell.
+    pub fn resident_mib(&self) -> u64 {
+        let pid = self.child.as_ref().expect("the server runs").id();
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or_default() / 1024
+    }
+
     /// Sends a signal.
     pub fn signal(&self, name: &str) {
         let child = self.child.as_ref().expect("the server runs");

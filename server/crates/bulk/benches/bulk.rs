@@ -314,6 +314,7 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         retention: Duration::from_secs(3600),
         guide: Guide::default(),
         nested_groups: false,
+        open_downloads: 100,
         file_size: 128 << 20,
         poll_limit: None,
         signing: None,

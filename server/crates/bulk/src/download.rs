@@ -11,7 +11,7 @@ use store::StoreError;
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use crate::file_stream::FileStream;
+use crate::file_stream::{DownloadPermit, FileStream};
 use crate::files::{FileAt, Files, GZIP_SUM, Hasher, WriteError};
 use crate::format::Format;
 use crate::gzip::{self, Gzip};
@@ -43,6 +43,9 @@ pub enum FileError {
         /// How that shows.
         why: &'static str,
     },
+    /// As many files are being downloaded as the descriptors of the process allow.
+    #[error("too many files are being downloaded; try again in a few seconds")]
+    Busy,
     /// A signed address that does not work.
     #[error("the address does not work: {why}")]
     BadAddress {
@@ -108,6 +111,7 @@ pub struct File {
 /// An output file that is open.
 pub struct Opened {
     file: std::fs::File,
+    permit: DownloadPermit,
     /// Its length in this encoding.
     pub length: u64,
 }
@@ -115,7 +119,7 @@ pub struct Opened {
 impl Opened {
     /// These bytes of it.
     pub fn stream(self, range: Range<u64>) -> FileStream {
-        FileStream::new(self.file, range)
+        FileStream::new(self.file, range, self.permit)
     }
 }
 
@@ -165,6 +169,12 @@ impl File {
     /// # Errors
     /// [`FileError`].
     pub async fn open(&self, encoding: Encoding) -> Result<Opened, FileError> {
+        let permit = self.files.admit_download().ok_or(FileError::Busy)?;
+        let (file, length) = self.open_encoding(encoding).await?;
+        Ok(Opened { file, permit, length })
+    }
+
+    async fn open_encoding(&self, encoding: Encoding) -> Result<(std::fs::File, u64), FileError> {
         match encoding {
             Encoding::Identity => self.open_identity().await,
             Encoding::Gzip => {
@@ -181,7 +191,7 @@ impl File {
     }
 
     /// Opens the gzip; `None` if it is not there, or not what was written.
-    async fn open_gzip(&self) -> Result<Option<Opened>, FileError> {
+    async fn open_gzip(&self) -> Result<Option<(std::fs::File, u64)>, FileError> {
         let at = self.gzip_at();
         let Some((length, hash)) = self.files.read_sum(self.gzip_sum_at()).await else { return Ok(None) };
         let (file, found) = match self.files.open_file(at).await {
@@ -190,7 +200,7 @@ impl File {
             Err(error) => return Err(error.into()),
         };
         if found == length && self.files.is_sound(at, &file, &hash).await? {
-            return Ok(Some(Opened { file, length }));
+            return Ok(Some((file, length)));
         }
         tracing::warn!(
             job = self.job,
@@ -200,12 +210,12 @@ impl File {
         Ok(None)
     }
 
-    async fn open_identity(&self) -> Result<Opened, FileError> {
+    async fn open_identity(&self) -> Result<(std::fs::File, u64), FileError> {
         let at = self.file.at(&self.job);
         match self.files.open_file(at).await {
             Ok((file, length)) if length == self.file.bytes => {
                 if self.files.is_sound(at, &file, &self.file.hash).await? {
-                    Ok(Opened { file, length })
+                    Ok((file, length))
                 } else {
                     Err(self.damaged("its bytes are not those that were written"))
                 }
@@ -234,7 +244,7 @@ impl File {
         if self.open_gzip().await?.is_some() {
             return Ok(());
         }
-        let mut file = self.open_identity().await?.file;
+        let (mut file, _) = self.open_identity().await?;
         let mut writing = self.files.create(at);
         let (mut gzip, mut hasher) = (Box::new(Gzip::new()), Box::<Hasher>::default());
         loop {

@@ -1,18 +1,64 @@
-//! A file as it is sent: read off the async threads, one piece ahead.
+//! A file as it is sent: read off the async threads, one piece ahead, with a bound on the bytes and descriptors that all
+//! downloads hold together.
 
 use std::io::{self, Read as _, Seek as _};
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::Stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
 use crate::files::Task;
 
 /// Bytes read at once of a file that is sent; the next ones are read while these are on their way.
 pub(crate) const PIECE: usize = 256 * 1024;
+/// Bytes read at once while other downloads hold all large pieces.
+const SMALL_PIECE: usize = 16 * 1024;
+/// Maximum number of large pieces in memory: 64 MiB.
+const MAX_PIECES: usize = 256;
+
+/// What all downloads share.
+#[derive(Debug, Clone)]
+pub(crate) struct DownloadLimits {
+    files: Arc<Semaphore>,
+    pieces: Arc<Semaphore>,
+}
+
+impl DownloadLimits {
+    /// At most `files` open files.
+    pub fn new(files: usize) -> Self {
+        let files = files.clamp(1, Semaphore::MAX_PERMITS);
+        Self { files: Arc::new(Semaphore::new(files)), pieces: Arc::new(Semaphore::new(MAX_PIECES)) }
+    }
+
+    /// Admits one more download; `None` if too many files are open.
+    pub fn admit(&self) -> Option<DownloadPermit> {
+        let file = Arc::clone(&self.files).try_acquire_owned().ok()?;
+        Some(DownloadPermit { _file: file, pieces: Arc::clone(&self.pieces) })
+    }
+}
+
+/// The right to hold a file open.
+pub(crate) struct DownloadPermit {
+    _file: OwnedSemaphorePermit,
+    pieces: Arc<Semaphore>,
+}
+
+/// Bytes of a piece. A large one counts against the maximum until the connection has taken it.
+struct Piece {
+    bytes: Vec<u8>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
 
 /// A part of a file as it is read, off the async threads, into pieces that nobody copies again.
 pub struct FileStream {
@@ -20,30 +66,33 @@ pub struct FileStream {
     file: Option<std::fs::File>,
     reading: Option<Task<io::Result<(std::fs::File, Bytes)>>>,
     left: u64,
+    permit: DownloadPermit,
 }
 
 impl FileStream {
     /// These bytes of the file.
-    pub(crate) fn new(file: std::fs::File, range: Range<u64>) -> Self {
-        let mut stream = Self { file: Some(file), reading: None, left: range.end - range.start };
+    pub(crate) fn new(file: std::fs::File, range: Range<u64>, permit: DownloadPermit) -> Self {
+        let mut stream = Self { file: Some(file), reading: None, left: range.end - range.start, permit };
         stream.read_ahead(Some(range.start));
         stream
     }
 
     fn read_ahead(&mut self, seek: Option<u64>) {
-        let length = self.left.min(PIECE as u64);
-        let Some(mut file) = self.file.take().filter(|_| length > 0) else { return };
+        let Some(mut file) = self.file.take().filter(|_| self.left > 0) else { return };
+        let permit = Arc::clone(&self.permit.pieces).try_acquire_owned().ok();
+        let most = if permit.is_some() { PIECE } else { SMALL_PIECE };
+        let length = self.left.min(most as u64);
         self.left -= length;
         self.reading = Some(Task(spawn_blocking(move || {
             if let Some(at) = seek {
                 file.seek(io::SeekFrom::Start(at))?;
             }
-            let mut piece = Vec::with_capacity(usize::try_from(length).unwrap_or(PIECE));
-            (&mut file).take(length).read_to_end(&mut piece)?;
-            if (piece.len() as u64) < length {
+            let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(most));
+            (&mut file).take(length).read_to_end(&mut bytes)?;
+            if (bytes.len() as u64) < length {
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file became shorter"));
             }
-            Ok((file, Bytes::from(piece)))
+            Ok((file, Bytes::from_owner(Piece { bytes, _permit: permit })))
         })));
     }
 }
@@ -60,5 +109,38 @@ impl Stream for FileStream {
             self.read_ahead(None);
             piece
         })))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn slow_downloads_leave_pieces_for_others() {
+        let limits = DownloadLimits::new(2 * MAX_PIECES + 1);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; 4 * PIECE]).unwrap();
+        let range = 0..4 * PIECE as u64;
+        // Each holds the piece that it sends and the one that it reads ahead.
+        let mut slow = Vec::new();
+        for _ in 0..2 * MAX_PIECES {
+            let mut stream =
+                FileStream::new(file.try_clone().unwrap(), range.clone(), limits.admit().unwrap());
+            let piece = stream.next().await.unwrap();
+            slow.push((stream, piece));
+        }
+        assert_eq!(limits.pieces.available_permits(), 0);
+        // The file's position is shared by its clones, so only the length counts here.
+        let mut other = FileStream::new(file.try_clone().unwrap(), 0..PIECE as u64, limits.admit().unwrap());
+        assert_eq!(other.next().await.unwrap().unwrap().len(), SMALL_PIECE);
+        assert!(limits.admit().is_none(), "as many files as permitted are open");
+        drop((slow, other));
+        assert_eq!(limits.pieces.available_permits(), MAX_PIECES);
+        assert!(limits.admit().is_some());
     }
 }

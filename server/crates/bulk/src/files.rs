@@ -20,7 +20,7 @@ use store::space::{Disk, NoSpace, Purpose};
 use tokio::task::{JoinHandle, spawn_blocking};
 use xxhash_rust::xxh3::Xxh3;
 
-use crate::file_stream::PIECE;
+use crate::file_stream::{DownloadLimits, DownloadPermit, PIECE};
 use crate::gzip;
 
 /// Bytes that are gathered before they are written; two such chunks are held for a file. Smaller ones cost more in
@@ -37,6 +37,7 @@ pub(crate) struct Files {
     /// Follows the job in the name of a folder. Other folders belong to another store, or to somebody else.
     store_id: String,
     disk: Disk,
+    downloads: DownloadLimits,
     /// Files that this process wrote or has read from end to end, as they were then, so that their bytes are known to be
     /// right.
     sound: Arc<Mutex<HashMap<Path, Stamp>>>,
@@ -83,11 +84,21 @@ impl FileAt<'_> {
 }
 
 impl Files {
+    /// Admits one more download; `None` if too many files are open.
+    pub fn admit_download(&self) -> Option<DownloadPermit> {
+        self.downloads.admit()
+    }
+
     /// Files of a store in a folder, which is made where there is none.
-    pub fn open(folder: PathBuf, store_id: String, disk: Disk) -> io::Result<Self> {
+    pub fn open(
+        folder: PathBuf,
+        store_id: String,
+        disk: Disk,
+        downloads: DownloadLimits,
+    ) -> io::Result<Self> {
         std::fs::create_dir_all(&folder)?;
         let store = LocalFileSystem::new_with_prefix(&folder).map_err(io::Error::other)?.with_fsync(true);
-        Ok(Self { store: Arc::new(store), folder, store_id, disk, sound: Arc::default() })
+        Ok(Self { store: Arc::new(store), folder, store_id, disk, downloads, sound: Arc::default() })
     }
 
     /// The name of a job's folder.

@@ -21,6 +21,7 @@ use crate::Guide;
 use crate::address::{Addresses, Signing};
 use crate::criteria::{MembersError, Reading};
 use crate::download::Gzips;
+use crate::file_stream::DownloadLimits;
 use crate::files::Files;
 use crate::group::Members;
 use crate::job::{self, Job, JobError, Lease, State};
@@ -61,6 +62,8 @@ pub struct Options {
     pub guide: Guide,
     /// Are members of Groups within a Group its members?
     pub nested_groups: bool,
+    /// Maximum number of export files that are being downloaded.
+    pub open_downloads: usize,
     /// Longest output file in bytes, but for a single longer resource.
     pub file_size: u64,
     /// How often the status of a job may be asked for within a minute; `None` is without limit.
@@ -114,7 +117,8 @@ impl Bulk {
     pub fn open(store: Store, resources: Resources, options: Options, clock: Clock) -> std::io::Result<Self> {
         let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
         let reading = Reading { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
-        let files = Files::open(options.files, store.id(), options.disk)?;
+        let downloads = DownloadLimits::new(options.open_downloads);
+        let files = Files::open(options.files, store.id(), options.disk, downloads)?;
         let worker = Worker { store, files, reading, retention, file_size: options.file_size };
         Ok(Self {
             resources,

@@ -143,6 +143,11 @@ fn unreadable(error: &FileError) -> Response {
             let text = "there is no such file, or its export was deleted or has expired";
             return problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, text);
         }
+        FileError::Busy => {
+            let response =
+                problem::fhir(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Throttled, error.to_string());
+            return reply::with_static(response, header::RETRY_AFTER, "5");
+        }
         FileError::BadAddress { why } => {
             let text = format!("the address does not work: {why}; read the manifest again for another one");
             return problem::fhir(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);

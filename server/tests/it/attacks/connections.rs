@@ -19,7 +19,7 @@ async fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStrea
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_idle_connections_stops_neither_sign_in_nor_writes() {
-    trefoil_server::descriptors::raise_limit();
+    trefoil_server::descriptors::budget();
     let mut server = Server::in_fresh_folder().with_descriptors(300);
     server.start();
     let mut held = Vec::new();

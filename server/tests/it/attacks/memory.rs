@@ -1,11 +1,11 @@
-//! Clients that make the server hold memory: uploads that stall.
+//! Clients that make the server hold memory: uploads that stall, and downloads that nobody reads.
 
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 
-use super::size;
-use crate::support::Server;
+use super::{report, size};
+use crate::support::{Server, manifest_at};
 
 const MIB: usize = 1 << 20;
 
@@ -42,4 +42,46 @@ async fn stalled_uploads_hold_no_more_than_the_budget() {
     // A small body needs none of the budget.
     assert_eq!(post(group(0)).await.unwrap().status(), 201);
     drop(stalled);
+}
+
+#[tokio::test]
+async fn downloads_that_nobody_reads_leave_memory_for_others() {
+    trefoil_server::descriptors::budget();
+    let mut server = Server::in_fresh_folder().over_plain_http();
+    server.start();
+    let pad = "x".repeat(1_000);
+    let line = |n: usize| {
+        let code = json!({ "text": pad });
+        format!("{}\n", json!({ "resourceType": "Basic", "id": format!("b{n}"), "code": code }))
+    };
+    let data = server.data().join("many.ndjson");
+    std::fs::write(&data, (0..size(5_000, 20_000)).map(line).collect::<String>()).unwrap();
+    assert!(server.trefoil(&["import", data.to_str().unwrap()]).status.success());
+    let token = server.backend_token("system/*.rs").await;
+    let client = server.client();
+    let started = client.get(format!("{}/$export?_type=Basic", server.fhir())).bearer_auth(&token).send();
+    let status = started.await.unwrap().headers()["content-location"].to_str().unwrap().to_owned();
+    let manifest = manifest_at(&client, &token, &status).await;
+    let file = manifest["output"][0]["url"].as_str().unwrap();
+    let path = file.strip_prefix(&server.base()).unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+    let before = server.resident_mib();
+    let mut unread = Vec::new();
+    for n in 0..size(300, 1_000) {
+        let from = std::net::SocketAddr::from(([127, 0, 1, u8::try_from(1 + n % 4).unwrap()], 0));
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(from).unwrap();
+        let mut stream = socket.connect(server.address()).await.unwrap();
+        stream.write_all(head.as_bytes()).await.unwrap();
+        unread.push(stream);
+    }
+    let answer = client.get(file).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let body = answer.bytes().await.unwrap();
+    assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), size(5_000, 20_000));
+    let count = unread.len();
+    report(
+        &format!("memory of {count} downloads that nobody reads"),
+        format!("{before} to {} MiB", server.resident_mib()),
+    );
 }

@@ -61,6 +61,7 @@ impl World {
             in_flight: InFlight::default(),
             guide: trefoil_bulk::Guide::V2,
             nested_groups: false,
+            open_downloads: 100,
         };
         change(&mut options);
         let bulk = open(&store, &options, &time);

@@ -22,6 +22,7 @@ use crate::space::{self, NoSpace, Purpose};
 /// Never reached: `unflushed` decides when a table is written out.
 const MEMTABLE_BYTES: u64 = 256 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
+const MAX_CACHED_FILES: usize = 900;
 const CACHE_BYTES: u64 = 6 << 20;
 /// What is read at once of the newest versions: an export reads all of it, and one of a Group, or a read by id, not much
 /// in vain.
@@ -35,6 +36,14 @@ const WORKERS: usize = 3;
 const SMALL_ROUND_BYTES: usize = 64 << 10;
 /// Most that the engine needs to merge files of one table.
 const LARGEST_MERGE_BYTES: u64 = 256 << 20;
+
+/// Files that the engine keeps open: its own default, and a sixth of a low limit of descriptors.
+fn max_cached_files() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit
+        .map_or(MAX_CACHED_FILES, |limit| usize::try_from(limit / 6).unwrap_or(usize::MAX))
+        .clamp(16, MAX_CACHED_FILES)
+}
 
 /// The tables, by number.
 pub(super) struct Tables([Keyspace; Table::NAMES.len()]);
@@ -88,6 +97,7 @@ impl Opened {
             let db = Database::builder(&db_dir)
                 .cache_size(CACHE_BYTES)
                 .max_journaling_size(JOURNAL_BYTES)
+                .max_cached_files(Some(max_cached_files()))
                 .worker_threads(WORKERS)
                 .open()?;
             let tables = Tables::open(&db)?;
