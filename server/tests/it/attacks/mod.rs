@@ -7,6 +7,7 @@ mod anonymous;
 mod connections;
 mod damage;
 mod full_disk;
+mod load;
 mod memory;
 mod terminology;
 

@@ -1,0 +1,93 @@
+//! Many connections at once, some of them slow: the others are served, and what exceeds the limits is refused cleanly.
+
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+
+use super::{report, size};
+use crate::support::Server;
+
+const LIVE: &[u8] = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
+
+/// Sends a request and reads its response; `false` if the server closed the connection.
+async fn ask(stream: &mut TcpStream) -> bool {
+    let mut answer = Vec::new();
+    if stream.write_all(LIVE).await.is_err() {
+        return false;
+    }
+    while !answer.ends_with(b"live\n") {
+        if !stream.read_buf(&mut answer).await.is_ok_and(|read| read > 0) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Opens connections from several addresses; every fifth is slow and stops within the head of a request, the others have
+/// sent one and are kept.
+async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
+    let mut held = Vec::new();
+    for n in 0..count {
+        let socket = TcpSocket::new_v4().unwrap();
+        let from = [127, 0, 2, u8::try_from(1 + n % 40).unwrap()];
+        socket.bind((from, 0).into()).unwrap();
+        let Ok(mut stream) = socket.connect(server.address()).await else { continue };
+        if n % 5 == 0 {
+            drop(stream.write_all(&LIVE[..20]).await);
+        } else {
+            ask(&mut stream).await;
+        }
+        held.push(stream);
+    }
+    held
+}
+
+/// The 99th percentile of the time of a request, over clients that keep their connections and open them again if the
+/// server closes one.
+async fn p99(server: &Server, requests: usize) -> Duration {
+    let clients = (0..8).map(|_| {
+        let address = server.address();
+        tokio::spawn(async move {
+            let mut times = Vec::with_capacity(requests / 8);
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            while times.len() < requests / 8 {
+                let started = Instant::now();
+                if ask(&mut stream).await {
+                    times.push(started.elapsed());
+                } else {
+                    stream = TcpStream::connect(address).await.unwrap();
+                }
+            }
+            times
+        })
+    });
+    let mut all = Vec::new();
+    for client in clients.collect::<Vec<_>>() {
+        all.extend(client.await.unwrap());
+    }
+    all.sort_unstable();
+    all[all.len() * 99 / 100]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_served_among_many_connections() {
+    trefoil_server::descriptors::budget();
+    for descriptors in [None, Some(1_024)] {
+        let mut server = Server::in_fresh_folder().over_plain_http();
+        if let Some(limit) = descriptors {
+            server = server.with_descriptors(limit);
+        }
+        server.start();
+        let requests = size(400, 20_000);
+        let quiet = p99(&server, requests).await;
+        let held = crowd(&server, size(1_500, 10_000)).await;
+        let crowded = p99(&server, requests).await;
+        let limit = descriptors.map_or("no limit".to_owned(), |limit| format!("ulimit -n {limit}"));
+        let (quiet, crowded) = (quiet.as_micros(), crowded.as_micros());
+        report(
+            &format!("p99 beside {} connections, {limit}", held.len()),
+            format!("{crowded} µs, {:.1} times the quiet {quiet} µs", crowded as f64 / quiet as f64),
+        );
+    }
+}
