@@ -37,8 +37,8 @@ pub(super) fn section(visit: &Visit, wrong: Option<&str>) -> Markup {
             p #password-hint .quiet { "At least " (SHORTEST) " characters; a few words in a row are good. "
                 "All other sessions and apps are signed out by the change." }
             label.check {
-                input type="checkbox" name="remove" value="methods";
-                " Remove my passkeys, recovery codes and linked accounts too, because somebody else may know my password"
+                input type="checkbox" name="remove" value="methods" autocomplete="off";
+                "Also remove my passkeys, recovery codes and linked accounts. Do this if somebody else may have used my account."
             }
             button.second type="submit" { @if has_one { "Change the password" } @else { "Set a password" } }
         }
