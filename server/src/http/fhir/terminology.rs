@@ -119,10 +119,19 @@ async fn operation<T: Json>(
     if let Err(error) = call.app.follow().await {
         return problem::store(Dialect::Fhir, &error);
     }
+    let anonymous;
+    let caller = match &access {
+        Some(access) => &access.token.sub,
+        None => {
+            // Strangers share nothing that they keep under a `cache-id`, unless they share an address.
+            anonymous = call.client_ip.map_or_else(String::new, |address| format!("anonymous {address}"));
+            &anonymous
+        }
+    };
     let question = Question {
         sent: body.as_ref().map_or(Sent::Query(&call.query), |body| Sent::Body(body)),
         language: call.header(header::ACCEPT_LANGUAGE),
-        caller: access.as_deref().map_or("", |access| &access.token.sub),
+        caller,
         level: call.args.first().map_or(Level::Type, |id| Level::Instance(id)),
     };
     let mut answer = None;

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{report, size};
 use crate::support::Server;
@@ -49,4 +49,31 @@ async fn one_address_cannot_fill_the_store_with_pending_requests() {
         statuses.push(answer.status().as_u16());
     }
     assert_eq!(statuses, [200, 200, 200, 200, 200, 429, 429]);
+}
+
+#[tokio::test]
+async fn strangers_do_not_share_what_they_keep_under_a_cache_id() {
+    let mut server = Server::open_terminology().over_plain_http();
+    server.start();
+    let value_set = json!({
+        "resourceType": "ValueSet", "url": "https://app.example/colours", "status": "active",
+        "compose": { "include": [{ "system": "https://app.example/colour", "concept": [{ "code": "red" }] }] },
+    });
+    let ask = async |from: [u8; 4], sent: Option<&Value>| {
+        let mut parameter = vec![
+            json!({ "name": "url", "valueUri": "https://app.example/colours" }),
+            json!({ "name": "system", "valueUri": "https://app.example/colour" }),
+            json!({ "name": "code", "valueCode": "red" }),
+            json!({ "name": "cache-id", "valueId": "one-name" }),
+        ];
+        parameter.extend(sent.map(|resource| json!({ "name": "tx-resource", "resource": resource })));
+        let client = reqwest::Client::builder().local_address(Some(from.into())).no_proxy().build().unwrap();
+        let body = json!({ "resourceType": "Parameters", "parameter": parameter }).to_string();
+        let url = format!("http://{}/fhir/R4/ValueSet/$validate-code", server.address());
+        let request = client.post(url).header("content-type", "application/fhir+json").body(body);
+        request.send().await.unwrap().status().as_u16()
+    };
+    assert_eq!(ask([127, 0, 3, 1], Some(&value_set)).await, 200);
+    assert_eq!(ask([127, 0, 3, 1], None).await, 200, "kept under the cache-id");
+    assert_eq!(ask([127, 0, 3, 2], None).await, 400, "another address has not sent it");
 }
