@@ -2,9 +2,10 @@
 
 use anyhow::{Context as _, Result, bail};
 use identity::client::Client;
+use identity::directory::OtherMethods;
 use identity::password;
 use identity::scope::Scopes;
-use identity::sign_in_methods::{MethodsToRemove, OtherMethods, SignInMethods};
+use identity::sign_in_methods::{MethodsToRemove, SignInMethods};
 use identity::user::{Claims, User, UserError};
 
 use super::{Event, Events, Services};

@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use store::{Lines, Mark, Scan, Seen, Seq, Store, StoreError, Versions as _, Whole};
 use tokio::sync::mpsc;
 
-use crate::files::Task;
 use crate::group::Members;
 use crate::selection::{Cursor, PAGE};
+use crate::task::Task;
 
 /// Pages of a span that are read in one go.
 const PAGES: usize = 4;

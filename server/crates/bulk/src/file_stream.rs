@@ -12,7 +12,7 @@ use futures_util::Stream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 
-use crate::files::Task;
+use crate::task::Task;
 
 /// Bytes read at once of a file that is sent; the next ones are read while these are on their way.
 pub(crate) const PIECE: usize = 256 * 1024;

@@ -7,9 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Seek as _};
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -17,11 +15,12 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{GetResultPayload, MultipartUpload, ObjectStoreExt as _, PutPayload};
 use store::space::{Disk, NoSpace, Purpose};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::spawn_blocking;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::file_stream::{DownloadLimits, DownloadPermit, PIECE};
 use crate::gzip;
+use crate::task::Task;
 
 /// Bytes that are gathered before they are written; two such chunks are held for a file. Smaller ones cost more in
 /// handing them from thread to thread.
@@ -342,39 +341,5 @@ impl Hasher {
     /// Can it be compared? Earlier versions of this program took another hash.
     pub fn made(hash: &str) -> bool {
         hash.starts_with('x')
-    }
-}
-
-/// A task that ends with whoever waits for it.
-pub(crate) struct Task<T>(pub(crate) JoinHandle<T>);
-
-impl<T: Send + 'static> Task<T> {
-    /// Begins it.
-    pub fn of(work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self(tokio::spawn(work))
-    }
-
-    /// Is there nothing to wait for?
-    pub fn is_finished(&self) -> bool {
-        self.0.is_finished()
-    }
-}
-
-impl<T> Future for Task<T> {
-    type Output = T;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        match std::task::ready!(Pin::new(&mut self.0).poll(context)) {
-            Ok(output) => Poll::Ready(output),
-            Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime shuts down, and whoever waits goes with it.
-            Err(_) => Poll::Pending,
-        }
-    }
-}
-
-impl<T> Drop for Task<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }

@@ -6,9 +6,10 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::files::{Task, WriteError, Writing};
+use crate::files::{WriteError, Writing};
 #[cfg(feature = "parquet")]
 use crate::rows::Rows;
+use crate::task::Task;
 
 /// How output files are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -53,6 +53,7 @@ mod rows;
 mod selection;
 pub mod service;
 pub mod supporting;
+mod task;
 mod worker;
 
 pub use address::{Signature, Signing};

@@ -11,11 +11,11 @@ use store::{Limit, Lines, Page, ResourceKey, Scan, Seq, Store, StoreError, Versi
 use crate::ahead::{Ahead, Source, Wanted};
 use crate::criteria::{Criteria, Stage, Whose, role_in};
 use crate::elements::Projection;
-use crate::files::Task;
 use crate::group::Members;
 use crate::job::Job;
 use crate::kick_off::{Provenance, Role};
 use crate::supporting::TooMany;
+use crate::task::Task;
 
 /// How much of the store is held at once.
 pub(crate) const PAGE: Limit = Limit { count: 2_000, bytes: 1 << 20 };

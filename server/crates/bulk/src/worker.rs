@@ -19,10 +19,11 @@ use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::criteria::{Criteria, MembersError, Reading};
 use crate::deleted;
-use crate::files::{FileAt, Files, Task, WriteError};
+use crate::files::{FileAt, Files, WriteError};
 use crate::format::Lines;
 use crate::job::{Job, OutputFile, Part, Place, Section, State};
 use crate::selection::{Selection, SelectionError};
+use crate::task::Task;
 
 /// How long a job belongs to whoever wrote its record.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(60);

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use store::{Expect, Ledger as _, StoreError};
 
 use crate::audit::{Action, Event, SignInMethod};
-use crate::sign_in_methods::OtherMethods;
 use crate::user::{User, UserError};
 use crate::{Identity, ledger};
 
@@ -31,6 +30,15 @@ pub enum ChangeError {
     /// The store's.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// What a change of a user does to the ways besides the password in which the user signs in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherMethods {
+    /// They stay.
+    Keep,
+    /// They are removed in the same commit.
+    Remove,
 }
 
 impl Identity {

@@ -7,7 +7,7 @@ use store::{Expect, LedgerWrite, StoreError};
 
 use crate::Identity;
 use crate::audit::{Action, Event, SignInMethod};
-use crate::directory::{ChangeError, Entry};
+use crate::directory::{ChangeError, Entry, OtherMethods};
 use crate::passkey::{PasskeyInfo, factors_key};
 use crate::provider::LinkedAccount;
 use crate::user::User;
@@ -21,15 +21,6 @@ pub struct SignInMethods {
     pub recovery_codes: usize,
     /// Accounts at external providers.
     pub linked_accounts: Vec<LinkedAccount>,
-}
-
-/// What a new password does to the other ways to sign in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OtherMethods {
-    /// They stay.
-    Keep,
-    /// They are removed in the same commit.
-    Remove,
 }
 
 /// Ways to sign in that are to be removed.

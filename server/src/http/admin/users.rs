@@ -2,10 +2,9 @@
 //! `If-Match`). Who is disabled or deleted, or gets another password, loses all sessions and tokens at once.
 
 use http::{StatusCode, header};
-use identity::directory::{ChangeError, Entry};
+use identity::directory::{ChangeError, Entry, OtherMethods};
 use identity::password;
 use identity::scope::Scopes;
-use identity::sign_in_methods::OtherMethods;
 use identity::user::{Claims, User, UserError};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The ways besides the password in which a user can sign in: listed, removed, and removed with a reset.
 
-use trefoil_identity::directory::ChangeError;
+use trefoil_identity::directory::{ChangeError, OtherMethods};
 use trefoil_identity::provider::ExternalUser;
-use trefoil_identity::sign_in_methods::{MethodsToRemove, OtherMethods};
+use trefoil_identity::sign_in_methods::MethodsToRemove;
 use trefoil_identity::user::Claims;
 
 use crate::support::{World, at};

@@ -1,11 +1,10 @@
 //! The user's password.
 
 use http::{StatusCode, header};
-use identity::directory::ChangeError;
+use identity::directory::{ChangeError, OtherMethods};
 use identity::params::Params;
 use identity::password::{self, LONGEST, PasswordError, SHORTEST};
 use identity::session::{Place, Proof};
-use identity::sign_in_methods::OtherMethods;
 use identity::throttle::Outcome;
 use maud::{Markup, html};
 
