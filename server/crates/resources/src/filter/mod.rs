@@ -70,6 +70,10 @@ pub fn list(value: &str) -> Vec<&str> {
     filters
 }
 
+/// Maximum number of parameters of a search, and of all their values: each is compared with every resource.
+const MAX_PARAMETERS: usize = 50;
+const MAX_VALUES: usize = 1_000;
+
 impl TypeFilter {
     /// Reads `Type?parameter=value&…`; `at` is the time of the export.
     ///
@@ -81,6 +85,17 @@ impl TypeFilter {
         let kind = fhir::resource_type(kind.trim())
             .ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4; {example}"))?;
         let context = Context { fhir_base, at };
+        let (mut parameters, mut values) = (0, 0);
+        for (_, value) in form_urlencoded::parse(query.as_bytes()) {
+            parameters += 1;
+            values += 1 + value.bytes().filter(|byte| *byte == b',').count();
+        }
+        if parameters > MAX_PARAMETERS || values > MAX_VALUES {
+            return Err(format!(
+                "the search has {parameters} parameters with {values} values; at most {MAX_PARAMETERS} parameters with \
+                 {MAX_VALUES} values in all are accepted: send several searches"
+            ));
+        }
         let clauses = form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| Clause::read(kind, &name, &value, context))
             .collect::<Result<Vec<_>, _>>()?;
@@ -372,6 +387,18 @@ mod tests {
                 "Patient?given=Z\u{fc}",
             ],
         );
+    }
+
+    #[test]
+    fn very_long_searches_are_refused() {
+        let read =
+            |query: &str| TypeFilter::read(&format!("Observation?{query}"), BASE, Timestamp::UNIX_EPOCH);
+        let repeated = |text: &str, count: usize, joint: &str| vec![text; count].join(joint);
+        assert!(read(&repeated("status=final", 50, "&")).is_ok());
+        assert!(read(&repeated("status=final", 51, "&")).is_err());
+        assert!(read(&format!("code={}", repeated("a", 1_000, ","))).is_ok());
+        let refused = read(&format!("code={}", repeated("a", 1_001, ","))).unwrap_err();
+        assert!(refused.starts_with("the search has 1 parameters with 1001 values"), "{refused}");
     }
 
     #[test]
