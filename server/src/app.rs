@@ -116,13 +116,13 @@ impl App {
             clock_guard::log_start(now, last);
         }
         let clock_guard = Arc::new(clock.guard());
-        let gate = Arc::clone(&clock_guard);
-        store.set_gate(Arc::new(move || gate.check()));
         let fixed = config.fixed();
         let limits = Limits { bytes: config.settings.body_limit_bytes, ..Limits::default() };
         let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
-        let audit =
-            Audit::open(&config.data, &base_url, clock.clone()).context("failed to open the audit log")?;
+        let audit = Audit::open(&config.data, &base_url, config.audit, clock.clone())
+            .context("failed to open the audit log")?;
+        let gates = (Arc::clone(&clock_guard), audit.clone());
+        store.set_gate(Arc::new(move || gates.0.check().and_then(|()| gates.1.check())));
         let outside = Outside {
             seal: std::mem::take(&mut config.seal),
             fetch: Arc::new(KeyFetcher::new(settings.clone())?),

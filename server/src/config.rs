@@ -34,6 +34,7 @@ pub use self::file::{ConfigError, File};
 use self::file::{parse, text_of};
 pub use self::provider::ConfiguredProvider;
 use self::provider::provider;
+use crate::audit::AuditConfig;
 use crate::http::listen::admission::ConnectionLimits;
 use crate::http::peer::TrustedProxies;
 use crate::settings::Settings;
@@ -75,6 +76,8 @@ pub struct Config {
     pub seal: Seal,
     /// Exports.
     pub bulk: BulkConfig,
+    /// The audit log.
+    pub audit: AuditConfig,
     /// Maximum numbers of open connections.
     pub connections: ConnectionLimits,
     /// Maximum numbers of records that anonymous requests create.
@@ -213,6 +216,7 @@ impl Config {
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
             bulk: file.bulk.read(&at)?,
+            audit: file.audit,
             connections: ConnectionLimits {
                 total: file.limits.connections.unwrap_or(10_000).max(1),
                 per_address: file.limits.connections_per_address.unwrap_or(512).max(1),
@@ -237,6 +241,7 @@ impl Config {
             ("[store]", format!("{:?} {:?}", self.engine, self.data)),
             ("[identity] key_encryption_key", format!("{:?}", self.seal)),
             ("[bulk]", format!("{:?}", self.bulk)),
+            ("[audit]", format!("{:?}", self.audit)),
             ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
             ("[server] shutdown_grace_s", format!("{:?}", self.shutdown_grace)),
             ("[limits] body_memory_bytes", self.body_memory_bytes.to_string()),
@@ -291,6 +296,8 @@ mod tests {
         check_refused("[server]\nlissten = 3\n", "did you mean `listen`?");
         check_refused("[[provider]]\nname = \"P\"\nclientid = \"c\"\n", "did you mean `client_id`?");
         check_refused("[serverr]\n", "unknown field `serverr`");
+        check_refused("[audit]\ndurability = \"sync\"\n", "did you mean `synced`?");
+        check_refused("[audit]\nresources = \"reads\"\n", "expected one of `off`, `changes`, `all`");
     }
 
     #[test]

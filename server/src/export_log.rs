@@ -22,7 +22,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value, json};
 
 use crate::clock::Clock;
-use crate::line_log::LineLog;
+use crate::line_log::{Line, LineLog};
 use told::{Page, Told};
 
 /// The export log of one server.
@@ -46,7 +46,7 @@ impl ExportLog {
         retention: SignedDuration,
         clock: Clock,
     ) -> io::Result<Self> {
-        let lines = LineLog::open(folder.clone(), "export log")?;
+        let lines = LineLog::open(folder.clone(), "export log", false)?;
         let oldest = clock.now().saturating_sub(retention).unwrap_or(Timestamp::MIN);
         let told = read(&folder, oldest.into())?;
         let jobs: Vec<String> = told.keys().cloned().collect();
@@ -75,7 +75,7 @@ impl ExportLog {
             told.hear(now, event, &detail);
             let at = fhir::instant::format(now);
             let line = json!({ "exportId": job, "timestamp": at, "eventId": event, "eventDetail": detail });
-            self.lines.add(file_of(job), format!("{line}\n"));
+            self.lines.add(vec![Line { file: file_of(job), text: format!("{line}\n") }]);
         };
         if let Some((event, detail)) = event {
             add(told, event, detail);
@@ -86,9 +86,9 @@ impl ExportLog {
         is_there
     }
 
-    /// Waits until the log of a job holds what was told.
-    async fn written(&self, job: &str) {
-        self.lines.written(file_of(job)).await;
+    /// Waits until the log holds what was told. If it cannot be written, the answer is given nevertheless.
+    async fn written(&self) {
+        self.lines.write(Vec::new()).await;
     }
 
     /// An export began.
@@ -115,7 +115,7 @@ impl ExportLog {
             "requestParameters": asked,
         });
         self.tell(job, |_| Some(("kickoff", detail)));
-        self.written(job).await;
+        self.written().await;
     }
 
     /// A client is about to be answered where its job stands, with this page of the manifest.
@@ -145,7 +145,7 @@ impl ExportLog {
             }
         };
         if is_lasting {
-            self.written(job).await;
+            self.written().await;
         }
     }
 
@@ -205,7 +205,7 @@ impl ExportLog {
             "fileSize": listed.bytes,
         });
         self.tell(job, |_| Some(("download_complete", detail)));
-        self.written(job).await;
+        self.written().await;
     }
 
     /// A file could not be sent.

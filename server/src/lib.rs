@@ -10,7 +10,7 @@
 //! | [`app`] | the services wired together |
 //! | [`audit`] | the audit log |
 //! | [`export_log`] | what clients did with their exports |
-//! | [`line_log`] | files of lines that are added to |
+//! | [`line_log`] | files of lines that are appended to |
 //! | [`key_fetch`] | key sets of clients from their addresses |
 //! | [`clock`] | time and randomness |
 //! | [`clock_guard`] | refuses writes after a jump of the clock |

@@ -1,44 +1,58 @@
-//! Files of lines that are only ever added to: the audit log and the export log.
+//! Files of lines that are only ever appended to: the audit log and the export log.
 //!
-//! Lines go through a bounded channel to one thread, so that a request never waits for the disk unless it asks to
-//! ([`LineLog::written`]): when the disk does not take them they wait in memory, and beyond the bound they are counted and
-//! lost.
+//! One thread writes. Lines reach it through a queue, so that no request blocks on the disk; a request that must not be
+//! answered before its lines are written awaits [`LineLog::write`], and all requests that wait at the same time share one
+//! `write` and one `fsync`. While the disk does not take the lines they stay in memory, and beyond a maximum they are
+//! counted and lost.
 
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Lines that wait for the disk at most.
-pub(crate) const WAITING: usize = 10_000;
-/// How long lines are gathered before they are written: waking a thread costs more than writing.
-const GATHER: Duration = Duration::from_millis(50);
-/// The pause before the disk is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Lines in memory at which no further ones are accepted.
+pub(crate) const MAX_QUEUED: usize = 10_000;
+/// How long lines are collected that no request waits for: waking a thread costs more than writing.
+const BATCH_WINDOW: Duration = Duration::from_millis(50);
+/// The pause before a failed write is repeated.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// How long a request waits for the disk. After that the log counts as failed until a write succeeds.
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
-struct Line {
-    file: String,
-    text: String,
-    /// Somebody waits until it is written, or until this is dropped.
-    waits: Option<oneshot::Sender<()>>,
+/// A line, with its end, for a file of the folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    /// Name of the file.
+    pub file: String,
+    /// The text, which ends in a line feed.
+    pub text: String,
 }
 
-/// What the writer and those who ask share.
+/// Lines that are queued together.
+struct Batch {
+    lines: Vec<Line>,
+    /// Notified once these lines and all before them are written; dropped when the write fails.
+    waiter: Option<oneshot::Sender<()>>,
+}
+
+/// What the writer shares with its callers.
 #[derive(Default)]
 struct State {
-    /// The disk did not take the last line.
-    stuck: AtomicBool,
+    /// Lines that were accepted and are not written yet.
+    queued: AtomicUsize,
+    /// The last write failed, or did not end in time.
+    has_failed: AtomicBool,
     /// Lines that were lost.
     lost: AtomicU64,
-    /// The log is being closed: a disk that does not take the lines is not waited for.
+    /// The log is being closed: a failed write is repeated once only.
     closing: AtomicBool,
 }
 
@@ -47,68 +61,91 @@ pub struct LineLog {
     /// What it is called in the server's log.
     name: &'static str,
     /// `None` once it is closed.
-    sender: Mutex<Option<SyncSender<Line>>>,
+    sender: Mutex<Option<Sender<Batch>>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     state: Arc<State>,
 }
 
 impl LineLog {
-    /// Opens a folder, which is made, readable by the owner alone, where there is none.
+    /// Opens a folder, and creates it, readable by its owner only, if it is missing. With `sync`, lines count as written
+    /// once they are synchronized with the disk.
     ///
     /// # Errors
-    /// The folder cannot be made, or the thread not started.
-    pub fn open(folder: PathBuf, name: &'static str) -> io::Result<Self> {
+    /// The folder cannot be created, or the thread not started.
+    pub fn open(folder: PathBuf, name: &'static str, sync: bool) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-        let (sender, receiver) = mpsc::sync_channel(WAITING);
+        let (sender, receiver) = mpsc::channel();
         let state = Arc::new(State::default());
-        let writer = Writer { folder, name, file: None, waiting: VecDeque::new(), state: state.clone() };
+        let writer = Writer {
+            folder,
+            name,
+            sync,
+            file: None,
+            waiting: VecDeque::new(),
+            unsynced: Vec::new(),
+            waiters: Vec::new(),
+            state: state.clone(),
+        };
         let thread =
             std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run(&receiver))?;
         Ok(Self { name, sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(thread)), state })
     }
 
-    /// Adds a line, with its end, to a file of the folder. Never waits.
-    pub fn add(&self, file: String, text: String) {
-        if !self.send(Line { file, text, waits: None }) {
-            let lost = self.state.lost.fetch_add(1, Ordering::Relaxed);
-            // Said now and then: the server's own log is on the same disk, as a rule.
-            if lost.is_multiple_of(1_000) {
-                let name = self.name;
-                tracing::error!(lost = lost + 1, "lines of the {name} are lost, for it cannot be written");
-            }
-        }
+    /// Appends lines without waiting for the disk.
+    pub fn add(&self, lines: Vec<Line>) {
+        self.send(lines, None);
     }
 
-    /// Waits until what was added to a file before is written, so that a process that is killed then has not lost it. A
-    /// disk that does not take it is not waited for.
-    pub async fn written(&self, file: String) {
-        let (waits, written) = oneshot::channel();
-        let sent = !self.is_stuck() && self.send(Line { file, text: String::new(), waits: Some(waits) });
-        if sent {
-            if let Some(writer) = &*self.writer.lock().expect("nobody panics while it holds the writer") {
-                writer.thread().unpark();
-            }
-            // Written or given up: either way there is nothing more to wait for.
-            drop(tokio::time::timeout(AGAIN, written).await);
+    /// Appends lines and waits until these and all before them are written. Returns whether they are. If writes fail, it
+    /// returns at once and the lines stay queued.
+    pub async fn write(&self, lines: Vec<Line>) -> bool {
+        let (waiter, written) = oneshot::channel();
+        if !self.send(lines, Some(waiter)) || self.has_failed() {
+            return false;
         }
+        if let Some(writer) = &*self.writer.lock().expect("nobody panics while it holds the writer") {
+            writer.thread().unpark();
+        }
+        let Ok(written) = tokio::time::timeout(MAX_WAIT, written).await else {
+            if !self.state.has_failed.swap(true, Ordering::Relaxed) {
+                tracing::error!("the {} was not written within {} s", self.name, MAX_WAIT.as_secs());
+            }
+            return false;
+        };
+        written.is_ok()
     }
 
-    fn send(&self, line: Line) -> bool {
+    /// Returns whether the lines were accepted.
+    fn send(&self, lines: Vec<Line>, waiter: Option<oneshot::Sender<()>>) -> bool {
+        let count = lines.len();
+        let queued = self.state.queued.fetch_add(count, Ordering::Relaxed);
         let sender = self.sender.lock().expect("nobody panics while it holds the sender");
-        sender.as_ref().is_some_and(|sender| sender.try_send(line).is_ok())
+        let has_room = count == 0 || queued < MAX_QUEUED;
+        let sent =
+            has_room && sender.as_ref().is_some_and(|sender| sender.send(Batch { lines, waiter }).is_ok());
+        if !sent && count > 0 {
+            self.state.queued.fetch_sub(count, Ordering::Relaxed);
+            let before = self.state.lost.fetch_add(count as u64, Ordering::Relaxed);
+            let lost = before + count as u64;
+            // Not for each one: the server's own log is usually on the same disk.
+            if before == 0 || before / 1_000 != lost / 1_000 {
+                tracing::error!(lost, "lines of the {} are lost, because it cannot be written", self.name);
+            }
+        }
+        sent
     }
 
-    /// Did the disk not take the last line?
-    pub fn is_stuck(&self) -> bool {
-        self.state.stuck.load(Ordering::Relaxed)
+    /// Returns whether the last write failed.
+    pub fn has_failed(&self) -> bool {
+        self.state.has_failed.load(Ordering::Relaxed)
     }
 
-    /// How many lines were lost.
+    /// Number of lines that were lost.
     pub fn lost(&self) -> u64 {
         self.state.lost.load(Ordering::Relaxed)
     }
 
-    /// Writes all that waits and ends; tries a disk that does not take it only once more. May block.
+    /// Writes all queued lines and ends. A failed write is repeated once only. May block.
     pub fn close(&self) {
         drop(self.sender.lock().expect("nobody panics while it holds the sender").take());
         let writer = self.writer.lock().expect("nobody panics while it holds the writer").take();
@@ -135,50 +172,53 @@ impl Drop for LineLog {
 struct Writer {
     folder: PathBuf,
     name: &'static str,
-    /// The file that is open, and its name.
+    sync: bool,
+    /// The open file and its name.
     file: Option<(String, File)>,
     waiting: VecDeque<Line>,
+    /// Lines that are in the file and not synchronized with the disk. If that fails, the system may have dropped them, so
+    /// they are written again.
+    unsynced: Vec<Line>,
+    waiters: Vec<oneshot::Sender<()>>,
     state: Arc<State>,
 }
 
 impl Writer {
-    fn run(mut self, receiver: &Receiver<Line>) {
+    fn run(mut self, receiver: &Receiver<Batch>) {
         loop {
             let is_closing = self.state.closing.load(Ordering::Acquire);
-            if self.state.stuck.load(Ordering::Relaxed) {
+            if self.state.has_failed.load(Ordering::Relaxed) {
                 if !is_closing {
-                    std::thread::park_timeout(AGAIN);
+                    std::thread::park_timeout(RETRY_DELAY);
                 }
             } else if self.waiting.is_empty() {
-                let Ok(line) = receiver.recv() else { return };
-                if !is_closing && line.waits.is_none() {
-                    std::thread::park_timeout(GATHER);
+                let Ok(batch) = receiver.recv() else { return };
+                if !is_closing && batch.waiter.is_none() {
+                    std::thread::park_timeout(BATCH_WINDOW);
                 }
-                self.waiting.push_back(line);
+                self.accept(batch);
             }
-            // What came meanwhile goes in the same round; while the disk is stuck the channel is the bound.
-            while self.waiting.len() < WAITING
-                && let Ok(line) = receiver.try_recv()
-            {
-                self.waiting.push_back(line);
-            }
+            receiver.try_iter().for_each(|batch| self.accept(batch));
             match self.write() {
                 Ok(()) => {
-                    if self.state.stuck.swap(false, Ordering::Relaxed) {
+                    if self.state.has_failed.swap(false, Ordering::Relaxed) {
                         tracing::info!("the {} can be written again", self.name);
                     }
+                    // A request that has gone away does not wait.
+                    self.waiters.drain(..).for_each(|waiter| waiter.send(()).unwrap_or_default());
                 }
                 Err(error) => {
                     self.file = None;
-                    if !self.state.stuck.swap(true, Ordering::Relaxed) {
+                    self.unsynced.drain(..).rev().for_each(|line| self.waiting.push_front(line));
+                    if !self.state.has_failed.swap(true, Ordering::Relaxed) {
                         let (name, folder) = (self.name, self.folder.display());
                         tracing::error!(%error, %folder, "the {name} cannot be written");
                     }
-                    // Nobody is held up any longer.
-                    self.waiting.retain(|line| line.waits.is_none());
+                    self.waiters.clear();
                     if is_closing {
-                        let left = self.waiting.len() + receiver.try_iter().count();
-                        self.state.lost.fetch_add(left as u64, Ordering::Relaxed);
+                        let late: usize = receiver.try_iter().map(|batch| batch.lines.len()).sum();
+                        let left = (self.waiting.len() + late) as u64;
+                        self.state.lost.fetch_add(left, Ordering::Relaxed);
                         return;
                     }
                 }
@@ -186,25 +226,51 @@ impl Writer {
         }
     }
 
-    /// Writes the lines that wait, those of a file that follow each other in one go.
+    fn accept(&mut self, batch: Batch) {
+        self.waiting.extend(batch.lines);
+        self.waiters.extend(batch.waiter);
+    }
+
+    /// Writes the waiting lines: consecutive lines of one file in one call.
     fn write(&mut self) -> io::Result<()> {
         while let Some(name) = self.waiting.front().map(|line| line.file.clone()) {
             let count = self.waiting.iter().take_while(|line| line.file == name).count();
             let text: String = self.waiting.iter().take(count).map(|line| line.text.as_str()).collect();
             if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
+                self.sync()?;
                 let file = open(&self.folder.join(&name))?;
+                if self.sync {
+                    // The name of a new file is an entry of the folder.
+                    File::open(&self.folder)?.sync_all()?;
+                }
                 self.file = Some((name, file));
             }
             if let Some((_, file)) = &mut self.file {
                 file.write_all(text.as_bytes())?;
             }
-            self.waiting.drain(..count);
+            let written = self.waiting.drain(..count);
+            if self.sync {
+                self.unsynced.extend(written);
+            } else {
+                drop(written);
+                self.state.queued.fetch_sub(count, Ordering::Relaxed);
+            }
+        }
+        self.sync()
+    }
+
+    /// Synchronizes the open file with the disk, if it has lines that are not.
+    fn sync(&mut self) -> io::Result<()> {
+        if let (Some((_, file)), false) = (&self.file, self.unsynced.is_empty()) {
+            file.sync_data()?;
+            self.state.queued.fetch_sub(self.unsynced.len(), Ordering::Relaxed);
+            self.unsynced.clear();
         }
         Ok(())
     }
 }
 
-/// Opens a file for adding. A line that a crash cut off is ended, so that it spoils no other.
+/// Opens a file for appending. A line that a crash cut off is ended, so that it damages no other.
 fn open(path: &Path) -> io::Result<File> {
     let mut file = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
     if file.seek(SeekFrom::End(0))? > 0 {
@@ -222,23 +288,46 @@ fn open(path: &Path) -> io::Result<File> {
 mod tests {
     use super::*;
 
+    fn line(file: &str, text: &str) -> Vec<Line> {
+        vec![Line { file: file.to_owned(), text: format!("{text}\n") }]
+    }
+
     #[tokio::test]
-    async fn what_was_waited_for_is_written_and_a_lost_disk_is_not_waited_for() {
+    async fn a_write_waits_for_all_lines_before_it_and_not_for_a_lost_disk() {
+        for sync in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("log");
+            let log = LineLog::open(folder.clone(), "test log", sync).unwrap();
+            assert!(log.write(Vec::new()).await);
+            log.add(line("a", "one"));
+            assert!(log.write(line("b", "two")).await);
+            let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+            assert_eq!((&*text("a"), &*text("b")), ("one\n", "two\n"));
+            std::fs::remove_dir_all(&folder).unwrap();
+            assert!(!log.write(line("c", "three")).await);
+            assert!(log.has_failed());
+            assert!(!log.write(line("c", "four")).await);
+            log.close();
+            assert_eq!(log.lost(), 2);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_that_wait_together_find_their_own_lines() {
         let dir = tempfile::tempdir().unwrap();
-        let folder = dir.path().join("log");
-        let log = LineLog::open(folder.clone(), "test log").unwrap();
-        log.written("a".to_owned()).await;
-        log.add("a".to_owned(), "one\n".to_owned());
-        log.add("b".to_owned(), "two\n".to_owned());
-        log.written("b".to_owned()).await;
-        let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
-        assert_eq!((&*text("a"), &*text("b")), ("one\n", "two\n"));
-        std::fs::remove_dir_all(&folder).unwrap();
-        log.add("c".to_owned(), "three\n".to_owned());
-        log.written("c".to_owned()).await;
-        assert!(log.is_stuck());
-        log.written("c".to_owned()).await;
+        let log = Arc::new(LineLog::open(dir.path().to_owned(), "test log", true).unwrap());
+        let write = |number: usize| {
+            let (log, path) = (log.clone(), dir.path().join("a"));
+            tokio::spawn(async move {
+                let text = number.to_string();
+                assert!(log.write(line("a", &text)).await);
+                std::fs::read_to_string(path).unwrap().lines().any(|line| line == text)
+            })
+        };
+        for found in futures_util::future::join_all((0..200).map(write)).await {
+            assert!(found.unwrap());
+        }
         log.close();
-        assert_eq!(log.lost(), 1);
+        assert_eq!((log.lost(), log.state.queued.load(Ordering::Relaxed)), (0, 0));
     }
 }

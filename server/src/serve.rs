@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::admin::socket;
 use crate::app::App;
-use crate::audit::{self, Caller};
+use crate::audit::Caller;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Engine, Flags};
 use crate::http::listen::admission::ConnectionLimits;
@@ -186,7 +186,7 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match audit::on_behalf(Caller::operator(), reload(app)).await {
+                _ = self.hang_up.recv() => match app.audit.on_behalf(Caller::operator(), reload(app)).await.0 {
                     Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
                     Err(error) => tracing::error!("{error:#}"),
                 },

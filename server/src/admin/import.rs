@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use super::{Event, Events, Services};
 use crate::app::App;
+use crate::audit::Entry;
 use crate::clock::resource_id;
 use crate::indexes::Indexes;
 
@@ -40,6 +41,7 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     if paths.is_empty() {
         return Ok(u8::from(refused));
     }
+    let names = paths.iter().map(|path| path.display().to_string()).collect();
     let random = services.clock.random.clone();
     let new_id = move || resource_id(&*random);
     let (mut printed, mut stored) = (0, 0);
@@ -69,6 +71,8 @@ pub async fn run(services: &Services<'_>, paths: Vec<PathBuf>, events: Events<'_
     let now = || services.clock.now();
     let before = services.resources.store().last_seq();
     let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
+    // One event for all: an import can have millions of resources.
+    services.audit.add(&Entry::Import { stored: report.total(), paths: names });
     // A folder that held nothing but releases needs no second report.
     if found == 0 || report.total() > 0 || report.bad_total > 0 {
         tell(&report, events);

@@ -27,7 +27,7 @@ use store::{Store, StoreError};
 
 use self::console::Console;
 use crate::app::App;
-use crate::audit::{Audit, Caller, on_behalf};
+use crate::audit::{Audit, AuditConfig, Caller, Durability};
 use crate::cli::{ClientCommand, ClockCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
 use crate::clock::Clock;
 use crate::config::{Config, Flags, read_seal};
@@ -91,6 +91,8 @@ pub struct Services<'a> {
     pub data: &'a Path,
     /// Time and chance.
     pub clock: &'a Clock,
+    /// The audit log.
+    pub audit: &'a Audit,
     /// The server, where one runs.
     pub app: Option<&'a App>,
 }
@@ -172,17 +174,22 @@ async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Resul
         Err(error) => return Err(error).context("failed to open the store"),
     };
     let clock = Clock::system();
-    let audit =
-        Audit::open(data, "https://localhost", clock.clone()).context("failed to open the audit log")?;
+    // One command costs one fsync.
+    let config = AuditConfig { durability: Durability::Synced, ..AuditConfig::default() };
+    let audit = Audit::open(data, "https://localhost", config, clock.clone())
+        .context("failed to open the audit log")?;
     let outside = Outside { seal, audit: audit.clone(), ..Outside::default() };
     let (random, now) = (clock.random.clone(), clock.now());
     let identity =
         Identity::open_with(store.clone(), random, outside, "https://localhost", true, now).await?;
     let resources = Resources::at(store, &fhir_base);
-    let services = Services { identity: &identity, resources: &resources, data, clock: &clock, app: None };
-    let done = on_behalf(Caller::operator(), execute(&services, command, events)).await;
+    let (identity, resources) = (&identity, &resources);
+    let services = Services { identity, resources, data, clock: &clock, audit: &audit, app: None };
+    let (done, recorded) = audit.on_behalf(Caller::operator(), execute(&services, command, events)).await;
     audit.close();
-    done
+    let code = done?;
+    recorded.context("the command was carried out")?;
+    Ok(code)
 }
 
 /// Fills in what only this process can read: passwords from standard input, files, absolute paths.

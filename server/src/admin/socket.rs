@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::{Command, Event, Events, Services, execute};
 use crate::app::App;
-use crate::audit::{Caller, on_behalf};
+use crate::audit::Caller;
 use crate::config::ConfigError;
 
 const NAME: &str = "admin.sock";
@@ -65,11 +65,15 @@ async fn serve(app: &App, stream: UnixStream) -> Result<()> {
     let command: Command = serde_json::from_str(&line)?;
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let work = async {
-        let (identity, resources, clock) = (&app.identity, &app.resources, &app.clock);
-        let services = Services { identity, resources, data: &app.data, clock, app: Some(app) };
+        let (identity, resources, audit) = (&app.identity, &app.resources, &*app.audit);
+        let services =
+            Services { identity, resources, data: &app.data, clock: &app.clock, audit, app: Some(app) };
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
-        let code = match on_behalf(Caller::operator(), execute(&services, command, &mut events)).await {
+        let done = execute(&services, command, &mut events);
+        let (done, recorded) = app.audit.on_behalf(Caller::operator(), done).await;
+        let code = match done.and_then(|code| recorded.map(|()| code).context("the command was carried out"))
+        {
             Ok(code) => code,
             Err(error) => {
                 events(Event::Trouble(format!("error: {error:#}")));

@@ -9,6 +9,7 @@ use toml::Spanned;
 use super::bulk::BulkSection;
 use super::declared::{ClientSection, ScopeSection};
 use super::provider::ProviderSection;
+use crate::audit::AuditConfig;
 use crate::http::peer::ProxyHeader;
 use crate::key_fetch::PrivateHosts;
 
@@ -34,6 +35,8 @@ pub struct ConfigFile {
     pub bulk: BulkSection,
     /// `[limits]`
     pub limits: LimitsSection,
+    /// `[audit]`
+    pub audit: AuditConfig,
 }
 
 /// `[server]`: addresses and certificate.

@@ -24,7 +24,7 @@ use super::problem::Dialect;
 use super::reply::{self, Response};
 use super::{admin, fhir, oauth, pages};
 use crate::app::App;
-use crate::audit::{self, Caller};
+use crate::audit::Caller;
 
 /// The whole tree: a boxed filter that extracts one response.
 pub type Routes = BoxedFilter<(Response,)>;
@@ -240,9 +240,8 @@ pub fn routes(app: Arc<App>) -> Routes {
                     client_ip,
                     request_id: app.request_ids.next(),
                 };
-                let caller = Caller::of_request(client_ip, call.request_id.clone());
                 let (table, dialect) = table(path.as_str());
-                audit::on_behalf(caller, answer(call, table, dialect))
+                answer(call, table, dialect)
             },
         )
         .boxed()
@@ -255,7 +254,11 @@ async fn answer(call: Call, table: &'static [Route], dialect: Dialect) -> Respon
     let (method, path, request_id) = (call.method.clone(), call.path.clone(), call.request_id.clone());
     let is_head = method == Method::HEAD;
     let origin = call.header(header::ORIGIN).map(str::to_owned);
-    let (mut response, cors) = dispatch(call, table, dialect).await;
+    let caller = Caller::of_request(call.client_ip, call.request_id.clone());
+    let ((mut response, cors), recorded) = app.audit.on_behalf(caller, dispatch(call, table, dialect)).await;
+    if let Err(error) = recorded {
+        response = dialect.plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    }
     // The query is left out: it carries codes, tokens and states.
     if let Some(started) = started {
         let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());

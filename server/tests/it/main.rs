@@ -6,6 +6,7 @@
 mod account;
 mod administration;
 mod attacks;
+mod audit;
 mod browser;
 mod clients;
 mod command_line;

@@ -35,5 +35,5 @@ pub use error::{BodyError, ResourceError};
 pub use import::{Bad, Count, ImportOptions, Progress, Report};
 pub use prepare::{Id, Limits, Prepared};
 pub use search::Found;
-pub use service::{Deletion, Expected, Resources, Stored, Written};
+pub use service::{Deletion, Expected, Resources, Stored, Tombstone, Written};
 pub use transaction::{Action, Done, Plan, Planned};

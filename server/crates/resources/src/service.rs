@@ -32,6 +32,8 @@ pub struct Stored {
     pub version: u64,
     /// `meta.lastUpdated`.
     pub updated: Timestamp,
+    /// The compartments of the version, such as `Patient/p`.
+    pub compartments: Vec<String>,
     /// The resource as JSON, ready to be sent.
     pub bytes: Bytes,
 }
@@ -65,14 +67,24 @@ pub struct Written {
     pub created: bool,
 }
 
+/// The version that a delete adds to a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tombstone {
+    /// The resource type.
+    pub kind: &'static str,
+    /// The id.
+    pub id: String,
+    /// The number of the version.
+    pub version: u64,
+    /// The compartments of the deleted version.
+    pub compartments: Vec<String>,
+}
+
 /// What a delete did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Deletion {
     /// The resource is deleted now.
-    Deleted {
-        /// The version number of the tombstone.
-        version: u64,
-    },
+    Deleted(Tombstone),
     /// There was nothing to delete.
     WasAbsent,
 }
@@ -203,10 +215,24 @@ impl Resources {
         let expect = self.condition(kind, id, expected.into()).await?;
         let write = VersionWrite::delete(ResourceKey::new(kind, id)).expecting(expect);
         let commit = self.store.commit(vec![write], now).await?;
-        Ok(match commit.written[..] {
-            [store::Written { effect: Effect::Deleted, version, .. }] => Deletion::Deleted { version },
-            _ => Deletion::WasAbsent,
-        })
+        match commit.written[..] {
+            [store::Written { effect: Effect::Deleted, .. }] => self.deletion(kind, id, commit.seq).await,
+            _ => Ok(Deletion::WasAbsent),
+        }
+    }
+
+    /// Reads the tombstone that a commit has written.
+    pub(crate) async fn deletion(
+        &self,
+        kind: &'static str,
+        id: &str,
+        at: Seq,
+    ) -> Result<Deletion, ResourceError> {
+        let tombstone = self.store.read(&ResourceKey::new(kind, id), at).await?;
+        let Some(Version { version, compartments, .. }) = tombstone else {
+            return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
+        };
+        Ok(Deletion::Deleted(Tombstone { kind, id: id.to_owned(), version, compartments }))
     }
 
     /// The newest version of a resource.
@@ -275,11 +301,11 @@ pub(crate) fn stored(
     id: &str,
     version: Option<Version>,
 ) -> Result<Stored, ResourceError> {
-    let Some(Version { version, updated, body, .. }) = version else {
+    let Some(Version { version, updated, compartments, body, .. }) = version else {
         return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
     };
     let Some(bytes) = body else {
         return Err(ResourceError::Gone { kind: kind.to_owned(), id: id.to_owned() });
     };
-    Ok(Stored { kind, id: id.to_owned(), version, updated, bytes })
+    Ok(Stored { kind, id: id.to_owned(), version, updated, compartments, bytes })
 }

@@ -191,10 +191,11 @@ impl Resources {
                 _ => written.next(),
             };
             if action == Action::Delete {
-                done.push(Ok(Done::Deleted(match effect.map(|written| (written.effect, written.version)) {
-                    Some((Effect::Deleted, version)) => Deletion::Deleted { version },
-                    _ => Deletion::WasAbsent,
-                })));
+                let deletion = match effect.map(|written| written.effect) {
+                    Some(Effect::Deleted) => self.deletion(kind, &id, commit.seq).await,
+                    _ => Ok(Deletion::WasAbsent),
+                };
+                done.push(deletion.map(Done::Deleted));
                 continue;
             }
             // Reads see the resources as the commit left them.

@@ -7,11 +7,14 @@ use resources::{Action, Deletion, Done, ResourceError, Restriction, Stored};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
-use super::{access, check_accept, json_body};
+use super::{access, check_accept, json_body, recording};
 use crate::clock::resource_id;
 use crate::http::extract::Call;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
+
+/// Audit events that are held in memory before they are written.
+const RECORDED_TOGETHER: usize = 1_000;
 
 /// Judges every entry before any of them is carried out.
 pub async fn post(mut call: Call) -> Response {
@@ -59,6 +62,14 @@ pub async fn post(mut call: Call) -> Response {
         Ok(answers) => answers,
         Err(error) => return problem::resource(&error),
     };
+    for (at, done) in answers.iter().enumerate() {
+        if let Ok(done) = done {
+            recording::bundle_entry(&call, &token, done);
+        }
+        if at % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
+            call.app.audit.flush().await;
+        }
+    }
     if let Err(error) = call.app.follow().await {
         return problem::store(problem::Dialect::Fhir, &error);
     }
@@ -94,7 +105,7 @@ fn entry(answer: Result<Done, ResourceError>) -> Entry {
             resource = serde_json::from_slice(&stored.bytes).ok();
             written("200 OK", &stored)
         }
-        Ok(Done::Deleted(Deletion::Deleted { .. } | Deletion::WasAbsent)) => {
+        Ok(Done::Deleted(Deletion::Deleted(_) | Deletion::WasAbsent)) => {
             json!({ "status": "204 No Content" })
         }
         Err(error) => {

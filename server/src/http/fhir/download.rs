@@ -10,6 +10,7 @@ use std::sync::Arc;
 use warp::Reply as _;
 
 use super::{access, export};
+use crate::audit::{self, Actor, Entry, RecordedRequests};
 use crate::export_log::ExportLog;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
@@ -64,6 +65,11 @@ pub async fn get(call: Call) -> Response {
     let mut response = if call.method == Method::HEAD {
         reply::empty(status)
     } else {
+        // Of a download in parts, the one with the beginning is recorded.
+        if range.start == 0 && call.app.audit.records(RecordedRequests::All) {
+            let (job, file) = (call.args[0].clone(), call.args[1].clone());
+            call.app.audit.add(&Entry::Download { job, file });
+        }
         let logged = call.app.export_log.clone().map(|log| Logged::begin(log, &call, &file));
         let mut sent = range.start;
         let stream = opened.stream(range.clone()).and_then(move |piece| {
@@ -119,6 +125,7 @@ async fn file(call: &Call) -> Result<File, Response> {
         return file.map_err(|error| unreadable(&error));
     }
     let (client_id, types) = export::owner(call).await?;
+    audit::is_actor(Actor::Client(client_id.clone()));
     let file =
         call.app.bulk.file(job, name, &client_id, call.now).await.map_err(|error| unreadable(&error))?;
     // A token with fewer scopes than the one that began the export opens fewer files.

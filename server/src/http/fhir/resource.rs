@@ -9,7 +9,8 @@ use identity::token::Access;
 use resources::filter::TypeFilter;
 use resources::{CompartmentView, Deletion, Expected, ResourceError, Stored, Written};
 
-use super::{access, check_accept, json_body, search};
+use super::{access, check_accept, json_body, recording, search};
+use crate::audit::rest::Interaction;
 use crate::clock::resource_id;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
@@ -95,13 +96,20 @@ async fn written(call: &Call, status: StatusCode, resource: Stored) -> Response 
     reply::with(stored(status, resource), header::LOCATION, &at)
 }
 
-/// The answer to an update, or to a create that was conditional.
-async fn updated(call: &Call, done: Result<Written, ResourceError>) -> Response {
-    match done {
-        Ok(done) if done.created => written(call, StatusCode::CREATED, done.stored).await,
-        Ok(done) => written(call, StatusCode::OK, done.stored).await,
-        Err(error) => problem::resource(&error),
-    }
+/// The answer to an update, or to a create that was conditional: `otherwise` is what was done if nothing was created.
+async fn updated(
+    call: &Call,
+    access: &Access,
+    otherwise: Interaction,
+    done: Result<Written, ResourceError>,
+) -> Response {
+    let (status, interaction, stored) = match done {
+        Ok(done) if done.created => (StatusCode::CREATED, Interaction::Create, done.stored),
+        Ok(done) => (StatusCode::OK, otherwise, done.stored),
+        Err(error) => return problem::resource(&error),
+    };
+    recording::version(call, access, interaction, &stored);
+    written(call, status, stored).await
 }
 
 /// POST {fhir_base}/{type}: the server gives the id. With `If-None-Exist`, only where no resource meets that search.
@@ -119,9 +127,11 @@ async fn answer_create(mut call: Call) -> Result<Response, Response> {
     if let Some(query) = search::if_none_exist(&call) {
         let filter = search::condition(&call, kind, &query, &access).await?;
         let searched = self::view(&call, &access, kind, Permissions::SEARCH).await?;
-        return Ok(updated(&call, view.create_unless(&searched, &filter, &body, id, call.now).await).await);
+        let done = view.create_unless(&searched, &filter, &body, id, call.now).await;
+        return Ok(updated(&call, &access, Interaction::Read, done).await);
     }
     let created = view.create(kind, id, body, call.now).await.map_err(|error| problem::resource(&error))?;
+    recording::version(&call, &access, Interaction::Create, &created);
     Ok(written(&call, StatusCode::CREATED, created).await)
 }
 
@@ -134,6 +144,7 @@ async fn answer_read(call: Call) -> Result<Response, Response> {
     let (kind, id, access) = addressed(&call, Permissions::GET).await?;
     let view = view(&call, &access, kind, Permissions::GET).await?;
     let resource = view.read(kind, &id).await.map_err(|error| problem::resource(&error))?;
+    recording::version(&call, &access, Interaction::Read, &resource);
     if !search::is_known(&call, resource.version) {
         return Ok(stored(StatusCode::OK, resource));
     }
@@ -154,8 +165,9 @@ async fn answer_read_version(call: Call) -> Result<Response, Response> {
         problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "versions are numbered 1, 2, 3")
     })?;
     let view = view(&call, &access, kind, Permissions::GET).await?;
-    let found = view.read_version(kind, &id, version).await;
-    Ok(stored(StatusCode::OK, found.map_err(|error| problem::resource(&error))?))
+    let found = view.read_version(kind, &id, version).await.map_err(|error| problem::resource(&error))?;
+    recording::version(&call, &access, Interaction::ReadVersion, &found);
+    Ok(stored(StatusCode::OK, found))
 }
 
 /// PUT {fhir_base}/{type}/{id}: creates or replaces.
@@ -168,7 +180,8 @@ async fn answer_update(mut call: Call) -> Result<Response, Response> {
     let expected = expected(&call)?;
     let body = json_body(&mut call).await?;
     let view = view(&call, &access, kind, Permissions::UPDATE).await?;
-    Ok(updated(&call, view.update(kind, &id, body, expected, call.now).await).await)
+    let done = view.update(kind, &id, body, expected, call.now).await;
+    Ok(updated(&call, &access, Interaction::Update, done).await)
 }
 
 /// PUT {fhir_base}/{type}?…: the one resource that meets the search, or a new one.
@@ -182,7 +195,8 @@ async fn answer_conditional_update(mut call: Call) -> Result<Response, Response>
     let id = resource_id(&*call.app.clock.random);
     let searched = view(&call, &access, kind, Permissions::SEARCH).await?;
     let view = view(&call, &access, kind, Permissions::UPDATE).await?;
-    Ok(updated(&call, view.update_only(&searched, &filter, &body, id, call.now).await).await)
+    let done = view.update_only(&searched, &filter, &body, id, call.now).await;
+    Ok(updated(&call, &access, Interaction::Update, done).await)
 }
 
 /// DELETE {fhir_base}/{type}?…: the one resource that meets the search.
@@ -194,7 +208,7 @@ async fn answer_conditional_delete(call: Call) -> Result<Response, Response> {
     let (kind, access, filter) = conditional(&call, Permissions::DELETE).await?;
     let searched = view(&call, &access, kind, Permissions::SEARCH).await?;
     let view = view(&call, &access, kind, Permissions::DELETE).await?;
-    Ok(deleted(&call, view.delete_only(&searched, &filter, call.now).await).await)
+    Ok(deleted(&call, &access, view.delete_only(&searched, &filter, call.now).await).await)
 }
 
 /// The type in the path and the search in the query, once the token allows this on some resources of the type.
@@ -218,17 +232,24 @@ async fn answer_delete(call: Call) -> Result<Response, Response> {
     let (kind, id, access) = addressed(&call, Permissions::DELETE).await?;
     let expected = expected(&call)?;
     let view = view(&call, &access, kind, Permissions::DELETE).await?;
-    Ok(deleted(&call, view.delete(kind, &id, expected, call.now).await).await)
+    Ok(deleted(&call, &access, view.delete(kind, &id, expected, call.now).await).await)
 }
 
 /// The answer to a delete.
-async fn deleted(call: &Call, done: Result<Deletion, ResourceError>) -> Response {
+async fn deleted(call: &Call, access: &Access, done: Result<Deletion, ResourceError>) -> Response {
+    if let Ok(deletion) = &done {
+        recording::deleted(call, access, deletion);
+    }
     match done {
-        Ok(Deletion::Deleted { version }) => {
+        Ok(Deletion::Deleted(tombstone)) => {
             if let Err(error) = call.app.follow().await {
                 return problem::store(Dialect::Fhir, &error);
             }
-            reply::with(reply::empty(StatusCode::NO_CONTENT), header::ETAG, &format!("W/\"{version}\""))
+            reply::with(
+                reply::empty(StatusCode::NO_CONTENT),
+                header::ETAG,
+                &format!("W/\"{}\"", tombstone.version),
+            )
         }
         Ok(Deletion::WasAbsent) => reply::empty(StatusCode::NO_CONTENT),
         Err(error) => problem::resource(&error),

@@ -10,7 +10,7 @@ use serde_json::json;
 use store::{Limit, Seq};
 
 use super::resource::{addressed, kind, view};
-use super::{access, check_accept};
+use super::{access, check_accept, recording};
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -118,6 +118,7 @@ async fn search(call: Call, query: &str) -> Result<Response, Response> {
     let view = view(&call, &access, kind, Permissions::SEARCH).await?;
     let found = view.search(kind, filter.as_ref(), from.as_deref(), page.count).await;
     let mut found = found.map_err(|error| problem::resource(&error))?;
+    recording::search(&call, &access, query, &found.resources);
     found.next = found.next.map(|cursor| signed_cursor(&call, kind, &cursor));
     let at = format!("{}/{kind}", call.app.fhir_base);
     let mut bundle = Bundle::new("searchset");
@@ -174,6 +175,7 @@ async fn versions(call: Call) -> Result<Response, Response> {
     let view = view(&call, &access, kind, Permissions::GET).await?;
     let (versions, next) =
         view.history(kind, &id, before, limit).await.map_err(|error| problem::resource(&error))?;
+    recording::history(&call, &access, kind, &id, &versions);
     let at = format!("{}/{kind}/{id}", call.app.fhir_base);
     let mut bundle = Bundle::new("history");
     let address = |from: Option<&str>| page.address(&format!("{at}/_history"), from);

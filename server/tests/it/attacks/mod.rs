@@ -4,6 +4,7 @@
 //! release binary and prints the measured times.
 
 mod anonymous;
+mod audit;
 mod connections;
 mod damage;
 mod full_disk;

@@ -2,7 +2,7 @@
 
 use store::{Limit, Seq, Store};
 use trefoil_resources::filter::TypeFilter;
-use trefoil_resources::{Deletion, Expected, ResourceError, Resources, Restriction};
+use trefoil_resources::{Deletion, Expected, ResourceError, Resources, Restriction, Tombstone};
 
 use crate::now;
 
@@ -35,7 +35,8 @@ async fn a_resource_from_create_to_history() {
     assert_eq!(stale, Err(ResourceError::VersionConflict { key: "Basic/b".into() }));
 
     assert!(resources.delete("Basic", "b", Some(1), now()).await.is_err());
-    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::Deleted { version: 3 });
+    let tombstone = Tombstone { kind: "Basic", id: "b".to_owned(), version: 3, compartments: Vec::new() };
+    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::Deleted(tombstone));
     assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::WasAbsent);
     let gone = ResourceError::Gone { kind: "Basic".into(), id: "b".into() };
     assert_eq!(resources.read("Basic", "b").await, Err(gone.clone()));

@@ -29,7 +29,7 @@ fn told(done: &Result<Done, ResourceError>) -> String {
         Ok(Done::Updated(stored)) => format!("updated {}/{} {}", stored.kind, stored.id, stored.version),
         Ok(Done::Found(stored)) => format!("found {}/{} {}", stored.kind, stored.id, stored.version),
         Ok(Done::Read(stored)) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(Done::Deleted(Deletion::Deleted { version })) => format!("deleted {version}"),
+        Ok(Done::Deleted(Deletion::Deleted(tombstone))) => format!("deleted {}", tombstone.version),
         Ok(Done::Deleted(Deletion::WasAbsent)) => "was absent".to_owned(),
         Err(error) => error.to_string(),
     }
