@@ -272,7 +272,19 @@ pub async fn keys(services: &Services<'_>, command: KeysCommand, events: Events<
                 )));
             }
         }
-        KeysCommand::Rotate { now: at_once } => {
+        KeysCommand::Rotate { server_secret: true, .. } => {
+            // A running server has derived the key that signs addresses of export files.
+            if services.app.is_some() {
+                bail!("a server runs on this folder; stop it to rotate the server secret");
+            }
+            identity.rotate_server_secret(now).await?;
+            events(Event::Line(
+                "rotated the server secret: sign-ins under way, known browsers, user codes of devices, search cursors \
+                 and signed addresses of export files are no longer valid"
+                    .to_owned(),
+            ));
+        }
+        KeysCommand::Rotate { now: at_once, .. } => {
             identity.rotate_keys(at_once, now).await?;
             events(Event::Line(
                 "rotated: the next keys sign from now, the old ones are published for an hour more"
