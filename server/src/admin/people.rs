@@ -44,8 +44,8 @@ pub async fn user(services: &Services<'_>, command: UserCommand, events: Events<
             return Ok(());
         }
         UserCommand::SetPassword { name, keep_other_methods, password } => {
-            password::check_against_name(&password, &name)?;
-            let phc = password::hash(&password, &*services.clock.random)?;
+            services.passwords.check(&password, &name, &identity.issuer)?;
+            let phc = password::hash(&password, &*services.clock.random);
             let user = user_named(services, &name).await?;
             let (others, said) = match keep_other_methods {
                 true => (OtherMethods::Keep, "other ways to sign in were kept"),
@@ -134,8 +134,8 @@ fn describe(user: &User, methods: &SignInMethods) -> Vec<String> {
 }
 
 fn new_user(services: &Services<'_>, new: NewUser) -> Result<User> {
-    password::check_against_name(&new.password, &new.username)?;
-    let password = password::hash(&new.password, &*services.clock.random)?;
+    services.passwords.check(&new.password, &new.username, &services.identity.issuer)?;
+    let password = password::hash(&new.password, &*services.clock.random);
     Ok(User {
         sub: String::new(),
         claims: Claims {

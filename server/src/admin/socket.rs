@@ -66,7 +66,8 @@ async fn serve(app: &App, stream: UnixStream) -> Result<()> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let work = async {
         let (identity, resources, clock) = (&app.identity, &app.resources, &app.clock);
-        let services = Services { identity, resources, data: &app.data, clock, app: Some(app) };
+        let passwords = app.settings().passwords;
+        let services = Services { identity, resources, data: &app.data, clock, passwords, app: Some(app) };
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
         let code = match on_behalf(Caller::operator(), execute(&services, command, &mut events)).await {
