@@ -369,6 +369,10 @@ pub enum KeysCommand {
         /// Rotate at once; some clients will refuse tokens until they fetch the keys again.
         #[arg(long)]
         now: bool,
+        /// Replace the server's own secret instead of the signing keys; the server must be stopped. Sign-ins under way,
+        /// known browsers, user codes of devices, search cursors and signed addresses of export files become invalid.
+        #[arg(long, conflicts_with = "now")]
+        server_secret: bool,
     },
     /// Take a key away at once; what it signed is worth nothing.
     Revoke {

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use identity::password::PasswordPolicy;
 use identity::pending::PendingLimits;
 use identity::seal::Seal;
 use jiff::SignedDuration;
@@ -90,14 +91,16 @@ pub struct Config {
     pub shutdown_grace: Duration,
 }
 
-/// The keys that open the secrets of a store, by the `[identity]` of a file; for commands on a stopped server.
+/// The `[identity]` of a file for commands on a stopped server: the keys that open the secrets of a store, and what a new
+/// password must be.
 ///
 /// # Errors
 /// [`ConfigError`].
-pub fn read_seal(path: Option<&Path>) -> Result<Seal, ConfigError> {
-    let Some(path) = path else { return Ok(Seal::default()) };
+pub fn read_identity(path: Option<&Path>) -> Result<(Seal, PasswordPolicy), ConfigError> {
+    let Some(path) = path else { return Ok((Seal::default(), PasswordPolicy::default())) };
     let text = text_of(path)?;
-    File { path, text: &text }.seal(&parse(path, &text)?.identity)
+    let (file, at) = (parse(path, &text)?, File { path, text: &text });
+    Ok((at.seal(&file.identity)?, at.passwords(&file.identity)?))
 }
 
 /// What the flags of `serve` say.
@@ -202,6 +205,8 @@ impl Config {
             rotate_keys_every: SignedDuration::from_hours(24 * days),
             body_limit_bytes: file.limits.body_limit_bytes.unwrap_or(16 << 20),
             private_key_hosts: file.identity.allow_private_jwks.clone(),
+            passwords: at.passwords(&file.identity)?,
+            throttle: at.throttle(&file.identity.throttle)?,
         };
         Ok(Self {
             seal: at.seal(&file.identity)?,
@@ -356,6 +361,12 @@ mod tests {
         );
         check_refused("[[scope]]\nname = \"a b\"\n", "one word");
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
+        check_refused(
+            "[identity]\npassword_min_length = 6\n",
+            "line 2: password_min_length: 6 is not in 8 to 64",
+        );
+        check_refused("[identity]\npassword_min_strength = 5\n", "5 is not in 0 to 4");
+        check_refused("[identity.throttle]\nfree_failures_per_user = 0\n", "line 2: free_failures_per_user");
         check_refused("[identity]\nrotate_key_days = 3\n", "did you mean `rotate_keys_days`?");
         check_refused(
             "[identity]\nkey_encryption_key_env = \"HOME\"\n",

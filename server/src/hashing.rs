@@ -2,31 +2,61 @@
 
 use tokio::sync::Semaphore;
 
-/// Most strangers who wait for their turn; more are sent away at once.
+/// Maximum number of requests of each kind that wait for their turn; further ones are rejected at once.
 const QUEUE: usize = 64;
 
-/// Bounds the hashes under way and those that wait.
+/// Who asks for a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requester {
+    /// A signed-in user, or a browser in which the user has signed in before.
+    Known,
+    /// Anybody else.
+    Stranger,
+}
+
+/// Bounds the hashes under way and the requests that wait. Strangers wait among themselves, and only the first of them
+/// compete with known requesters: those wait for one hash at most, however many strangers wait.
 pub struct Hashing {
     running: Semaphore,
-    in_turn: Semaphore,
+    strangers_running: Semaphore,
+    known: Semaphore,
+    strangers: Semaphore,
 }
 
 impl Hashing {
-    /// So many at once.
+    /// Allows this number of concurrent hashes.
     pub fn new(at_once: usize) -> Self {
-        Self { running: Semaphore::new(at_once), in_turn: Semaphore::new(at_once + QUEUE) }
+        Self {
+            running: Semaphore::new(at_once),
+            strangers_running: Semaphore::new(at_once),
+            known: Semaphore::new(at_once + QUEUE),
+            strangers: Semaphore::new(at_once + QUEUE),
+        }
     }
 
-    /// Hashes or checks a password, however many wait: for the operator's own work.
+    /// Hashes or checks a password, however many requests wait: for the operator's own work.
     pub async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> T {
         let _place = self.running.acquire().await.expect("the semaphore is never closed");
         tokio::task::spawn_blocking(work).await.expect("hashing does not panic")
     }
 
-    /// The same for strangers: `None` where too many wait already, so that nobody can pile hashing up.
-    pub async fn in_turn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _waiting = self.in_turn.try_acquire().ok()?;
-        Some(self.run(work).await)
+    /// Hashes or checks a password for a request from outside; `None` if too many of its kind wait already.
+    pub async fn in_turn<T: Send + 'static>(
+        &self,
+        requester: Requester,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        match requester {
+            Requester::Known => {
+                let _waiting = self.known.try_acquire().ok()?;
+                Some(self.run(work).await)
+            }
+            Requester::Stranger => {
+                let _waiting = self.strangers.try_acquire().ok()?;
+                let _turn = self.strangers_running.acquire().await.expect("the semaphore is never closed");
+                Some(self.run(work).await)
+            }
+        }
     }
 }
 
@@ -50,7 +80,9 @@ mod tests {
         let tasks: Vec<_> = (0..100)
             .map(|_| {
                 let (hashing, gate) = (hashing.clone(), gate.clone());
-                tokio::spawn(async move { hashing.in_turn(move || pass(&gate)).await.is_some() })
+                tokio::spawn(async move {
+                    hashing.in_turn(Requester::Stranger, move || pass(&gate)).await.is_some()
+                })
             })
             .collect();
         // Whoever is sent away ends at once; the others end when the gate opens.
@@ -64,6 +96,43 @@ mod tests {
             served += usize::from(task.await.expect("nobody panics here"));
         }
         assert_eq!(served, 1 + QUEUE);
-        assert_eq!(hashing.in_turn(|| 7).await, Some(7));
+        assert_eq!(hashing.in_turn(Requester::Stranger, || 7).await, Some(7));
+    }
+
+    #[tokio::test]
+    async fn a_known_browser_is_served_before_all_strangers_that_wait() {
+        let hashing = Arc::new(Hashing::new(1));
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let served = Arc::new(Mutex::new(Vec::new()));
+        let first = hashing.clone();
+        let held = tokio::spawn(async move {
+            first.in_turn(Requester::Stranger, move || gate.recv().expect("the gate is opened")).await
+        });
+        while hashing.running.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let ask = |requester| {
+            let (hashing, served) = (hashing.clone(), served.clone());
+            tokio::spawn(async move {
+                let note = move || served.lock().expect("nobody panics here").push(requester);
+                hashing.in_turn(requester, note).await.is_some()
+            })
+        };
+        let strangers: Vec<_> = (0..QUEUE).map(|_| ask(Requester::Stranger)).collect();
+        while hashing.strangers.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(hashing.in_turn(Requester::Stranger, || ()).await, None, "the queue of strangers is full");
+        let known = ask(Requester::Known);
+        while hashing.known.available_permits() > QUEUE {
+            tokio::task::yield_now().await;
+        }
+        open.send(()).expect("the first one waits");
+        assert!(held.await.expect("nobody panics here").is_some());
+        assert!(known.await.expect("nobody panics here"));
+        for stranger in strangers {
+            assert!(stranger.await.expect("nobody panics here"));
+        }
+        assert_eq!(served.lock().expect("nobody panics here")[0], Requester::Known);
     }
 }

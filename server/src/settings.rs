@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use identity::password::PasswordPolicy;
+use identity::throttle::ThrottleLimits;
 use jiff::SignedDuration;
 
 use crate::config::ConfiguredProvider;
@@ -27,6 +29,10 @@ pub struct Settings {
     pub private_key_hosts: PrivateHosts,
     /// How long signing keys sign.
     pub rotate_keys_every: SignedDuration,
+    /// What a new password must be.
+    pub passwords: PasswordPolicy,
+    /// How many failed sign-ins are free, and how long a lock lasts.
+    pub throttle: ThrottleLimits,
 }
 
 /// A scope with what the consent page says of it.

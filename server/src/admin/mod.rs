@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
+use identity::password::PasswordPolicy;
 use identity::{Identity, Outside};
 use resources::Resources;
 use serde::{Deserialize, Serialize};
@@ -30,7 +31,7 @@ use crate::app::App;
 use crate::audit::{Audit, AuditConfig, Caller, Durability};
 use crate::cli::{ClientCommand, ClockCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
 use crate::clock::Clock;
-use crate::config::{Config, Flags, read_seal};
+use crate::config::{Config, Flags, read_identity};
 use crate::reload::reload;
 use crate::serve::exit_code;
 
@@ -93,6 +94,8 @@ pub struct Services<'a> {
     pub clock: &'a Clock,
     /// The audit log.
     pub audit: &'a Audit,
+    /// What a new password must be.
+    pub passwords: PasswordPolicy,
     /// The server, where one runs.
     pub app: Option<&'a App>,
 }
@@ -167,7 +170,7 @@ async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Resul
         fhir_base = format!("{}/fhir/R4", base_url.as_deref().unwrap_or("https://localhost:8443"));
     }
     crate::serve::make_data_folder(data)?;
-    let seal = read_seal(args.config.as_deref())?;
+    let (seal, passwords) = read_identity(args.config.as_deref())?;
     let store = match Store::open(&data.join("store")) {
         Ok(store) => store,
         Err(error @ StoreError::Locked { .. }) => bail!("{error}"),
@@ -184,7 +187,7 @@ async fn offline(args: &DataArgs, command: Command, events: Events<'_>) -> Resul
         Identity::open_with(store.clone(), random, outside, "https://localhost", true, now).await?;
     let resources = Resources::at(store, &fhir_base);
     let (identity, resources) = (&identity, &resources);
-    let services = Services { identity, resources, data, clock: &clock, audit: &audit, app: None };
+    let services = Services { identity, resources, data, clock: &clock, audit: &audit, passwords, app: None };
     let (done, recorded) = audit.on_behalf(Caller::operator(), execute(&services, command, events)).await;
     audit.close();
     let code = done?;

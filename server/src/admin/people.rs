@@ -45,8 +45,8 @@ pub async fn user(services: &Services<'_>, command: UserCommand, events: Events<
             return Ok(());
         }
         UserCommand::SetPassword { name, keep_other_methods, password } => {
-            password::check_against_name(&password, &name)?;
-            let phc = password::hash(&password, &*services.clock.random)?;
+            services.passwords.check(&password, &name, &identity.issuer)?;
+            let phc = password::hash(&password, &*services.clock.random);
             let user = user_named(services, &name).await?;
             let (others, said) = match keep_other_methods {
                 true => (OtherMethods::Keep, "other ways to sign in were kept"),
@@ -135,8 +135,8 @@ fn describe(user: &User, methods: &SignInMethods) -> Vec<String> {
 }
 
 fn new_user(services: &Services<'_>, new: NewUser) -> Result<User> {
-    password::check_against_name(&new.password, &new.username)?;
-    let password = password::hash(&new.password, &*services.clock.random)?;
+    services.passwords.check(&new.password, &new.username, &services.identity.issuer)?;
+    let password = password::hash(&new.password, &*services.clock.random);
     Ok(User {
         sub: String::new(),
         claims: Claims {
@@ -273,7 +273,19 @@ pub async fn keys(services: &Services<'_>, command: KeysCommand, events: Events<
                 )));
             }
         }
-        KeysCommand::Rotate { now: at_once } => {
+        KeysCommand::Rotate { server_secret: true, .. } => {
+            // A running server has derived the key that signs addresses of export files.
+            if services.app.is_some() {
+                bail!("a server runs on this folder; stop it to rotate the server secret");
+            }
+            identity.rotate_server_secret(now).await?;
+            events(Event::Line(
+                "rotated the server secret: sign-ins under way, known browsers, user codes of devices, search cursors \
+                 and signed addresses of export files are no longer valid"
+                    .to_owned(),
+            ));
+        }
+        KeysCommand::Rotate { now: at_once, .. } => {
             identity.rotate_keys(at_once, now).await?;
             events(Event::Line(
                 "rotated: the next keys sign from now, the old ones are published for an hour more"

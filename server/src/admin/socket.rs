@@ -66,8 +66,9 @@ async fn serve(app: &App, stream: UnixStream) -> Result<()> {
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let work = async {
         let (identity, resources, audit) = (&app.identity, &app.resources, &*app.audit);
+        let (clock, passwords) = (&app.clock, app.settings().passwords);
         let services =
-            Services { identity, resources, data: &app.data, clock: &app.clock, audit, app: Some(app) };
+            Services { identity, resources, data: &app.data, clock, audit, passwords, app: Some(app) };
         let progress = sender.clone();
         let mut events = move |event| drop(progress.send(event));
         let done = execute(&services, command, &mut events);

@@ -2,14 +2,17 @@
 
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
+use identity::password::PasswordPolicy;
 use identity::seal::{Seal, SealKey};
+use identity::throttle::ThrottleLimits;
 use ipnet::IpNet;
+use jiff::SignedDuration;
 use toml::Spanned;
 
-use super::sections::{ConfigFile, IdentitySection};
+use super::sections::{ConfigFile, IdentitySection, ThrottleSection};
 use crate::registration::nearest;
 
 /// A configuration that cannot work: exit code 3.
@@ -116,6 +119,47 @@ impl File<'_> {
                 section.previous_key_encryption_key_file.as_ref(),
                 section.previous_key_encryption_key_env.as_ref(),
             )?,
+        })
+    }
+
+    /// A number within bounds, or the default.
+    fn number(
+        &self,
+        key: &'static str,
+        value: Option<&Spanned<u32>>,
+        bounds: RangeInclusive<u32>,
+        default: u32,
+    ) -> Result<u32, ConfigError> {
+        match value {
+            None => Ok(default),
+            Some(number) if bounds.contains(number.as_ref()) => Ok(*number.as_ref()),
+            Some(number) => {
+                let why = format!("{} is not in {} to {}", number.as_ref(), bounds.start(), bounds.end());
+                Err(self.wrong(number.span(), key, why))
+            }
+        }
+    }
+
+    pub(super) fn passwords(&self, section: &IdentitySection) -> Result<PasswordPolicy, ConfigError> {
+        let length = section.password_min_length.as_ref();
+        let strength = section.password_min_strength.as_ref();
+        let min_strength = self.number("password_min_strength", strength, 0..=4, 3)?;
+        Ok(PasswordPolicy {
+            min_length: self.number("password_min_length", length, 8..=64, 8)? as usize,
+            min_strength: u8::try_from(min_strength).unwrap_or(u8::MAX),
+        })
+    }
+
+    pub(super) fn throttle(&self, section: &ThrottleSection) -> Result<ThrottleLimits, ConfigError> {
+        let free = |key, value: &Option<Spanned<u32>>, default| {
+            self.number(key, value.as_ref(), 1..=1_000_000, default)
+        };
+        let lockout = self.number("max_lockout_s", section.max_lockout_s.as_ref(), 1..=86_400, 900)?;
+        Ok(ThrottleLimits {
+            per_pair: free("free_failures_per_pair", &section.free_failures_per_pair, 5)?,
+            per_user: free("free_failures_per_user", &section.free_failures_per_user, 25)?,
+            per_address: free("free_failures_per_address", &section.free_failures_per_address, 50)?,
+            max_lockout: SignedDuration::from_secs(lockout.into()),
         })
     }
 

@@ -77,6 +77,26 @@ pub struct IdentitySection {
     pub previous_key_encryption_key_file: Option<Spanned<PathBuf>>,
     /// Environment variable with the key before that one.
     pub previous_key_encryption_key_env: Option<Spanned<String>>,
+    /// Minimum number of characters of a new password; default 8.
+    pub password_min_length: Option<Spanned<u32>>,
+    /// Minimum strength of a new password, 0 to 4 by zxcvbn; default 3.
+    pub password_min_strength: Option<Spanned<u32>>,
+    /// `[identity.throttle]`
+    pub throttle: ThrottleSection,
+}
+
+/// `[identity.throttle]`: failed sign-ins.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ThrottleSection {
+    /// Free failures of one user name at one address, or of one known browser; default 5.
+    pub free_failures_per_pair: Option<Spanned<u32>>,
+    /// Free failures of one user name over all addresses; default 25.
+    pub free_failures_per_user: Option<Spanned<u32>>,
+    /// Free failures of one address over all user names; default 50.
+    pub free_failures_per_address: Option<Spanned<u32>>,
+    /// The longest lock, in seconds; default 900.
+    pub max_lockout_s: Option<Spanned<u32>>,
 }
 
 /// `[store]`: where records and resources are kept.

@@ -122,6 +122,32 @@ fn a_sealed_folder_needs_its_key() {
     assert_eq!(text(&server.trefoil(&["keys", "list", "--config", &config])), kids);
 }
 
+#[test]
+fn a_key_that_is_configured_later_replaces_the_secrets_that_were_stored_in_plain() {
+    let mut server = Server::in_fresh_folder();
+    let (file, data) = (settings(&server), server.data().to_owned());
+    std::fs::write(data.join("key"), STANDARD.encode([1; 32])).unwrap();
+    std::fs::write(&file, "[identity]\nkey_encryption_key_file = \"key\"\n").unwrap();
+    let config = file.to_str().unwrap().to_owned();
+    let kids = |listed: &str, stage: &str| -> Vec<String> {
+        let lines = listed.lines().filter(|line| line.contains(&format!("  {stage}  ")));
+        lines.map(|line| line.split_whitespace().next().unwrap().to_owned()).collect()
+    };
+    server.start();
+    let plain = text(&server.trefoil(&["keys", "list"]));
+    check(&server.trefoil(&["keys", "rotate", "--server-secret"]), 1, "stop it to rotate the server secret");
+    assert_eq!(server.stop(), Some(0));
+    server.start_with(&["--config", &config]);
+    let sealed = text(&server.trefoil(&["keys", "list"]));
+    assert_eq!(kids(&sealed, "retiring"), kids(&plain, "active"));
+    assert_eq!(kids(&sealed, "active").len(), kids(&plain, "active").len());
+    assert!(kids(&plain, "next").iter().all(|kid| !sealed.contains(kid.as_str())), "{sealed}");
+    assert_eq!(server.stop(), Some(0));
+    let rotated = text(&server.trefoil(&["keys", "rotate", "--server-secret", "--config", &config]));
+    assert!(rotated.starts_with("rotated the server secret"), "{rotated}");
+    assert_eq!(text(&server.trefoil(&["keys", "list", "--config", &config])), sealed);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_audit_log_tells_what_was_done_and_no_secret() {
     let mut server = Server::demo();

@@ -49,6 +49,8 @@ async fn a_browser_signs_in_and_out() {
     assert_eq!(driver.text("[role=alert]").await, "The user name or the password is wrong.");
     driver.fill("#password", demo["user"]["password"].as_str().unwrap()).await;
     driver.press("button").await;
+    driver.find("form[action='/consent']").await;
+    driver.press("button[value=allow]").await;
     let line =
         tokio::time::timeout(Duration::from_secs(60), received).await.expect("the app is called").unwrap();
     assert!(line.starts_with("GET /callback?code=") && line.contains("state=from-the-browser"), "{line}");

@@ -33,7 +33,7 @@ fn the_same_commands_work_stopped_and_running() {
     let mut server = Server::in_fresh_folder();
     check(&add_user(&server, "before", "a long password\n"), 0, "added user before");
     check(&add_user(&server, "before", "a long password\n"), 1, "a user 'before' exists already");
-    check(&add_user(&server, "weak", "short\n"), 1, "fewer than 8 characters");
+    check(&add_user(&server, "weak", "short\n"), 1, "the password has 5 characters and needs 8 or more");
     check(&add_user(&server, "none", ""), 1, "no password was given");
     server.start();
     check(&add_user(&server, "during", "a long password\n"), 0, "added user during");

@@ -51,6 +51,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// Must the user see a page before the client receives an answer? Any program on the user's device can name a
+    /// native app's client id and listen at its loopback address, so that nothing authenticates the app, and a
+    /// consent that was given before says nothing about the program that asks now (RFC 8252 8.6). An https address
+    /// belongs to the app.
+    pub fn needs_interaction(&self) -> bool {
+        let client = &self.client;
+        let is_claimed_https = self.reply.to.as_str().starts_with("https://");
+        client.native && client.is_public() && (client.consent || !is_claimed_https)
+    }
+
     /// `prompt` for an external provider, so that its own session is not taken for the fresh sign-in that the
     /// client asks for.
     pub fn provider_prompt(&self) -> Option<&'static str> {

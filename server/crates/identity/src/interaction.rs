@@ -37,9 +37,15 @@ pub struct Interaction {
     /// When it came: what `prompt` asks for has to be done after that.
     begun: Timestamp,
     patient: Option<Choice>,
-    /// The user said no.
-    #[serde(default)]
-    denied: bool,
+    consent: Option<ConsentAnswer>,
+}
+
+/// The user's answer to the consent page, for this request only.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ConsentAnswer {
+    Denied,
+    Allowed { sub: String, scopes: Scopes },
 }
 
 /// The patient that a user chose.
@@ -91,15 +97,31 @@ impl Interaction {
             pushed: request.pushed.clone(),
             begun: now,
             patient: None,
-            denied: false,
+            consent: None,
         }
     }
 
-    /// The user said no: the client is told so.
+    /// The user denied the request: the client receives `access_denied`.
     #[must_use]
     pub fn denied(mut self) -> Self {
-        self.denied = true;
+        self.consent = Some(ConsentAnswer::Denied);
         self
+    }
+
+    /// The user allowed these scopes for this request. [`Identity::allow`] stores the consent for later requests.
+    #[must_use]
+    pub fn allowed(mut self, user: &User, scopes: &Scopes) -> Self {
+        self.consent = Some(ConsentAnswer::Allowed { sub: user.sub.clone(), scopes: scopes.clone() });
+        self
+    }
+
+    fn is_denied(&self) -> bool {
+        matches!(self.consent, Some(ConsentAnswer::Denied))
+    }
+
+    fn is_allowed(&self, user: &User, wanted: &Scopes) -> bool {
+        matches!(&self.consent, Some(ConsentAnswer::Allowed { sub, scopes })
+            if *sub == user.sub && wanted.iter().all(|scope| scopes.covers(scope)))
     }
 
     /// The user chose this patient.
@@ -152,7 +174,7 @@ impl Identity {
         signed_in: Option<(Session, User)>,
         now: Timestamp,
     ) -> Result<Step, StoreError> {
-        if interaction.denied {
+        if interaction.is_denied() {
             return Ok(Step::Refuse(ErrorCode::AccessDenied));
         }
         let silent = request.prompt.none;
@@ -182,12 +204,11 @@ impl Identity {
             }
             Launch::Nobody => return Ok(Step::Refuse(ErrorCode::AccessDenied)),
         };
-        if request.client.consent || request.prompt.consent {
-            let consent = self.consent(&user.sub, &request.client.client_id, now).await?;
-            let given = consent.is_some_and(|consent| {
-                consent.covers(&request.client, &scopes)
-                    && (!request.prompt.consent || consent.at >= interaction.begun)
-            });
+        let each_time = request.prompt.consent || request.needs_interaction();
+        if request.client.consent || each_time {
+            let stored = self.consent(&user.sub, &request.client.client_id, now).await?;
+            let given = stored.is_some_and(|stored| stored.covers(&request.client, &scopes))
+                && (!each_time || interaction.is_allowed(&user, &scopes));
             if !given {
                 let step = Step::Consent { user, scopes, patient };
                 return Ok(refuse_or(ErrorCode::ConsentRequired, step));

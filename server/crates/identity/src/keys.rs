@@ -5,6 +5,9 @@
 //! ones have been published for as long as anybody may keep the key set. There is one slot for access tokens
 //! (ES256) and one for each algorithm that a client may choose for its ID tokens.
 //!
+//! A retiring key only verifies: its private half is dropped the moment it stops signing. A ring that was stored in
+//! plain before a key-encryption key was configured may have been read by others, so its keys retire at once.
+//!
 //! The ring is one record of the ledger, so that every change is one compare-and-set and of several nodes
 //! that rotate at once one does.
 
@@ -88,8 +91,19 @@ pub struct SigningKey {
     pub active_since: Option<Timestamp>,
     /// When a retiring key is taken away.
     pub gone_at: Option<Timestamp>,
-    /// PKCS#8 in base64url.
-    pkcs8: String,
+    #[serde(flatten)]
+    material: KeyMaterial,
+}
+
+/// The stored half of a key.
+#[derive(Clone, Serialize, Deserialize)]
+enum KeyMaterial {
+    /// PKCS#8 in base64url, of a key that signs or will sign.
+    #[serde(rename = "pkcs8")]
+    Private(String),
+    /// A JWK without `kid`, of a retiring key.
+    #[serde(rename = "public")]
+    Public(serde_json::Value),
 }
 
 /// Why keys were not rotated.
@@ -139,7 +153,7 @@ impl SigningKey {
             created: now,
             active_since: (stage == Stage::Active).then_some(now),
             gone_at: None,
-            pkcs8: jose::b64(&pkcs8),
+            material: KeyMaterial::Private(jose::b64(&pkcs8)),
         };
         let public = key.signer().expect("a fresh key reads back").public_jwk().to_string();
         key.kid = jose::b64(&Sha256::digest(public.as_bytes())[..12]);
@@ -147,7 +161,8 @@ impl SigningKey {
     }
 
     fn signer(&self) -> Option<Signer> {
-        let pkcs8 = jose::unb64(&self.pkcs8)?;
+        let KeyMaterial::Private(pkcs8) = &self.material else { return None };
+        let pkcs8 = jose::unb64(pkcs8)?;
         Some(match self.alg {
             SigningAlg::Es256 => {
                 Signer::Es256(EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8).ok()?)
@@ -172,17 +187,28 @@ impl SigningKey {
     fn step(&mut self, now: Timestamp) -> bool {
         match self.stage {
             Stage::Next => (self.stage, self.active_since) = (Stage::Active, Some(now)),
-            Stage::Active => (self.stage, self.gone_at) = (Stage::Retiring, Some(now + retiring())),
+            Stage::Active => self.retire(now),
             Stage::Retiring => {}
         }
         self.is_published(now)
+    }
+
+    /// Stops signing, and drops the private half.
+    fn retire(&mut self, now: Timestamp) {
+        self.stage = Stage::Retiring;
+        self.gone_at.get_or_insert(now + retiring());
+        // A private half that cannot be read is reported when the ring is loaded.
+        if let Some(signer) = self.signer() {
+            self.material = KeyMaterial::Public(signer.public_jwk());
+        }
     }
 }
 
 /// A key ready for use.
 pub(crate) struct Loaded {
     pub key: SigningKey,
-    pub signer: Signer,
+    /// `None` for a retiring key.
+    signer: Option<Signer>,
     pub jwk: Jwk,
     public: serde_json::Value,
 }
@@ -207,13 +233,19 @@ fn fill(keys: &mut Vec<SigningKey>, now: Timestamp) -> bool {
 }
 
 impl KeyRing {
-    /// Reads the keys, and makes those that are missing.
+    /// Reads the keys, and makes those that are missing. Keys that were stored in plain although records are
+    /// encrypted now are replaced.
     pub(crate) async fn open(store: &Store, seal: &Seal, now: Timestamp) -> Result<Self, OpenError> {
         loop {
             let stored = seal.get::<Vec<SigningKey>>(store, RING, now).await?;
             let expect = stored.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
             let revision = stored.as_ref().map_or(0, |stored| stored.revision);
+            let exposed = stored.as_ref().is_some_and(|stored| stored.exposed);
             let mut keys = stored.map(|stored| stored.value).unwrap_or_default();
+            if exposed {
+                keys.retain(|key| key.stage != Stage::Next && key.is_published(now));
+                keys.iter_mut().for_each(|key| key.retire(now));
+            }
             if !fill(&mut keys, now) {
                 return Ok(Self { keys: load(keys)?, revision });
             }
@@ -225,11 +257,12 @@ impl KeyRing {
         }
     }
 
-    /// The key that signs now with this algorithm.
-    pub fn active(&self, purpose: Purpose, alg: SigningAlg) -> &Loaded {
+    /// The id of the key that signs now with this algorithm, and its private half.
+    pub fn active(&self, purpose: Purpose, alg: SigningAlg) -> (&str, &Signer) {
         self.keys
             .iter()
-            .find(|loaded| loaded.key.slot() == (purpose, alg) && loaded.key.stage == Stage::Active)
+            .filter(|loaded| loaded.key.slot() == (purpose, alg) && loaded.key.stage == Stage::Active)
+            .find_map(|loaded| Some((loaded.key.kid.as_str(), loaded.signer.as_ref()?)))
             .expect("a ring is opened with an active key for each slot")
     }
 
@@ -242,13 +275,19 @@ impl KeyRing {
 
 fn load(keys: Vec<SigningKey>) -> Result<Vec<Loaded>, StoreError> {
     let load = |key: SigningKey| {
-        let broken =
-            || StoreError::Corrupt { what: format!("{RING}: the private key {} cannot be read", key.kid) };
-        let signer = key.signer().ok_or_else(broken)?;
-        let mut public = signer.public_jwk();
+        let broken = || StoreError::Corrupt { what: format!("{RING}: the key {} cannot be read", key.kid) };
+        let (signer, mut public) = match &key.material {
+            KeyMaterial::Private(_) => {
+                let signer = key.signer().ok_or_else(broken)?;
+                let public = signer.public_jwk();
+                (Some(signer), public)
+            }
+            KeyMaterial::Public(public) if key.stage == Stage::Retiring => (None, public.clone()),
+            KeyMaterial::Public(_) => return Err(broken()),
+        };
         public["kid"] = key.kid.as_str().into();
         public["use"] = "sig".into();
-        public["alg"] = signer.alg().name().into();
+        public["alg"] = key.alg.name().into();
         let jwk = jose::jwk(&public).ok_or_else(broken)?;
         Ok(Loaded { signer, jwk, public, key })
     };

@@ -9,24 +9,99 @@ use crate::random::Random;
 
 /// Longest password that is hashed, in bytes; longer ones are refused before any work is done.
 pub const LONGEST: usize = 128;
-/// Shortest password that is accepted for a new one, in characters.
-pub const SHORTEST: usize = 8;
+
+/// Words that people who must change a password again and again put before a year.
+const CALENDAR: [&str; 24] = [
+    "spring",
+    "summer",
+    "autumn",
+    "fall",
+    "winter",
+    "january",
+    "february",
+    "march",
+    "april",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+    "monday",
+    "tuesday",
+    "wednesday",
+    "thursday",
+    "friday",
+    "saturday",
+    "sunday",
+    "season",
+];
 
 /// Why a new password was refused.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PasswordError {
-    /// Too short.
-    #[error("the password has fewer than {SHORTEST} characters; choose a longer one")]
-    TooShort,
+    /// Fewer characters than the policy wants.
+    #[error("the password has {0} characters and needs {1} or more; choose a longer one")]
+    TooShort(usize, usize),
     /// Too long.
-    #[error("the password has more than {LONGEST} bytes; choose a shorter one")]
-    TooLong,
-    /// Among the first that anybody tries.
-    #[error("the password is among the first that anybody would try; choose another one")]
-    Common,
-    /// It is the user name.
-    #[error("the password is made from the user name; choose another one")]
-    UserName,
+    #[error("the password has {0} bytes and may have {LONGEST}; choose a shorter one")]
+    TooLong(usize),
+    /// It can be guessed with few attempts.
+    #[error(
+        "the password is easy to guess: it is a well-known one, or made from a name, a word, a date or a row of keys; \
+         choose a few words that do not belong together, or let a password manager make one"
+    )]
+    Weak,
+}
+
+/// What a new password must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PasswordPolicy {
+    /// Minimum number of characters.
+    pub min_length: usize,
+    /// Minimum score of zxcvbn, 0 to 4: 3 is 10^8 guesses, 4 is 10^10.
+    pub min_strength: u8,
+}
+
+impl Default for PasswordPolicy {
+    fn default() -> Self {
+        Self { min_length: 8, min_strength: 3 }
+    }
+}
+
+impl PasswordPolicy {
+    /// Checks a new password of the user with this name. The parts of the name count as well-known words, and so do
+    /// the parts of `service`, the server's address.
+    ///
+    /// # Errors
+    /// [`PasswordError`]: what to change.
+    pub fn check(&self, password: &str, username: &str, service: &str) -> Result<(), PasswordError> {
+        if password.len() > LONGEST {
+            return Err(PasswordError::TooLong(password.len()));
+        }
+        let length = password.chars().count();
+        if length < self.min_length {
+            return Err(PasswordError::TooShort(length, self.min_length));
+        }
+        let (username, service) = (username.to_lowercase(), service.to_lowercase());
+        let words: Vec<&str> = [username.as_str(), "trefoil"]
+            .into_iter()
+            .chain(username.split(|c: char| !c.is_alphanumeric()))
+            .chain(service.split(|c: char| !c.is_alphanumeric()))
+            .filter(|word| word.chars().count() > 2)
+            .chain(CALENDAR)
+            .collect();
+        let strength = |text: &str| u8::from(zxcvbn::zxcvbn(text, &words).score());
+        // The user name is known to everybody, so that the rest of the password must be strong enough without it.
+        let backwards: String = username.chars().rev().collect();
+        let rest = password.to_lowercase().replace(&username, "").replace(&backwards, "");
+        let is_part = username.chars().count() > 2 && rest.len() < password.len();
+        if strength(password) < self.min_strength || (is_part && strength(&rest) < self.min_strength) {
+            return Err(PasswordError::Weak);
+        }
+        Ok(())
+    }
 }
 
 fn argon2() -> Argon2<'static> {
@@ -42,201 +117,14 @@ pub fn is_outdated(phc: &str) -> bool {
     !phc.starts_with(HEAD)
 }
 
-/// Words that common passwords are made from; digits and signs around them, and digits in the place of
-/// letters, do not help.
-const COMMON_WORDS: &[&str] = &[
-    "abcabc",
-    "abcdefg",
-    "access",
-    "admin",
-    "administrator",
-    "adminadmin",
-    "alexander",
-    "amanda",
-    "andrea",
-    "angel",
-    "arsenal",
-    "asdasd",
-    "ashley",
-    "banana",
-    "barcelona",
-    "baseball",
-    "basketball",
-    "batman",
-    "blink",
-    "butterfly",
-    "changeme",
-    "charlie",
-    "cheese",
-    "chelsea",
-    "chocolate",
-    "computer",
-    "cookie",
-    "corvette",
-    "daniel",
-    "default",
-    "dragon",
-    "family",
-    "flower",
-    "football",
-    "freedom",
-    "garfield",
-    "ginger",
-    "guest",
-    "hallo",
-    "hannah",
-    "hello",
-    "helloworld",
-    "hockey",
-    "hunter",
-    "iloveyou",
-    "internet",
-    "jennifer",
-    "jessica",
-    "jonathan",
-    "jordan",
-    "joshua",
-    "killer",
-    "letmein",
-    "liverpool",
-    "login",
-    "lovely",
-    "loveme",
-    "maggie",
-    "manchester",
-    "master",
-    "matthew",
-    "maverick",
-    "mercedes",
-    "michael",
-    "michelle",
-    "midnight",
-    "monkey",
-    "mustang",
-    "nicole",
-    "passw",
-    "passwd",
-    "passwort",
-    "password",
-    "passwordpassword",
-    "patrick",
-    "pepper",
-    "phoenix",
-    "pokemon",
-    "princess",
-    "purple",
-    "rainbow",
-    "robert",
-    "samantha",
-    "scooter",
-    "secret",
-    "shadow",
-    "silver",
-    "snoopy",
-    "soccer",
-    "spiderman",
-    "starwars",
-    "summer",
-    "sunshine",
-    "superman",
-    "test",
-    "testing",
-    "testtest",
-    "thomas",
-    "thunder",
-    "tigger",
-    "trefoil",
-    "trustno",
-    "user",
-    "victoria",
-    "welcome",
-    "whatever",
-    "william",
-    "winter",
-    "yankees",
-];
-
-/// Rows of keys, forth and back, that fingers walk along.
-const ROWS: &[&str] = &[
-    "01234567890123456789",
-    "abcdefghijklmnopqrstuvwxyz",
-    "qwertyuiopasdfghjklzxcvbnm",
-    "qwertzuiopasdfghjklyxcvbnm",
-    "azertyuiopqsdfghjklmwxcvbn",
-    "1q2w3e4r5t6z7u8i9o0p",
-    "1q2w3e4r5t6y7u8i9o0p",
-    "1qaz2wsx3edc4rfv5tgb",
-    "qazwsxedcrfvtgbyhnujm",
-];
-
-/// Is it among the first that anybody would try?
-fn is_common(password: &str) -> bool {
-    let plain: String = password.to_lowercase();
-    let letters: Vec<char> = plain.chars().collect();
-    // One to four characters over and over: aaaaaaaa, 12121212, abcdabcd.
-    let repeats = |period: usize| letters.iter().zip(&letters[period..]).all(|(a, b)| a == b);
-    if (1..=4).any(|period| period < letters.len() && repeats(period)) {
-        return true;
-    }
-    let in_a_row = |text: &str| {
-        let back: String = text.chars().rev().collect();
-        ROWS.iter().any(|row| row.contains(text) || row.contains(&back))
-    };
-    let word = plain.trim_matches(|c: char| !c.is_alphabetic());
-    let unmasked: String = plain
-        .trim_end_matches(|c: char| c.is_ascii_digit() || c.is_ascii_punctuation())
-        .chars()
-        .map(|c| match c {
-            '0' => 'o',
-            '1' | '!' => 'i',
-            '3' => 'e',
-            '4' | '@' => 'a',
-            '5' | '$' => 's',
-            '7' => 't',
-            other => other,
-        })
-        .collect();
-    in_a_row(&plain)
-        || (word.len() >= 4 && in_a_row(word))
-        || COMMON_WORDS.iter().any(|common| *common == word || *common == unmasked)
-}
-
-/// Refuses a password that is made from the user name: the name itself, forth or back, with nothing but
-/// digits and signs around it.
-///
-/// # Errors
-/// [`PasswordError::UserName`].
-pub fn check_against_name(password: &str, username: &str) -> Result<(), PasswordError> {
-    let (password, name) = (password.to_lowercase(), username.to_lowercase());
-    let back: String = name.chars().rev().collect();
-    let rest = |name: &str| password.split_once(name).map(|(before, after)| format!("{before}{after}"));
-    let rest = rest(&name).or_else(|| rest(&back));
-    match rest {
-        Some(rest) if rest == name || !rest.chars().any(char::is_alphabetic) => Err(PasswordError::UserName),
-        _ => Ok(()),
-    }
-}
-
-/// Hashes a new password into a PHC string.
-///
-/// # Errors
-/// [`PasswordError`] when it is too short, too long or among the first that anybody would try.
-pub fn hash(password: &str, random: &dyn Random) -> Result<String, PasswordError> {
-    if password.chars().count() < SHORTEST {
-        return Err(PasswordError::TooShort);
-    }
-    if password.len() > LONGEST {
-        return Err(PasswordError::TooLong);
-    }
-    if is_common(password) {
-        return Err(PasswordError::Common);
-    }
+/// Hashes a password into a PHC string. [`PasswordPolicy::check`] comes before that for a new one.
+pub fn hash(password: &str, random: &dyn Random) -> String {
     let mut salt = [0; 16];
     random.fill(&mut salt);
     let phc = argon2()
         .hash_password_with_salt(password.as_bytes(), &salt)
         .expect("a password and a salt of legal length hash");
-    Ok(phc.to_string())
+    phc.to_string()
 }
 
 /// Is this the password of the hash? Without a hash (an unknown user) the same work is done and the
@@ -256,75 +144,72 @@ mod tests {
     use super::*;
     use crate::SystemRandom;
 
+    const WELL_KNOWN: &str = include_str!("well_known_passwords.txt");
+
+    fn check(password: &str, username: &str) -> Result<(), PasswordError> {
+        PasswordPolicy::default().check(password, username, "https://id.meadow.example")
+    }
+
     #[test]
     fn a_password_is_known_again_and_no_other() {
-        let phc = hash("correct horse battery", &SystemRandom).unwrap();
+        let phc = hash("correct horse battery", &SystemRandom);
         assert!(!is_outdated(&phc), "{phc}");
         assert!(is_outdated("$argon2id$v=19$m=4096,t=3,p=1$c2FsdHNhbHQ$aGFzaA"));
         assert!(verify("correct horse battery", Some(&phc)));
         assert!(!verify("correct horse batterz", Some(&phc)));
         assert!(!verify("correct horse battery", None));
-        assert_ne!(phc, hash("correct horse battery", &SystemRandom).unwrap());
+        assert_ne!(phc, hash("correct horse battery", &SystemRandom));
     }
 
     #[test]
     fn lengths_are_bounded() {
-        assert_eq!(hash("short", &SystemRandom), Err(PasswordError::TooShort));
-        assert_eq!(hash(&"x".repeat(129), &SystemRandom), Err(PasswordError::TooLong));
+        assert_eq!(check("short", "ada"), Err(PasswordError::TooShort(5, 8)));
+        assert_eq!(check(&"x".repeat(129), "ada"), Err(PasswordError::TooLong(129)));
+        let long = PasswordPolicy { min_length: 15, ..PasswordPolicy::default() };
+        assert_eq!(long.check("kq7-vv2-xbt", "ada", ""), Err(PasswordError::TooShort(11, 15)));
     }
 
     #[test]
-    fn what_anybody_would_try_is_refused() {
-        let tried = [
-            "password",
-            "Password1",
-            "P@ssw0rd",
-            "passw0rd!",
-            "12345678",
-            "123456789",
-            "1234567890",
-            "87654321",
-            "11111111",
-            "aaaaaaaa",
-            "abababab",
-            "abcdabcd",
-            "qwertyui",
-            "QWERTY12",
-            "qwertzuiop",
-            "asdfghjkl",
-            "1q2w3e4r",
-            "1qaz2wsx",
-            "iloveyou",
-            "sunshine1",
-            "letmein!!",
-            "welcome123",
-            "admin123",
-            "football",
-            "trustno1",
-            "monkey123",
+    fn no_well_known_password_is_accepted() {
+        let tried: Vec<&str> = WELL_KNOWN.lines().collect();
+        assert_eq!(tried.len(), 145);
+        // The length is not what refuses them.
+        let policy = PasswordPolicy { min_length: 1, ..PasswordPolicy::default() };
+        let accepted: Vec<_> = tried.iter().filter(|tried| policy.check(tried, "ada", "").is_ok()).collect();
+        assert_eq!(accepted, [&""; 0]);
+        let any = PasswordPolicy { min_length: 8, min_strength: 0 };
+        assert_eq!(any.check("password", "ada", ""), Ok(()));
+    }
+
+    #[test]
+    fn a_few_words_are_accepted() {
+        for password in [
+            "a long password",
+            "a walk in the garden",
+            "a password of kTq2P0aZ",
+            "correct horse battery",
+            "Sommerregen-am-See",
+            "kq7-vv2-xbt",
+            "passwordless-garden",
+        ] {
+            assert_eq!(check(password, "ada"), Ok(()), "{password}");
+        }
+    }
+
+    #[test]
+    fn names_of_the_user_and_of_the_service_do_not_help() {
+        for password in [
+            "willow.marsh",
+            "WILLOW.MARSH1",
+            "12willow.marsh!!",
+            "hsram.wolliw",
+            "willow.marshwillow.marsh",
+            "Marsh2024!",
             "Trefoil2024!",
-            "zyxwvuts",
-        ];
-        for password in tried {
-            assert_eq!(hash(password, &SystemRandom), Err(PasswordError::Common), "{password}");
+            "Meadow2024!",
+        ] {
+            assert_eq!(check(password, "Willow.Marsh"), Err(PasswordError::Weak), "{password}");
         }
-        for password in ["correct horse battery", "Sommerregen-am-See", "kq7-vv2-xbt", "passwordless-garden"]
-        {
-            assert!(!is_common(password), "{password}");
-        }
-    }
-
-    #[test]
-    fn the_user_name_is_no_password() {
-        for password in
-            ["willow.marsh", "WILLOW.MARSH1", "12willow.marsh!!", "hsram.wolliw", "willow.marshwillow.marsh"]
-        {
-            assert_eq!(
-                check_against_name(password, "Willow.Marsh"),
-                Err(PasswordError::UserName),
-                "{password}"
-            );
-        }
-        assert_eq!(check_against_name("the willow by the marsh", "willow"), Ok(()));
+        assert_eq!(check("the willow by the marsh", "willow"), Ok(()));
     }
 }

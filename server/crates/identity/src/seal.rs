@@ -1,9 +1,10 @@
 //! Secrets at rest: what stands under `secret/` in the ledger is sealed when a key-encryption key is
 //! configured (AES-256-GCM, the record's key as associated data).
 //!
-//! Opening the identity leaf brings every such record under the current key: what was plain is sealed, what
-//! was sealed under the previous key is sealed anew, and with only the previous key given it is opened for
-//! good. A record that no given key opens is a reason not to start.
+//! When the identity leaf is opened, records that are encrypted with the previous key are encrypted with the current
+//! one, or stored in plain if there is only a previous key. A record that is stored in plain although there is a
+//! current key is *exposed*: others may have read it from the disk or a backup, so `keys` and `secret` replace its
+//! content. The server refuses to start if no given key decrypts a record.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -14,8 +15,6 @@ use sha2::{Digest, Sha256};
 use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
 use crate::jose::{b64, unb64};
-use crate::ledger::Stored;
-
 /// Where sealed records stand.
 const PREFIX: &str = "secret/";
 
@@ -91,6 +90,14 @@ struct Sealed {
     text: String,
 }
 
+/// A record that was read, in plain.
+pub(crate) struct Unsealed<T> {
+    pub value: T,
+    pub revision: u64,
+    /// Was it stored in plain, although there is a current key?
+    pub exposed: bool,
+}
+
 /// The keys that seal and open records. Without keys records stay as they are.
 #[derive(Debug, Default)]
 pub struct Seal {
@@ -134,18 +141,23 @@ impl Seal {
         by.as_ref() == self.current.as_ref().map(|key| &key.id)
     }
 
+    fn is_exposed(&self, stored: &[u8]) -> bool {
+        self.current.is_some() && serde_json::from_slice::<Sealed>(stored).is_err()
+    }
+
     /// Reads a record.
     pub(crate) async fn get<T: DeserializeOwned>(
         &self,
         store: &Store,
         key: &str,
         now: Timestamp,
-    ) -> Result<Option<Stored<T>>, OpenError> {
+    ) -> Result<Option<Unsealed<T>>, OpenError> {
         let Some(record) = store.get(key, now).await? else { return Ok(None) };
         let plain = self.open(key, &record.value)?;
         let value = serde_json::from_slice(&plain)
             .map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })?;
-        Ok(Some(Stored { value, revision: record.revision }))
+        let exposed = self.is_exposed(&record.value);
+        Ok(Some(Unsealed { value, revision: record.revision, exposed }))
     }
 
     /// The write of a record.
@@ -154,12 +166,12 @@ impl Seal {
         LedgerWrite::put(key, self.close(key, plain), expect)
     }
 
-    /// Brings every record under the current key.
+    /// Brings every record under the current key, except exposed ones.
     pub(crate) async fn renew(&self, store: &Store, now: Timestamp) -> Result<(), OpenError> {
         // They are a handful; one page holds them.
         for (key, record) in store.scan(PREFIX, None, 256, now).await? {
             let plain = self.open(&key, &record.value)?;
-            if self.is_current(&record.value) {
+            if self.is_current(&record.value) || self.is_exposed(&record.value) {
                 continue;
             }
             let renewed = LedgerWrite::put(&key, self.close(&key, plain), Expect::Revision(record.revision));

@@ -6,9 +6,10 @@
 //! neither one address nor many of them get far. A browser in which this user has signed in before counts
 //! by itself alone (OWASP's device cookie): strangers can lock their own attempts, never the user out.
 //!
-//! An attempt is noted before it is looked at and settled afterwards, so that many at once are hardly better
-//! than one after another: only so many may be under way, and one alone where the free failures are used up.
-//! One that comes during a lock is not looked at and does not lengthen it. Names that nobody has are counted
+//! An attempt is counted before the password is checked, and settled afterwards. It reserves one of the free failures of
+//! the user name and of the address, so that concurrent attempts get no more guesses than attempts one after another.
+//! After the free failures one attempt may be under way at a time. An attempt during a lock is not checked and does not
+//! lengthen the lock. Names that nobody has are counted
 //! the same way, so that a lock tells nothing.
 
 use std::net::{IpAddr, Ipv6Addr};
@@ -20,21 +21,32 @@ use store::{Expect, LedgerWrite, StoreError};
 use crate::user::User;
 use crate::{Identity, ledger};
 
-/// The longest lock, and the pause that forgets.
+/// Time without a failure, after the end of a lock, until the failures are forgotten.
 const QUIET: SignedDuration = SignedDuration::from_mins(15);
 
-/// Free failures of one name at one address, or of one known browser.
-const FREE_PAIR: u32 = 5;
-/// Free failures of one name over all addresses.
-const FREE_USER: u32 = 25;
-/// Free failures of one address over all names: many people may stand behind one.
-const FREE_ADDRESS: u32 = 50;
-
-/// Most attempts under way at once of one name at one address, or of one known browser: programs that sign one
+/// Maximum number of concurrent attempts for one name at one address, or from one known browser: programs that sign one
 /// user in many times over are not taken for an attack.
-const AT_ONCE: u32 = 32;
-/// Most attempts under way at once of one name, or of one address.
-const AT_ONCE_WIDE: u32 = 128;
+const MAX_CONCURRENT: u32 = 32;
+
+/// How many failures are free, and how long a lock lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ThrottleLimits {
+    /// Free failures of one name at one address, or of one known browser.
+    pub per_pair: u32,
+    /// Free failures of one name over all addresses.
+    pub per_user: u32,
+    /// Free failures of one address over all names: many people may share one.
+    pub per_address: u32,
+    /// The longest lock.
+    pub max_lockout: SignedDuration,
+}
+
+impl Default for ThrottleLimits {
+    fn default() -> Self {
+        Self { per_pair: 5, per_user: 25, per_address: 50, max_lockout: SignedDuration::from_mins(15) }
+    }
+}
+
 /// How long to wait for those that are under way.
 const MOMENT: SignedDuration = SignedDuration::from_secs(1);
 
@@ -51,26 +63,30 @@ struct Failures {
 
 impl Failures {
     /// When the lock ends.
-    fn locked_until(self, free: u32) -> Timestamp {
-        match self.count.checked_sub(free) {
+    fn locked_until(self, counter: &Counter) -> Timestamp {
+        match self.count.checked_sub(counter.free) {
             None => self.last,
-            Some(over) => self.last + SignedDuration::from_secs(1 << over.min(10)).min(QUIET),
+            Some(over) => self.last + SignedDuration::from_secs(1 << over.min(20)).min(counter.max_lockout),
         }
     }
 
-    /// How long an attempt has to wait; not positive where it need not.
+    /// How long an attempt has to wait; not positive if it need not.
     fn wait(self, counter: &Counter, now: Timestamp) -> SignedDuration {
         let is_free = self.count < counter.free;
-        let at_once = if is_free { counter.at_once } else { 1 };
-        let crowd = if self.under_way >= at_once { MOMENT } else { SignedDuration::ZERO };
+        let concurrent = match (is_free, counter.shared) {
+            (false, _) => 1,
+            (true, true) => counter.free - self.count,
+            (true, false) => MAX_CONCURRENT,
+        };
+        let crowd = if self.under_way >= concurrent { MOMENT } else { SignedDuration::ZERO };
         // Without a lock the time says nothing: a failure that was noted while this attempt waited is younger than it.
         let lock =
-            if is_free { SignedDuration::ZERO } else { now.duration_until(self.locked_until(counter.free)) };
+            if is_free { SignedDuration::ZERO } else { now.duration_until(self.locked_until(counter)) };
         lock.max(crowd)
     }
 
     fn put(self, counter: &Counter, expect: Expect) -> LedgerWrite {
-        ledger::put(counter.key.clone(), &self, Some(self.locked_until(counter.free) + QUIET), expect)
+        ledger::put(counter.key.clone(), &self, Some(self.locked_until(counter) + QUIET), expect)
     }
 }
 
@@ -79,22 +95,24 @@ impl Failures {
 struct Counter {
     key: String,
     free: u32,
-    at_once: u32,
-    /// Does an attempt that is right forget the failures before it? Where it does not, it only takes
-    /// itself back: nobody wipes out what they did to others by a sign-in of their own.
+    max_lockout: SignedDuration,
+    /// Do many people share it? Then each attempt under way reserves a free failure.
+    shared: bool,
+    /// Does a successful attempt forget the failures before it? If not, it only takes itself back: nobody removes the
+    /// failures of others by signing in.
     forgets: bool,
 }
 
 impl Counter {
     /// What one person does in one place.
-    fn narrow(what: &str, of: &str) -> Self {
+    fn narrow(what: &str, of: &str, limits: &ThrottleLimits) -> Self {
         let key = format!("throttle/{what}/{}", ledger::digest(of));
-        Self { key, free: FREE_PAIR, at_once: AT_ONCE, forgets: true }
+        Self { key, free: limits.per_pair, max_lockout: limits.max_lockout, shared: false, forgets: true }
     }
 
-    /// What many may share.
-    fn wide(what: &str, of: &str, free: u32) -> Self {
-        Self { free, at_once: AT_ONCE_WIDE, forgets: false, ..Self::narrow(what, of) }
+    /// What many people may share.
+    fn wide(what: &str, of: &str, free: u32, limits: &ThrottleLimits) -> Self {
+        Self { free, shared: true, forgets: false, ..Self::narrow(what, of, limits) }
     }
 }
 
@@ -114,6 +132,14 @@ pub enum Outcome {
 #[must_use = "an attempt is settled"]
 pub struct Attempt {
     counters: Vec<Counter>,
+    known_device: bool,
+}
+
+impl Attempt {
+    /// Does it come from a browser in which the user has signed in before?
+    pub fn is_from_known_device(&self) -> bool {
+        self.known_device
+    }
 }
 
 impl Identity {
@@ -128,19 +154,20 @@ impl Identity {
         user: Option<&User>,
         address: &str,
         device: Option<&str>,
+        limits: &ThrottleLimits,
         now: Timestamp,
     ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
         let (name, address) = (username.to_lowercase(), network(address));
         let known = device.zip(user).and_then(|(cookie, user)| self.known_device(cookie, user));
         let counters = match known {
-            Some(device) => vec![Counter::narrow("device", device)],
+            Some(device) => vec![Counter::narrow("device", device, limits)],
             None => vec![
-                Counter::narrow("pair", &format!("{address} {name}")),
-                Counter::wide("user", &name, FREE_USER),
-                Counter::wide("address", &address, FREE_ADDRESS),
+                Counter::narrow("pair", &format!("{address} {name}"), limits),
+                Counter::wide("user", &name, limits.per_user, limits),
+                Counter::wide("address", &address, limits.per_address, limits),
             ],
         };
-        self.attempt(counters, now).await
+        self.attempt(counters, known.is_some(), now).await
     }
 
     /// Notes an attempt to guess something that is no password (a device's user code), by who tries and
@@ -155,16 +182,18 @@ impl Identity {
         address: &str,
         now: Timestamp,
     ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
+        let limits = ThrottleLimits::default();
         let counters = vec![
-            Counter { forgets: false, ..Counter::narrow(what, &format!("sub {sub}")) },
-            Counter::wide(what, &format!("address {}", network(address)), FREE_USER),
+            Counter { forgets: false, ..Counter::narrow(what, &format!("sub {sub}"), &limits) },
+            Counter::wide(what, &format!("address {}", network(address)), limits.per_user, &limits),
         ];
-        self.attempt(counters, now).await
+        self.attempt(counters, false, now).await
     }
 
     async fn attempt(
         &self,
         counters: Vec<Counter>,
+        known_device: bool,
         now: Timestamp,
     ) -> Result<Result<Attempt, SignedDuration>, StoreError> {
         loop {
@@ -184,7 +213,7 @@ impl Identity {
                 return Ok(Err(wait));
             }
             match self.store.write(writes, now).await {
-                Ok(_) => return Ok(Ok(Attempt { counters })),
+                Ok(_) => return Ok(Ok(Attempt { counters, known_device })),
                 // Somebody noted one at the same time: look again.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),

@@ -341,8 +341,8 @@ impl Identity {
             user,
         };
         let ring = self.ring();
-        let active = ring.active(Purpose::IdToken, alg);
-        active.signer.sign(&active.key.kid, "JWT", &claims)
+        let (kid, signer) = ring.active(Purpose::IdToken, alg);
+        signer.sign(kid, "JWT", &claims)
     }
 
     /// The session and client that an `id_token_hint` names: an ID token of ours, expired or not.
@@ -351,7 +351,7 @@ impl Identity {
         let ring = self.ring();
         let (loaded, alg) = ring.published(parts.header.kid.as_deref()?, now)?;
         let ours = loaded.key.purpose == Purpose::IdToken
-            && parts.header.alg == loaded.signer.alg().name()
+            && parts.header.alg == loaded.key.alg.name()
             && parts.header.typ.as_deref() == Some("JWT")
             && parts.is_signed_by(&loaded.jwk, alg);
         let claims: IdToken = parts.claims().filter(|_| ours)?;
@@ -378,8 +378,8 @@ impl Identity {
             scope: claims.scope.clone(),
         });
         let ring = self.ring();
-        let active = ring.active(Purpose::AccessToken, SigningAlg::Es256);
-        active.signer.sign(&active.key.kid, "at+jwt", claims)
+        let (kid, signer) = ring.active(Purpose::AccessToken, SigningAlg::Es256);
+        signer.sign(kid, "at+jwt", claims)
     }
 
     /// Judges an access token as it was sent: whether it stands, and whether it is bound to a key that the
@@ -436,7 +436,7 @@ impl Identity {
         let parts = Parts::parse(token)?;
         let (loaded, alg) = ring.published(parts.header.kid.as_deref()?, now)?;
         let ours = loaded.key.purpose == Purpose::AccessToken
-            && parts.header.alg == loaded.signer.alg().name()
+            && parts.header.alg == loaded.key.alg.name()
             && parts.header.typ.as_deref() == Some("at+jwt")
             && parts.header.crit.is_none()
             && parts.is_signed_by(&loaded.jwk, alg);

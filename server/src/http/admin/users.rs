@@ -3,7 +3,7 @@
 
 use http::{StatusCode, header};
 use identity::directory::{ChangeError, Entry, OtherMethods};
-use identity::password;
+use identity::password::{self, PasswordError};
 use identity::scope::Scopes;
 use identity::user::{Claims, User, UserError};
 use serde::{Deserialize, Deserializer};
@@ -149,9 +149,14 @@ fn user_error(error: &UserError) -> Response {
     }
 }
 
-async fn hash(call: &Call, plain: String) -> Result<String, Response> {
-    let random = call.app.clock.random.clone();
-    let hashed = call.app.hashing.run(move || password::hash(&plain, &*random)).await;
+async fn hash(call: &Call, plain: String, username: String) -> Result<String, Response> {
+    let (random, service) = (call.app.clock.random.clone(), call.app.base_url.clone());
+    let policy = call.app.settings().passwords;
+    let hash = move || {
+        policy.check(&plain, &username, &service)?;
+        Ok(password::hash(&plain, &*random))
+    };
+    let hashed: Result<String, PasswordError> = call.app.hashing.run(hash).await;
     hashed.map_err(|error| wrong(&error.to_string()))
 }
 
@@ -203,7 +208,7 @@ async fn answer_create(call: &mut Call) -> Result<Response, Response> {
         .map_err(|error| wrong(&format!("the body is not understood: {error}")))?;
     let checked = change.check()?;
     let password = match password {
-        Some(plain) => Some(hash(call, plain).await?),
+        Some(plain) => Some(hash(call, plain, username.clone()).await?),
         None => None,
     };
     let mut user = User {
@@ -260,8 +265,8 @@ struct NewPassword {
 async fn answer_set_password(call: &mut Call) -> Result<Response, Response> {
     check(call).await?;
     let new: NewPassword = body(call).await?;
-    entry(call).await?;
-    let phc = hash(call, new.password.clone()).await?;
+    let username = entry(call).await?.user.username;
+    let phc = hash(call, new.password.clone(), username).await?;
     let revision = revision(call)?;
     let others = if new.keep_sign_in_methods { OtherMethods::Keep } else { OtherMethods::Remove };
     let done = call.app.identity.reset_password(&call.args[0], revision, &phc, others, call.now).await;

@@ -55,6 +55,9 @@ pub async fn get(call: Call) -> Response {
         p { strong { (client) } " asks to:" }
         (words::list(&call, &scopes))
         @if let Some(patient) = &patient { p { "Patient: " strong { (patient) } } }
+        @if request.needs_interaction() {
+            p { "This application runs on your own device. Allow it only if you have just opened it there." }
+        }
         p.quiet { "You are signed in as " (name) ". You can take this back at any time on your account page." }
         form method="post" action="/consent" {
             (csrf::field(&browser))
@@ -84,7 +87,10 @@ pub async fn post(mut call: Call) -> Response {
     match sent.get("answer") {
         Some("allow") if sent.get("scope") == Some(&scopes.to_string()) => {
             match identity.allow(&user.sub, &request.client, &scopes, call.now).await {
-                Ok(()) => go_on(&call, sealed),
+                Ok(()) => {
+                    let browser = cookie::known_browser(&call).unwrap_or_default();
+                    go_on(&call, &identity.seal(&interaction.allowed(&user, &scopes), browser))
+                }
                 Err(error) => problem::store(Dialect::Page, &error),
             }
         }

@@ -12,12 +12,14 @@ use identity::provider::LinkError;
 use identity::session::{Place, Proof};
 use identity::throttle::{Attempt, Outcome};
 use identity::user::User;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use store::StoreError;
 
 use super::{cookie, csrf, page_with_script, passkey, resume};
+use crate::app::App;
+use crate::hashing::Requester;
 use crate::http::extract::Call;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
@@ -132,11 +134,68 @@ pub async fn attempt(
     call: &Call,
     username: &str,
 ) -> Result<(Option<User>, Result<Attempt, SignedDuration>), StoreError> {
-    let identity = &call.app.identity;
-    let user = identity.user_for_sign_in(username, call.now).await?;
     let (address, device) = (super::address(call), cookie::device(call));
-    let counted = identity.attempt_sign_in(username, user.as_ref(), &address, device, call.now).await?;
+    count_attempt(&call.app, username, &address, device, call.now).await
+}
+
+async fn count_attempt(
+    app: &App,
+    username: &str,
+    address: &str,
+    device: Option<&str>,
+    now: Timestamp,
+) -> Result<(Option<User>, Result<Attempt, SignedDuration>), StoreError> {
+    let user = app.identity.user_for_sign_in(username, now).await?;
+    let limits = app.settings().throttle;
+    let counted =
+        app.identity.attempt_sign_in(username, user.as_ref(), address, device, &limits, now).await?;
     Ok((user, counted))
+}
+
+/// What came of a password.
+pub enum PasswordResult {
+    /// It is the user's.
+    Right,
+    /// It is not, or the user is unknown.
+    Wrong,
+    /// It was not checked: too many attempts.
+    Locked(SignedDuration),
+    /// It was not checked: too many others wait.
+    Busy,
+}
+
+/// Checks the password that was typed for this name, as a counted attempt; and whose name it is.
+///
+/// The attempt is settled also if the client leaves meanwhile: otherwise it would keep its place until it expires.
+///
+/// # Errors
+/// The store's.
+pub async fn check_password(
+    call: &Call,
+    username: &str,
+    typed: &str,
+) -> Result<(Option<User>, PasswordResult), StoreError> {
+    let (app, now) = (call.app.clone(), call.now);
+    let (username, typed, address) = (username.to_owned(), typed.to_owned(), super::address(call));
+    let device = cookie::device(call).map(str::to_owned);
+    let task = async move {
+        let (user, counted) = count_attempt(&app, &username, &address, device.as_deref(), now).await?;
+        let attempt = match counted {
+            Ok(attempt) => attempt,
+            Err(wait) => return Ok((user, PasswordResult::Locked(wait))),
+        };
+        let requester = if attempt.is_from_known_device() { Requester::Known } else { Requester::Stranger };
+        let phc = user.as_ref().and_then(|user| user.password.clone());
+        let right = app.hashing.in_turn(requester, move || password::verify(&typed, phc.as_deref())).await;
+        let (outcome, result) = match right {
+            Some(true) => (Outcome::Right, PasswordResult::Right),
+            Some(false) => (Outcome::Wrong, PasswordResult::Wrong),
+            None => (Outcome::Unseen, PasswordResult::Busy),
+        };
+        app.identity.settle(attempt, outcome, app.clock.now()).await?;
+        Ok((user, result))
+    };
+    tokio::spawn(task).await.expect("checking a password does not panic")
 }
 
 /// What is said to somebody who tries too often, and the header that says it to programs.
@@ -163,31 +222,28 @@ async fn check(call: &Call, sent: &Params) -> Result<Response, StoreError> {
     let username = sent.get("username").unwrap_or_default();
     let typed = sent.get("password").unwrap_or_default().to_owned();
     let onward = Onward::read(sent);
-    let (user, counted) = attempt(call, username).await?;
-    let attempt = match counted {
-        Ok(attempt) => attempt,
-        Err(wait) => {
-            let sub = user.map(|user| user.sub);
+    let (user, result) = check_password(call, username, &typed).await?;
+    let sub = user.as_ref().map(|user| user.sub.clone());
+    match result {
+        PasswordResult::Right => {}
+        PasswordResult::Wrong => {
+            app.identity.record(Event::SignInFailed { sub, reason: "wrong user name or password" });
+            return Ok(again(call, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
+        }
+        PasswordResult::Locked(wait) => {
             app.identity.record(Event::SignInFailed { sub, reason: "too many attempts" });
             let (text, with_header) = too_often(wait);
             return Ok(with_header(
                 again(call, &onward, username, StatusCode::TOO_MANY_REQUESTS, &text).await,
             ));
         }
-    };
-    let phc = user.as_ref().and_then(|user| user.password.clone());
-    let password = typed.clone();
-    let Some(right) = app.hashing.in_turn(move || password::verify(&password, phc.as_deref())).await else {
-        app.identity.settle(attempt, Outcome::Unseen, now).await?;
-        let text = "Too many people are signing in at this moment. Please try again.";
-        let response = again(call, &onward, username, StatusCode::SERVICE_UNAVAILABLE, text).await;
-        return Ok(reply::with(response, header::RETRY_AFTER, &BUSY_S.to_string()));
-    };
-    let outcome = if right { Outcome::Right } else { Outcome::Wrong };
-    app.identity.settle(attempt, outcome, app.clock.now()).await?;
-    let sub = user.as_ref().map(|user| user.sub.clone());
-    let Some(user) = user.filter(|_| right) else {
-        app.identity.record(Event::SignInFailed { sub, reason: "wrong user name or password" });
+        PasswordResult::Busy => {
+            let text = "Too many people are signing in at this moment. Please try again.";
+            let response = again(call, &onward, username, StatusCode::SERVICE_UNAVAILABLE, text).await;
+            return Ok(reply::with(response, header::RETRY_AFTER, &BUSY_S.to_string()));
+        }
+    }
+    let Some(user) = user else {
         return Ok(again(call, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
     };
     let user = renew_hash(call, user, typed).await;
@@ -204,7 +260,8 @@ async fn renew_hash(call: &Call, user: User, password: String) -> User {
         return user;
     }
     let random = app.clock.random.clone();
-    let Some(Ok(phc)) = app.hashing.in_turn(move || password::hash(&password, &*random)).await else {
+    let hash = move || password::hash(&password, &*random);
+    let Some(phc) = app.hashing.in_turn(Requester::Known, hash).await else {
         return user;
     };
     let change = |user: &mut User| {

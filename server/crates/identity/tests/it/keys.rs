@@ -120,32 +120,83 @@ async fn secrets(store: &Store) -> String {
     records.iter().map(|(_, record)| String::from_utf8_lossy(&record.value).into_owned()).collect()
 }
 
+fn kek(byte: u8) -> Option<SealKey> {
+    Some(SealKey::from_base64(&STANDARD.encode([byte; 32])).unwrap())
+}
+
 #[tokio::test]
 async fn secrets_are_sealed_at_rest_and_the_key_can_be_turned() {
-    let key = |byte: u8| Some(SealKey::from_base64(&STANDARD.encode([byte; 32])).unwrap());
     let store = Store::memory();
-    let plain = open(&store, Seal::default()).await.unwrap();
-    let (active, mark) = (kid(&plain, Stage::Active).await, plain.mark("test", "text"));
-    assert!(secrets(&store).await.contains("pkcs8"));
-    // Plain records are sealed at the next start.
-    let sealed = open(&store, Seal { current: key(1), previous: None }).await.unwrap();
+    let sealed = open(&store, Seal { current: kek(1), previous: None }).await.unwrap();
+    let (active, mark) = (kid(&sealed, Stage::Active).await, sealed.mark("test", "text"));
     let text = secrets(&store).await;
     assert!(!text.contains("pkcs8") && !text.contains(&active), "{text}");
-    assert_eq!(
-        (kid(&sealed, Stage::Active).await, sealed.mark("test", "text")),
-        (active.clone(), mark.clone())
-    );
+    let again = open(&store, Seal { current: kek(1), previous: None }).await.unwrap();
+    assert_eq!((kid(&again, Stage::Active).await, again.mark("test", "text")), (active, mark.clone()));
     sealed.rotate_keys(true, at(1)).await.unwrap();
     assert!(!secrets(&store).await.contains("pkcs8"), "what is written later is sealed as well");
     let missing = open(&store, Seal::default()).await.err();
     assert!(matches!(missing, Some(OpenError::Seal(SealError::Missing(_)))));
-    let wrong = open(&store, Seal { current: key(2), previous: None }).await.err();
+    let wrong = open(&store, Seal { current: kek(2), previous: None }).await.err();
     assert!(matches!(wrong, Some(OpenError::Seal(SealError::WrongKey(_)))));
     // The key is turned: afterwards the old one is not needed.
-    open(&store, Seal { current: key(2), previous: key(1) }).await.unwrap();
-    let turned = open(&store, Seal { current: key(2), previous: None }).await.unwrap();
+    open(&store, Seal { current: kek(2), previous: kek(1) }).await.unwrap();
+    let turned = open(&store, Seal { current: kek(2), previous: None }).await.unwrap();
     assert_eq!(turned.mark("test", "text"), mark);
     // And it can be taken off.
-    open(&store, Seal { current: None, previous: key(2) }).await.unwrap();
+    open(&store, Seal { current: None, previous: kek(2) }).await.unwrap();
     assert!(open(&store, Seal::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured() {
+    let world = World::new().await;
+    let store = Store::memory();
+    let plain = open(&store, Seal::default()).await.unwrap();
+    plain.rotate_keys(true, at(0)).await.unwrap();
+    let before = secrets(&store).await;
+    let exposed = plain.list_keys(at(0)).await.unwrap();
+    let (active, mark) = (kid(&plain, Stage::Active).await, plain.mark("test", "text"));
+    let hint = plain.mint_id_token(&client("app"), &world.grant("openid"), Beside::default(), at(0));
+    // Only a key that signs, or will, has a private half.
+    let private = exposed.iter().filter(|key| key.stage != Stage::Retiring).count();
+    assert_eq!(before.matches("pkcs8").count(), private);
+
+    let sealed = open(&store, Seal { current: kek(1), previous: None }).await.unwrap();
+    assert!(!secrets(&store).await.contains("pkcs8"));
+    assert!(sealed.mark("test", "text") != mark, "the server secret is another one");
+    for key in sealed.list_keys(at(0)).await.unwrap() {
+        let is_old = exposed.iter().any(|old| old.kid == key.kid);
+        assert_eq!(is_old, key.stage == Stage::Retiring, "{}", key.kid);
+    }
+    // Tokens of the old keys are accepted until they expire, also after another start.
+    let sealed = open(&store, Seal { current: kek(1), previous: None }).await.unwrap();
+    assert!(published(&sealed, 3600).contains(&active));
+    assert!(sealed.read_id_token_hint(&hint, at(3600)).is_some());
+    sealed.tend_keys(NEVER, at(3660)).await.unwrap();
+    assert!(sealed.read_id_token_hint(&hint, at(3660)).is_none());
+    assert!(sealed.list_keys(at(3660)).await.unwrap().iter().all(|key| key.kid != active));
+    // Decrypted, the records hold no private half of an exposed key.
+    open(&store, Seal { current: None, previous: kek(1) }).await.unwrap();
+    let after = secrets(&store).await;
+    let halves = |text: &str| -> Vec<String> {
+        text.split("\"pkcs8\":\"").skip(1).map(|rest| rest.split('"').next().unwrap().to_owned()).collect()
+    };
+    assert!(!halves(&after).is_empty());
+    assert!(halves(&before).iter().all(|half| !after.contains(half.as_str())));
+}
+
+#[tokio::test]
+async fn the_server_secret_is_rotated_on_its_own() {
+    for seal in [|| Seal::default(), || Seal { current: kek(1), previous: None }] {
+        let store = Store::memory();
+        let identity = open(&store, seal()).await.unwrap();
+        let (active, mark) = (kid(&identity, Stage::Active).await, identity.mark("test", "text"));
+        identity.rotate_server_secret(at(1)).await.unwrap();
+        let rotated = identity.mark("test", "text");
+        assert!(!identity.is_marked("test", "text", &mark), "marks of the old secret are invalid");
+        let again = open(&store, seal()).await.unwrap();
+        assert!(again.is_marked("test", "text", &rotated));
+        assert_eq!(kid(&again, Stage::Active).await, active, "signing keys stay");
+    }
 }

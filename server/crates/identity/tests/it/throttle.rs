@@ -1,7 +1,7 @@
 //! Guessing is made slow, and nobody is locked out by strangers.
 
 use jiff::SignedDuration;
-use trefoil_identity::throttle::{Attempt, Outcome};
+use trefoil_identity::throttle::{Attempt, Outcome, ThrottleLimits};
 
 use crate::support::{World, at};
 
@@ -17,7 +17,11 @@ impl World {
         second: i64,
     ) -> Result<Attempt, SignedDuration> {
         let user = self.identity.user_for_sign_in(name, at(second)).await.unwrap();
-        self.identity.attempt_sign_in(name, user.as_ref(), address, device, at(second)).await.unwrap()
+        let limits = ThrottleLimits::default();
+        self.identity
+            .attempt_sign_in(name, user.as_ref(), address, device, &limits, at(second))
+            .await
+            .unwrap()
     }
 
     async fn fails(&self, name: &str, address: &str, second: i64) {
@@ -172,7 +176,7 @@ async fn attempts_at_once_are_bounded_and_one_at_a_time_after_the_free_ones() {
     for tried in tries.collect::<Vec<_>>() {
         looked_at.extend(tried.await.unwrap());
     }
-    assert_eq!(looked_at.len(), 32);
+    assert_eq!(looked_at.len(), 25, "each reserves a free failure of the name");
     for attempt in looked_at {
         world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
     }
@@ -188,11 +192,87 @@ async fn attempts_at_once_are_bounded_and_one_at_a_time_after_the_free_ones() {
 async fn one_user_in_many_programs_at_once_is_no_attack() {
     let world = World::new().await;
     let mut under_way = Vec::new();
-    for _ in 0..32 {
+    for _ in 0..25 {
         under_way.push(world.attempt("ada", HOME, None, 0).await.unwrap());
     }
     for attempt in under_way {
         world.identity.settle(attempt, Outcome::Right, at(1)).await.unwrap();
     }
     assert!(world.attempt("ada", HOME, None, 1).await.is_ok());
+}
+
+#[tokio::test]
+async fn the_limits_are_settings() {
+    let world = World::new().await;
+    let limits = ThrottleLimits {
+        per_pair: 2,
+        per_user: 3,
+        per_address: 4,
+        max_lockout: SignedDuration::from_secs(2),
+    };
+    let attempt = async |name: &str, address: &str, second: i64| {
+        let counted = world.identity.attempt_sign_in(name, None, address, None, &limits, at(second)).await;
+        let counted = counted.unwrap();
+        match counted {
+            Ok(attempt) => {
+                world.identity.settle(attempt, Outcome::Wrong, at(second)).await.map(|()| None).unwrap()
+            }
+            Err(wait) => Some(wait.as_secs()),
+        }
+    };
+    assert_eq!(attempt("a", HOME, 0).await, None);
+    assert_eq!(attempt("a", HOME, 0).await, None);
+    assert_eq!(attempt("a", HOME, 0).await, Some(1), "two failures of a pair");
+    assert_eq!(attempt("a", AWAY, 0).await, None);
+    assert_eq!(attempt("a", AWAY, 0).await, Some(1), "three failures of a name");
+    assert_eq!(attempt("b", HOME, 0).await, None);
+    assert_eq!(attempt("c", HOME, 0).await, None);
+    assert_eq!(attempt("d", HOME, 0).await, Some(1), "four failures of an address");
+    for second in [10, 20, 30] {
+        assert_eq!(attempt("a", HOME, second).await, None);
+        assert_eq!(attempt("a", HOME, second).await, Some(2), "the longest lock");
+    }
+}
+
+mod laws {
+    use proptest::prelude::*;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(8))]
+
+        /// However many addresses try one name at once, and in whatever order attempts begin and end, only the free
+        /// failures of the name are checked.
+        #[test]
+        fn a_distributed_burst_gets_the_free_failures_and_no_more(
+            rounds in prop::collection::vec((1_usize..120, any::<bool>()), 1..6),
+        ) {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+            let checked = runtime.block_on(async {
+                let world = std::sync::Arc::new(World::new().await);
+                let (mut checked, mut held, mut address) = (0, Vec::new(), 0_usize);
+                for (burst, settles) in rounds {
+                    let mut tries = JoinSet::new();
+                    for _ in 0..burst {
+                        address += 1;
+                        let (world, from) = (world.clone(), format!("10.{}.{}.1", address / 256, address % 256));
+                        tries.spawn(async move { world.attempt("ada", &from, None, 0).await });
+                    }
+                    for attempt in tries.join_all().await.into_iter().flatten() {
+                        checked += 1;
+                        held.push(attempt);
+                    }
+                    if settles {
+                        for attempt in held.drain(..) {
+                            world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
+                        }
+                    }
+                }
+                checked
+            });
+            prop_assert!(checked <= 25, "{checked} attempts were checked");
+        }
+    }
 }

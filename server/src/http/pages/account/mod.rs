@@ -129,7 +129,7 @@ async fn sections(call: &Call, visit: &Visit, wrong: Option<&str>) -> Result<Vec
         sessions::section(call, visit).await?,
         passkeys::section(call, visit).await?,
         passkeys::recovery_section(call, visit).await?,
-        password::section(visit, wrong),
+        password::section(visit, call.app.settings().passwords.min_length, wrong),
     ];
     sections.extend(apps::section(call, visit).await?);
     sections.extend(links::section(call, visit).await?);

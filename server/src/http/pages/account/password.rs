@@ -3,19 +3,20 @@
 use http::{StatusCode, header};
 use identity::directory::{ChangeError, OtherMethods};
 use identity::params::Params;
-use identity::password::{self, LONGEST, PasswordError, SHORTEST};
+use identity::password::{self, LONGEST, PasswordError};
 use identity::session::{Place, Proof};
-use identity::throttle::Outcome;
 use maud::{Markup, html};
 
 use super::{Said, Visit, begin, done, render, wrong};
+use crate::hashing::Requester;
 use crate::http::extract::Call;
+use crate::http::pages::sign_in::PasswordResult;
 use crate::http::pages::{address, cookie, csrf, passkey, sign_in};
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 /// The section.
-pub(super) fn section(visit: &Visit, wrong: Option<&str>) -> Markup {
+pub(super) fn section(visit: &Visit, min_length: usize, wrong: Option<&str>) -> Markup {
     let has_one = visit.user.password.is_some();
     let described = |field: &str| (wrong == Some(field)).then_some("said");
     let of_new = if wrong == Some("new") { "said password-hint" } else { "password-hint" };
@@ -31,9 +32,9 @@ pub(super) fn section(visit: &Visit, wrong: Option<&str>) -> Markup {
                     aria-describedby=[described("current")] aria-invalid=[described("current").map(|_| "true")];
             }
             label for="new" { "New password" }
-            input #new name="new" type="password" autocomplete="new-password" minlength=(SHORTEST) maxlength=(LONGEST)
+            input #new name="new" type="password" autocomplete="new-password" minlength=(min_length) maxlength=(LONGEST)
                 required aria-describedby=(of_new) aria-invalid=[described("new").map(|_| "true")];
-            p #password-hint .quiet { "At least " (SHORTEST) " characters; a few words in a row are good. "
+            p #password-hint .quiet { "At least " (min_length) " characters; a few words in a row are good. "
                 "All other sessions and apps are signed out by the change." }
             label.check {
                 input type="checkbox" name="remove" value="methods" autocomplete="off";
@@ -58,35 +59,23 @@ pub async fn change(mut call: Call) -> Response {
     if !alone && let Err(response) = super::is_fresh(&call, &visit) {
         return response;
     }
-    let Some(phc) = visit.user.password.clone() else {
+    if visit.user.password.is_none() {
         return set(&call, &visit, &sent).await;
-    };
-    let app = &call.app;
+    }
     // The old password can be guessed here as well as at sign-in, so it is counted as there.
-    let attempt = match sign_in::attempt(&call, &visit.user.username).await {
-        Ok((_, Ok(attempt))) => attempt,
-        Ok((_, Err(wait))) => {
+    let current = sent.get("current").unwrap_or_default();
+    match sign_in::check_password(&call, &visit.user.username, current).await {
+        Ok((_, PasswordResult::Right)) => {}
+        Ok((_, PasswordResult::Wrong)) => {
+            let said = Said::Wrong("The password now is another one.", Some("current"));
+            return render(&call, &visit, StatusCode::UNAUTHORIZED, Some(said)).await;
+        }
+        Ok((_, PasswordResult::Locked(wait))) => {
             let (text, with_header) = sign_in::too_often(wait);
             return with_header(wrong(&call, &visit, StatusCode::TOO_MANY_REQUESTS, &text).await);
         }
+        Ok((_, PasswordResult::Busy)) => return busy(&call, &visit).await,
         Err(error) => return problem::store(Dialect::Page, &error),
-    };
-    let current = sent.get("current").unwrap_or_default().to_owned();
-    let right = app.hashing.in_turn(move || password::verify(&current, Some(&phc))).await;
-    let outcome = match right {
-        Some(true) => Outcome::Right,
-        Some(false) => Outcome::Wrong,
-        None => Outcome::Unseen,
-    };
-    if let Err(error) = app.identity.settle(attempt, outcome, app.clock.now()).await {
-        return problem::store(Dialect::Page, &error);
-    }
-    if right == Some(false) {
-        let said = Said::Wrong("The password now is another one.", Some("current"));
-        return render(&call, &visit, StatusCode::UNAUTHORIZED, Some(said)).await;
-    }
-    if right.is_none() {
-        return busy(&call, &visit).await;
     }
     set(&call, &visit, &sent).await
 }
@@ -103,21 +92,17 @@ async fn set(call: &Call, visit: &Visit, sent: &Params) -> Response {
     let (app, username) = (&call.app, &visit.user.username);
     let new = sent.get("new").unwrap_or_default();
     let (password, random) = (new.to_owned(), app.clock.random.clone());
-    let hashed = match password::check_against_name(new, username) {
-        Ok(()) => app.hashing.in_turn(move || password::hash(&password, &*random)).await,
-        Err(error) => Some(Err(error)),
+    let (policy, service, name) = (app.settings().passwords, app.base_url.clone(), username.clone());
+    let hash = move || {
+        policy.check(&password, &name, &service)?;
+        Ok(password::hash(&password, &*random))
     };
+    let hashed: Option<Result<String, PasswordError>> = app.hashing.in_turn(Requester::Known, hash).await;
     let phc = match hashed {
         Some(Ok(phc)) => phc,
         Some(Err(error)) => {
             let text = passkey::sentence(&error.to_string());
-            let status = match error {
-                PasswordError::TooShort
-                | PasswordError::TooLong
-                | PasswordError::Common
-                | PasswordError::UserName => StatusCode::BAD_REQUEST,
-            };
-            return render(call, visit, status, Some(Said::Wrong(&text, Some("new")))).await;
+            return render(call, visit, StatusCode::BAD_REQUEST, Some(Said::Wrong(&text, Some("new")))).await;
         }
         None => return busy(call, visit).await,
     };
