@@ -90,13 +90,19 @@ pub async fn browse(ca: Vec<u8>, start: String, username: String, password: Stri
             continue;
         }
         let page = response.text().await.unwrap();
-        if here.path() != "/sign-in" {
-            return page;
-        }
+        // Users of a native app are asked each time whether the app may have access.
+        let (typed, scope): (&[_], _) = match here.path() {
+            "/sign-in" => (&[("username", &username), ("password", &password)], None),
+            "/consent" => (&[], Some(hidden(&page, "scope"))),
+            _ => return page,
+        };
         let (csrf, back) = (hidden(&page, "csrf"), hidden(&page, "continue"));
-        let form =
-            [("csrf", csrf.as_str()), ("continue", &back), ("username", &username), ("password", &password)];
-        request = http.post(here.join("/sign-in").unwrap()).form(&form).build().unwrap();
+        let mut form = vec![("csrf", &*csrf), ("continue", &back)];
+        form.extend(typed.iter().map(|(name, value)| (*name, value.as_str())));
+        if let Some(scope) = &scope {
+            form.extend([("scope", scope.as_str()), ("answer", "allow")]);
+        }
+        request = http.post(here.join(here.path()).unwrap()).form(&form).build().unwrap();
     }
     panic!("the browser goes round and round");
 }

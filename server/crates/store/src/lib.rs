@@ -42,6 +42,7 @@ mod store;
 pub mod types;
 
 pub use error::StoreError;
+pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
 pub use store::{Store, WriteGate};
 pub use types::{

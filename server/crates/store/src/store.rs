@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::file::File;
+use crate::file::{File, FileOptions};
 use crate::memory::Memory;
 use crate::{
     Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
@@ -49,12 +49,12 @@ impl Store {
         File::open(dir).map(|file| Self::over(Engine::File(file)))
     }
 
-    /// The store in a folder, with another source of the free space on its disk.
+    /// The store in a folder, with other options.
     ///
     /// # Errors
     /// See [`File::open`].
-    pub fn open_on(dir: &Path, disk: crate::space::Disk) -> Result<Self, StoreError> {
-        File::open_with(dir, disk).map(|file| Self::over(Engine::File(file)))
+    pub fn open_with(dir: &Path, options: FileOptions) -> Result<Self, StoreError> {
+        File::open_with(dir, options).map(|file| Self::over(Engine::File(file)))
     }
 
     /// Asks `gate` before each write from now on, for this store and its clones. A store has one gate; a second call

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use store::space::{Disk, Space};
-use store::{Store, StoreError};
+use store::{FileOptions, Store, StoreError};
 use tempfile::TempDir;
 use trefoil_bulk::{Level, Status, TypeAccess};
 
@@ -78,7 +78,10 @@ async fn an_export_that_must_wait_for_space_gives_its_files_up() {
 async fn the_space_of_an_expired_export_is_free_even_if_the_store_takes_no_writes() {
     let dir = TempDir::new().unwrap();
     let (disk, free) = disk(dir.path(), 1 << 29);
-    let store = Store::open_on(&dir.path().join("store"), disk).unwrap();
+    let store = {
+        let folder = dir.path().join("store");
+        Store::open_with(&folder, FileOptions { disk, ..FileOptions::of(&folder) }).unwrap()
+    };
     let world = World::on(store, |_| {});
     fill(&world).await;
     let mut jobs = Vec::new();

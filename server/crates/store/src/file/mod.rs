@@ -33,7 +33,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -83,6 +83,22 @@ impl Drop for Shared {
     }
 }
 
+/// How a store in a folder is opened. Tests use other values than the default ones.
+#[derive(Clone)]
+pub struct FileOptions {
+    /// Source of the free space on its disk.
+    pub disk: space::Disk,
+    /// Time without a write after which the store is idle and takes a checkpoint.
+    pub idle_after: Duration,
+}
+
+impl FileOptions {
+    /// The default options for a folder.
+    pub fn of(dir: &Path) -> Self {
+        Self { disk: space::Disk::of(dir), idle_after: Duration::from_millis(500) }
+    }
+}
+
 impl File {
     /// Opens the store in `dir`, and makes it where there is none.
     ///
@@ -90,26 +106,27 @@ impl File {
     /// [`StoreError::Locked`] when another process has it; [`StoreError::Engine`] when the folder cannot be
     /// used; [`StoreError::Corrupt`] when it holds something else.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        Self::open_with(dir, space::Disk::of(dir))
+        Self::open_with(dir, FileOptions::of(dir))
     }
 
-    /// Opens the store with another source of the free space on its disk.
+    /// Opens the store with other options.
     ///
     /// # Errors
     /// See [`File::open`].
-    pub fn open_with(dir: &Path, disk: space::Disk) -> Result<Self, StoreError> {
+    pub fn open_with(dir: &Path, options: FileOptions) -> Result<Self, StoreError> {
         let started = Instant::now();
-        Self::open_on(dir, disk, Arc::new(move || started.elapsed()))
+        Self::open_on(dir, options, Arc::new(move || started.elapsed()))
     }
 
-    /// Opens the store on a disk, with a clock that never goes back.
-    fn open_on(dir: &Path, space: space::Disk, elapsed: Elapsed) -> Result<Self, StoreError> {
+    /// Opens the store with a clock that never goes back.
+    fn open_on(dir: &Path, options: FileOptions, elapsed: Elapsed) -> Result<Self, StoreError> {
+        let FileOptions { disk: space, idle_after } = options;
         fs::create_dir_all(dir).map_err(of_folder("make the folder of the store", dir))?;
         let lock = lock(dir)?;
         let disk = Arc::new(Disk::open(dir, space)?);
         let (counters, kinds) = disk::counters(&disk)?;
         let (last, watched) = watch::channel(Seq(counters.seq));
-        let writer = Writer::new(Arc::clone(&disk), elapsed, counters, kinds, last);
+        let writer = Writer::new(Arc::clone(&disk), elapsed, idle_after, counters, kinds, last);
         let (queue, requests) = mpsc::channel(QUEUE);
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())

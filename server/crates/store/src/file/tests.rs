@@ -16,13 +16,17 @@ fn space_of(dir: &Path, free: impl Fn() -> u64 + Send + Sync + 'static) -> space
     space::Disk::with_probe(dir, Arc::new(move |_| Ok(Space { free: free(), total: 1 << 30 })))
 }
 
+fn on(dir: &Path, disk: space::Disk) -> FileOptions {
+    FileOptions { disk, ..FileOptions::of(dir) }
+}
+
 #[tokio::test]
 async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
     let dir = tempfile::TempDir::new().unwrap();
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
     let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
-    let store = File::open_on(dir.path(), disk, clock()).unwrap();
+    let store = File::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
     let put = |size| vec![LedgerWrite::put("k", vec![0; size], Expect::Any)];
     let now = Timestamp::UNIX_EPOCH;
     store.write(put(1), now).await.unwrap();
@@ -73,7 +77,7 @@ async fn what_a_full_disk_broke_is_opened_again() {
     let seconds = Arc::clone(&elapsed);
     let clock: Elapsed = Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
     let dir = disk.0.path().join("store");
-    let store = File::open_on(&dir, space_of(&dir, || u64::MAX), clock).unwrap();
+    let store = File::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock).unwrap();
     let at = |second| Timestamp::from_second(second).unwrap();
     let put = |n: i64, size| vec![LedgerWrite::put(format!("k{n}"), vec![n as u8; size], Expect::Any)];
     store.write(put(0, 100), at(0)).await.unwrap();
@@ -113,7 +117,7 @@ async fn what_a_full_disk_broke_is_opened_again() {
 async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_one() {
     let Some(small) = Small::mount("48m") else { return };
     let dir = small.0.path().join("store");
-    let store = File::open_on(&dir, space_of(&dir, || u64::MAX), clock()).unwrap();
+    let store = File::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock()).unwrap();
     let now = Timestamp::UNIX_EPOCH;
     let put = |key: &str| vec![LedgerWrite::put(key, vec![1; 100_000], Expect::Any)];
     store.write(put("before"), now).await.unwrap();
@@ -146,9 +150,12 @@ async fn a_check_finds_what_a_write_needs() {
     let dir = tempfile::TempDir::new().unwrap();
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
-    let store =
-        File::open_on(dir.path(), space_of(dir.path(), move || free.load(Ordering::Relaxed)), clock())
-            .unwrap();
+    let store = File::open_on(
+        dir.path(),
+        on(dir.path(), space_of(dir.path(), move || free.load(Ordering::Relaxed))),
+        clock(),
+    )
+    .unwrap();
     let before = store.last_seq();
     store.check_writable().await.unwrap();
     left.store(4096, Ordering::Relaxed);
@@ -163,7 +170,7 @@ async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
     let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
-    let store = File::open_on(dir.path(), disk, clock()).unwrap();
+    let store = File::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
     let written =
         || store.shared.disk.with(|opened| Ok(opened.tables.of(Table::Records).disk_space())).unwrap();
     let write = async |round: usize| {

@@ -83,8 +83,6 @@ fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer
     })
 }
 
-/// After so long without a write it is quiet.
-const REST: Duration = Duration::from_millis(500);
 /// How long after a failed write the engine is opened again at the earliest.
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
 /// A checkpoint is taken at the latest when this many bytes were written since the last one.
@@ -99,6 +97,8 @@ pub(super) type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
 pub(super) struct Writer {
     disk: Arc<Disk>,
     elapsed: Elapsed,
+    /// Time without a write after which the store is idle.
+    idle_after: Duration,
     /// What the last round ended with.
     counters: Counters,
     /// The types that have a first sequence number.
@@ -116,12 +116,13 @@ impl Writer {
     pub fn new(
         disk: Arc<Disk>,
         elapsed: Elapsed,
+        idle_after: Duration,
         counters: Counters,
         kinds: Vec<String>,
         last: watch::Sender<Seq>,
     ) -> Self {
         let kinds = kinds.into_iter().collect();
-        Self { disk, elapsed, counters, kinds, last, failed: None, since_checkpoint: 0 }
+        Self { disk, elapsed, idle_after, counters, kinds, last, failed: None, since_checkpoint: 0 }
     }
 
     /// Works until every handle of the store is gone.
@@ -129,7 +130,7 @@ impl Writer {
         let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let clock = clock.expect("a runtime of one thread takes nothing that can be missing");
         loop {
-            let next = clock.block_on(async { tokio::time::timeout(REST, queue.recv()).await });
+            let next = clock.block_on(async { tokio::time::timeout(self.idle_after, queue.recv()).await });
             let first = match next {
                 Ok(Some(first)) => first,
                 Ok(None) => break,

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 use trefoil_store::{
-    Expect, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Store, StoreError, VersionWrite, Versions,
+    Expect, FileOptions, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Store, StoreError, VersionWrite,
+    Versions,
 };
 
 use crate::{at, put};
@@ -32,15 +34,12 @@ struct Crashed {
 
 impl Crashed {
     fn new() -> Self {
-        // On a slow machine the store may come to rest in between, and take a checkpoint.
-        let made = (0..20).find_map(|_| Some(Self::try_new()).filter(|made| made.checkpoint <= made.last));
-        made.expect("eight commits are fast enough once")
-    }
-
-    fn try_new() -> Self {
         let left = TempDir::new().unwrap();
         let dir = TempDir::new().unwrap();
-        let store = Store::open(left.path()).unwrap();
+        // The store does not become idle in between, and takes no checkpoint.
+        let idle_after = Duration::from_secs(3600);
+        let store = Store::open_with(left.path(), FileOptions { idle_after, ..FileOptions::of(left.path()) })
+            .unwrap();
         let mut last = 0;
         for number in 0..COMMITS {
             last = used(&fs::read(journal(left.path())).unwrap());
@@ -55,6 +54,7 @@ impl Crashed {
         let state = fs::read_to_string(dir.path().join("state")).unwrap();
         let length = state.split("\"length\":").nth(1).unwrap().split(',').next().unwrap();
         let checkpoint = length.parse().unwrap();
+        assert!(checkpoint <= last);
         Self { dir, journal, bytes, used, last, checkpoint }
     }
 
