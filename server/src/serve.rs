@@ -131,7 +131,6 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     println!("ready {base_url}");
     signals.wait_for_stop(&app).await;
     tracing::info!("stopping");
-    app.questions.stop();
     drop(std::fs::remove_file(&endpoint));
     app.is_stopping.store(true, Ordering::Release);
     // A receiver is missing only if the edge has ended by itself.
@@ -139,6 +138,8 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     // A second signal ends the grace period.
     drop(tokio::time::timeout(grace, signals.wait_for_stop(&app)).await);
     let _ = phase.send(Phase::Stopping);
+    // Questions that wait could take longer than the drain time.
+    app.questions.stop();
     sweeper.abort();
     edge.await?;
     tokio::task::spawn_blocking(move || {
