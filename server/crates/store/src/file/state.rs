@@ -2,7 +2,7 @@
 //!
 //! The engine takes a missing journal for a new one and a missing table for an empty one. So the writer records, at
 //! each checkpoint, how far the journal was written and which files there are, and the start compares. A checkpoint is
-//! taken when the store becomes idle, after at most 48 MiB, and at a
+//! taken when the store becomes idle, after at most 512 MiB, and at a
 //! clean stop. Whatever was written before it cannot vanish unnoticed:
 //!
 //! - The journal of the checkpoint must begin with the bytes that it had then. If the engine has removed it since, its

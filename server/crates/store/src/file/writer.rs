@@ -85,8 +85,9 @@ fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer
 
 /// How long after a failed write the engine is opened again at the earliest.
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
-/// A checkpoint is taken at the latest when this many bytes were written since the last one.
-const CHECKPOINT_BYTES: usize = 16 << 20;
+/// A checkpoint is taken at the latest when this many bytes were written since the last one. It writes its number into each
+/// table, and those files overlap all others of their table, so a long import takes few.
+const CHECKPOINT_BYTES: usize = 512 << 20;
 /// Descriptors that the engine needs for its work behind a write.
 const DESCRIPTORS: usize = 8;
 
@@ -161,11 +162,6 @@ impl Writer {
     /// Takes a checkpoint if at least this much was written since the last one.
     fn checkpoint(&mut self, bytes: usize, is_clean: bool) {
         if self.since_checkpoint < bytes || self.failed.is_some() || self.disk.has_room(0).is_err() {
-            return;
-        }
-        // The engine is writing out what its older journal holds; writes need not wait for that.
-        let is_busy = bytes == CHECKPOINT_BYTES && self.since_checkpoint < 3 * CHECKPOINT_BYTES;
-        if is_busy && self.disk.with(|opened| Ok(opened.db.journal_count() > 1)).unwrap_or(true) {
             return;
         }
         match self.disk.checkpoint(is_clean) {
