@@ -4,6 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand};
 
+/// Default scope: the identity of the user, and reading terminology.
+pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
+/// Default scope of a backend token.
+pub const BACKEND_SCOPE: &str = "system/*.read";
+
 /// Terminal client for Trefoil and servers like it. Without a subcommand the screens open.
 #[derive(Debug, Parser)]
 #[command(
@@ -13,15 +18,15 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
         Example:\n  trefoil serve --demo --data ./demo &\n  trefoil-tui --demo ./demo"
 )]
 pub struct Args {
-    /// Which server, and as whom.
+    /// Server and credentials.
     #[command(flatten)]
     pub profile: ProfileArgs,
-    /// What to do without screens.
+    /// Command without screens.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
 
-/// Which server, and as whom.
+/// Options that select the server and the credentials.
 #[derive(Clone, Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Profile")]
 pub struct ProfileArgs {
@@ -57,7 +62,7 @@ pub struct ProfileArgs {
     pub no_browser: bool,
 }
 
-/// What to do without screens.
+/// Commands without screens.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Sign a person in through the browser and say what was granted
@@ -71,7 +76,7 @@ pub enum Command {
         --url https://trefoil.example/fhir/ValueSet/walking-aids \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code cane")]
     ValidateCode(ValidateCodeArgs),
-    /// Ask whether one code is above another
+    /// Ask whether one code subsumes another
     #[command(after_help = "Example:\n  trefoil-tui subsumes --demo ./demo \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code-a walking-aid --code-b cane")]
     Subsumes(SubsumesArgs),
@@ -89,7 +94,7 @@ pub enum Command {
 #[derive(Debug, ClapArgs)]
 pub struct SignInArgs {
     /// Scopes to ask for, separated by spaces
-    #[arg(long, default_value = crate::api::USER_SCOPE)]
+    #[arg(long, default_value = USER_SCOPE)]
     pub scope: String,
     /// Print the answer as JSON; for sign-in that is the token answer, tokens included
     #[arg(long)]
@@ -194,7 +199,7 @@ pub struct ExportArgs {
 #[derive(Debug, ClapArgs)]
 pub struct TokenArgs {
     /// Scopes to ask for, separated by spaces
-    #[arg(long, default_value = crate::api::BACKEND_SCOPE)]
+    #[arg(long, default_value = BACKEND_SCOPE)]
     pub scope: String,
     /// Print the whole token answer as JSON
     #[arg(long)]

@@ -4,10 +4,10 @@ use std::process::{Command, Stdio};
 
 /// Opens the address with `$BROWSER`, or with the command of the system.
 ///
-/// That it returns well means only that the command was started: the address is shown as well.
+/// Success means only that the command was started; the address is shown in any case.
 ///
 /// # Errors
-/// What the system said when no command could be started.
+/// Returns the error of the system if no command could be started.
 pub fn open(url: &str) -> Result<(), String> {
     let chosen = std::env::var("BROWSER").unwrap_or_default();
     let system = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -21,7 +21,7 @@ pub fn open(url: &str) -> Result<(), String> {
     Err(last)
 }
 
-/// Starts one command, whose `%s` stands for the address. The terminal stays ours.
+/// Starts a command, in which `%s` is replaced by the address. The terminal is not passed on.
 fn start(command: &str, url: &str) -> std::io::Result<()> {
     let (program, arguments) = command_line(command, url);
     let mut child = Command::new(program)
@@ -30,7 +30,7 @@ fn start(command: &str, url: &str) -> std::io::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    // Somebody has to wait for it, or it stays a zombie until we end.
+    // The child must be waited for, or it stays a zombie until this process ends.
     std::thread::spawn(move || child.wait());
     Ok(())
 }

@@ -2,28 +2,28 @@
 
 /// One line of text with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// What is asked for, in the words of the standard.
+pub struct FormField {
+    /// Name of the field, as in the standard.
     pub name: &'static str,
-    /// What may be typed, shown while the field is empty.
+    /// Hint that is shown while the field is empty.
     pub hint: &'static str,
     text: String,
-    /// Where typing goes, in characters.
+    /// Cursor position, in characters.
     cursor: usize,
 }
 
-impl Field {
+impl FormField {
     /// A field that holds `text`.
     pub fn new(name: &'static str, hint: &'static str, text: &str) -> Self {
         Self { name, hint, text: text.to_owned(), cursor: text.chars().count() }
     }
 
-    /// What was typed.
+    /// Returns the text of the field.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Where typing goes, in characters.
+    /// Returns the cursor position, in characters.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
@@ -66,19 +66,19 @@ impl Field {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
     /// The fields; there is always one.
-    pub fields: Vec<Field>,
-    /// Which one has the focus.
+    pub fields: Vec<FormField>,
+    /// Index of the focused field.
     pub focus: usize,
 }
 
 impl Form {
     /// A form with the focus on its first field.
-    pub fn new(fields: Vec<Field>) -> Self {
+    pub fn new(fields: Vec<FormField>) -> Self {
         Self { fields, focus: 0 }
     }
 
     /// The field with the focus.
-    pub fn focused(&mut self) -> &mut Field {
+    pub fn focused(&mut self) -> &mut FormField {
         &mut self.fields[self.focus]
     }
 
@@ -88,7 +88,7 @@ impl Form {
         self.focus = (self.focus as isize + by).rem_euclid(count) as usize;
     }
 
-    /// What was typed into the field at this position, without blanks around it.
+    /// Returns the text of the field at this index, without surrounding spaces.
     pub fn value(&self, at: usize) -> String {
         self.fields[at].text().trim().to_owned()
     }
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn typing_goes_where_the_cursor_is() {
-        let mut field = Field::new("code", "", "né");
+        let mut field = FormField::new("code", "", "né");
         field.go(-1);
         field.insert("x\r\n");
         assert_eq!((field.text(), field.cursor()), ("nxé", 2));
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn focus_goes_round() {
-        let mut form = Form::new(vec![Field::new("a", "", ""), Field::new("b", "", "")]);
+        let mut form = Form::new(vec![FormField::new("a", "", ""), FormField::new("b", "", "")]);
         form.step(-1);
         assert_eq!(form.focused().name, "b");
         form.step(1);

@@ -10,16 +10,16 @@ use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::api::{Api, ApiError, Bearer, KickOff, Poll, Subsumes, UserTokens, ValidateCode};
+use crate::api::{Api, ApiError, Bearer, ExportStatus, KickOff, SubsumesQuery, UserTokens, ValidateCode};
 use crate::args::{
     AskArgs, Command, ExportArgs, SignInArgs, SubsumesArgs, TerminologyArgs, TokenArgs, ValidateCodeArgs,
 };
 use crate::journey::{self, Step};
 use crate::profile::ProfileError;
 
-/// Why a command failed.
+/// Errors of a subcommand.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CommandFailure {
     /// The flags do not make a profile.
     #[error("{0}")]
     Profile(#[from] ProfileError),
@@ -34,7 +34,7 @@ pub enum Failure {
     Terminal(std::io::Error),
 }
 
-impl Failure {
+impl CommandFailure {
     /// 1 failed, 2 usage, 3 unreachable.
     pub fn exit_code(&self) -> u8 {
         match self {
@@ -45,11 +45,11 @@ impl Failure {
     }
 }
 
-/// Does what the command line asks.
+/// Runs a command of the command line.
 ///
 /// # Errors
-/// What went wrong; [`Failure::exit_code`] is for the shell.
-pub async fn run(api: &Api, command: Command) -> Result<(), Failure> {
+/// Returns the failure; [`CommandFailure::exit_code`] is the exit code.
+pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
     match command {
         Command::SignIn(args) => sign_in(api, &args).await,
         Command::Userinfo(args) => userinfo(api, &args).await,
@@ -66,7 +66,7 @@ fn print(as_json: bool, answer: &impl Serialize, text: impl FnOnce() -> String) 
     println!("{}", if as_json { json() } else { text() });
 }
 
-async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), Failure> {
+async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
     let tokens = by_browser(api, args).await?;
     let session = &tokens.session;
     print(args.json, &tokens.answer, || {
@@ -76,10 +76,10 @@ async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, Failure> {
+async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandFailure> {
     let (sender, pasted) = mpsc::channel(1);
     if std::io::stdin().is_terminal() {
-        // A thread of its own: reading a terminal cannot be broken off when the browser is faster.
+        // A separate thread, because reading from a terminal cannot be cancelled when the browser answers first.
         std::thread::spawn(move || {
             let lines = std::io::stdin().lines().map_while(Result::ok);
             lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
@@ -93,14 +93,14 @@ async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, Failure>
                 eprintln!("No browser was opened: {reason}");
             }
             eprintln!("Sign in at this address:\n{url}");
-            eprintln!("Should the browser not come back here, paste the address that it ended at.");
+            eprintln!("If the browser does not return here, paste its last address.");
         }
         Step::PasteRefused(reason) => eprintln!("Error: {reason}"),
     };
     Ok(journey::sign_in(api, &args.scope, pasted, tell).await?)
 }
 
-async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), Failure> {
+async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
     let bearer = match &args.token {
         Some(token) => given(token)?,
         None => {
@@ -121,7 +121,7 @@ async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), Failure> {
 }
 
 /// The token to send to a terminology operation: the given one, the backend's, or a person's.
-async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, Failure> {
+async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
     match &args.ask.token {
         Some(token) => given(token),
         None if api.profile().backend.is_some() && !args.sign_in_first => Ok(Bearer::Backend),
@@ -132,16 +132,16 @@ async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer,
     }
 }
 
-async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), Failure> {
+async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let asked = ValidateCode {
+    let query = ValidateCode {
         url: args.url.unwrap_or_default(),
         id: args.id.unwrap_or_default(),
         system: args.system,
         code: args.code,
         display: args.display.unwrap_or_default(),
     };
-    let found = api.validate_code(&asked, &bearer).await?;
+    let found = api.validate_code(&query, &bearer).await?;
     print(args.ask.ask.sign_in.json, &found, || {
         let mut text = if found.result { "true" } else { "false" }.to_owned();
         for more in [&found.display, &found.message].into_iter().flatten() {
@@ -152,41 +152,41 @@ async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), Failure>
     Ok(())
 }
 
-async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), Failure> {
+async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
     let bearer = terminology_bearer(api, &args.ask).await?;
-    let asked = Subsumes {
+    let query = SubsumesQuery {
         system: args.system.unwrap_or_default(),
         id: args.id.unwrap_or_default(),
         version: args.version.unwrap_or_default(),
         code_a: args.code_a,
         code_b: args.code_b,
     };
-    let found = api.subsumes(&asked, &bearer).await?;
+    let found = api.subsumes(&query, &bearer).await?;
     print(args.ask.ask.sign_in.json, &found, || {
-        format!("{}\n{}", found.outcome, found.sentence(&asked.code_a, &asked.code_b))
+        format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b))
     });
     Ok(())
 }
 
-async fn token(api: &Api, args: &TokenArgs) -> Result<(), Failure> {
+async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFailure> {
     let token = api.ask_backend_token(&args.scope).await?;
     print(args.json, &token, || token.access_token.clone());
     Ok(())
 }
 
-async fn export(api: &Api, args: ExportArgs) -> Result<(), Failure> {
+async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     let bearer = args.token.as_deref().map_or(Ok(Bearer::Backend), given)?;
-    let asked = KickOff {
+    let query = KickOff {
         group: args.group.unwrap_or_default(),
         types: args.types.unwrap_or_default(),
         since: args.since.unwrap_or_default(),
     };
-    let status_url = api.kick_off(&asked, &bearer).await?;
+    let status_url = api.kick_off(&query, &bearer).await?;
     eprintln!("export started, its status is at {status_url}");
     let manifest = loop {
         match api.poll(&status_url, &bearer).await? {
-            Poll::Complete(manifest) => break manifest,
-            Poll::Running { progress, retry_after_s } => {
+            ExportStatus::Complete(manifest) => break manifest,
+            ExportStatus::Running { progress, retry_after_s } => {
                 let progress = progress.unwrap_or_else(|| "running".to_owned());
                 eprintln!("{progress}; asking again in {retry_after_s} s");
                 tokio::time::sleep(Duration::from_secs(retry_after_s.unsigned_abs())).await;
@@ -196,7 +196,7 @@ async fn export(api: &Api, args: ExportArgs) -> Result<(), Failure> {
     let total = manifest.output.len() + manifest.error.len();
     eprintln!("complete as of {}: {total} files", manifest.transaction_time);
     let files: Vec<_> = manifest.output.iter().chain(&manifest.error).collect();
-    let watch = |piece: crate::api::Piece| {
+    let watch = |piece: crate::api::FileProgress| {
         if piece.done {
             eprintln!("{}: {} resources, {} bytes", files[piece.index].kind, piece.lines, piece.bytes);
         }
@@ -224,12 +224,12 @@ async fn export(api: &Api, args: ExportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A token of the command line; `-` stands for the first line of stdin.
-fn given(token: &str) -> Result<Bearer, Failure> {
+/// Reads a token of the command line; `-` is the first line of stdin.
+fn given(token: &str) -> Result<Bearer, CommandFailure> {
     if token != "-" {
         return Ok(Bearer::Given(token.to_owned()));
     }
     let mut line = String::new();
-    std::io::stdin().read_line(&mut line).map_err(Failure::Stdin)?;
+    std::io::stdin().read_line(&mut line).map_err(CommandFailure::Stdin)?;
     Ok(Bearer::Given(line.trim().to_owned()))
 }

@@ -4,9 +4,9 @@ use tokio::sync::mpsc;
 
 use crate::api::{Api, ApiError, UserTokens};
 use crate::browser;
-use crate::loopback::Loopback;
+use crate::loopback::LoopbackListener;
 
-/// What happens on the way.
+/// Event of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The browser has to go there. `browser` says why it was not opened, if it was not.
@@ -16,7 +16,7 @@ pub enum Step {
         /// `Ok` when a browser was started.
         browser: Result<(), String>,
     },
-    /// What was pasted is not taken; the sign-in goes on.
+    /// The pasted text is not valid; the sign-in continues.
     PasteRefused(String),
 }
 
@@ -31,7 +31,7 @@ pub async fn sign_in(
     tell: impl Fn(Step),
 ) -> Result<UserTokens, ApiError> {
     let refused = |error: &dyn std::error::Error| ApiError::SignIn(error.to_string());
-    let loopback = Loopback::bind().await.map_err(|error| refused(&error))?;
+    let loopback = LoopbackListener::bind().await.map_err(|error| refused(&error))?;
     let pending = api.begin_sign_in(&loopback.redirect_uri(), scope).await?;
     let url = pending.url.to_string();
     let no_browser = || Err("--no-browser was given".to_owned());

@@ -25,17 +25,17 @@ impl std::fmt::Debug for SigningKey {
     }
 }
 
-/// Why a key file cannot sign.
+/// Reasons why a key file cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyError {
     /// Neither JSON nor PEM.
     #[error("the key is neither a JWK, nor a JWK Set, nor PEM")]
     Format,
     /// A set without a private key.
-    #[error("the JWK Set holds no private key (a key with 'd')")]
+    #[error("the JWK Set contains no private key (a key with 'd')")]
     NoPrivateKey,
     /// Another kind of key.
-    #[error("a key of kty '{kty}' and crv '{crv}' cannot be used; take EC on P-384 or RSA")]
+    #[error("a key of kty '{kty}' and crv '{crv}' is not supported; use EC on P-384 or RSA")]
     Kind {
         /// As found.
         kty: String,
@@ -46,17 +46,17 @@ pub enum KeyError {
     #[error("member '{0}' of the JWK is missing or is not base64url")]
     Member(&'static str),
     /// An algorithm that SMART Backend Services does not name.
-    #[error("alg '{0}' cannot be used; take ES384 or RS384")]
+    #[error("alg '{0}' is not supported; use ES384 or RS384")]
     Alg(String),
     /// The PEM block does not hold a key for the algorithm.
-    #[error("the PEM block holds no private key: {0}")]
+    #[error("the PEM block contains no private key: {0}")]
     Pem(String),
 }
 
-/// Reads the text of a key file. `alg` and `kid` fill in what the file does not say.
+/// Parses the text of a key file. `alg` and `kid` supply members that the file lacks.
 ///
 /// # Errors
-/// What is wrong with the key.
+/// Returns the fault of the key.
 pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     if text.trim_start().starts_with("-----BEGIN") {
         return from_pem(text.as_bytes(), alg, kid);
@@ -69,10 +69,10 @@ pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningK
     from_jwk(jwk, alg, kid)
 }
 
-/// Takes one private JWK (RFC 7517, RFC 7518 6.2.2 and 6.3.2).
+/// Reads one private JWK (RFC 7517, RFC 7518 6.2.2 and 6.3.2).
 ///
 /// # Errors
-/// What is wrong with the key.
+/// Returns the fault of the key.
 pub fn from_jwk(jwk: &Value, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     let text = |name: &str| jwk[name].as_str().unwrap_or_default();
     let encoding = match (text("kty"), text("crv")) {

@@ -1,11 +1,10 @@
-//! The one table of keys. What a key does, the footer, the help screen and the README all follow
-//! from it.
+//! The table of keys. The actions of keys, the footer, the help screen and the table in `README.md` are derived from it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use crate::model::Screen;
 
-/// What a key asks for.
+/// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the table says what each does")]
 pub enum Action {
@@ -50,20 +49,20 @@ pub enum When {
 
 /// One row: these keys do that.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct KeyRow {
     /// Keys that mean the same.
     pub keys: &'static [(KeyModifiers, KeyCode)],
     /// The keys as they are written.
     pub label: &'static str,
-    /// What they do, in a few words.
+    /// Short description.
     pub does: &'static str,
     /// While what.
     pub when: When,
-    /// On which screens; none stands for all.
+    /// Screens with this key; empty is all.
     pub screens: &'static [Screen],
-    /// What the footer says, if it shows the row.
+    /// Text in the footer, if the footer shows the row.
     pub footer: Option<&'static str>,
-    /// What they ask for.
+    /// Action.
     pub action: Action,
 }
 
@@ -81,31 +80,31 @@ const fn row(
     screens: &'static [Screen],
     footer: Option<&'static str>,
     action: Action,
-) -> Row {
-    Row { keys, label, does, when, screens, footer, action }
+) -> KeyRow {
+    KeyRow { keys, label, does, when, screens, footer, action }
 }
 
 /// All keys. A letter that is in no row is typed.
 #[rustfmt::skip]
-pub const TABLE: &[Row] = {
+pub const TABLE: &[KeyRow] = {
     use Action::*;
     use When::*;
     &[
-        row(&[(NONE, KeyCode::Enter)], "Enter", "sign in, or send what was pasted", Always, &[Screen::SignIn], Some("sign in"), Send),
+        row(&[(NONE, KeyCode::Enter)], "Enter", "sign in, or send the pasted text", Always, &[Screen::SignIn], Some("sign in"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "send the form", Always, TERMINOLOGY, Some("send"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "start an export", Always, &[Screen::Export], Some("start"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "show or hide the details", Always, &[Screen::Requests], Some("details"), Send),
         row(&[(NONE, KeyCode::Tab)], "Tab", "next field", Always, FORMS, Some("next field"), NextField),
         row(&[(SHIFT, KeyCode::BackTab), (NONE, KeyCode::BackTab)], "Shift-Tab", "previous field", Always, FORMS, None, PreviousField),
         row(&[(NONE, KeyCode::Esc)], "Esc", "leave the field", Typing, &[], Some("leave field"), Leave),
-        row(&[(NONE, KeyCode::Esc)], "Esc", "go back, or give up the sign-in", Browsing, &[], None, Leave),
+        row(&[(NONE, KeyCode::Esc)], "Esc", "go back, or cancel the sign-in", Browsing, &[], None, Leave),
         row(&[(NONE, KeyCode::Backspace)], "Backspace", "erase a character", Typing, &[], None, Erase),
         row(&[(CTRL, KeyCode::Char('u'))], "Ctrl-U", "empty the field", Typing, &[], Some("empty it"), Clear),
         row(&[(NONE, KeyCode::Left)], "Left", "one character back", Typing, &[], None, CursorLeft),
         row(&[(NONE, KeyCode::Right)], "Right", "one character on", Typing, &[], None, CursorRight),
         row(&[(NONE, KeyCode::Home)], "Home", "to the start of the field", Typing, &[], None, CursorStart),
         row(&[(NONE, KeyCode::End)], "End", "to the end of the field", Typing, &[], None, CursorEnd),
-        row(&[(NONE, KeyCode::Char('w'))], "w", "who am I: ask userinfo again", Browsing, &[Screen::SignIn], Some("who am I"), Userinfo),
+        row(&[(NONE, KeyCode::Char('w'))], "w", "read userinfo again", Browsing, &[Screen::SignIn], Some("who am I"), Userinfo),
         row(&[(NONE, KeyCode::Char('o'))], "o", "sign out and revoke the token", Browsing, &[Screen::SignIn], Some("sign out"), SignOut),
         row(&[(NONE, KeyCode::Char('c'))], "c", "copy the address to sign in at", Browsing, &[Screen::SignIn], None, CopyAddress),
         row(&[(NONE, KeyCode::Char('t'))], "t", "whose token: the person's or the backend's", Browsing, TERMINOLOGY, Some("whose token"), SwitchBearer),
@@ -131,8 +130,8 @@ pub const TABLE: &[Row] = {
     ]
 };
 
-impl Row {
-    /// Does the row hold here and now?
+impl KeyRow {
+    /// Returns true if the row applies to this screen and focus.
     pub fn holds(&self, screen: Screen, typing: bool) -> bool {
         let now = match self.when {
             When::Always => true,
@@ -143,18 +142,18 @@ impl Row {
     }
 }
 
-/// What a key asks for here and now.
+/// Returns the action of a key in the current state.
 pub fn action(key: KeyEvent, screen: Screen, typing: bool) -> Option<Action> {
     let pressed = (key.modifiers, key.code);
     TABLE.iter().find(|row| row.holds(screen, typing) && row.keys.contains(&pressed)).map(|row| row.action)
 }
 
-/// The keys that the footer shows here and now.
-pub fn footer(screen: Screen, typing: bool) -> impl Iterator<Item = &'static Row> {
+/// Returns the keys that the footer shows in the current state.
+pub fn footer(screen: Screen, typing: bool) -> impl Iterator<Item = &'static KeyRow> {
     TABLE.iter().filter(move |row| row.footer.is_some() && row.holds(screen, typing))
 }
 
-/// The table as Markdown, for the README.
+/// Returns the table as Markdown, for `README.md`.
 pub fn markdown() -> String {
     let mut text = "| Key | Does | Where |\n|---|---|---|\n".to_owned();
     for row in TABLE {
@@ -210,8 +209,23 @@ mod tests {
         }
     }
 
+    /// `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-tui` writes the table.
     #[test]
-    fn the_readme_has_a_row_for_each() {
-        insta::assert_snapshot!(markdown());
+    fn the_readme_has_the_table() {
+        const BEGIN: &str = "<!-- keys -->\n";
+        const END: &str = "<!-- end of keys -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let (before, rest) = text.split_once(BEGIN).unwrap();
+        let (_, after) = rest.split_once(END).unwrap();
+        let expected = format!("{before}{BEGIN}{}{END}{after}", markdown());
+        if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
+            std::fs::write(path, &expected).unwrap();
+        }
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            expected,
+            "set TREFOIL_UPDATE_DOCS=1 to write the table"
+        );
     }
 }

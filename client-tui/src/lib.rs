@@ -1,8 +1,10 @@
-//! A terminal client for Trefoil and any server that speaks the same standards: sign-in, userinfo,
-//! `$validate-code`, `$subsumes` and Bulk Data export.
+//! A terminal client for Trefoil and any server of the same standards: sign-in, userinfo, `$validate-code`,
+//! `$subsumes` and Bulk Data export.
 //!
-//! Everything a person can do on a screen a script can do with a subcommand; both stand on [`api`].
-//! The client knows the server only by its interface: it shares no code with it.
+//! Every function of a screen is also available to scripts as a subcommand; both use [`api`]. The client depends on
+//! the server's interface only: it shares no code with it.
+
+#![allow(missing_docs, reason = "the library serves only the binary and its tests")]
 
 pub mod api;
 pub mod args;
@@ -22,6 +24,6 @@ pub mod view;
 
 /// Chooses aws-lc-rs for TLS. Every `main` and every test calls it before the first request.
 pub fn install_crypto() {
-    // An error says that it was chosen before, which is as good.
+    // An error means that it was chosen before.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

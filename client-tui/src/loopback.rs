@@ -20,17 +20,17 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Listens on one port of 127.0.0.1 and, where there is IPv6, of `::1`: `localhost` may mean either.
 #[derive(Debug)]
-pub struct Loopback {
+pub struct LoopbackListener {
     v4: TcpListener,
     v6: Option<TcpListener>,
     port: u16,
 }
 
-impl Loopback {
-    /// Takes a free port.
+impl LoopbackListener {
+    /// Listens on a free port.
     ///
     /// # Errors
-    /// The system's.
+    /// Returns the error of the operating system.
     pub async fn bind() -> io::Result<Self> {
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = v4.local_addr()?.port();
@@ -44,11 +44,11 @@ impl Loopback {
         format!("http://localhost:{}{PATH}", self.port)
     }
 
-    /// Waits until the browser brings an answer that the sign-in takes or that ends it. The browser
-    /// is told how it went. Queries that are not for this sign-in are refused and change nothing.
+    /// Waits until the browser brings a response that completes or ends the sign-in, and shows the result in the
+    /// browser. Queries of other sign-ins are refused and change nothing.
     ///
     /// # Errors
-    /// The answer that ended the sign-in.
+    /// Returns the response that ended the sign-in.
     pub async fn wait(&self, pending: &PendingSignIn) -> Result<String, BadRedirect> {
         let (sender, mut requests) = mpsc::channel(8);
         loop {
@@ -60,21 +60,21 @@ impl Loopback {
                 }
                 Some((stream, target)) = requests.recv() => {
                     let Some(query) = target.strip_prefix(PATH).and_then(|rest| rest.strip_prefix('?')) else {
-                        tokio::spawn(answer(stream, "404 Not Found", page("There is nothing here", "")));
+                        tokio::spawn(answer(stream, "404 Not Found", page("This page does not exist", "")));
                         continue;
                     };
-                    let judged = pending.judge(query);
-                    match &judged {
+                    let validated = pending.judge(query);
+                    match &validated {
                         Ok(_) => {
                             let page = page("You are signed in", "You can close this window and go back to the terminal.");
                             answer(stream, "200 OK", page).await;
-                            return judged;
+                            return validated;
                         }
                         Err(error) => {
                             let page = page("The sign-in did not succeed", &error.to_string());
                             answer(stream, "400 Bad Request", page).await;
                             if error.ends_sign_in() {
-                                return judged;
+                                return validated;
                             }
                         }
                     }
@@ -108,7 +108,7 @@ async fn read_target(mut stream: TcpStream, sender: mpsc::Sender<(TcpStream, Str
         version.starts_with("HTTP/1.").then(|| target.to_owned())
     };
     if let Ok(Some(target)) = tokio::time::timeout(SILENCE, read).await {
-        // The receiver is gone when the sign-in has ended: nobody waits for this page.
+        // The receiver is gone when the sign-in has ended.
         let _ = sender.send((stream, target)).await;
     }
 }

@@ -6,7 +6,7 @@ use clap::Parser as _;
 use jiff::Timestamp;
 use trefoil_tui::api::Api;
 use trefoil_tui::args::Args;
-use trefoil_tui::headless::{self, Failure};
+use trefoil_tui::headless::{self, CommandFailure};
 use trefoil_tui::profile::Profile;
 use trefoil_tui::runtime;
 
@@ -22,7 +22,7 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(args: Args) -> Result<(), Failure> {
+async fn run(args: Args) -> Result<(), CommandFailure> {
     let profile = Profile::read(&args.profile)?;
     let Some(command) = args.command else { return runtime::open(profile, Timestamp::now).await };
     let api = Api::new(profile, Timestamp::now, Box::new(drop))?;

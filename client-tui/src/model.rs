@@ -1,14 +1,17 @@
-//! What the screens show. It holds no token, so that no screen can show one.
+//! State of the screens. It contains no token, so that no screen can show one.
 
 use std::collections::VecDeque;
 
 use jiff::Timestamp;
 
-use crate::api::{Bearer, Claims, Download, Exchange, Manifest, Piece, Session, Subsumed, Validated};
-use crate::form::{Field, Form};
+use crate::api::{
+    Bearer, Claims, Download, ExportManifest, FileProgress, RecordedExchange, SignedInSession,
+    SubsumesAnswer, ValidationAnswer,
+};
+use crate::form::{Form, FormField};
 use crate::profile::Profile;
 
-/// So many exchanges are kept.
+/// Maximum number of exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
 
 /// The screens in the order of their tabs.
@@ -44,7 +47,7 @@ impl Screen {
 /// A question and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// Not asked.
+    /// No request yet.
     #[default]
     None,
     /// On its way.
@@ -68,45 +71,44 @@ impl<T> From<Result<T, String>> for Answer<T> {
 #[derive(Clone, Debug)]
 pub struct Model {
     /// Whom we talk to, as whom.
-    pub about: About,
+    pub about: ServerFacts,
     /// The time of the last tick.
     pub now: Timestamp,
     /// The screen that is open.
     pub screen: Screen,
     /// The screen that was open before Help.
     pub before_help: Screen,
-    /// Does a field have the focus?
+    /// True if a field has the focus.
     pub typing: bool,
-    /// Is it time to go?
+    /// True if the program ends after this step.
     pub quit: bool,
     /// A line about what was just done.
     pub notice: Option<String>,
-    /// Whose token terminology uses.
+    /// Token that terminology requests carry.
     pub bearer: Bearer,
-    /// Who is signed in.
     pub sign_in: SignIn,
     /// The form of `$validate-code`.
-    pub validate: Asking<Validated>,
+    pub validate: TerminologyQuery<ValidationAnswer>,
     /// The form of `$subsumes`.
-    pub subsumes: Asking<Subsumed>,
+    pub subsumes: TerminologyQuery<SubsumesAnswer>,
     /// The export.
     pub export: Export,
-    /// What went over the wire.
-    pub requests: Requests,
+    /// Recorded exchanges.
+    pub requests: RequestLog,
     /// Lines that Help is scrolled by.
     pub help_scroll: u16,
 }
 
-/// What is known of the server and ourselves from the start.
+/// Facts about the server and the client that are known at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct About {
+pub struct ServerFacts {
     /// The server.
     pub base_url: String,
     /// Our client for people.
     pub client_id: Option<String>,
     /// Our client without people.
     pub backend_id: Option<String>,
-    /// Who can sign in on a demo server, and the file with the password.
+    /// User who can sign in on a demo server, and the file with the password.
     pub demo_user: Option<(String, String)>,
     /// May colours be used (no NO_COLOR)?
     pub colour: bool,
@@ -115,53 +117,52 @@ pub struct About {
 /// The sign-in screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignIn {
-    /// How far it is.
+    /// State of the sign-in.
     pub state: SignInState,
-    /// For what the browser ended at.
+    /// Field for the last address of the browser.
     pub form: Form,
-    /// Why what was pasted was not taken.
+    /// Reason why the pasted text was rejected.
     pub paste_error: Option<String>,
-    /// Who it is.
+    /// Claims of the signed-in user.
     pub claims: Answer<Claims>,
 }
 
-/// How far a sign-in is.
+/// States of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SignInState {
-    /// Nobody is signed in.
+    /// No user is signed in.
     Out,
-    /// The server is asked where to go.
+    /// Reading the endpoints.
     Starting,
     /// The browser is away.
     Waiting {
-        /// Where it went.
+        /// Address in the browser.
         url: String,
-        /// Why no browser was opened, if so.
+        /// Error, if no browser could be opened.
         browser: Result<(), String>,
     },
-    /// Somebody is signed in.
-    In(Session),
+    /// A user is signed in.
+    In(SignedInSession),
     /// It did not succeed.
     Failed(String),
 }
 
 /// A form and the answer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asking<T> {
-    /// What is asked.
+pub struct TerminologyQuery<T> {
+    /// Form of the query.
     pub form: Form,
-    /// What was answered.
+    /// Answer.
     pub answer: Answer<T>,
-    /// The codes that were asked about, for the answer's sentence.
+    /// The two codes of the query, for the sentence of the answer.
     pub about: (String, String),
 }
 
 /// The export screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// What to export, and where to.
+    /// Form of the export.
     pub form: Form,
-    /// How far it is.
     pub state: ExportState,
     /// Was the key for deleting pressed once?
     pub confirm_delete: bool,
@@ -169,7 +170,7 @@ pub struct Export {
     pub scroll: usize,
 }
 
-/// How far an export is.
+/// States of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportState {
     /// None yet.
@@ -178,7 +179,7 @@ pub enum ExportState {
     Starting,
     /// The server is at work.
     Running {
-        /// Where to ask.
+        /// Address of the status.
         status_url: String,
         /// When it began.
         since: Timestamp,
@@ -189,12 +190,12 @@ pub enum ExportState {
     },
     /// The files are there.
     Complete {
-        /// Where to delete it.
+        /// Address of the export, to delete it.
         status_url: String,
-        /// What there is.
-        manifest: Manifest,
-        /// How far each file has come.
-        pieces: Vec<Option<Piece>>,
+        /// Manifest.
+        manifest: ExportManifest,
+        /// Progress of each file.
+        pieces: Vec<Option<FileProgress>>,
         /// The download as a whole.
         download: Answer<Download>,
     },
@@ -206,10 +207,10 @@ pub enum ExportState {
 
 /// The log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Requests {
+pub struct RequestLog {
     /// The newest first.
-    pub exchanges: VecDeque<Exchange>,
-    /// Which one is marked.
+    pub exchanges: VecDeque<RecordedExchange>,
+    /// Index of the selected row.
     pub selected: usize,
     /// Are its details open?
     pub detail: bool,
@@ -227,7 +228,7 @@ impl Model {
         let bearer = if backend_id.is_some() { Bearer::Backend } else { Bearer::User };
         let asking = |fields| Form::new(fields);
         Self {
-            about: About {
+            about: ServerFacts {
                 base_url: profile.base_url.clone(),
                 client_id: profile.client_id.clone(),
                 backend_id,
@@ -243,44 +244,48 @@ impl Model {
             bearer,
             sign_in: SignIn {
                 state: SignInState::Out,
-                form: asking(vec![Field::new("paste", "the address the browser ended at, or the code", "")]),
+                form: asking(vec![FormField::new(
+                    "paste",
+                    "the last address of the browser, or the code",
+                    "",
+                )]),
                 paste_error: None,
                 claims: Answer::None,
             },
-            validate: Asking {
+            validate: TerminologyQuery {
                 form: asking(vec![
-                    Field::new("url", "canonical URL of the ValueSet", &examples.value_set),
-                    Field::new("id", "its id, instead of the url", ""),
-                    Field::new("system", "canonical URL of the code system", &examples.system),
-                    Field::new("code", "the code to look up", &examples.code),
-                    Field::new("display", "a display to check too, if you like", ""),
+                    FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
+                    FormField::new("id", "its id, instead of the url", ""),
+                    FormField::new("system", "canonical URL of the code system", &examples.system),
+                    FormField::new("code", "the code to look up", &examples.code),
+                    FormField::new("display", "display to check (optional)", ""),
                 ]),
                 answer: Answer::None,
                 about: Default::default(),
             },
-            subsumes: Asking {
+            subsumes: TerminologyQuery {
                 form: asking(vec![
-                    Field::new("system", "canonical URL of the code system", &examples.hierarchy),
-                    Field::new("id", "its id, instead of the system", ""),
-                    Field::new("version", "version of the code system, if you like", ""),
-                    Field::new("codeA", "one code", &examples.code_a),
-                    Field::new("codeB", "the other code", &examples.code_b),
+                    FormField::new("system", "canonical URL of the code system", &examples.hierarchy),
+                    FormField::new("id", "its id, instead of the system", ""),
+                    FormField::new("version", "version of the code system (optional)", ""),
+                    FormField::new("codeA", "one code", &examples.code_a),
+                    FormField::new("codeB", "the other code", &examples.code_b),
                 ]),
                 answer: Answer::None,
                 about: Default::default(),
             },
             export: Export {
                 form: asking(vec![
-                    Field::new("Group", "id of a Group; empty exports everything", &examples.group),
-                    Field::new("_type", "resource types with commas; empty for all", ""),
-                    Field::new("_since", "an instant like 2024-01-31T08:00:00Z", ""),
-                    Field::new("folder", "where the files go", "trefoil-export"),
+                    FormField::new("Group", "id of a Group; empty exports everything", &examples.group),
+                    FormField::new("_type", "resource types, separated by commas; empty for all", ""),
+                    FormField::new("_since", "an instant like 2024-01-31T08:00:00Z", ""),
+                    FormField::new("folder", "where the files go", "trefoil-export"),
                 ]),
                 state: ExportState::Idle,
                 confirm_delete: false,
                 scroll: 0,
             },
-            requests: Requests::default(),
+            requests: RequestLog::default(),
             help_scroll: 0,
         }
     }

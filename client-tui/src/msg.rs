@@ -5,17 +5,20 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use ratatui::crossterm::event::KeyEvent;
 
-use crate::api::{Bearer, Claims, Download, Exchange, KickOff, Manifest, Piece, Poll, Session};
-use crate::api::{Subsumed, Subsumes, ValidateCode, Validated};
+use crate::api::{
+    Bearer, Claims, Download, ExportManifest, ExportStatus, FileProgress, KickOff, RecordedExchange,
+    SignedInSession,
+};
+use crate::api::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
 use crate::journey::Step;
 
-/// An answer, or why there is none, in words.
+/// A response, or a message that says why there is none.
 pub type Answered<T> = Result<T, String>;
 
-/// What can happen. Keys, ticks and answers are all alike.
+/// Messages: keys, ticks and answers alike.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the types say what is answered")]
-pub enum Msg {
+pub enum Message {
     /// A key was pressed.
     Key(KeyEvent),
     /// Text was pasted.
@@ -25,41 +28,41 @@ pub enum Msg {
     /// So late is it now.
     Tick(Timestamp),
     /// An exchange with the server is over.
-    Exchanged(Exchange),
+    Exchanged(RecordedExchange),
     SignIn(Step),
-    SignedIn(Answered<Session>),
+    SignedIn(Answered<SignedInSession>),
     SignedOut(Answered<()>),
     Userinfo(Answered<Claims>),
-    Validated(Answered<Validated>),
-    Subsumed(Answered<Subsumed>),
-    /// The address of the status, or why there is no export.
+    Validated(Answered<ValidationAnswer>),
+    SubsumesAnswer(Answered<SubsumesAnswer>),
+    /// Address of the status, or the error.
     KickedOff(Answered<String>),
-    Polled(Answered<Poll>),
+    Polled(Answered<ExportStatus>),
     /// A file has come so far.
-    Piece(Piece),
+    Piece(FileProgress),
     Downloaded(Answered<Download>),
     ExportDeleted(Answered<()>),
 }
 
-/// What the runtime is to do. Each ends in one or more messages.
+/// Effects for the runtime. Each ends in one or more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the types say what is asked")]
-pub enum Effect {
+pub enum RuntimeEffect {
     SignIn,
     /// Stops waiting for the browser.
     CancelSignIn,
-    /// What a person pasted, for the sign-in that waits.
+    /// A pasted text, for the waiting sign-in.
     Pasted(String),
     SignOut,
     Userinfo,
     ValidateCode(ValidateCode, Bearer),
-    Subsumes(Subsumes, Bearer),
+    Subsumes(SubsumesQuery, Bearer),
     KickOff(KickOff),
     Poll {
         status_url: String,
     },
     Download {
-        manifest: Manifest,
+        manifest: ExportManifest,
         folder: PathBuf,
     },
     DeleteExport {

@@ -1,7 +1,7 @@
-//! Which server, and as whom: the profile that every screen and every subcommand uses.
+//! The profile of all screens and subcommands: server and credentials.
 //!
-//! It is read once at the start from the flags and, under `--demo DIR`, from the two files that
-//! `trefoil serve --demo --data DIR` writes: `endpoint.json` and `demo.json`.
+//! It is read once at the start from the flags and, with `--demo DIR`, from the two files that `trefoil serve --demo
+//! --data DIR` writes: `endpoint.json` and `demo.json`.
 
 use std::path::{Path, PathBuf};
 
@@ -23,26 +23,26 @@ pub struct Profile {
     pub ca: Option<Vec<u8>>,
     /// Our client_id when a person signs in.
     pub client_id: Option<String>,
-    /// Who we are without a person.
-    pub backend: Option<Backend>,
+    /// Credentials of a backend service, which signs in without a user.
+    pub backend: Option<BackendProfile>,
     /// May a browser be opened, or is its address only shown?
     pub open_browser: bool,
     /// Values that work on this server, to begin with.
-    pub examples: Examples,
+    pub examples: FormDefaults,
 }
 
 /// A client of SMART Backend Services.
 #[derive(Clone, Debug)]
-pub struct Backend {
+pub struct BackendProfile {
     /// As registered.
     pub client_id: String,
     /// Signs its assertions.
     pub key: SigningKey,
 }
 
-/// What the forms are filled with.
+/// Initial values of the forms.
 #[derive(Clone, Debug, Default)]
-pub struct Examples {
+pub struct FormDefaults {
     /// URL of a value set, and a coding in it.
     pub value_set: String,
     /// Code system of `code`.
@@ -57,51 +57,50 @@ pub struct Examples {
     pub code_b: String,
     /// Id of a Group.
     pub group: String,
-    /// Who can sign in.
     pub username: String,
-    /// Where the password of that user stands; passwords themselves are not read.
+    /// File with the password of that user; passwords are not read here.
     pub password_file: String,
 }
 
-/// Why there is no profile.
+/// Failure to read a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// Neither --demo nor --base-url.
-    #[error("which server? give --demo DIR (the --data folder of 'trefoil serve --demo') or --base-url URL")]
+    #[error(
+        "a server is required: use --demo DIR (the --data folder of 'trefoil serve --demo') or --base-url URL"
+    )]
     NoServer,
     /// A file is not there or not readable.
     #[error("failed to read {}: {error}", path.display())]
     File {
-        /// Which file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the operating system.
         error: std::io::Error,
     },
-    /// A file of the demo server is not what it should be.
+    /// A file of the demo server is invalid.
     #[error("{} is not the file that 'trefoil serve --demo' writes: {error}", path.display())]
     Demo {
-        /// Which file.
         path: PathBuf,
-        /// Where it differs.
+        /// Fault of the JSON.
         error: serde_json::Error,
     },
     /// The demo has no such backend client.
-    #[error("demo.json has no backend client '{asked}'; it has {known}")]
+    #[error("demo.json has no backend client '{client_id}'; it has {known}")]
     UnknownBackend {
-        /// As asked for.
-        asked: String,
-        /// Those that exist, with commas.
+        /// Requested name.
+        client_id: String,
+        /// Existing names, separated by commas.
         known: String,
     },
     /// Only one of --backend-client and --backend-key.
     #[error("a backend client needs both --backend-client ID and --backend-key FILE")]
     HalfBackend,
     /// No address.
-    #[error("'{text}' is no base address: {reason}")]
+    #[error("'{text}' is not a base address: {reason}")]
     BaseUrl {
         /// As given.
         text: String,
-        /// What is wrong.
+        /// Fault.
         reason: String,
     },
     /// The key file cannot sign.
@@ -109,20 +108,20 @@ pub enum ProfileError {
     Key {
         /// The key's file or client.
         from: String,
-        /// What is wrong.
+        /// Fault of the key.
         error: KeyError,
     },
 }
 
 #[derive(Deserialize)]
-struct Endpoint {
+struct EndpointFile {
     base_url: String,
     fhir_base: String,
     ca: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
-struct Demo {
+struct DemoFile {
     user: DemoUser,
     native: DemoClient,
     backend: Vec<DemoBackend>,
@@ -169,10 +168,10 @@ struct Subsumption {
 }
 
 impl Profile {
-    /// Reads what the flags name.
+    /// Reads the files that the flags name.
     ///
     /// # Errors
-    /// What is missing or wrong, and what to do.
+    /// Returns the fault and the remedy.
     pub fn read(args: &ProfileArgs) -> Result<Self, ProfileError> {
         let mut profile = match (&args.demo, &args.base_url) {
             (Some(dir), _) => Self::demo(dir, args.backend_client.as_deref())?,
@@ -194,20 +193,20 @@ impl Profile {
                 let text = String::from_utf8_lossy(&read_file(path)?).into_owned();
                 let key = key::read(&text, args.backend_alg.as_deref(), args.backend_kid.as_deref())
                     .map_err(|error| ProfileError::Key { from: path.display().to_string(), error })?;
-                profile.backend = Some(Backend { client_id: client_id.clone(), key });
+                profile.backend = Some(BackendProfile { client_id: client_id.clone(), key });
             }
             (None, None) => {}
-            // Under --demo the key of a known client is at hand.
+            // With --demo, the key of a known client is available.
             (Some(_), None) if args.demo.is_some() => {}
             _ => return Err(ProfileError::HalfBackend),
         }
         Ok(profile)
     }
 
-    /// A server at this address, without clients.
+    /// Returns a profile of a server at this address, without clients.
     ///
     /// # Errors
-    /// What is wrong with the address.
+    /// Returns the fault of the address.
     pub fn at(base_url: &str) -> Result<Self, ProfileError> {
         let base_url = base_address(base_url)?;
         let fhir_base = format!("{base_url}/fhir/R4");
@@ -218,21 +217,21 @@ impl Profile {
             client_id: None,
             backend: None,
             open_browser: true,
-            examples: Examples::default(),
+            examples: FormDefaults::default(),
         })
     }
 
     /// The demo server of a folder.
     fn demo(dir: &Path, backend: Option<&str>) -> Result<Self, ProfileError> {
-        let endpoint: Endpoint = read_json(&dir.join("endpoint.json"))?;
+        let endpoint: EndpointFile = read_json(&dir.join("endpoint.json"))?;
         let path = dir.join("demo.json");
-        let demo: Demo = read_json(&path)?;
+        let demo: DemoFile = read_json(&path)?;
         let client = match backend {
-            Some(asked) => demo.backend.iter().find(|client| client.client_id == asked),
+            Some(wanted) => demo.backend.iter().find(|client| client.client_id == wanted),
             None => demo.backend.first(),
         };
         let client = client.ok_or_else(|| ProfileError::UnknownBackend {
-            asked: backend.unwrap_or_default().to_owned(),
+            client_id: backend.unwrap_or_default().to_owned(),
             known: demo.backend.iter().map(|c| c.client_id.as_str()).collect::<Vec<_>>().join(", "),
         })?;
         let key = key::from_jwk(&client.jwk, Some(&client.alg), None)
@@ -242,20 +241,20 @@ impl Profile {
             fhir_base: base_address(&endpoint.fhir_base)?,
             ca: endpoint.ca.map(|path| read_file(&path)).transpose()?,
             client_id: Some(demo.native.client_id.clone()),
-            backend: Some(Backend { client_id: client.client_id.clone(), key }),
+            backend: Some(BackendProfile { client_id: client.client_id.clone(), key }),
             open_browser: true,
             examples: demo.examples(&path),
         })
     }
 }
 
-impl Demo {
-    fn examples(&self, path: &Path) -> Examples {
-        let mut examples = Examples {
+impl DemoFile {
+    fn examples(&self, path: &Path) -> FormDefaults {
+        let mut examples = FormDefaults {
             group: self.groups.first().cloned().unwrap_or_default(),
             username: self.user.username.clone(),
             password_file: path.display().to_string(),
-            ..Examples::default()
+            ..FormDefaults::default()
         };
         if let Some(fact) = self.members.iter().find(|fact| fact.member) {
             examples.value_set.clone_from(&fact.value_set);

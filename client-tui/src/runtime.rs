@@ -12,10 +12,11 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, MissedTickBehavior};
 
-use crate::api::{Api, ApiError, Bearer, Clock, Manifest, USER_SCOPE};
+use crate::api::{Api, ApiError, Bearer, ClientClock, ExportManifest};
+use crate::args::USER_SCOPE;
 use crate::journey;
 use crate::model::Model;
-use crate::msg::{Effect, Msg};
+use crate::msg::{Message, RuntimeEffect};
 use crate::profile::Profile;
 use crate::update::update;
 use crate::view::view;
@@ -25,13 +26,13 @@ use crate::view::view;
 ///
 /// # Errors
 /// The terminal's; a profile whose certificates cannot be used comes as an error of another kind.
-pub async fn open(profile: Profile, clock: Clock) -> Result<(), crate::headless::Failure> {
+pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), crate::headless::CommandFailure> {
     // NO_COLOR counts when it is there and not empty (no-color.org).
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let model = Model::new(&profile, colour, clock());
     let (sender, messages) = mpsc::unbounded_channel();
     let api = api(profile, clock, sender.clone())?;
-    let mut terminal = ratatui::try_init().map_err(crate::headless::Failure::Terminal)?;
+    let mut terminal = ratatui::try_init().map_err(crate::headless::CommandFailure::Terminal)?;
     leave_no_trace_after_panic();
     let pasting = execute!(io::stdout(), EnableBracketedPaste);
     read_terminal(sender.clone());
@@ -44,7 +45,7 @@ pub async fn open(profile: Profile, clock: Clock) -> Result<(), crate::headless:
     // Nothing better can be done when the terminal is gone.
     let _ = execute!(io::stdout(), DisableBracketedPaste);
     ratatui::restore();
-    ended.map(drop).map_err(crate::headless::Failure::Terminal)
+    ended.map(drop).map_err(crate::headless::CommandFailure::Terminal)
 }
 
 /// ratatui's hook puts back all but the paste mode, which we set.
@@ -61,27 +62,27 @@ fn leave_no_trace_after_panic() {
 ///
 /// # Errors
 /// When the certificates of the profile cannot be used.
-pub fn api(profile: Profile, clock: Clock, sender: UnboundedSender<Msg>) -> Result<Api, ApiError> {
-    // A closed channel means that the screens are gone, and nobody wants the message.
-    Api::new(profile, clock, Box::new(move |exchange| drop(sender.send(Msg::Exchanged(exchange)))))
+pub fn api(profile: Profile, clock: ClientClock, sender: UnboundedSender<Message>) -> Result<Api, ApiError> {
+    // The channel is closed when the screens are gone.
+    Api::new(profile, clock, Box::new(move |exchange| drop(sender.send(Message::Exchanged(exchange)))))
 }
 
-/// Runs until the model says quit; gives the model as it was then. `observe` sees it after every change.
+/// Runs until the model quits and returns its last state. `observe` is called after every change.
 ///
 /// # Errors
-/// The terminal's.
+/// Returns the error of the terminal.
 pub async fn run<B: Backend>(
     terminal: &mut Terminal<B>,
     mut model: Model,
     api: Api,
-    sender: UnboundedSender<Msg>,
-    mut messages: UnboundedReceiver<Msg>,
+    sender: UnboundedSender<Message>,
+    mut messages: UnboundedReceiver<Message>,
     mut observe: impl FnMut(&Model),
 ) -> io::Result<Model>
 where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let mut runtime = Runtime { api, sender, sign_in: None };
+    let mut runtime = EffectRunner { api, sender, sign_in: None };
     while !model.quit {
         terminal.draw(|frame| view(&model, frame)).map_err(io::Error::other)?;
         // All that waits is taken in before the next drawing.
@@ -99,61 +100,65 @@ where
     Ok(model)
 }
 
-/// What effects need.
-struct Runtime {
+/// State for running effects.
+struct EffectRunner {
     api: Api,
-    sender: UnboundedSender<Msg>,
-    sign_in: Option<Waiting>,
+    sender: UnboundedSender<Message>,
+    sign_in: Option<WaitingSignIn>,
 }
 
 /// A sign-in that waits for the browser.
-struct Waiting {
+struct WaitingSignIn {
     task: JoinHandle<()>,
     pasted: mpsc::Sender<String>,
 }
 
-impl Runtime {
+impl EffectRunner {
     /// Starts an effect; its answer comes as a message.
-    fn start(&mut self, effect: Effect) {
+    fn start(&mut self, effect: RuntimeEffect) {
         match effect {
-            Effect::SignIn => self.start_sign_in(),
-            Effect::CancelSignIn => self.stop_sign_in(),
-            Effect::Pasted(text) => {
+            RuntimeEffect::SignIn => self.start_sign_in(),
+            RuntimeEffect::CancelSignIn => self.stop_sign_in(),
+            RuntimeEffect::Pasted(text) => {
                 if let Some(waiting) = &self.sign_in {
                     // One that is not read yet makes a second one needless.
                     let _ = waiting.pasted.try_send(text);
                 }
             }
-            Effect::Copy(text) => copy(&text),
-            Effect::Download { manifest, folder } => self.start_download(manifest, folder),
+            RuntimeEffect::Copy(text) => copy(&text),
+            RuntimeEffect::Download { manifest, folder } => self.start_download(manifest, folder),
             other => self.ask(other),
         }
     }
 
     /// The effects that are one question to the server each.
-    fn ask(&self, effect: Effect) {
+    fn ask(&self, effect: RuntimeEffect) {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         tokio::spawn(async move {
             let backend = Bearer::Backend;
             let message = match effect {
-                Effect::SignOut => Msg::SignedOut(in_words(api.sign_out().await)),
-                Effect::Userinfo => Msg::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
-                Effect::ValidateCode(asked, bearer) => {
-                    Msg::Validated(in_words(api.validate_code(&asked, &bearer).await))
+                RuntimeEffect::SignOut => Message::SignedOut(in_words(api.sign_out().await)),
+                RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
+                RuntimeEffect::ValidateCode(query, bearer) => {
+                    Message::Validated(in_words(api.validate_code(&query, &bearer).await))
                 }
-                Effect::Subsumes(asked, bearer) => {
-                    Msg::Subsumed(in_words(api.subsumes(&asked, &bearer).await))
+                RuntimeEffect::Subsumes(query, bearer) => {
+                    Message::SubsumesAnswer(in_words(api.subsumes(&query, &bearer).await))
                 }
-                Effect::KickOff(asked) => Msg::KickedOff(in_words(api.kick_off(&asked, &backend).await)),
-                Effect::Poll { status_url } => Msg::Polled(in_words(api.poll(&status_url, &backend).await)),
-                Effect::DeleteExport { status_url } => {
-                    Msg::ExportDeleted(in_words(api.delete_export(&status_url, &backend).await))
+                RuntimeEffect::KickOff(query) => {
+                    Message::KickedOff(in_words(api.kick_off(&query, &backend).await))
                 }
-                Effect::SignIn
-                | Effect::CancelSignIn
-                | Effect::Pasted(_)
-                | Effect::Copy(_)
-                | Effect::Download { .. } => {
+                RuntimeEffect::Poll { status_url } => {
+                    Message::Polled(in_words(api.poll(&status_url, &backend).await))
+                }
+                RuntimeEffect::DeleteExport { status_url } => {
+                    Message::ExportDeleted(in_words(api.delete_export(&status_url, &backend).await))
+                }
+                RuntimeEffect::SignIn
+                | RuntimeEffect::CancelSignIn
+                | RuntimeEffect::Pasted(_)
+                | RuntimeEffect::Copy(_)
+                | RuntimeEffect::Download { .. } => {
                     return;
                 }
             };
@@ -167,11 +172,11 @@ impl Runtime {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         let (pasted, receiver) = mpsc::channel(1);
         let task = tokio::spawn(async move {
-            let tell = |step| drop(sender.send(Msg::SignIn(step)));
+            let tell = |step| drop(sender.send(Message::SignIn(step)));
             let tokens = journey::sign_in(&api, USER_SCOPE, receiver, tell).await;
-            let _ = sender.send(Msg::SignedIn(in_words(tokens.map(|tokens| tokens.session))));
+            let _ = sender.send(Message::SignedIn(in_words(tokens.map(|tokens| tokens.session))));
         });
-        self.sign_in = Some(Waiting { task, pasted });
+        self.sign_in = Some(WaitingSignIn { task, pasted });
     }
 
     fn stop_sign_in(&mut self) {
@@ -180,12 +185,12 @@ impl Runtime {
         }
     }
 
-    fn start_download(&self, manifest: Manifest, folder: PathBuf) {
+    fn start_download(&self, manifest: ExportManifest, folder: PathBuf) {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         tokio::spawn(async move {
-            let watch = |piece| drop(sender.send(Msg::Piece(piece)));
+            let watch = |piece| drop(sender.send(Message::Piece(piece)));
             let saved = api.download(&manifest, &folder, &Bearer::Backend, watch).await;
-            let _ = sender.send(Msg::Downloaded(in_words(saved)));
+            let _ = sender.send(Message::Downloaded(in_words(saved)));
         });
     }
 }
@@ -201,14 +206,14 @@ fn copy(text: &str) {
     let _ = write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text)).and_then(|()| out.flush());
 }
 
-/// Reads the terminal on a thread of its own, since that cannot be awaited; it ends with the program.
-fn read_terminal(sender: UnboundedSender<Msg>) {
+/// Reads the terminal on a separate thread, because reading cannot be awaited. The thread ends with the program.
+fn read_terminal(sender: UnboundedSender<Message>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
             let message = match event {
-                Event::Key(key) => Msg::Key(key),
-                Event::Paste(text) => Msg::Paste(text),
-                Event::Resize(..) => Msg::Resized,
+                Event::Key(key) => Message::Key(key),
+                Event::Paste(text) => Message::Paste(text),
+                Event::Resize(..) => Message::Resized,
                 Event::FocusGained | Event::FocusLost | Event::Mouse(_) => continue,
             };
             if sender.send(message).is_err() {
@@ -219,12 +224,12 @@ fn read_terminal(sender: UnboundedSender<Msg>) {
 }
 
 /// Says the time once a second.
-pub async fn tick(sender: UnboundedSender<Msg>, clock: Clock) {
+pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         second.tick().await;
-        if sender.send(Msg::Tick(clock())).is_err() {
+        if sender.send(Message::Tick(clock())).is_err() {
             break;
         }
     }

@@ -5,23 +5,23 @@ use std::path::PathBuf;
 use jiff::{SignedDuration, Timestamp};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::api::{Bearer, KickOff, Poll, Subsumes, ValidateCode};
+use crate::api::{Bearer, ExportStatus, KickOff, SubsumesQuery, ValidateCode};
 use crate::journey::Step;
 use crate::keys::{self, Action};
 use crate::model::{Answer, EXCHANGES_KEPT, ExportState, Model, Screen, SignInState};
-use crate::msg::{Effect, Msg};
+use crate::msg::{Message, RuntimeEffect};
 
 /// Lines of a page, for the keys that scroll by pages.
 const PAGE: usize = 10;
 
 /// Takes one message in.
-pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
+pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
     match msg {
-        Msg::Key(key) => return on_key(model, key),
-        Msg::Paste(text) => on_paste(model, &text),
-        Msg::Resized => {}
-        Msg::Tick(now) => return on_tick(model, now),
-        Msg::Exchanged(exchange) => {
+        Message::Key(key) => return on_key(model, key),
+        Message::Paste(text) => on_paste(model, &text),
+        Message::Resized => {}
+        Message::Tick(now) => return on_tick(model, now),
+        Message::Exchanged(exchange) => {
             let requests = &mut model.requests;
             // The marked exchange stays the marked one when a newer one comes in above it.
             if requests.detail || requests.selected > 0 {
@@ -30,31 +30,31 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             requests.exchanges.push_front(exchange);
             requests.exchanges.truncate(EXCHANGES_KEPT);
         }
-        Msg::SignIn(Step::GoTo { url, browser }) => {
+        Message::SignIn(Step::GoTo { url, browser }) => {
             model.sign_in.state = SignInState::Waiting { url, browser };
         }
-        Msg::SignIn(Step::PasteRefused(reason)) => model.sign_in.paste_error = Some(reason),
-        Msg::SignedIn(Ok(session)) => {
+        Message::SignIn(Step::PasteRefused(reason)) => model.sign_in.paste_error = Some(reason),
+        Message::SignedIn(Ok(session)) => {
             model.typing &= model.screen != Screen::SignIn;
             model.sign_in.state = SignInState::In(session);
             model.sign_in.claims = Answer::Waiting;
             model.bearer = Bearer::User;
-            return vec![Effect::Userinfo];
+            return vec![RuntimeEffect::Userinfo];
         }
-        Msg::SignedIn(Err(reason)) => {
+        Message::SignedIn(Err(reason)) => {
             model.typing &= model.screen != Screen::SignIn;
             model.sign_in.state = SignInState::Failed(reason);
         }
-        Msg::SignedOut(result) => {
+        Message::SignedOut(result) => {
             model.notice = Some(match result {
                 Ok(()) => "Signed out; the token is revoked.".to_owned(),
-                Err(reason) => format!("Error: the token is forgotten here, but: {reason}"),
+                Err(reason) => format!("Error: the token was removed here, but not revoked: {reason}"),
             });
         }
-        Msg::Userinfo(result) => model.sign_in.claims = result.into(),
-        Msg::Validated(result) => model.validate.answer = result.into(),
-        Msg::Subsumed(result) => model.subsumes.answer = result.into(),
-        Msg::KickedOff(Ok(status_url)) => {
+        Message::Userinfo(result) => model.sign_in.claims = result.into(),
+        Message::Validated(result) => model.validate.answer = result.into(),
+        Message::SubsumesAnswer(result) => model.subsumes.answer = result.into(),
+        Message::KickedOff(Ok(status_url)) => {
             model.export.state = ExportState::Running {
                 status_url,
                 since: model.now,
@@ -63,55 +63,55 @@ pub fn update(model: &mut Model, msg: Msg) -> Vec<Effect> {
             };
             return poll_when_due(model);
         }
-        Msg::KickedOff(Err(reason)) => model.export.state = ExportState::Failed(reason),
-        Msg::Polled(result) => on_polled(model, result),
-        Msg::Piece(piece) => {
+        Message::KickedOff(Err(reason)) => model.export.state = ExportState::Failed(reason),
+        Message::Polled(result) => on_polled(model, result),
+        Message::Piece(piece) => {
             if let ExportState::Complete { pieces, .. } = &mut model.export.state
                 && let Some(slot) = pieces.get_mut(piece.index)
             {
                 *slot = Some(piece);
             }
         }
-        Msg::Downloaded(result) => {
+        Message::Downloaded(result) => {
             if let ExportState::Complete { download, .. } = &mut model.export.state {
                 *download = result.into();
             }
         }
-        Msg::ExportDeleted(Ok(())) => model.export.state = ExportState::Deleted,
-        Msg::ExportDeleted(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
+        Message::ExportDeleted(Ok(())) => model.export.state = ExportState::Deleted,
+        Message::ExportDeleted(Err(reason)) => model.notice = Some(format!("Error: {reason}")),
     }
     Vec::new()
 }
 
-fn on_tick(model: &mut Model, now: Timestamp) -> Vec<Effect> {
+fn on_tick(model: &mut Model, now: Timestamp) -> Vec<RuntimeEffect> {
     model.now = now;
     poll_when_due(model)
 }
 
 /// Asks for the status of a running export when its time has come.
-fn poll_when_due(model: &mut Model) -> Vec<Effect> {
+fn poll_when_due(model: &mut Model) -> Vec<RuntimeEffect> {
     match &mut model.export.state {
         ExportState::Running { status_url, next_poll, .. } if next_poll.is_some_and(|at| at <= model.now) => {
             *next_poll = None;
-            vec![Effect::Poll { status_url: status_url.clone() }]
+            vec![RuntimeEffect::Poll { status_url: status_url.clone() }]
         }
         _ => Vec::new(),
     }
 }
 
-fn on_polled(model: &mut Model, result: Result<Poll, String>) {
-    // An answer that comes after the export was deleted or begun anew is of no use.
+fn on_polled(model: &mut Model, result: Result<ExportStatus, String>) {
+    // The export was deleted or started again; its answer is ignored.
     let ExportState::Running { status_url, progress, next_poll: next_poll @ None, .. } =
         &mut model.export.state
     else {
         return;
     };
     match result {
-        Ok(Poll::Running { progress: said, retry_after_s }) => {
-            *progress = said.or(progress.take());
+        Ok(ExportStatus::Running { progress: reported, retry_after_s }) => {
+            *progress = reported.or(progress.take());
             *next_poll = model.now.checked_add(SignedDuration::from_secs(retry_after_s)).ok();
         }
-        Ok(Poll::Complete(manifest)) => {
+        Ok(ExportStatus::Complete(manifest)) => {
             model.export.scroll = 0;
             model.export.state = ExportState::Complete {
                 status_url: std::mem::take(status_url),
@@ -135,7 +135,7 @@ fn on_paste(model: &mut Model, text: &str) {
     }
 }
 
-fn on_key(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
+fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     if !key.is_press() {
         return Vec::new();
     }
@@ -162,7 +162,7 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<Effect> {
     Vec::new()
 }
 
-fn act(model: &mut Model, action: Action) -> Vec<Effect> {
+fn act(model: &mut Model, action: Action) -> Vec<RuntimeEffect> {
     match action {
         Action::Quit => model.quit = true,
         Action::Help => {
@@ -222,13 +222,13 @@ fn step_field(model: &mut Model, by: isize) {
     }
 }
 
-fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::Field)) {
+fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::FormField)) {
     if let Some(form) = model.form() {
         change(form.focused());
     }
 }
 
-fn leave(model: &mut Model) -> Vec<Effect> {
+fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
     if model.typing {
         model.typing = false;
     } else if model.screen == Screen::Help {
@@ -239,7 +239,7 @@ fn leave(model: &mut Model) -> Vec<Effect> {
         && matches!(model.sign_in.state, SignInState::Starting | SignInState::Waiting { .. })
     {
         model.sign_in.state = SignInState::Out;
-        return vec![Effect::CancelSignIn];
+        return vec![RuntimeEffect::CancelSignIn];
     }
     Vec::new()
 }
@@ -264,34 +264,34 @@ fn scroll(model: &mut Model, down: bool, by: usize) {
     }
 }
 
-fn send(model: &mut Model) -> Vec<Effect> {
+fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.screen {
         Screen::SignIn => sign_in(model),
         Screen::ValidateCode => {
             let form = &model.validate.form;
-            let asked = ValidateCode {
+            let query = ValidateCode {
                 url: form.value(0),
                 id: form.value(1),
                 system: form.value(2),
                 code: form.value(3),
                 display: form.value(4),
             };
-            model.validate.about = (asked.code.clone(), String::new());
+            model.validate.about = (query.code.clone(), String::new());
             model.validate.answer = Answer::Waiting;
-            vec![Effect::ValidateCode(asked, model.bearer.clone())]
+            vec![RuntimeEffect::ValidateCode(query, model.bearer.clone())]
         }
         Screen::Subsumes => {
             let form = &model.subsumes.form;
-            let asked = Subsumes {
+            let query = SubsumesQuery {
                 system: form.value(0),
                 id: form.value(1),
                 version: form.value(2),
                 code_a: form.value(3),
                 code_b: form.value(4),
             };
-            model.subsumes.about = (asked.code_a.clone(), asked.code_b.clone());
+            model.subsumes.about = (query.code_a.clone(), query.code_b.clone());
             model.subsumes.answer = Answer::Waiting;
-            vec![Effect::Subsumes(asked, model.bearer.clone())]
+            vec![RuntimeEffect::Subsumes(query, model.bearer.clone())]
         }
         Screen::Export => kick_off(model),
         Screen::Requests => {
@@ -304,30 +304,30 @@ fn send(model: &mut Model) -> Vec<Effect> {
     }
 }
 
-fn sign_in(model: &mut Model) -> Vec<Effect> {
+fn sign_in(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.sign_in.state {
         SignInState::Out | SignInState::Failed(_) => {
             model.sign_in.state = SignInState::Starting;
             model.sign_in.paste_error = None;
             model.sign_in.form.focused().clear();
-            vec![Effect::SignIn]
+            vec![RuntimeEffect::SignIn]
         }
         SignInState::Waiting { .. } => {
             let pasted = model.sign_in.form.value(0);
             model.sign_in.paste_error = None;
-            if pasted.is_empty() { Vec::new() } else { vec![Effect::Pasted(pasted)] }
+            if pasted.is_empty() { Vec::new() } else { vec![RuntimeEffect::Pasted(pasted)] }
         }
         SignInState::In(_) => {
-            model.notice = Some("Somebody is signed in; o signs out.".to_owned());
+            model.notice = Some("A user is signed in already; press o to sign out.".to_owned());
             Vec::new()
         }
         SignInState::Starting => Vec::new(),
     }
 }
 
-fn sign_out(model: &mut Model) -> Vec<Effect> {
+fn sign_out(model: &mut Model) -> Vec<RuntimeEffect> {
     if !matches!(model.sign_in.state, SignInState::In(_)) {
-        model.notice = Some("Nobody is signed in.".to_owned());
+        model.notice = Some("No user is signed in.".to_owned());
         return Vec::new();
     }
     model.sign_in.state = SignInState::Out;
@@ -335,16 +335,16 @@ fn sign_out(model: &mut Model) -> Vec<Effect> {
     if model.about.backend_id.is_some() {
         model.bearer = Bearer::Backend;
     }
-    vec![Effect::SignOut]
+    vec![RuntimeEffect::SignOut]
 }
 
-fn userinfo(model: &mut Model) -> Vec<Effect> {
+fn userinfo(model: &mut Model) -> Vec<RuntimeEffect> {
     if !matches!(model.sign_in.state, SignInState::In(_)) {
-        model.notice = Some("Nobody is signed in; press Enter.".to_owned());
+        model.notice = Some("No user is signed in; press Enter.".to_owned());
         return Vec::new();
     }
     model.sign_in.claims = Answer::Waiting;
-    vec![Effect::Userinfo]
+    vec![RuntimeEffect::Userinfo]
 }
 
 fn switch_bearer(model: &mut Model) {
@@ -353,39 +353,42 @@ fn switch_bearer(model: &mut Model) {
         Bearer::Backend if signed_in => Bearer::User,
         Bearer::User if model.about.backend_id.is_some() => Bearer::Backend,
         _ => {
-            model.notice = Some("There is no other token: sign in on screen 1.".to_owned());
+            model.notice = Some("No other token is available: sign in on screen 1.".to_owned());
             return;
         }
     };
 }
 
-fn kick_off(model: &mut Model) -> Vec<Effect> {
+fn kick_off(model: &mut Model) -> Vec<RuntimeEffect> {
     if matches!(model.export.state, ExportState::Starting | ExportState::Running { .. }) {
         model.notice = Some("An export is running; cancel it with x first.".to_owned());
         return Vec::new();
     }
     let form = &model.export.form;
-    let asked = KickOff { group: form.value(0), types: form.value(1), since: form.value(2) };
-    if !asked.since.is_empty() && asked.since.parse::<Timestamp>().is_err() {
+    let query = KickOff { group: form.value(0), types: form.value(1), since: form.value(2) };
+    if !query.since.is_empty() && query.since.parse::<Timestamp>().is_err() {
         model.notice = Some("Error: _since must be an instant like 2024-01-31T08:00:00Z.".to_owned());
         return Vec::new();
     }
     // Its files are looked at next, not its fields.
     model.typing = false;
     model.export.state = ExportState::Starting;
-    vec![Effect::KickOff(asked)]
+    vec![RuntimeEffect::KickOff(query)]
 }
 
-fn download(model: &mut Model) -> Vec<Effect> {
+fn download(model: &mut Model) -> Vec<RuntimeEffect> {
     let folder = model.export.form.value(3);
     match &mut model.export.state {
         ExportState::Complete { .. } if folder.is_empty() => {
-            model.notice = Some("Error: name a folder first.".to_owned());
+            model.notice = Some("Error: enter a folder first.".to_owned());
         }
         ExportState::Complete { manifest, pieces, download, .. } if *download != Answer::Waiting => {
             *download = Answer::Waiting;
             pieces.fill(None);
-            return vec![Effect::Download { manifest: manifest.clone(), folder: PathBuf::from(folder) }];
+            return vec![RuntimeEffect::Download {
+                manifest: manifest.clone(),
+                folder: PathBuf::from(folder),
+            }];
         }
         ExportState::Complete { .. } => {}
         _ => model.notice = Some("There is nothing to download yet.".to_owned()),
@@ -393,39 +396,39 @@ fn download(model: &mut Model) -> Vec<Effect> {
     Vec::new()
 }
 
-fn delete_export(model: &mut Model, confirmed: bool) -> Vec<Effect> {
+fn delete_export(model: &mut Model, confirmed: bool) -> Vec<RuntimeEffect> {
     let status_url = match &model.export.state {
         ExportState::Running { status_url, .. } | ExportState::Complete { status_url, .. } => {
             status_url.clone()
         }
         _ => {
-            model.notice = Some("There is no export to delete.".to_owned());
+            model.notice = Some("No export was started yet.".to_owned());
             return Vec::new();
         }
     };
     if confirmed {
-        return vec![Effect::DeleteExport { status_url }];
+        return vec![RuntimeEffect::DeleteExport { status_url }];
     }
     model.export.confirm_delete = true;
     model.notice = Some("Press x again to delete the export on the server.".to_owned());
     Vec::new()
 }
 
-fn copy_curl(model: &mut Model) -> Vec<Effect> {
+fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.requests.exchanges.get(model.requests.selected) {
         Some(exchange) => {
             model.notice = Some("Copied; the token is written $TOKEN, other secrets are masked.".to_owned());
-            vec![Effect::Copy(exchange.curl())]
+            vec![RuntimeEffect::Copy(exchange.curl())]
         }
         None => Vec::new(),
     }
 }
 
-fn copy_address(model: &mut Model) -> Vec<Effect> {
+fn copy_address(model: &mut Model) -> Vec<RuntimeEffect> {
     match &model.sign_in.state {
         SignInState::Waiting { url, .. } => {
             model.notice = Some("The address is copied.".to_owned());
-            vec![Effect::Copy(url.clone())]
+            vec![RuntimeEffect::Copy(url.clone())]
         }
         _ => Vec::new(),
     }

@@ -10,20 +10,21 @@ use anyhow::{Context as _, Result, bail};
 use clap::{Parser, Subcommand};
 use serde_json::Value;
 
+use crate::environment::TestEnvironment;
+use crate::environment::target::TestTarget;
+use crate::explain;
 use crate::report::json::JsonLines;
-use crate::report::junit::Junit;
-use crate::report::terminal::Terminal;
-use crate::run::{self, Listener};
-use crate::spec::Spec;
-use crate::spec::row::{Case, Level};
-use crate::tx::{self, Unrunnable};
-use crate::world::World;
-use crate::world::target::Target;
+use crate::report::junit::JunitReport;
+use crate::report::terminal::TerminalReport;
+use crate::run::{self, RunListener};
+use crate::spec::Specification;
+use crate::spec::case::Case;
+use crate::tx::{self, SuiteError};
 
 const UNREACHABLE: u8 = 3;
 const BROKEN: u8 = 4;
 
-/// Tries a server against every row of its specification.
+/// Tests a server against the rows of its specification.
 #[derive(Debug, Parser)]
 #[command(name = "trefoil-conformance", version, arg_required_else_help = true)]
 struct Cli {
@@ -33,7 +34,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run cases against a fresh server of ours, or against one that is up.
+    /// Run cases against a fresh Trefoil server, or against a running server.
     #[command(after_help = "Examples:\n  trefoil-conformance run spec/userinfo\n  \
         trefoil-conformance run --target https://id.example --profile demo.json --report junit=out.xml")]
     Run {
@@ -42,7 +43,8 @@ enum Command {
         /// Base URL of a server that is up; without it one is started.
         #[arg(long, requires = "profile")]
         target: Option<String>,
-        /// What may be used there: JSON of the shape of `demo.json`, and `ca`, the path of a PEM.
+        /// Users, clients and resources of the target, as JSON of the shape of `demo.json`, with `ca`, the path of a
+        /// PEM.
         #[arg(long, requires = "target")]
         profile: Option<PathBuf>,
         /// Write a report as well: json=FILE or junit=FILE.
@@ -52,16 +54,16 @@ enum Command {
         #[arg(long)]
         list: bool,
     },
-    /// Show the ids of all cases, or of those that fit.
+    /// Show the ids of all cases, or of the selected ones.
     #[command(after_help = "Example:\n  trefoil-conformance list spec/authorize")]
     List {
         /// Part of an id.
         filter: Vec<String>,
     },
-    /// Show a requirement with its cases, or a case with its requirements.
+    /// Show a requirement with its cases, a case with what it sends and expects, or all requirements of a section.
     #[command(after_help = "Example:\n  trefoil-conformance explain spec/authorize/redirect-uri-exact")]
     Explain {
-        /// Id of a requirement or case.
+        /// Id of a requirement or case, or the beginning of one, such as design/subsumes.
         id: String,
     },
     /// Run HL7's terminology ecosystem suite against a FHIR R4 server.
@@ -98,7 +100,7 @@ enum Command {
 /// Runs the program.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    let spec = match Spec::load() {
+    let spec = match Specification::load() {
         Ok(spec) => spec,
         Err(error) => return broken(&error.into()),
     };
@@ -114,7 +116,8 @@ pub fn main() -> ExitCode {
             });
             return match ca_pem.transpose() {
                 Ok(ca_pem) => {
-                    let options = tx::Options { tests, target, suites, operations, token, ca_pem, insecure };
+                    let options =
+                        tx::SuiteOptions { tests, target, suites, operations, token, ca_pem, insecure };
                     run_tx(&options, out.as_deref())
                 }
                 Err(error) => usage(&error),
@@ -134,7 +137,7 @@ fn usage(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-fn selected<'a>(spec: &'a Spec, filter: &'a [String]) -> Result<Vec<&'a Case>> {
+fn selected<'a>(spec: &'a Specification, filter: &'a [String]) -> Result<Vec<&'a Case>> {
     let cases: Vec<_> = spec.select(filter).collect();
     if cases.is_empty() {
         bail!("no case fits {}; `trefoil-conformance list` shows all", filter.join(" "));
@@ -142,50 +145,27 @@ fn selected<'a>(spec: &'a Spec, filter: &'a [String]) -> Result<Vec<&'a Case>> {
     Ok(cases)
 }
 
-fn list(spec: &Spec, filter: &[String]) -> Result<()> {
+fn list(spec: &Specification, filter: &[String]) -> Result<()> {
     for case in selected(spec, filter)? {
         println!("{}", case.id);
     }
     Ok(())
 }
 
-fn explain(spec: &Spec, id: &str) -> Result<()> {
-    let case = spec.cases.iter().find(|case| case.id == id);
-    let shown: Vec<_> = match case {
-        Some(case) => spec.requirements.iter().filter(|r| case.covers.contains(&r.id)).collect(),
-        None => spec.requirements.iter().filter(|r| r.id == id).collect(),
-    };
-    if shown.is_empty() {
-        bail!("'{id}' is neither a requirement nor a case; `trefoil-conformance list` shows all cases");
-    }
-    for requirement in shown {
-        let level = match requirement.level {
-            Level::Must => "MUST",
-            Level::Should => "SHOULD",
-            Level::May => "MAY",
-        };
-        println!("{}  {level}\n  {}\n  {}", requirement.id, requirement.gist, requirement.link);
-        for case in spec.cases.iter().filter(|case| case.covers.contains(&requirement.id)) {
-            println!("  case {}", case.id);
-        }
-    }
-    if let Some(case) = case {
-        println!("\n{}", case.id);
-        println!(
-            "  given {}",
-            if case.given.is_empty() { "nothing".to_owned() } else { case.given.join(", ") }
-        );
-        for (at, step) in case.steps().iter().enumerate() {
-            let method = step.request.method.as_deref().unwrap_or("GET");
-            println!("  {}. {method} {}", at + 1, step.request.path);
-        }
-    }
+fn explain(spec: &Specification, id: &str) -> Result<()> {
+    let text = explain::explanation(spec, id);
+    let text = text.with_context(|| {
+        format!(
+            "'{id}' is not a requirement, a case or a section; `trefoil-conformance list` shows all cases"
+        )
+    })?;
+    print!("{text}");
     Ok(())
 }
 
 /// The listeners of `--report`.
-fn listeners(reports: &[String]) -> Result<Vec<Box<dyn Listener>>> {
-    let mut listeners: Vec<Box<dyn Listener>> = vec![Box::new(Terminal::new(stdout()))];
+fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
+    let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(TerminalReport::new(stdout()))];
     for report in reports {
         let (kind, path) =
             report.split_once('=').with_context(|| format!("--report '{report}' must be KIND=FILE"))?;
@@ -193,7 +173,7 @@ fn listeners(reports: &[String]) -> Result<Vec<Box<dyn Listener>>> {
             || File::create(path).map(BufWriter::new).with_context(|| format!("failed to write {path}"));
         match kind {
             "json" => listeners.push(Box::new(JsonLines(create()?))),
-            "junit" => listeners.push(Box::new(Junit::new(create()?))),
+            "junit" => listeners.push(Box::new(JunitReport::new(create()?))),
             _ => bail!("--report '{kind}' is not known; use json or junit"),
         }
     }
@@ -201,7 +181,7 @@ fn listeners(reports: &[String]) -> Result<Vec<Box<dyn Listener>>> {
 }
 
 fn run_cases(
-    spec: &Spec,
+    spec: &Specification,
     filter: &[String],
     target: Option<(String, PathBuf)>,
     reports: &[String],
@@ -218,13 +198,13 @@ fn run_cases(
     runtime.block_on(async {
         let world = match target {
             Some((base_url, profile)) => match connect(&base_url, &profile).await {
-                Ok(target) => World::of(target),
+                Ok(target) => TestEnvironment::of(target),
                 Err(error) => {
-                    eprintln!("error: {base_url} cannot be tried: {error:#}");
+                    eprintln!("error: {base_url} cannot be tested: {error:#}");
                     return ExitCode::from(UNREACHABLE);
                 }
             },
-            None => match World::start().await {
+            None => match TestEnvironment::start().await {
                 Ok(world) => world,
                 Err(error) => return broken(&error),
             },
@@ -234,17 +214,17 @@ fn run_cases(
     })
 }
 
-/// Runs HL7's suite and tells of it.
-fn run_tx(options: &tx::Options, out: Option<&Path>) -> ExitCode {
+/// Runs HL7's suite and prints its report.
+fn run_tx(options: &tx::SuiteOptions, out: Option<&Path>) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return broken(&error.into()),
     };
     let report = match runtime.block_on(tx::run(options)) {
         Ok(report) => report,
-        Err(Unrunnable::Suite(error)) => return usage(&error),
-        Err(Unrunnable::Server(error)) => {
-            eprintln!("error: {} cannot be tried: {error:#}", options.target);
+        Err(SuiteError::Unreadable(error)) => return usage(&error),
+        Err(SuiteError::Server(error)) => {
+            eprintln!("error: {} cannot be tested: {error:#}", options.target);
             return ExitCode::from(UNREACHABLE);
         }
     };
@@ -258,13 +238,13 @@ fn run_tx(options: &tx::Options, out: Option<&Path>) -> ExitCode {
     ExitCode::from(u8::from(report.sum(None).failed > 0))
 }
 
-async fn connect(base_url: &str, profile: &std::path::Path) -> Result<Target> {
+async fn connect(base_url: &str, profile: &std::path::Path) -> Result<TestTarget> {
     let text = std::fs::read(profile).with_context(|| format!("failed to read {}", profile.display()))?;
-    let profile: Value = serde_json::from_slice(&text).context("the profile is no JSON")?;
-    let Value::Object(profile) = profile else { bail!("the profile is no JSON object") };
+    let profile: Value = serde_json::from_slice(&text).context("the profile is not valid JSON")?;
+    let Value::Object(profile) = profile else { bail!("the profile is not a JSON object") };
     let ca = match profile.get("ca").and_then(Value::as_str) {
         Some(path) => Some(std::fs::read(path).with_context(|| format!("failed to read the CA {path}"))?),
         None => None,
     };
-    Target::connect(base_url, ca.as_deref(), profile).await
+    TestTarget::connect(base_url, ca.as_deref(), profile).await
 }

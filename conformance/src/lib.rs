@@ -1,20 +1,24 @@
-//! The conformance suite: the specification as tables of rows, and what runs them.
+//! The conformance suite: the specification as tables of rows, and their runner.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`spec`] | the tables under `specs/`: requirements, cases, gaps; the language of a case |
-//! | [`world`] | the server under test, the fake identity providers, the browser, the givens |
-//! | [`run`] | carries out a case and judges the answers |
+//! | [`spec`] | the tables under `specs/`: requirements, cases, gaps |
+//! | [`wire`] | requests and responses, variables, tokens |
+//! | [`environment`] | the server under test, fake identity providers, preconditions |
+//! | [`run`] | runs cases and checks the responses |
 //! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
-//! | [`tx`] | HL7's terminology ecosystem suite, run against any FHIR R4 server |
+//! | [`explain`] | requirements and cases as texts for people |
+//! | [`tx`] | HL7's terminology ecosystem suite, for any FHIR R4 server |
 //! | [`cli`] | the program `trefoil-conformance` |
 //!
-//! The suite starts the server as a program and judges bytes on the wire. It shares no type with the
-//! server, so a wrong name cannot be right on both sides.
+//! The suite starts the server as a program and checks the bytes on the wire. It shares no type with the server, so
+//! that a wrong name cannot pass by being the same on both sides.
 
 pub mod cli;
+pub mod environment;
+pub mod explain;
 pub mod report;
 pub mod run;
 pub mod spec;
 pub mod tx;
-pub mod world;
+pub mod wire;

@@ -1,5 +1,5 @@
-//! Every case of the tables as a trial of its own, named by its id, against one server that is built
-//! and started at the first of them.
+//! Each case of the tables as a trial named by its id. All use one server, which is built and started at the first of
+//! them.
 //!
 //! `cargo test -p trefoil-conformance --test rows -- spec/userinfo` runs one section.
 
@@ -7,25 +7,27 @@ use std::sync::{Arc, OnceLock};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use tokio::runtime::Runtime;
+use trefoil_conformance::environment::{TestEnvironment, server};
 use trefoil_conformance::run::{self, Verdict};
-use trefoil_conformance::spec::Spec;
-use trefoil_conformance::spec::row::Case;
-use trefoil_conformance::world::{World, server};
+use trefoil_conformance::spec::Specification;
+use trefoil_conformance::spec::case::Case;
 
-/// What all trials share.
+/// State shared by all trials.
 struct Suite {
-    spec: Spec,
+    spec: Specification,
     runtime: Runtime,
-    world: OnceLock<World>,
+    world: OnceLock<TestEnvironment>,
 }
 
 impl Suite {
-    fn world(&self) -> &World {
-        self.world.get_or_init(|| self.runtime.block_on(World::start()).expect("the server starts"))
+    fn world(&self) -> &TestEnvironment {
+        self.world.get_or_init(|| self.runtime.block_on(TestEnvironment::start()).expect("the server starts"))
     }
 
     fn no_secret_in_any_log(&self) -> Result<(), Failed> {
-        let Some(World { target, local: Some(local), .. }) = self.world.get() else { return Ok(()) };
+        let Some(TestEnvironment { target, local: Some(local), .. }) = self.world.get() else {
+            return Ok(());
+        };
         let logs = local.server.logs().map_err(|error| Failed::from(format!("{error:#}")))?;
         if logs.is_empty() || target.secrets.is_empty() {
             return Err(Failed::from("there is no log to search, or nothing to search for"));
@@ -59,7 +61,7 @@ fn main() {
         server::build().expect("the server can be built");
     }
     let suite = Arc::new(Suite {
-        spec: Spec::load().expect("the tables can be read"),
+        spec: Specification::load().expect("the tables can be read"),
         runtime: Runtime::new().expect("a runtime can be made"),
         world: OnceLock::new(),
     });
@@ -68,7 +70,7 @@ fn main() {
         Trial::test(case.id.clone(), move || suite.trial(&case))
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    // When all is over: what went over the wire stands in no log.
+    // At the end: no log may contain a secret that was sent.
     let after = suite.clone();
     let law = Trial::test("law/no-secret-in-any-log", move || after.no_secret_in_any_log());
     let last = libtest_mimic::run(&arguments, vec![law]);

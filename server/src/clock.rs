@@ -1,4 +1,6 @@
-//! The system's clock and randomness. Nobody else asks for the time.
+//! Time and randomness. All other modules take both from here.
+
+pub mod guard;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,9 +9,9 @@ use std::time::Duration;
 use identity::{Random, SystemRandom};
 use jiff::{SignedDuration, Timestamp};
 
-use crate::clock_guard::{BootTime, ClockGuard};
+use self::guard::{BootTime, ClockGuard};
 
-/// What time it is and what chance says; tests pass their own.
+/// A source of time and randomness. Tests use their own.
 #[derive(Clone)]
 pub struct Clock {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -19,19 +21,19 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The system's.
+    /// Returns the clock and randomness of the operating system.
     pub fn system() -> Self {
         Self::ahead(0)
     }
 
-    /// The system's, so many seconds ahead.
+    /// Returns the system clock set ahead by a number of seconds.
     pub fn ahead(seconds: i64) -> Self {
         let ahead = SignedDuration::from_secs(seconds);
         let now = Arc::new(move || Timestamp::now() + ahead);
         Self { now, boot: Arc::new(since_boot), random: Arc::new(SystemRandom) }
     }
 
-    /// Any other source of time, which may jump.
+    /// Returns a clock with another source of time, which may jump.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static, random: Arc<dyn Random>) -> Self {
         let now = Arc::new(now);
         let wall = Arc::clone(&now);
@@ -39,28 +41,28 @@ impl Clock {
         Self { now, boot: Arc::new(boot), random }
     }
 
-    /// Watches this clock from now on.
+    /// Returns a guard that watches this clock from now on.
     pub fn guard(&self) -> ClockGuard {
         ClockGuard::new(Arc::clone(&self.now), Arc::clone(&self.boot))
     }
 
-    /// The same sources in the form that exports take.
-    pub fn for_bulk(&self) -> bulk::Clock {
+    /// Returns the same sources as a clock for exports.
+    pub fn for_bulk(&self) -> bulk::BulkClock {
         let (clock, random) = (self.clone(), self.random.clone());
-        bulk::Clock {
+        bulk::BulkClock {
             now: Arc::new(move || clock.now()),
             random: Arc::new(move |buffer| random.fill(buffer)),
         }
     }
 
-    /// The time, in whole milliseconds.
+    /// Returns the time, in whole milliseconds.
     pub fn now(&self) -> Timestamp {
         let now = (self.now)();
         Timestamp::from_millisecond(now.as_millisecond()).unwrap_or(now)
     }
 }
 
-/// The time since the machine was started, including sleep.
+/// Returns the time since the machine was started, including sleep.
 fn since_boot() -> Duration {
     #[cfg(target_os = "linux")]
     let clock = rustix::time::ClockId::Boottime;
@@ -69,31 +71,31 @@ fn since_boot() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(clock)).unwrap_or_default()
 }
 
-/// CPU time that this thread has taken.
+/// Returns the CPU time of this thread.
 pub fn thread_cpu_time() -> Duration {
     Duration::try_from(rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
-/// Ids of requests: a random beginning for each start of the server, and a number. They are told to callers and
-/// stand in logs, and are no secret, so that no request waits for the system's randomness.
+/// Request ids: a random prefix for each start of the server, and a number. They appear in responses and logs and are
+/// not secret, so that no request waits for the randomness of the operating system.
 pub struct RequestIds {
     beginning: String,
     next: AtomicU64,
 }
 
 impl RequestIds {
-    /// Ids of one run of the server.
+    /// Starts the ids of one run of the server.
     pub fn new(random: &dyn Random) -> Self {
         Self { beginning: random.id(), next: AtomicU64::new(1) }
     }
 
-    /// The next one.
+    /// Returns the next id.
     pub fn next(&self) -> Arc<str> {
         format!("{}-{}", self.beginning, self.next.fetch_add(1, Ordering::Relaxed)).into()
     }
 }
 
-/// A new id for a resource: 128 random bits. FHIR ids have no `_`, which base64url has.
+/// Returns a new resource id with 128 random bits. FHIR ids cannot contain `_`, which base64url uses.
 pub fn resource_id(random: &dyn Random) -> String {
     random.id().replace('_', ".")
 }

@@ -1,80 +1,87 @@
-//! Configuration: flags over `trefoil.toml` over defaults. Nobody else reads files or the
-//! environment for settings.
+//! Configuration: flags take precedence over `trefoil.toml`, which takes precedence over defaults. No other module
+//! reads settings from files or the environment.
 //!
-//! Unknown keys are refused with their line. Secrets come by `…_file` or by `…_env`, never by value. A relative
-//! path in the file is one beside the file.
+//! Unknown keys are rejected with their line. Secrets are read from files (`…_file`) or environment variables
+//! (`…_env`) and never written in the configuration itself. A relative path is resolved against the folder of the
+//! configuration file.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`sections`] | the tables of the file, as they are written |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
 //! | [`provider`] | `[[provider]]` |
 //! | [`bulk`] | `[bulk]` |
-//! | [`file`](mod@file) | reading: secrets that stand elsewhere, errors with line and key |
-//! | here | everything together: [`Flags`] over the file over defaults, checked |
+//! | [`audit`] | `[audit]` |
+//! | [`network`] | connections, trusted proxies, private hosts |
+//! | [`file`](mod@file) | reading the file: secrets, and errors with line and key |
+//! | [`settings`] | the settings that can change while the server runs |
+//! | here | [`Config`]: the checked result of flags, file and defaults |
 
+pub mod audit;
 pub mod bulk;
 pub mod declared;
 pub mod file;
+pub mod network;
 pub mod provider;
 pub mod sections;
+pub mod settings;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
-use identity::password::PasswordPolicy;
-use identity::pending::PendingLimits;
-use identity::seal::Seal;
+use identity::sign_in::password::PasswordPolicy;
+use identity::sign_in::pending_quota::PendingLimits;
+use identity::storage::encryption::{SecretEncryption, SecretStorageError};
 use jiff::SignedDuration;
 
+use self::audit::AuditConfig;
 use self::bulk::BulkConfig;
-use self::declared::Declared;
-pub use self::file::{ConfigError, File};
-use self::file::{parse, text_of};
+use self::declared::DeclaredClient;
+pub use self::file::{ConfigError, ConfigSource};
+use self::file::{parse, read_text};
+pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProxies};
 pub use self::provider::ConfiguredProvider;
-use self::provider::provider;
-use crate::audit::AuditConfig;
-use crate::http::listen::admission::ConnectionLimits;
-use crate::http::peer::TrustedProxies;
-use crate::settings::Settings;
+use self::provider::check_provider;
+use self::settings::Settings;
 
-/// Where the store is.
+/// The engine of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum StoreEngine {
     /// Nothing outlives the process.
     Memory,
-    /// A folder.
+    /// Files in a folder.
     File,
 }
 
-/// The settings of one server, checked.
+/// The checked settings of a server.
 #[derive(Debug)]
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
     /// Base URL; `None` until the port is known.
     pub base_url: Option<String>,
-    /// Folder of everything.
+    /// The data folder.
     pub data: PathBuf,
-    /// Engine.
-    pub engine: Engine,
-    /// Plain HTTP on loopback?
+    /// The engine of the store.
+    pub engine: StoreEngine,
+    /// Serve plain HTTP, on loopback addresses only.
     pub insecure_http: bool,
-    /// Demo project?
+    /// Serve the demo project.
     pub demo: bool,
-    /// How far the clock goes ahead, in seconds: `TREFOIL_DEMO_AHEAD_S`, which only a demo heeds, so
-    /// that it can be seen how codes and tokens end.
+    /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`; demo only), to show how codes and tokens
+    /// expire.
     pub ahead_s: i64,
     /// Certificate and key files.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// What can be changed while the server runs.
+    /// The settings that can change while the server runs.
     pub settings: Settings,
-    /// Declared clients.
-    pub clients: Vec<Declared>,
+    /// The declared clients.
+    pub clients: Vec<DeclaredClient>,
     /// Keys that encrypt secrets in the store.
-    pub seal: Seal,
+    pub encryption: SecretEncryption,
     /// Exports.
     pub bulk: BulkConfig,
     /// The audit log.
@@ -85,27 +92,27 @@ pub struct Config {
     pub pending: PendingLimits,
     /// Memory for request bodies, in bytes.
     pub body_memory_bytes: usize,
-    /// Silence that ends a connection.
+    /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// From the signal to stop until no connection is accepted.
+    /// Time between the signal to stop and the last accepted connection.
     pub shutdown_grace: Duration,
 }
 
-/// The `[identity]` of a file for commands on a stopped server: the keys that open the secrets of a store, and what a new
-/// password must be.
+/// Reads `[identity]` of a file for commands on a stopped server: the keys that encrypt secrets in the store, and the
+/// requirements for new passwords.
 ///
 /// # Errors
-/// [`ConfigError`].
-pub fn read_identity(path: Option<&Path>) -> Result<(Seal, PasswordPolicy), ConfigError> {
-    let Some(path) = path else { return Ok((Seal::default(), PasswordPolicy::default())) };
-    let text = text_of(path)?;
-    let (file, at) = (parse(path, &text)?, File { path, text: &text });
-    Ok((at.seal(&file.identity)?, at.passwords(&file.identity)?))
+/// Returns [`ConfigError`] if the file cannot be read or is not valid.
+pub fn read_identity(path: Option<&Path>) -> Result<(SecretEncryption, PasswordPolicy), ConfigError> {
+    let Some(path) = path else { return Ok((SecretEncryption::default(), PasswordPolicy::default())) };
+    let text = read_text(path)?;
+    let (file, at) = (parse(path, &text)?, ConfigSource { path, text: &text });
+    Ok((at.encryption_keys(&file.identity)?, at.password_policy(&file.identity)?))
 }
 
-/// What the flags of `serve` say.
+/// The flags of `serve`.
 #[derive(Debug, Default, Clone)]
-pub struct Flags {
+pub struct ServeFlags {
     /// `--config`
     pub config: Option<PathBuf>,
     /// `--data`
@@ -123,24 +130,24 @@ pub struct Flags {
 }
 
 impl Config {
-    /// Reads the file, lays the flags over it and checks everything.
+    /// Reads the file, applies the flags and checks the result.
     ///
     /// # Errors
-    /// [`ConfigError`]: what to change and where.
-    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+    /// Returns [`ConfigError`] with what to change and where.
+    pub fn load(flags: &ServeFlags) -> Result<Self, ConfigError> {
         let path = flags.config.clone().unwrap_or_default();
         let text = match &flags.config {
-            Some(path) => text_of(path)?,
+            Some(path) => read_text(path)?,
             None => String::new(),
         };
         let file = parse(&path, &text)?;
-        let at = File { path: &path, text: &text };
+        let at = ConfigSource { path: &path, text: &text };
         let setting = ConfigError::Setting;
         let listen =
             flags.listen.or(file.server.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8443)));
         let engine = match flags.store.as_deref().or(file.store.engine.as_deref()) {
-            None | Some("file") => Engine::File,
-            Some("memory") => Engine::Memory,
+            None | Some("file") => StoreEngine::File,
+            Some("memory") => StoreEngine::Memory,
             Some(other) => {
                 return Err(setting(format!("store '{other}' is not known; use memory or file")));
             }
@@ -160,24 +167,24 @@ impl Config {
         let certificate = match (file.server.certificate, file.server.private_key) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
-            _ => return Err(setting("[server] certificate and private_key go together".to_owned())),
+            _ => return Err(setting("[server] certificate and private_key must be set together".to_owned())),
         };
-        let scopes = file.scope.into_iter().map(|scope| scope.read(&at)).collect::<Result<_, _>>()?;
+        let scopes = file.scope.into_iter().map(|scope| scope.check(&at)).collect::<Result<_, _>>()?;
         let clients: Vec<_> =
-            file.client.into_iter().map(|client| client.read(&at)).collect::<Result<_, _>>()?;
+            file.client.into_iter().map(|client| client.check(&at)).collect::<Result<_, _>>()?;
         let mut ids = BTreeSet::new();
         if let Some(twice) = clients.iter().find(|declared| !ids.insert(declared.client.client_id.clone())) {
             return Err(ConfigError::Value {
                 path,
                 line: twice.line,
-                key: "client_id",
+                key: "client_id".into(),
                 why: format!("'{}' is declared twice", twice.client.client_id),
             });
         }
         let days = match &file.identity.rotate_keys_days {
             None => 90,
             Some(days) if (1..=3650).contains(days.as_ref()) => i64::from(*days.as_ref()),
-            Some(days) => return Err(at.wrong(days.span(), "rotate_keys_days", "use 1 to 3650 days")),
+            Some(days) => return Err(at.value_error(days.span(), "rotate_keys_days", "use 1 to 3650 days")),
         };
         let pending = PendingLimits::default();
         let idle_timeout = match &file.server.idle_timeout_s {
@@ -186,15 +193,15 @@ impl Config {
                 Duration::from_secs((*seconds.as_ref()).into())
             }
             Some(seconds) => {
-                return Err(at.wrong(seconds.span(), "idle_timeout_s", "use 1 to 3600 seconds"));
+                return Err(at.value_error(seconds.span(), "idle_timeout_s", "use 1 to 3600 seconds"));
             }
         };
-        let networks = file.server.trusted_proxies.iter().map(|text| at.network(text));
+        let networks = file.server.trusted_proxies.iter().map(|text| at.parse_network(text));
         let settings = Settings {
             providers: file
                 .provider
                 .into_iter()
-                .map(|section| provider(section, &at))
+                .map(|section| check_provider(section, &at))
                 .collect::<Result<_, _>>()?,
             scopes,
             anonymous_terminology: file.terminology.anonymous,
@@ -205,11 +212,11 @@ impl Config {
             rotate_keys_every: SignedDuration::from_hours(24 * days),
             body_limit_bytes: file.limits.body_limit_bytes.unwrap_or(16 << 20),
             private_key_hosts: file.identity.allow_private_jwks.clone(),
-            passwords: at.passwords(&file.identity)?,
-            throttle: at.throttle(&file.identity.throttle)?,
+            passwords: at.password_policy(&file.identity)?,
+            throttle: at.throttle_limits(&file.identity.throttle)?,
         };
         Ok(Self {
-            seal: at.seal(&file.identity)?,
+            encryption: at.encryption_keys(&file.identity)?,
             settings,
             clients,
             listen,
@@ -220,7 +227,7 @@ impl Config {
             demo: flags.demo,
             ahead_s: if flags.demo { demo_ahead()? } else { 0 },
             certificate,
-            bulk: file.bulk.read(&at)?,
+            bulk: file.bulk.check(&at)?,
             audit: file.audit,
             connections: ConnectionLimits {
                 total: file.limits.connections.unwrap_or(10_000).max(1),
@@ -237,14 +244,15 @@ impl Config {
         })
     }
 
-    /// What a running server cannot change: names and values, to tell what needs a restart.
-    pub fn fixed(&self) -> Vec<(&'static str, String)> {
+    /// Returns the names and values of the settings that a running server cannot change, to report which ones need a
+    /// restart.
+    pub fn restart_settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("[server] listen", self.listen.to_string()),
             ("[server] base_url", format!("{:?}", self.base_url)),
             ("[server] certificate", format!("{:?}", self.certificate)),
             ("[store]", format!("{:?} {:?}", self.engine, self.data)),
-            ("[identity] key_encryption_key", format!("{:?}", self.seal)),
+            ("[identity] key_encryption_key", format!("{:?}", self.encryption)),
             ("[bulk]", format!("{:?}", self.bulk)),
             ("[audit]", format!("{:?}", self.audit)),
             ("[server] idle_timeout_s", format!("{:?}", self.idle_timeout)),
@@ -278,6 +286,14 @@ fn check_base_url(base: &str, insecure_http: bool) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Returns exit code 3 if the configuration has to be changed, and 1 otherwise.
+pub fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let wrong_key =
+        matches!(error.downcast_ref::<SecretStorageError>(), Some(SecretStorageError::Encryption(_)));
+    let refused = error.downcast_ref::<ConfigError>().is_some();
+    ExitCode::from(if wrong_key || refused { 3 } else { 1 })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,7 +302,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("trefoil.toml");
         std::fs::write(&path, text).unwrap();
-        Config::load(&Flags { config: Some(path), ..Flags::default() })
+        Config::load(&ServeFlags { config: Some(path), ..ServeFlags::default() })
     }
 
     #[track_caller]
@@ -311,13 +327,16 @@ mod tests {
         check_refused("[server]\nbase_url = \"http://id.example\"\n", "must begin with https://");
         check_refused("[server]\nbase_url = \"https://id.example/x\"\n", "neither path");
         check_refused("[[provider]]\nname = \"P\"\nclient_id = \"c\"\n", "needs issuer");
-        let demo =
-            Flags { demo: true, listen: Some(SocketAddr::from(([0, 0, 0, 0], 1))), ..Flags::default() };
+        let demo = ServeFlags {
+            demo: true,
+            listen: Some(SocketAddr::from(([0, 0, 0, 0], 1))),
+            ..ServeFlags::default()
+        };
         assert!(Config::load(&demo).is_err());
     }
 
     #[test]
-    fn what_is_wrong_with_a_declared_client_is_told_with_line_and_key() {
+    fn faults_of_a_declared_client_have_their_line_and_key() {
         let client = |rest: &str| format!("[server]\n\n[[client]]\nclient_id = \"web\"\n{rest}\n");
         let check =
             |rest: &str, says: &[&str]| says.iter().for_each(|says| check_refused(&client(rest), says));
@@ -326,16 +345,28 @@ mod tests {
             "redirect_uris = [\n  \"https://app.example/cb\",\n  \"http://app.example/cb\",\n]",
             &["line 7: redirect_uris: redirect URI 'http://app.example/cb' is not HTTPS"],
         );
+        check("redirect_uris = 3", &["line 5: redirect_uris: invalid type: integer"]);
+        check(
+            "client_secret_fil = \"x\"",
+            &["line 5: client_secret_fil: unknown", "did you mean `client_secret_file`?"],
+        );
+        check(
+            "token_endpoint_auth_method = \"none\"\ntoken_endpoint_auth_methods = [\n\"x\"]",
+            &["line 7: token_endpoint_auth_methods: 'x' is not known"],
+        );
         check(
             "grant_types = [\"authorisation_code\"]",
             &["line 5: grant_types", "did you mean 'authorization_code'?"],
         );
         check("token_endpoint_auth_method = \"client_secret\"", &["line 5: token_endpoint_auth_methods"]);
-        check("client_secret = \"0123456789\"", &["line 5: client_secret", "does not stand in this file"]);
+        check(
+            "client_secret = \"0123456789\"",
+            &["line 5: client_secret", "secrets are not allowed in this file"],
+        );
         check("client_secret_file = \"no-such-file\"", &["line 5: client_secret: failed to read"]);
         check(
             "client_secret_env = \"TREFOIL_NO_SUCH\"",
-            &["line 5", "the environment has no TREFOIL_NO_SUCH"],
+            &["line 5", "the environment variable TREFOIL_NO_SUCH is not set"],
         );
         check("jwks_uri = \"http://keys.example/\"", &["line 5: jwks_uri"]);
         check("jwks = { keys = [{ kty = \"EC\", kid = \"k\" }] }", &["line 5: jwks: key 0"]);
@@ -348,16 +379,16 @@ mod tests {
         check("application_type = \"phone\"", &["line 5: application_type"]);
         check("scope = \"a  b\"", &["line 5: scope"]);
         check("[[client]]\nclient_id = \"web\"", &["line 6: client_id: 'web' is declared twice"]);
-        // What is refused is not shown where it may be a secret.
+        // A rejected value is not shown, because it may be a secret.
         let error = load(&client("client_secret = \"s3cr3t-value\"")).unwrap_err().to_string();
         assert!(!error.contains("s3cr3t"), "{error}");
     }
 
     #[test]
-    fn the_rest_of_the_file_is_judged_too() {
+    fn faults_in_other_tables_have_their_line_and_key() {
         check_refused(
             "[[scope]]\nname = \"openid\"\n",
-            "line 2: name: the scope 'openid' is the server's own",
+            "line 2: name: the scope 'openid' is reserved by the server",
         );
         check_refused("[[scope]]\nname = \"a b\"\n", "one word");
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
@@ -370,7 +401,7 @@ mod tests {
         check_refused("[identity]\nrotate_key_days = 3\n", "did you mean `rotate_keys_days`?");
         check_refused(
             "[identity]\nkey_encryption_key_env = \"HOME\"\n",
-            "line 2: key_encryption_key: a key-encryption key is 32",
+            "line 2: key_encryption_key: a key-encryption key must be 32",
         );
         check_refused(
             "[server]\ntrusted_proxies = [\n\"10.0.0.0/8\",\n\"10.0.0.0/33\"]\n",
@@ -393,8 +424,8 @@ mod tests {
         let (web, batch) = (&config.clients[0].client, &config.clients[1].client);
         assert!(web.is_public() && web.pkce_required && web.consent);
         assert_eq!(web.grant_types.len(), 2);
-        assert_eq!(batch.auth_methods, [identity::client::AuthMethod::PrivateKeyJwt]);
-        assert_eq!(batch.grant_types, [identity::client::GrantType::ClientCredentials]);
+        assert_eq!(batch.auth_methods, [identity::model::client::AuthMethod::PrivateKeyJwt]);
+        assert_eq!(batch.grant_types, [identity::model::client::GrantType::ClientCredentials]);
         assert_eq!(config.settings.describe("notes"), Some("Read your notes"));
         assert_eq!(config.settings.trusted_proxies.networks.len(), 1);
     }

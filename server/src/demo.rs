@@ -1,7 +1,8 @@
-//! The demo project: planted once in a folder by `serve --demo`, usable only while serving so.
+//! The demo project: added once to a data folder by `serve --demo`, and usable only while the server runs with
+//! `--demo`.
 //!
-//! Passwords, secrets and keys are made at random for each folder. They stand in `DIR/demo.json`
-//! (readable by the owner alone) and nowhere else.
+//! Passwords, secrets and keys are generated for each folder and stored only in `DIR/demo.json`, which only its owner
+//! can read.
 
 use anyhow::{Context as _, Result};
 use aws_lc_rs::encoding::AsBigEndian as _;
@@ -9,50 +10,52 @@ use aws_lc_rs::rsa::KeySize;
 use aws_lc_rs::signature::{ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _, RsaKeyPair};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use identity::client::{Client, ResponseType};
-use identity::password;
-use identity::redirect_uri::RegisteredRedirectUri;
-use identity::scope::Scopes;
-use identity::user::{Claims, User, UserError};
+use identity::directory::user_directory::UserError;
+use identity::model::client::{Client, ResponseType};
+use identity::model::redirect_uri::RegisteredRedirectUri;
+use identity::model::scope::Scopes;
+use identity::model::user::{StandardClaims, User};
+use identity::sign_in::password;
 use resources::Resources;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use store::{Expect, Ledger as _, LedgerWrite};
 use trefoil_fixtures as fixtures;
 
-use crate::app::App;
 use crate::clock::resource_id;
-use crate::tls::write_private;
+use crate::node::app::App;
+use crate::node::tls::write_private;
 
-/// Says in the ledger that the project was planted, whole.
-const PLANTED: &str = "demo/planted";
+/// Ledger key that marks a folder in which the whole project was added.
+const SEEDED_KEY: &str = "demo/seeded";
 
 /// Adds the demo project unless it was added before.
 ///
 /// # Errors
-/// The store's; a user or client of the same name that is not of the demo.
-pub async fn plant(app: &App) -> Result<()> {
+/// Returns an error if the store fails, or if a user or client of the same name exists that does not belong to the
+/// demo.
+pub async fn seed_demo(app: &App) -> Result<()> {
     let path = app.data.join("demo.json");
     let now = app.clock.now();
-    if path.exists() && app.store.get(PLANTED, now).await?.is_some() {
+    if path.exists() && app.store.get(SEEDED_KEY, now).await?.is_some() {
         return Ok(());
     }
-    // A plant that was cut off, or a file that was lost: its secrets cannot be shown again, so all
-    // are made anew.
-    uproot(app).await?;
+    // The project was added only in part, or `demo.json` was lost. Its secrets cannot be shown again, so everything
+    // is generated again.
+    remove_seed(app).await?;
     let project = fixtures::project();
     let mut users = Vec::new();
     for user in &project.users {
-        users.push(plant_user(app, user).await?);
+        users.push(seed_user(app, user).await?);
     }
-    let clients = plant_clients(app, &project.clients).await?;
-    plant_resources(app, &project).await?;
+    let clients = seed_clients(app, &project.clients).await?;
+    seed_resources(app, &project).await?;
     let mut demo = json!({
         "user": users[0],
         "users": users,
         "groups": project.groups.iter().map(|group| &group.id).collect::<Vec<_>>(),
-        "value_sets": terminology(&project.value_sets),
-        "code_systems": terminology(&project.code_systems),
+        "value_sets": list_resources(&project.value_sets),
+        "code_systems": list_resources(&project.code_systems),
         "members": project.expected.members.iter().map(|fact| json!({
             "value_set": fact.value_set, "system": fact.system, "code": fact.code,
             "member": fact.member, "display": fact.display,
@@ -65,13 +68,13 @@ pub async fn plant(app: &App) -> Result<()> {
         demo[name] = client;
     }
     write_private(&path, &serde_json::to_string_pretty(&demo)?).context("failed to write demo.json")?;
-    let write = LedgerWrite::put(PLANTED, Bytes::from_static(b"true"), Expect::Any);
+    let write = LedgerWrite::put(SEEDED_KEY, Bytes::from_static(b"true"), Expect::Any);
     app.store.write(vec![write], now).await?;
     Ok(())
 }
 
-/// All resources in one transaction.
-async fn plant_resources(app: &App, project: &fixtures::Project) -> Result<()> {
+/// Stores all resources in one transaction.
+async fn seed_resources(app: &App, project: &fixtures::DemoProject) -> Result<()> {
     let entries: Vec<String> = project
         .resources()
         .map(|resource| {
@@ -81,37 +84,37 @@ async fn plant_resources(app: &App, project: &fixtures::Project) -> Result<()> {
         .collect();
     let bundle =
         format!(r#"{{"resourceType":"Bundle","type":"transaction","entry":[{}]}}"#, entries.join(","));
-    // The operator's limits are for what comes from outside.
+    // The configured limits apply only to requests.
     let resources = Resources::at(app.store.clone(), &app.fhir_base);
     let plan = resources.plan(bundle.as_bytes(), || resource_id(&*app.clock.random), app.clock.now())?;
     resources.carry_out(plan, app.clock.now()).await?;
-    app.follow().await?;
+    app.terminology_sync.apply_changes().await?;
     Ok(())
 }
 
-async fn uproot(app: &App) -> Result<()> {
+async fn remove_seed(app: &App) -> Result<()> {
     let now = app.clock.now();
-    for user in app.identity.users(now).await?.into_iter().filter(|user| user.demo) {
-        app.identity.delete_user(&user.username, now).await?;
+    for user in app.identity.users.all_users(now).await?.into_iter().filter(|user| user.demo) {
+        app.identity.users.delete_user(&user.username, now).await?;
     }
-    for client in app.identity.clients(now).await?.into_iter().filter(|client| client.demo) {
-        app.identity.delete_client(&client.client_id, now).await?;
+    for client in app.identity.clients.all_clients(now).await?.into_iter().filter(|client| client.demo) {
+        app.identity.clients.delete_client(&client.client_id, now).await?;
     }
     Ok(())
 }
 
-fn terminology(resources: &[fixtures::Resource]) -> Vec<Value> {
+fn list_resources(resources: &[fixtures::DemoResource]) -> Vec<Value> {
     resources.iter().map(|resource| json!({ "id": resource.id, "url": resource.url })).collect()
 }
 
-async fn plant_user(app: &App, user: &fixtures::User) -> Result<Value> {
+async fn seed_user(app: &App, user: &fixtures::DemoUser) -> Result<Value> {
     let secret = app.clock.random.id();
     let (plain, random) = (secret.clone(), app.clock.random.clone());
-    let phc = app.hashing.run(move || password::hash(&plain, &*random)).await;
+    let phc = app.hashing.run(move || password::hash_password(&plain, &*random)).await;
     let record = User {
         sub: String::new(),
         username: user.username.clone(),
-        claims: Claims {
+        claims: StandardClaims {
             name: Some(user.name.clone()),
             given_name: Some(user.given_name.clone()),
             family_name: Some(user.family_name.clone()),
@@ -130,11 +133,11 @@ async fn plant_user(app: &App, user: &fixtures::User) -> Result<Value> {
         epoch: 0,
         demo: true,
     };
-    let record = match app.identity.add_user(record, app.clock.now()).await {
+    let record = match app.identity.users.add_user(record, app.clock.now()).await {
         Ok(record) => record,
         Err(UserError::Exists(name)) => {
             anyhow::bail!(
-                "a user '{name}' who is not of the demo stands in its way; delete or choose another --data"
+                "user '{name}' already exists and is not a demo user; delete it or use another --data directory"
             )
         }
         Err(error) => return Err(error.into()),
@@ -150,20 +153,20 @@ async fn plant_user(app: &App, user: &fixtures::User) -> Result<Value> {
     }))
 }
 
-async fn plant_clients(app: &App, clients: &fixtures::Clients) -> Result<Vec<(&'static str, Value)>> {
-    let mut planted = Vec::new();
+async fn seed_clients(app: &App, clients: &fixtures::DemoClients) -> Result<Vec<(&'static str, Value)>> {
+    let mut seeded = Vec::new();
     for (name, client) in clients.named() {
-        planted.push((name, plant_client(app, client).await?));
+        seeded.push((name, seed_client(app, client).await?));
     }
     let mut backends = Vec::new();
     for client in &clients.backend {
-        backends.push(plant_client(app, client).await?);
+        backends.push(seed_client(app, client).await?);
     }
-    planted.push(("backend", backends.into()));
-    Ok(planted)
+    seeded.push(("backend", backends.into()));
+    Ok(seeded)
 }
 
-async fn plant_client(app: &App, client: &fixtures::Client) -> Result<Value> {
+async fn seed_client(app: &App, client: &fixtures::DemoClient) -> Result<Value> {
     let mut shown = json!({
         "client_id": client.client_id,
         "redirect_uris": client.redirect_uris,
@@ -179,14 +182,18 @@ async fn plant_client(app: &App, client: &fixtures::Client) -> Result<Value> {
     }
     let mut jwks = Vec::new();
     if let Some(alg) = &client.alg {
-        let private = if alg == "ES384" { ec_key(&client.client_id)? } else { rsa_key(&client.client_id)? };
-        jwks.push(public_half(&private));
+        let private = if alg == "ES384" {
+            generate_ec_key(&client.client_id)?
+        } else {
+            generate_rsa_key(&client.client_id)?
+        };
+        jwks.push(public_members(&private));
         shown["alg"] = alg.as_str().into();
         shown["jwk"] = private;
-        // A backend has no reserved scopes: all that it may ask for is one list.
+        // A backend client has no reserved scopes, so its scopes are one list.
         shown["scopes"] = json!(client.scopes.iter().chain(&client.custom_scopes).collect::<Vec<_>>());
     }
-    let response_types: Vec<ResponseType> = words(&client.response_types);
+    let response_types: Vec<ResponseType> = parse_variants(&client.response_types);
     let record = Client {
         name: client.name.clone(),
         redirect_uris: client
@@ -200,9 +207,9 @@ async fn plant_client(app: &App, client: &fixtures::Client) -> Result<Value> {
             .filter_map(|uri| RegisteredRedirectUri::parse(uri, client.native).ok())
             .collect(),
         response_types,
-        // "implicit" is no grant of the token endpoint.
-        grant_types: words(&client.grant_types),
-        auth_methods: words(&client.auth_methods),
+        // "implicit" is not a grant type of the token endpoint.
+        grant_types: parse_variants(&client.grant_types),
+        auth_methods: parse_variants(&client.auth_methods),
         secret_digests: secret.iter().map(|secret| Client::secret_digest(secret)).collect(),
         jwks,
         scopes: client.scopes.iter().chain(&client.custom_scopes).map(String::as_str).collect::<Scopes>(),
@@ -217,33 +224,33 @@ async fn plant_client(app: &App, client: &fixtures::Client) -> Result<Value> {
         demo: true,
         ..Client::new(&client.client_id)
     };
-    app.identity.add_client(&record, app.clock.now()).await?;
+    app.identity.clients.add_client(&record, app.clock.now()).await?;
     Ok(shown)
 }
 
-/// The words of an enum that it knows.
-fn words<T: DeserializeOwned>(texts: &[String]) -> Vec<T> {
+/// Parses the texts that are variants of an enum, and drops the others.
+fn parse_variants<T: DeserializeOwned>(texts: &[String]) -> Vec<T> {
     texts.iter().filter_map(|text| serde_json::from_value(Value::from(text.as_str())).ok()).collect()
 }
 
-fn b64(bytes: &[u8]) -> String {
+fn base64_url(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// A private JWK for ES384.
-fn ec_key(name: &str) -> Result<Value> {
+/// Generates a private JWK for ES384.
+fn generate_ec_key(name: &str) -> Result<Value> {
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING)?;
     // An uncompressed point: 0x04, then x and y.
     let (x, y) = pair.public_key().as_ref()[1..].split_at(48);
     let d = pair.private_key().as_be_bytes()?;
     Ok(json!({
         "kty": "EC", "crv": "P-384", "alg": "ES384", "use": "sig", "kid": format!("{name}-1"),
-        "key_ops": ["sign"], "x": b64(x), "y": b64(y), "d": b64(d.as_ref()),
+        "key_ops": ["sign"], "x": base64_url(x), "y": base64_url(y), "d": base64_url(d.as_ref()),
     }))
 }
 
-/// A private JWK for RS384.
-fn rsa_key(name: &str) -> Result<Value> {
+/// Generates a private JWK for RS384.
+fn generate_rsa_key(name: &str) -> Result<Value> {
     use aws_lc_rs::encoding::AsDer as _;
     let pkcs8 = RsaKeyPair::generate(KeySize::Rsa2048)?.as_der()?;
     let numbers = rsa_numbers(pkcs8.as_ref()).context("a fresh RSA key has the standard encoding")?;
@@ -251,29 +258,29 @@ fn rsa_key(name: &str) -> Result<Value> {
         "kty": "RSA", "alg": "RS384", "use": "sig", "kid": format!("{name}-1"), "key_ops": ["sign"],
     });
     for (member, number) in ["n", "e", "d", "p", "q", "dp", "dq", "qi"].into_iter().zip(numbers) {
-        jwk[member] = b64(number).into();
+        jwk[member] = base64_url(number).into();
     }
     Ok(jwk)
 }
 
-/// The integers of a PKCS#8 RSA key in their order: n, e, d, p, q, dp, dq, qi (RFC 8017 A.1.2).
+/// Returns the integers of a PKCS#8 RSA key in their order: n, e, d, p, q, dp, dq, qi (RFC 8017 A.1.2).
 fn rsa_numbers(pkcs8: &[u8]) -> Option<Vec<&[u8]>> {
-    let outer = der(&mut { pkcs8 }, 0x30)?;
+    let outer = take_der(&mut { pkcs8 }, 0x30)?;
     let mut rest = outer;
-    der(&mut rest, 0x02)?; // version
-    der(&mut rest, 0x30)?; // algorithm
-    let mut key = der(&mut { der(&mut rest, 0x04)? }, 0x30)?;
-    der(&mut key, 0x02)?; // version
+    take_der(&mut rest, 0x02)?; // version
+    take_der(&mut rest, 0x30)?; // algorithm
+    let mut key = take_der(&mut { take_der(&mut rest, 0x04)? }, 0x30)?;
+    take_der(&mut key, 0x02)?; // version
     (0..8)
         .map(|_| {
-            let number = der(&mut key, 0x02)?;
+            let number = take_der(&mut key, 0x02)?;
             Some(number.strip_prefix(&[0]).unwrap_or(number))
         })
         .collect()
 }
 
-/// Takes one DER value of this tag off the front.
-fn der<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
+/// Removes one DER value with this tag from the front of the input.
+fn take_der<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     let (&[found, first], rest) = input.split_first_chunk::<2>()?;
     let (length, rest) = match first {
         0..0x80 => (usize::from(first), rest),
@@ -287,8 +294,8 @@ fn der<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
     (found == tag).then_some(value)
 }
 
-/// A JWK without its private members.
-fn public_half(jwk: &Value) -> Value {
+/// Returns a JWK without its private members.
+fn public_members(jwk: &Value) -> Value {
     let public = ["kty", "crv", "alg", "use", "kid", "x", "y", "n", "e"];
     let members = jwk.as_object().into_iter().flatten().filter(|(name, _)| public.contains(&name.as_str()));
     Value::Object(members.map(|(name, value)| (name.clone(), value.clone())).collect())

@@ -8,5 +8,5 @@ use clap::Parser as _;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    trefoil_server::cli::run(trefoil_server::cli::Cli::parse())
+    trefoil_server::cli::run_program(trefoil_server::cli::CommandLine::parse())
 }

@@ -1,6 +1,6 @@
-//! Start, ready, stop: what `trefoil serve` does around the edge.
+//! `trefoil serve`: starts the server, and stops it on a signal.
 
-use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -8,25 +8,26 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use identity::seal::OpenError;
 use jiff::Timestamp;
 use store::{Ledger as _, Store, StoreError};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::admin::socket;
-use crate::app::App;
-use crate::audit::Caller;
+use crate::administration::socket;
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Engine, Flags};
-use crate::http::listen::admission::ConnectionLimits;
-use crate::http::listen::{self, Edge, Phase, Timers};
+use crate::config::ConnectionLimits;
+use crate::config::{Config, ServeFlags, StoreEngine, exit_code};
+use crate::demo;
+use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
-use crate::reload::{self, reload};
-use crate::{demo, descriptors, tls};
+use crate::node::app::App;
+use crate::node::data_folder::make_data_folder;
+use crate::node::reload::{self, reload_config};
+use crate::node::{descriptors, tls};
+use crate::records::audit::AuditCaller;
 
 /// Runs the server until SIGTERM or SIGINT.
-pub async fn run(flags: &Flags) -> ExitCode {
+pub async fn run_server(flags: &ServeFlags) -> ExitCode {
     start_log();
     let config = match Config::load(flags) {
         Ok(config) => config,
@@ -44,47 +45,24 @@ pub async fn run(flags: &Flags) -> ExitCode {
     }
 }
 
-/// 3 where the configuration has to be changed, else 1.
-pub fn exit_code(error: &anyhow::Error) -> ExitCode {
-    let sealed = matches!(error.downcast_ref::<OpenError>(), Some(OpenError::Seal(_)));
-    let refused = error.downcast_ref::<ConfigError>().is_some();
-    ExitCode::from(if sealed || refused { 3 } else { 1 })
-}
-
-/// Logs go to standard error; `TREFOIL_LOG` says how much, as `info` or `trefoil_server=debug`.
+/// Starts the log on standard error. `TREFOIL_LOG` sets the level, such as `info` or `trefoil_server=debug`.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("TREFOIL_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    // A second server in one process (a test) keeps the first one's log.
+    // A second server in the same process (in a test) uses the log of the first one.
     drop(log.try_init());
 }
 
-/// Makes the data folder and what lies in it, so that only their owner can enter. A data folder that was
-/// there before keeps its mode: keys, records and exports are private all the same.
-///
-/// # Errors
-/// The file system's.
-pub fn make_data_folder(data: &Path) -> Result<()> {
-    for dir in [data.to_owned(), data.join("store"), data.join("exports"), data.join("tls")] {
-        std::fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&dir)
-            .with_context(|| format!("failed to make the folder {}", dir.display()))?;
-    }
-    Ok(())
-}
-
-async fn serve(config: Config, flags: &Flags) -> Result<()> {
-    // One crypto library for everything; a second call in one process finds it installed.
+async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {
+    // One cryptography library for all of TLS; a second server in the same process finds it installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
-    let budget = descriptors::budget();
+    let budget = descriptors::descriptor_budget();
     make_data_folder(&config.data)?;
-    // From here on it asks for a reload, and ends the process no more.
+    // From here on SIGHUP reloads the configuration instead of ending the process.
     let hang_up = signal(SignalKind::hangup())?;
     let clock = Clock::ahead(config.ahead_s);
-    let listeners = listen::bind(config.listen).await.with_context(|| {
+    let listeners = listen::bind_listeners(config.listen).await.with_context(|| {
         format!("failed to listen on {}; is another server running there?", config.listen)
     })?;
     let port = listeners[0].local_addr()?.port();
@@ -92,30 +70,30 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     let base_url = config.base_url.clone().unwrap_or_else(|| format!("{scheme}://localhost:{port}"));
     let tls = match config.insecure_http {
         true => None,
-        false => Some(tls::load(config.certificate.as_ref(), &config.data, clock.now())?),
+        false => Some(tls::load_tls(config.certificate.as_ref(), &config.data, clock.now())?),
     };
     let store = match config.engine {
-        Engine::Memory => Store::memory(),
-        Engine::File => Store::open(&config.data.join("store"))?,
+        StoreEngine::Memory => Store::memory(),
+        StoreEngine::File => Store::open(&config.data.join("store"))?,
     };
     let limits =
         ConnectionLimits { total: config.connections.total.min(budget.connections), ..config.connections };
-    let timers = Timers { idle: config.idle_timeout, ..Timers::default() };
+    let timers = ConnectionTimers { idle: config.idle_timeout, ..ConnectionTimers::default() };
     let (is_demo, grace) = (config.demo, config.shutdown_grace);
     let (data, clients) = (config.data.clone(), config.clients.clone());
     let app = App::open(config, flags, base_url.clone(), store, clock).await?;
-    reload::declare(&app.identity, flags, &clients, app.clock.now()).await?;
+    reload::store_declared_clients(&app.identity, flags, &clients, app.clock.now()).await?;
     if is_demo {
-        demo::plant(&app).await.context("failed to add the demo project")?;
+        demo::seed_demo(&app).await.context("failed to add the demo project")?;
     }
-    let taken_up = app.bulk.resume().await.context("failed to take up unfinished exports")?;
+    let taken_up = app.bulk.resume().await.context("failed to resume unfinished exports")?;
     if taken_up > 0 {
-        tracing::info!(taken_up, "unfinished exports go on");
+        tracing::info!(taken_up, "resumed unfinished exports");
     }
-    socket::listen(app.clone())?;
-    let (phase, phases) = watch::channel(Phase::Serving);
+    socket::listen_for_commands(app.clone())?;
+    let (phase, phases) = watch::channel(ServingPhase::Serving);
     let proxies = app.clone();
-    let edge = Edge {
+    let edge = HttpServer {
         routes: routes::routes(app.clone()),
         tls: tls.as_ref().map(|tls| tls.config.clone()),
         limits,
@@ -123,22 +101,22 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
         timers,
     };
     let edge = tokio::spawn(edge.serve(listeners, phases));
-    let sweeper = tokio::spawn(sweep(app.clone()));
+    let sweeper = tokio::spawn(sweep_periodically(app.clone()));
     let endpoint = data.join("endpoint.json");
     let ca = tls.as_ref().and_then(|tls| tls.ca.as_ref()).map(std::path::absolute).transpose()?;
     write_endpoint(&endpoint, &app, ca.as_deref())?;
-    let mut signals = Signals::new(hang_up)?;
+    let mut signals = StopSignals::new(hang_up)?;
     println!("ready {base_url}");
     signals.wait_for_stop(&app).await;
     tracing::info!("stopping");
     drop(std::fs::remove_file(&endpoint));
     app.is_stopping.store(true, Ordering::Release);
-    // A receiver is missing only if the edge has ended by itself.
-    let _ = phase.send(Phase::Closing);
+    // Sending fails only if the HTTP server has already ended.
+    let _ = phase.send(ServingPhase::Closing);
     // A second signal ends the grace period.
     drop(tokio::time::timeout(grace, signals.wait_for_stop(&app)).await);
-    let _ = phase.send(Phase::Stopping);
-    // Questions that wait could take longer than the drain time.
+    let _ = phase.send(ServingPhase::Stopping);
+    // Waiting terminology questions could take longer than the drain time.
     app.questions.stop();
     sweeper.abort();
     edge.await?;
@@ -152,7 +130,7 @@ async fn serve(config: Config, flags: &Flags) -> Result<()> {
     Ok(())
 }
 
-/// `DIR/endpoint.json`: what a tool needs to find this server. Written whole or not at all.
+/// Writes `DIR/endpoint.json`, from which tools find this server. The file is replaced atomically.
 fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>) -> Result<()> {
     let endpoint = serde_json::json!({
         "base_url": app.base_url,
@@ -168,26 +146,26 @@ fn write_endpoint(path: &Path, app: &App, ca: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// The signals that the server obeys.
-struct Signals {
+/// The signals that the server handles.
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
 }
 
-impl Signals {
+impl StopSignals {
     fn new(hang_up: Signal) -> Result<Self> {
         let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         Ok(Self { terminate, interrupt, hang_up })
     }
 
-    /// Waits for SIGTERM or SIGINT; SIGHUP reloads the configuration meanwhile.
+    /// Waits for SIGTERM or SIGINT, and reloads the configuration on SIGHUP.
     async fn wait_for_stop(&mut self, app: &App) {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return,
                 _ = self.interrupt.recv() => return,
-                _ = self.hang_up.recv() => match app.audit.on_behalf(Caller::operator(), reload(app)).await.0 {
+                _ = self.hang_up.recv() => match app.audit.on_behalf(AuditCaller::operator(), reload_config(app)).await.0 {
                     Ok(lines) => lines.iter().for_each(|line| tracing::info!("{line}")),
                     Err(error) => tracing::error!("{error:#}"),
                 },
@@ -196,16 +174,15 @@ impl Signals {
     }
 }
 
-/// Takes away all records that have expired, a little at a time: however many are made in between, by
-/// proofs, attempts and requests of strangers, they do not pile up.
+/// Removes all expired records in batches, so that they do not accumulate even if many are created meanwhile.
 async fn sweep_records(store: &Store, now: Timestamp) -> Result<(), StoreError> {
     const AT_ONCE: usize = 1_000;
     while store.sweep(now, AT_ONCE).await? == AT_ONCE {}
     Ok(())
 }
 
-/// Frees the space of expired records and exports, and tends the signing keys.
-async fn sweep(app: Arc<App>) {
+/// Removes expired records and exports periodically, and rotates the signing keys when they are due.
+async fn sweep_periodically(app: Arc<App>) {
     let mut every = tokio::time::interval(Duration::from_secs(30));
     loop {
         every.tick().await;
@@ -216,7 +193,7 @@ async fn sweep(app: Arc<App>) {
         if let Err(error) = app.bulk.sweep(now).await {
             tracing::warn!(%error, "sweep of exports");
         }
-        match app.identity.tend_keys(app.settings().rotate_keys_every, now).await {
+        match app.identity.signing_keys.maintain_keys(app.settings().rotate_keys_every, now).await {
             Ok(true) => tracing::info!("the signing keys were rotated by schedule"),
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "signing keys"),

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::{build, check, root, target_dir};
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct DemoArgs {
     /// Do not open the terminal client.
     #[arg(long)]
     no_tui: bool,
@@ -22,14 +22,14 @@ pub struct Args {
     listen: String,
 }
 
-/// Runs until the terminal client is left or the server is stopped.
-pub fn run(args: &Args) -> Result<()> {
+/// Runs until the user quits the terminal client, or until the server stops.
+pub fn run(args: &DemoArgs) -> Result<()> {
     eprintln!("building (the first time takes some minutes) …");
     check(&mut build(&["trefoil", "trefoil-tui"]))?;
     let data = args.data.clone().unwrap_or_else(|| target_dir().join("demo"));
     std::fs::create_dir_all(&data)?;
     let with_tui = !args.no_tui && std::io::stdout().is_terminal();
-    // The log would write over the terminal client's screen.
+    // The log would overwrite the screen of the terminal client.
     let log = if with_tui {
         Stdio::from(std::fs::File::create(data.join("server.log"))?)
     } else {
@@ -57,17 +57,17 @@ pub fn run(args: &Args) -> Result<()> {
         return left;
     }
     println!("\nStop it with Ctrl-C.");
-    // Ctrl-C reaches the server too, which ends by itself.
+    // Ctrl-C also reaches the server, which then stops by itself.
     server.wait()?;
     Ok(())
 }
 
 fn wait_until_ready(server: &mut Child) -> Result<()> {
-    let output = server.stdout.take().context("the server's output is piped")?;
+    let output = server.stdout.take().context("the output of the server is not piped")?;
     let mut lines = BufReader::new(output).lines();
     match lines.next() {
         Some(line) if line.as_deref().is_ok_and(|line| line.starts_with("ready ")) => Ok(()),
-        _ => bail!("the server ended before it was ready; its messages stand above or in server.log"),
+        _ => bail!("the server ended before it was ready; its messages are above or in server.log"),
     }
 }
 
@@ -83,7 +83,7 @@ fn read(path: PathBuf) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Addresses, people, and lines that work when pasted.
+/// Prints addresses, users and command lines to paste.
 fn print_guide(data: &std::path::Path) -> Result<()> {
     let endpoint = read(data.join("endpoint.json"))?;
     let demo = read(data.join("demo.json"))?;

@@ -1,15 +1,17 @@
 //! Every command a contributor or the pipeline needs: `cargo xtask --help`.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`demo`] | the demo server, what to try, the terminal client |
-//! | [`soak`] | what takes long: fuzz targets with millions of runs, the benchmark |
-//! | [`test`] | everything that must hold, summed up in one last line |
-//! | [`tidy`] | the walls between the crates and the habits of the tree |
+//! | [`demo`] | the demo server, a short guide, the terminal client |
+//! | [`fhir_tables`] | tables that are generated from HL7's definitions of FHIR R4 |
+//! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
+//! | [`test`] | all checks, with the totals in the last line |
+//! | [`tidy`] | boundaries between the crates, prose, links, commits |
 //!
-//! xtask runs the other crates and depends on none of them, so that it builds at once.
+//! xtask runs the other crates and does not depend on them, so that it builds quickly.
 
 mod demo;
+mod fhir_tables;
 mod soak;
 mod test;
 mod tidy;
@@ -24,16 +26,16 @@ use clap::{Parser, Subcommand};
 #[command(name = "cargo xtask", about = "Commands of the Trefoil project")]
 struct Cli {
     #[command(subcommand)]
-    command: Task,
+    command: XtaskCommand,
 }
 
 #[derive(Subcommand)]
-enum Task {
+enum XtaskCommand {
     /// Build and start the demo server, and open the terminal client on a terminal.
-    Demo(demo::Args),
-    /// Everything: fmt, clippy, tidy, unit tests, tables, laws, snapshots, journeys.
+    Demo(demo::DemoArgs),
+    /// Run all checks: fmt, clippy, tidy, unit tests, tables, laws, snapshots, journeys.
     Test,
-    /// What the pipeline runs.
+    /// Run everything that the pipeline runs.
     Ci,
     /// Run the conformance suite against a server of ours, or against --target.
     Conformance {
@@ -41,9 +43,17 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Make the demo project's records anew from their seed; --check only compares.
+    /// Generate the demo project's records from their seed; --check only compares.
     GenFixtures {
-        /// Compare, change nothing.
+        /// Only compare.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the tables of elements, search parameters and the Patient compartment from HL7's definitions of FHIR R4.
+    ///
+    /// The definitions are read from the folder `data` in the folder of TREFOIL_SHARED, or in ../shared.
+    GenFhirTables {
+        /// Only compare.
         #[arg(long)]
         check: bool,
     },
@@ -53,14 +63,14 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// What takes long: fuzz targets with 10,000,000 runs each, in the release profile, the benchmark of terminology, and a
-    /// server that is killed 200 times.
-    Soak(soak::Args),
-    /// Check the walls between the crates and the habits of the tree.
+    /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the benchmark of
+    /// terminology, and a server that is killed 200 times.
+    Soak(soak::SoakArgs),
+    /// Check the boundaries between the crates, prose, links and commits.
     Tidy,
-    /// Format everything.
+    /// Format the code.
     Fmt,
-    /// Clippy, without mercy.
+    /// Run clippy; warnings are errors.
     Lint,
 }
 
@@ -74,24 +84,25 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Task) -> Result<()> {
+fn run(task: XtaskCommand) -> Result<()> {
     match task {
-        Task::Demo(args) => demo::run(&args),
-        Task::Test | Task::Ci => test::run(),
-        Task::Conformance { args } => {
+        XtaskCommand::Demo(args) => demo::run(&args),
+        XtaskCommand::Test | XtaskCommand::Ci => test::run(),
+        XtaskCommand::Conformance { args } => {
             check(&mut build(&["trefoil", "trefoil-conformance"]))?;
             let program = target_dir().join("debug/trefoil-conformance");
             check(Command::new(program).arg("run").args(args))
         }
-        Task::GenFixtures { check: only_check } => {
+        XtaskCommand::GenFixtures { check: only_check } => {
             let mut command = cargo();
             command.args(["run", "--quiet", "-p", "trefoil-fixtures", "--bin", "gen-fixtures", "--"]);
             check(command.args(only_check.then_some("--check")))
         }
-        Task::Bench { args } => {
-            // What is measured in process belongs to the whole, and to what is called so.
+        XtaskCommand::GenFhirTables { check: only_compare } => fhir_tables::run(only_compare),
+        XtaskCommand::Bench { args } => {
+            // The benchmarks without a server run with all groups, or if they are named.
             let flags = args.iter().filter(|arg| arg.starts_with("--"));
-            // This wants crates that nothing else needs, and only who names it waits for them.
+            // Parquet needs additional crates, so it is built only on request.
             if args.iter().any(|arg| arg == "parquet") {
                 return check(bench_parquet().args(flags));
             }
@@ -104,14 +115,14 @@ fn run(task: Task) -> Result<()> {
             }
             check(bench("trefoil-server", "http").args(args))
         }
-        Task::Soak(args) => soak::run(&args),
-        Task::Tidy => tidy::run(),
-        Task::Fmt => check(cargo().args(["fmt", "--all"])),
-        Task::Lint => check(&mut lint()),
+        XtaskCommand::Soak(args) => soak::run(&args),
+        XtaskCommand::Tidy => tidy::run(),
+        XtaskCommand::Fmt => check(cargo().args(["fmt", "--all"])),
+        XtaskCommand::Lint => check(&mut lint()),
     }
 }
 
-/// A benchmark of a package.
+/// Returns the command for a benchmark of a package.
 fn bench(package: &str, name: &str) -> Command {
     let mut command = cargo();
     command.args(["bench", "--quiet", "-p", package, "--bench", name, "--"]);
@@ -151,10 +162,10 @@ fn cargo() -> Command {
 
 /// The workspace's folder.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace").to_owned()
 }
 
-/// Where cargo builds.
+/// Returns Cargo's target folder.
 fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }

@@ -1,6 +1,6 @@
-//! `cargo xtask soak`: what takes long. Fuzz targets with many runs, once with seeds of their own and once led by coverage
-//! (cargo-fuzz), the benchmark of terminology, a server that is killed at many moments, hostile traffic, and exports as
-//! Parquet; the time of each is printed.
+//! `cargo xtask soak`: the long checks. Fuzz targets with many runs, with seeds and also guided by coverage
+//! (cargo-fuzz), the benchmark of terminology, a server that is killed many times, hostile traffic, and exports as
+//! Parquet. The time of each is printed.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -9,39 +9,42 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{bench, bench_parquet, cargo, check, root};
 
-/// The test program of the fuzz targets, and where they stand in it.
-const FUZZ: [&str; 4] = ["-p", "trefoil-terminology", "--test", "it"];
+/// The test programs with the fuzz targets, and the prefix of the targets in the list of tests.
+const FUZZ: [&str; 6] = ["-p", "trefoil-terminology", "-p", "trefoil-terminology-import", "--test", "it"];
 const TARGETS: &str = "fuzz::";
-/// The same targets for cargo-fuzz, and what stands before their names here.
-const COVERAGE_FOLDER: &str = "server/crates/terminology/fuzz";
+/// Folders of the same targets for cargo-fuzz.
+const COVERAGE_FOLDERS: [&str; 2] =
+    ["server/crates/terminology/fuzz", "server/crates/terminology-import/fuzz"];
+/// Prefix of the names of the targets for cargo-fuzz.
 const COVERAGE: &str = "coverage::";
-/// The benchmark, by the name that `--only` takes.
+/// The benchmark, as `--only` names it.
 const BENCHMARK: &str = "terminology";
-/// The journey with kills, by the name that `--only` takes.
+/// The journey with kills, as `--only` names it.
 const KILLS: &str = "kills";
-/// Hostile traffic against the release binary, by the name that `--only` takes.
+/// Hostile traffic against the release binary, as `--only` names it.
 const ATTACKS: &str = "attacks";
-/// Exports with the feature of this name, which brings crates that nobody else needs: the tests, and the memory.
+/// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
 #[derive(clap::Args)]
-pub struct Args {
+pub struct SoakArgs {
     /// Runs of each fuzz target.
     #[arg(long, default_value_t = 10_000_000)]
     runs: u64,
-    /// How often the server is killed.
+    /// Number of times the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// Only what has this in its name: a fuzz target, `terminology` for the benchmark, `kills`, `attacks` or `parquet`.
+    /// Run only checks whose name contains this: a fuzz target, `terminology` for the benchmark, `kills`, `attacks`
+    /// or `parquet`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Say what there is and run nothing.
+    /// List the checks without running them.
     #[arg(long)]
     list: bool,
 }
 
-/// Runs everything, one after the other; a failure does not keep the rest from running.
-pub fn run(args: &Args) -> Result<()> {
+/// Runs all checks in turn, also after a failure.
+pub fn run(args: &SoakArgs) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
@@ -49,7 +52,7 @@ pub fn run(args: &Args) -> Result<()> {
         [BENCHMARK, KILLS, ATTACKS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned),
     );
     if names.is_empty() {
-        bail!("nothing has that in its name; --list says what there is");
+        bail!("no name of a check contains this; --list shows all names");
     }
     let mut failed = Vec::new();
     for name in names {
@@ -73,7 +76,7 @@ pub fn run(args: &Args) -> Result<()> {
         } else if name == ATTACKS {
             let mut command = cargo();
             command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "attacks::"]);
-            // One attack at a time: the printed times are those of an otherwise idle machine.
+            // One attack at a time, so that the printed times are not influenced by another one.
             command.args(["--", "--nocapture", "--test-threads=1"]);
             let mut store = cargo();
             store.args([
@@ -113,7 +116,7 @@ fn fuzz() -> std::process::Command {
     command
 }
 
-/// The names of the fuzz targets, as the test program tells them.
+/// Returns the names of the fuzz targets, as listed by the test program.
 fn targets() -> Result<Vec<String>> {
     let output = fuzz().args(["--list", TARGETS]).output().context("failed to start cargo")?;
     if !output.status.success() {
@@ -123,14 +126,17 @@ fn targets() -> Result<Vec<String>> {
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
 }
 
-/// The targets of cargo-fuzz.
+/// Returns the names of the cargo-fuzz targets.
 fn covered() -> Result<Vec<String>> {
-    let folder = root().join(COVERAGE_FOLDER).join("targets");
-    let files = std::fs::read_dir(&folder).with_context(|| format!("failed to read {}", folder.display()))?;
     let mut names = Vec::new();
-    for file in files {
-        if let Some(name) = file?.file_name().to_str().and_then(|name| name.strip_suffix(".rs")) {
-            names.push(format!("{COVERAGE}{name}"));
+    for folder in COVERAGE_FOLDERS {
+        let folder = root().join(folder).join("targets");
+        let files =
+            std::fs::read_dir(&folder).with_context(|| format!("failed to read {}", folder.display()))?;
+        for file in files {
+            if let Some(name) = file?.file_name().to_str().and_then(|name| name.strip_suffix(".rs")) {
+                names.push(format!("{COVERAGE}{name}"));
+            }
         }
     }
     names.sort();
@@ -143,15 +149,17 @@ fn has_cargo_fuzz() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a target of cargo-fuzz: what takes more than a second or a GiB has failed too. What it finds out about good
-/// inputs stays in the target folder for the next time. Without a sanitizer the stable compiler will do.
+/// Runs a target of cargo-fuzz. Inputs that take more than one second or 1 GiB count as failures. The corpus stays in
+/// the target folder for the next run. Without a sanitizer, the stable compiler is sufficient.
 fn cover(target: &str, runs: u64) -> Result<()> {
     let corpus = root().join("target/fuzz-corpus").join(target);
     std::fs::create_dir_all(&corpus)?;
+    let holds = |folder: &&str| root().join(folder).join("targets").join(format!("{target}.rs")).is_file();
+    let folder = COVERAGE_FOLDERS.into_iter().find(holds).context("no folder has this fuzz target")?;
     let mut command = cargo();
-    command.current_dir(root()).args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", COVERAGE_FOLDER]);
+    command.current_dir(root()).args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", folder]);
     command.args(["--target-dir", "target/fuzz", target]).arg(corpus);
-    command.arg(root().join(COVERAGE_FOLDER).join("seeds").join(target));
+    command.arg(root().join(folder).join("seeds").join(target));
     command.args(["--", "-timeout=1", "-rss_limit_mb=1024", "-print_final_stats=1"]);
     check(command.arg(format!("-runs={runs}")))
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: everything that must hold. Inner reports go to a log; what failed is shown
-//! whole, what was left out is listed, and one line sums it all up at the end.
+//! `cargo xtask test`: all checks. Output goes to a log; a failure is shown in full, omissions are listed, and the
+//! last line contains the totals.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +18,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// A step that is one thing: it holds or it does not.
+    /// Records the result of a check without parts.
     fn step(&mut self, name: &str, held: Result<()>) {
         match held {
             Ok(()) => self.passed += 1,
@@ -30,7 +30,7 @@ impl Sum {
     }
 }
 
-/// Runs everything.
+/// Runs all checks.
 pub fn run() -> Result<()> {
     let started = Instant::now();
     let path = target_dir().join("test.log");
@@ -70,7 +70,7 @@ fn announce(what: &str, started: Instant) {
     println!("[{:>4} s] {what}", started.elapsed().as_secs());
 }
 
-/// Runs a step; its output goes to the log, and to the screen when it fails.
+/// Runs a check. Its output goes to the log, and to the screen if it fails.
 fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
     let output = command.output().context("failed to start cargo")?;
     log.write_all(&output.stdout)?;
@@ -82,12 +82,12 @@ fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// Unit tests, tables, laws, snapshots, journeys, examples in docs.
+/// Runs the tests: unit tests, tables, laws, snapshots, journeys, examples in docs.
 fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
     let mut child = cargo()
         .args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"])
         .env("INSTA_UPDATE", "no")
-        // What is generated is the same in every run; a soak tries others.
+        // Tests generate the same values in every run; a soak uses other seeds.
         .env("PROPTEST_RNG_SEED", "20261121")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -127,7 +127,7 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
     let kept = progress.join().unwrap_or_default();
     writeln!(log, "{kept}")?;
     if !status.success() && sum.failed == 0 {
-        // A test program that did not build or died counts as one failure.
+        // A test program that did not build or crashed counts as one failure.
         sum.failed += 1;
         println!(
             "{}",
@@ -137,7 +137,7 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
     Ok(())
 }
 
-/// `test result: ok. 3 passed; 0 failed; …` of one test program.
+/// Parses `test result: ok. 3 passed; 0 failed; …` of one test program.
 fn closing_line(line: &str) -> Option<(u64, u64)> {
     let rest = line.strip_prefix("test result: ")?;
     let number = |word: &str| {

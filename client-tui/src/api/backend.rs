@@ -7,10 +7,11 @@ use jsonwebtoken::Header;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Api, ApiError, BACKEND_SCOPE};
-use crate::profile::Backend;
+use super::{Api, ApiError};
+use crate::args::BACKEND_SCOPE;
+use crate::profile::BackendProfile;
 
-/// How long an assertion lives, in seconds; five minutes are the longest allowed.
+/// Lifetime of an assertion in seconds. The server allows at most five minutes.
 const ASSERTION_LIFE_S: i64 = 120;
 /// A token is renewed so many seconds before it expires.
 const RENEW_AHEAD_S: i64 = 20;
@@ -24,10 +25,10 @@ pub struct BackendToken {
     pub token_type: String,
     /// Seconds.
     pub expires_in: i64,
-    /// What was granted, which may be less than was asked.
+    /// Granted scope, which may be less than requested.
     #[serde(default)]
     pub scope: String,
-    /// When it was asked for, on our clock.
+    /// Time of the request, by the local clock.
     #[serde(skip)]
     pub asked_at: Timestamp,
 }
@@ -43,7 +44,7 @@ impl BackendToken {
 /// # Errors
 /// When the key cannot sign.
 pub fn client_assertion(
-    backend: &Backend,
+    backend: &BackendProfile,
     token_endpoint: &str,
     now: Timestamp,
     jti: &str,
@@ -69,7 +70,7 @@ impl Api {
     /// The server's; [`ApiError::Profile`] without a backend client.
     pub async fn ask_backend_token(&self, scope: &str) -> Result<BackendToken, ApiError> {
         const NO_BACKEND: &str =
-            "this needs a backend client: give --backend-client ID and --backend-key FILE, or --demo DIR";
+            "a backend client is required: use --backend-client ID and --backend-key FILE, or --demo DIR";
         let backend = self.profile().backend.as_ref().ok_or(ApiError::Profile(NO_BACKEND))?;
         let url = &self.smart().await?.token_endpoint;
         let mut random = [0; 16];

@@ -1,39 +1,39 @@
-//! Where the endpoints are: OpenID Connect Discovery 1.0 and SMART's smart-configuration.
+//! Endpoints, from OpenID Connect Discovery 1.0 and SMART's smart-configuration.
 
 use serde::Deserialize;
 
 use super::{Api, ApiError};
 
-/// What we read of `{base}/.well-known/openid-configuration`.
+/// Members of `{base}/.well-known/openid-configuration` that the client uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct OpenIdConfiguration {
-    /// Is the base address itself (Discovery 4.3).
+    /// Equals the base address (Discovery 4.3).
     pub issuer: String,
-    /// Where a browser goes.
+    /// Authorization endpoint, for the browser.
     pub authorization_endpoint: String,
-    /// Where a code becomes tokens.
+    /// Token endpoint.
     pub token_endpoint: String,
-    /// Where a token becomes claims.
+    /// Userinfo endpoint.
     pub userinfo_endpoint: String,
-    /// Where a token ends (RFC 7009).
+    /// Revocation endpoint (RFC 7009).
     pub revocation_endpoint: Option<String>,
-    /// Does every authorization answer carry `iss` (RFC 9207)?
+    /// True if each authorization response contains `iss` (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
 }
 
-/// What we read of `{fhir_base}/.well-known/smart-configuration`.
+/// Members of `{fhir_base}/.well-known/smart-configuration` that the client uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SmartConfiguration {
-    /// Where an assertion becomes a token.
+    /// Token endpoint.
     pub token_endpoint: String,
 }
 
 impl Api {
-    /// The endpoints for people, asked once.
+    /// Returns the endpoints for users, which are read once.
     ///
     /// # Errors
-    /// The server's; [`ApiError::Unexpected`] when it speaks for another issuer.
+    /// Returns the error of the request, or [`ApiError::Unexpected`] if the document has another issuer.
     pub async fn openid(&self) -> Result<&OpenIdConfiguration, ApiError> {
         let ask = || async {
             let base_url = &self.profile().base_url;
@@ -51,10 +51,10 @@ impl Api {
         self.0.openid.get_or_try_init(ask).await
     }
 
-    /// The endpoints for backend clients, asked once.
+    /// Returns the endpoints for backend clients, which are read once.
     ///
     /// # Errors
-    /// The server's.
+    /// Returns the error of the request.
     pub async fn smart(&self) -> Result<&SmartConfiguration, ApiError> {
         let ask = || async {
             let url = format!("{}/.well-known/smart-configuration", self.profile().fhir_base);

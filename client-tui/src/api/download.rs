@@ -9,26 +9,26 @@ use tokio::fs::File;
 use tokio::io::AsyncWriteExt as _;
 
 use super::discovery::check_safe;
-use super::export::{Manifest, OutputFile};
+use super::export::{ExportManifest, OutputFile};
 use super::{Answer, Api, ApiError, Bearer};
 
-/// So many files are read at the same time.
+/// Maximum number of concurrent downloads.
 const AT_ONCE: usize = 4;
 
-/// How far a file has come.
+/// Progress of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct FileProgress {
     /// Position among output files, then error files.
     pub index: usize,
     /// Bytes on disk so far.
     pub bytes: u64,
     /// Lines on disk so far.
     pub lines: u64,
-    /// Is it whole?
+    /// True if the file is complete.
     pub done: bool,
 }
 
-/// What was downloaded.
+/// A completed download.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Download {
     /// The folder.
@@ -63,10 +63,10 @@ impl Api {
     /// lines than the manifest says.
     pub async fn download(
         &self,
-        manifest: &Manifest,
+        manifest: &ExportManifest,
         folder: &Path,
         bearer: &Bearer,
-        watch: impl Fn(Piece),
+        watch: impl Fn(FileProgress),
     ) -> Result<Download, ApiError> {
         tokio::fs::create_dir_all(folder).await.map_err(|error| not_written(folder, &error))?;
         let bearer = manifest.requires_access_token.then_some(bearer);
@@ -75,7 +75,7 @@ impl Api {
             let path = folder.join(&name);
             let (bytes, resources) = self
                 .download_one(&file, &path, bearer, |bytes, lines, done| {
-                    watch(Piece { index, bytes, lines, done });
+                    watch(FileProgress { index, bytes, lines, done });
                 })
                 .await?;
             Ok::<_, ApiError>((index, SavedFile { kind: file.kind, name, resources, bytes }))
@@ -146,7 +146,7 @@ fn not_written(path: &Path, error: &std::io::Error) -> ApiError {
 
 /// A name for each file: its type, numbered from the second on. Only letters and digits of what the
 /// server says get into a name.
-fn names(manifest: &Manifest) -> Vec<(OutputFile, String)> {
+fn names(manifest: &ExportManifest) -> Vec<(OutputFile, String)> {
     let mut seen = BTreeMap::new();
     let mut name = |file: &OutputFile, prefix: &str| {
         let kind: String = file.kind.chars().filter(char::is_ascii_alphanumeric).take(64).collect();
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_stay_in_the_folder() {
         let file = |kind: &str| OutputFile { kind: kind.to_owned(), url: String::new(), count: None };
-        let manifest = Manifest {
+        let manifest = ExportManifest {
             transaction_time: String::new(),
             request: String::new(),
             requires_access_token: true,

@@ -1,35 +1,35 @@
-//! What can go wrong between us and the server, in words for the person who reads it.
+//! Errors of requests, as texts for the user.
 
 use http::StatusCode;
 use serde_json::Value;
 
 use super::Answer;
 
-/// Why the server did not do what it was asked.
+/// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
     /// No answer.
     #[error("{url} cannot be reached: {reason}")]
     Unreachable {
-        /// Where it was asked.
+        /// Address of the request.
         url: String,
-        /// What the network said.
+        /// Error of the network.
         reason: String,
     },
     /// An answer with an error status.
     #[error("{status} from {url}: {text}")]
     Refused {
-        /// Where it was asked.
+        /// Address of the request.
         url: String,
         /// The status.
         status: StatusCode,
-        /// What the OperationOutcome or the OAuth error says.
+        /// Text of the OperationOutcome or the OAuth error.
         text: String,
     },
     /// An answer that the standards do not allow.
-    #[error("an answer that makes no sense from {url}: {reason}")]
+    #[error("unexpected response from {url}: {reason}")]
     Unexpected {
-        /// Where it was asked.
+        /// Address of the request.
         url: String,
         /// How it differs.
         reason: String,
@@ -37,8 +37,8 @@ pub enum ApiError {
     /// The profile lacks what this needs.
     #[error("{0}")]
     Profile(&'static str),
-    /// Nobody has signed in.
-    #[error("nobody is signed in")]
+    /// No user is signed in.
+    #[error("no user is signed in")]
     NotSignedIn,
     /// The sign-in did not end well.
     #[error("the sign-in failed: {0}")]
@@ -46,9 +46,8 @@ pub enum ApiError {
     /// A file could not be written.
     #[error("failed to write {path}: {reason}")]
     File {
-        /// Which file.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         reason: String,
     },
     /// The request could not be formed.
@@ -57,7 +56,7 @@ pub enum ApiError {
 }
 
 impl ApiError {
-    /// Is the server at fault for not being there at all?
+    /// Returns true if the server cannot be reached.
     pub fn is_unreachable(&self) -> bool {
         matches!(self, Self::Unreachable { .. })
     }
@@ -75,11 +74,11 @@ impl ApiError {
     }
 
     pub(super) fn refused(url: &str, answer: &Answer) -> Self {
-        Self::Refused { url: url.to_owned(), status: answer.status, text: said(&answer.body) }
+        Self::Refused { url: url.to_owned(), status: answer.status, text: response_text(&answer.body) }
     }
 }
 
-/// The last error of a chain, which is the one that says what happened.
+/// Returns the last error of a chain, which names the cause.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut last = error;
     while let Some(source) = last.source() {
@@ -88,8 +87,8 @@ fn innermost(error: &dyn std::error::Error) -> String {
     last.to_string()
 }
 
-/// What an error body says: OperationOutcome (FHIR) or `error` and `error_description` (OAuth).
-fn said(body: &[u8]) -> String {
+/// Returns the text of an error body: OperationOutcome (FHIR) or `error` and `error_description` (OAuth).
+fn response_text(body: &[u8]) -> String {
     let Ok(json) = serde_json::from_slice::<Value>(body) else {
         return match std::str::from_utf8(body).map(str::trim) {
             Ok(text) if !text.is_empty() && !text.starts_with('<') => text.chars().take(200).collect(),
@@ -116,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn check(body: &str, expected: &str) {
-        assert_eq!(said(body.as_bytes()), expected);
+        assert_eq!(response_text(body.as_bytes()), expected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What the Requests screen shows: an exchange with its secrets masked when it is recorded, so that
-//! nothing downstream can show them.
+//! Exchanges for the Requests screen. Secrets are masked when an exchange is recorded, so that nothing downstream can
+//! show them.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use url::{Url, form_urlencoded};
 
 /// Stands where a secret stood.
 pub const MASK: &str = "•••";
-/// So many bytes of a body are kept.
+/// Maximum number of bytes kept of a body.
 const BODY_KEPT: usize = 16 * 1024;
 
 /// Form fields, query parameters and JSON members whose values are secret.
@@ -29,7 +29,7 @@ const SECRET: [&str; 11] = [
 
 /// One request and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct RecordedExchange {
     /// When it was sent.
     pub at: Timestamp,
     /// GET, POST, DELETE.
@@ -46,7 +46,7 @@ pub struct Exchange {
     pub took_ms: u64,
 }
 
-/// An answer as it is shown.
+/// A response as displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
     /// The status.
@@ -57,7 +57,7 @@ pub struct Answered {
     pub body: String,
 }
 
-impl Exchange {
+impl RecordedExchange {
     /// Begins the record of a request.
     pub(super) fn of(request: &Request, at: Timestamp) -> Self {
         let form = is_form(request.headers());
@@ -161,8 +161,8 @@ fn show_body(body: &[u8], form: bool) -> String {
     }
 }
 
-/// Masks the texts of the top level that are tokens. FHIR has `code` members there too, but never a
-/// resource without `resourceType`.
+/// Masks top-level members that contain tokens. A FHIR resource may have a `code` member too, but always has
+/// `resourceType`.
 fn mask_json(json: &mut Value) {
     let Some(object) = json.as_object_mut() else { return };
     if object.contains_key("resourceType") {
@@ -191,7 +191,7 @@ mod tests {
             .bearer_auth("very-secret")
             .header("content-type", "application/x-www-form-urlencoded")
             .body("grant_type=authorization_code&code=abc&code_verifier=xyz&client%5Fassertion=eyJ");
-        let shown = Exchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
+        let shown = RecordedExchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
         assert_eq!(shown.url, "https://as.example/oauth2/token?code=•••&state=s");
         assert_eq!(
             shown.request_body.as_deref(),
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_of_fhir_are_no_secrets() {
+    fn fhir_codes_are_not_masked() {
         let body = br#"{"resourceType":"Coding","code":"cane"}"#;
         assert!(show_body(body, false).contains("cane"));
     }
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn curl_quotes_for_the_shell() {
         let request = client().get("https://as.example/a").header("x-note", "it's");
-        let shown = Exchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
+        let shown = RecordedExchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
         assert_eq!(shown.curl(), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");
     }
 }

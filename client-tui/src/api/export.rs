@@ -14,7 +14,7 @@ const DEFAULT_POLL_S: i64 = 2;
 /// However long the server wants us to wait, we ask again after an hour.
 const LONGEST_POLL_S: i64 = 3600;
 
-/// What to export. Empty texts are not sent.
+/// Parameters of an export. Empty texts are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KickOff {
     /// Id of a Group; empty for everything.
@@ -27,7 +27,7 @@ pub struct KickOff {
 
 /// How an export is doing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Poll {
+pub enum ExportStatus {
     /// Not finished.
     Running {
         /// The server's words (X-Progress).
@@ -36,13 +36,13 @@ pub enum Poll {
         retry_after_s: i64,
     },
     /// Finished.
-    Complete(Manifest),
+    Complete(ExportManifest),
 }
 
-/// What a finished export consists of.
+/// Manifest of a completed export.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Manifest {
+pub struct ExportManifest {
     /// Everything that was stored before this instant is in it.
     pub transaction_time: String,
     /// The kick-off request.
@@ -62,26 +62,26 @@ pub struct OutputFile {
     /// Type of its resources.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is.
+    /// Address.
     pub url: String,
-    /// How many resources are in it.
+    /// Number of resources in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
 impl Api {
-    /// Starts an export; gives the address of its status.
+    /// Starts an export and returns the address of its status.
     ///
     /// # Errors
-    /// The server's: any status but 202 means that nothing was started.
-    pub async fn kick_off(&self, asked: &KickOff, bearer: &Bearer) -> Result<String, ApiError> {
+    /// Returns an error for any status except 202; no export was started then.
+    pub async fn kick_off(&self, query: &KickOff, bearer: &Bearer) -> Result<String, ApiError> {
         let token = self.token(bearer).await?;
         let base = &self.profile().fhir_base;
-        let url = match asked.group.as_str() {
+        let url = match query.group.as_str() {
             "" => format!("{base}/$export"),
             group => format!("{base}/Group/{}/$export", path_segment(group)?),
         };
-        let all = [("_outputFormat", "ndjson"), ("_type", &asked.types), ("_since", &asked.since)];
+        let all = [("_outputFormat", "ndjson"), ("_type", &query.types), ("_since", &query.since)];
         let query: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
         let request = self.http().get(&url).query(&query).bearer_auth(token);
         let request = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
@@ -91,7 +91,7 @@ impl Api {
         }
         let missing = || ApiError::Unexpected {
             url: url.clone(),
-            reason: "202 without the status address in Content-Location".to_owned(),
+            reason: "the 202 response has no status address in Content-Location".to_owned(),
         };
         let at = answer.header("content-location").ok_or_else(missing)?;
         let at = url::Url::parse(&url).and_then(|base| base.join(at)).map_err(|_| missing())?;
@@ -103,26 +103,27 @@ impl Api {
     ///
     /// # Errors
     /// The server's: anything but 200, 202, or a request to wait (429, 503) means that it failed.
-    pub async fn poll(&self, status_url: &str, bearer: &Bearer) -> Result<Poll, ApiError> {
+    pub async fn poll(&self, status_url: &str, bearer: &Bearer) -> Result<ExportStatus, ApiError> {
         let token = self.token(bearer).await?;
         let request = self.http().get(status_url).bearer_auth(token).header("accept", "application/json");
         let answer = self.call(request).await?;
         let retry_after_s = retry_after_s(&answer, self.now());
         match answer.status {
-            StatusCode::ACCEPTED => {
-                Ok(Poll::Running { progress: answer.header("x-progress").map(str::to_owned), retry_after_s })
-            }
+            StatusCode::ACCEPTED => Ok(ExportStatus::Running {
+                progress: answer.header("x-progress").map(str::to_owned),
+                retry_after_s,
+            }),
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                Ok(Poll::Running { progress: None, retry_after_s })
+                Ok(ExportStatus::Running { progress: None, retry_after_s })
             }
-            _ => answer.json(status_url).map(Poll::Complete),
+            _ => answer.json(status_url).map(ExportStatus::Complete),
         }
     }
 
-    /// Cancels an export, or deletes its files when it is finished.
+    /// Cancels an export, or deletes its files if it is completed.
     ///
     /// # Errors
-    /// The server's.
+    /// Returns the error of the request.
     pub async fn delete_export(&self, status_url: &str, bearer: &Bearer) -> Result<(), ApiError> {
         let token = self.token(bearer).await?;
         let answer = self.call(self.http().delete(status_url).bearer_auth(token)).await?;
@@ -137,8 +138,8 @@ fn retry_after_s(answer: &Answer, now: Timestamp) -> i64 {
         let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
         Some(at.as_second() - now.as_second())
     };
-    let asked = text.parse().ok().or_else(date).unwrap_or(DEFAULT_POLL_S);
-    asked.clamp(1, LONGEST_POLL_S)
+    let seconds = text.parse().ok().or_else(date).unwrap_or(DEFAULT_POLL_S);
+    seconds.clamp(1, LONGEST_POLL_S)
 }
 
 /// The percentage in the server's words on progress, if they have one.

@@ -1,6 +1,6 @@
-//! What the server can be asked. No screens and no printing; every exchange is told to a watcher.
+//! Requests to the server. No screens and no printing; every exchange is reported to a watcher.
 //!
-//! Tokens live here, in memory alone: neither the model of the screens nor any file ever holds one.
+//! Tokens are held here, in memory only: neither the model of the screens nor any file contains one.
 
 mod backend;
 mod discovery;
@@ -25,24 +25,21 @@ use tokio::sync::{Mutex, OnceCell};
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
 pub use discovery::{OpenIdConfiguration, SmartConfiguration};
-pub use download::{Download, Piece, SavedFile};
+pub use download::{Download, FileProgress, SavedFile};
 pub use error::ApiError;
-pub use exchange::{Answered, Exchange};
-pub use export::{KickOff, Manifest, OutputFile, Poll, percent};
-pub use sign_in::{BadRedirect, PendingSignIn, Session, TokenAnswer, USER_SCOPE, UserTokens};
-pub use terminology::{Subsumed, Subsumes, ValidateCode, Validated};
+pub use exchange::{Answered, RecordedExchange};
+pub use export::{ExportManifest, ExportStatus, KickOff, OutputFile, percent};
+pub use sign_in::{BadRedirect, PendingSignIn, SignedInSession, TokenAnswer, UserTokens};
+pub use terminology::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
 pub use userinfo::Claims;
 
-/// What a backend token is asked for when nothing else is said.
-pub const BACKEND_SCOPE: &str = "system/*.read";
-
 /// Asked wherever the time matters, so that tests can set it.
-pub type Clock = fn() -> Timestamp;
+pub type ClientClock = fn() -> Timestamp;
 
-/// Is told of every exchange once its answer was read (or, for files, once its head was).
-pub type Watcher = Box<dyn Fn(Exchange) + Send + Sync>;
+/// Called with every exchange after its response was read (for files: after its head).
+pub type ExchangeWatcher = Box<dyn Fn(RecordedExchange) + Send + Sync>;
 
-/// Whose token a request carries.
+/// The token that a request carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bearer {
     /// The person who signed in.
@@ -53,15 +50,15 @@ pub enum Bearer {
     Given(String),
 }
 
-/// One server, asked in one way. Clones share connections and tokens.
+/// A connection to one server. Clones share connections and tokens.
 #[derive(Clone)]
-pub struct Api(Arc<Inner>);
+pub struct Api(Arc<ApiInner>);
 
-struct Inner {
+struct ApiInner {
     profile: Profile,
     http: reqwest::Client,
-    clock: Clock,
-    watcher: Watcher,
+    clock: ClientClock,
+    watcher: ExchangeWatcher,
     openid: OnceCell<OpenIdConfiguration>,
     smart: OnceCell<SmartConfiguration>,
     backend: Mutex<Option<BackendToken>>,
@@ -84,8 +81,8 @@ impl Api {
     ///
     /// # Errors
     /// When the certificates of the profile cannot be used.
-    pub fn new(profile: Profile, clock: Clock, watcher: Watcher) -> Result<Self, ApiError> {
-        // No redirects: an endpoint that redirects is not the one we were told of, and a token would travel.
+    pub fn new(profile: Profile, clock: ClientClock, watcher: ExchangeWatcher) -> Result<Self, ApiError> {
+        // No redirects: the endpoint is not the documented one then, and a token would be sent to it.
         let mut http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("trefoil-tui/", env!("CARGO_PKG_VERSION")))
@@ -95,7 +92,7 @@ impl Api {
             let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(ApiError::certificates)?;
             http = http.tls_certs_only(certificates);
         }
-        Ok(Self(Arc::new(Inner {
+        Ok(Self(Arc::new(ApiInner {
             profile,
             http: http.build().map_err(ApiError::certificates)?,
             clock,
@@ -112,10 +109,10 @@ impl Api {
         &self.0.profile
     }
 
-    /// A token to send.
+    /// Returns a token to send.
     ///
     /// # Errors
-    /// [`ApiError::NotSignedIn`]; the server's when a backend token is asked for.
+    /// Returns [`ApiError::NotSignedIn`], or the error of the request for a backend token.
     async fn token(&self, bearer: &Bearer) -> Result<String, ApiError> {
         match bearer {
             Bearer::Given(token) => Ok(token.clone()),
@@ -175,8 +172,8 @@ impl Api {
         response
     }
 
-    fn begin(&self, request: &Request) -> (Exchange, Instant) {
-        (Exchange::of(request, self.now()), Instant::now())
+    fn begin(&self, request: &Request) -> (RecordedExchange, Instant) {
+        (RecordedExchange::of(request, self.now()), Instant::now())
     }
 }
 
@@ -186,10 +183,10 @@ impl Answer {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Reads the body as JSON of the expected shape, provided that the status says success.
+    /// Parses the body as JSON of the expected shape if the status is a success.
     ///
     /// # Errors
-    /// What the server refused, or how the body differs.
+    /// Returns the error of the server, or how the body differs.
     pub fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
         if !self.status.is_success() {
             return Err(ApiError::refused(url, self));

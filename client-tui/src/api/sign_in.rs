@@ -21,9 +21,6 @@ use url::{Url, form_urlencoded};
 
 use super::{Api, ApiError};
 
-/// Asked for when nothing else is said: who it is, and reading terminology.
-pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
-
 type OAuthClient = Client<
     BasicErrorResponse,
     TokenAnswer,
@@ -34,7 +31,7 @@ type OAuthClient = Client<
 /// The answer of the token endpoint.
 pub type TokenAnswer = StandardTokenResponse<IdTokenField, BasicTokenType>;
 
-/// What OpenID Connect adds to a token answer.
+/// Members that OpenID Connect adds to a token response.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct IdTokenField {
     /// Present when `openid` was granted.
@@ -47,7 +44,7 @@ impl ExtraTokenFields for IdTokenField {}
 /// A sign-in that waits for the browser's answer.
 #[derive(Debug)]
 pub struct PendingSignIn {
-    /// Where the browser goes.
+    /// Address for the browser.
     pub url: Url,
     redirect_uri: RedirectUrl,
     state: CsrfToken,
@@ -58,14 +55,14 @@ pub struct PendingSignIn {
     scope: String,
 }
 
-/// Why an answer from the browser is not taken.
+/// Reasons to reject a response from the browser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRedirect {
     /// Belongs to another sign-in, or was made up.
-    #[error("this answer does not belong to this sign-in (its state differs)")]
+    #[error("the response does not belong to this sign-in: its state differs")]
     State,
     /// Comes from another server.
-    #[error("the answer is from issuer '{found}' and not from {expected}")]
+    #[error("the response is from the issuer '{found}', not {expected}")]
     Issuer {
         /// As answered, empty when absent.
         found: String,
@@ -76,29 +73,29 @@ pub enum BadRedirect {
     #[error("the server refused: {0}")]
     Refused(String),
     /// Neither code nor error.
-    #[error("there is no code in it; paste the whole address that the browser ended at, or the code alone")]
+    #[error("it contains no code; paste the whole last address of the browser, or only the code")]
     NoCode,
 }
 
 impl BadRedirect {
-    /// Is the sign-in over, or may a better answer come?
+    /// Returns true if the sign-in is over; otherwise a valid response may still arrive.
     pub fn ends_sign_in(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
 }
 
-/// A signed-in person's tokens. They are never written anywhere.
+/// Tokens of a signed-in user. They are kept in memory only.
 #[derive(Clone, Debug)]
 pub struct UserTokens {
     /// As the token endpoint gave them.
     pub answer: TokenAnswer,
-    /// What the screens may know.
-    pub session: Session,
+    /// Session, without secrets.
+    pub session: SignedInSession,
 }
 
-/// What is known of a sign-in, without its secrets.
+/// A sign-in without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Session {
+pub struct SignedInSession {
     /// `sub` of the ID token.
     pub subject: Option<String>,
     /// Granted scopes.
@@ -108,10 +105,10 @@ pub struct Session {
 }
 
 impl PendingSignIn {
-    /// Judges the query of a redirect: gives the code, or says why there is none.
+    /// Validates the query of a redirect and returns the code.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the fault of the redirect.
     pub fn judge(&self, query: &str) -> Result<String, BadRedirect> {
         let find = |name: &str| {
             form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
@@ -131,13 +128,13 @@ impl PendingSignIn {
         find("code").filter(|code| !code.is_empty()).map(Cow::into_owned).ok_or(BadRedirect::NoCode)
     }
 
-    /// Judges what a person pasted: the address that the browser ended at, its query, or the code.
+    /// Validates a pasted text: the last address of the browser, its query, or the code.
     ///
-    /// A bare code comes without `state`; that the person carried it here stands for it, and PKCE ties
-    /// the code to this sign-in.
+    /// A bare code has no `state`. The user has transferred it by hand instead, and PKCE binds the code to this
+    /// sign-in.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Returns the fault of the text.
     pub fn judge_pasted(&self, text: &str) -> Result<String, BadRedirect> {
         let text = text.trim();
         let query = match text.split_once('?') {
@@ -153,12 +150,12 @@ impl PendingSignIn {
 }
 
 impl Api {
-    /// Prepares a sign-in whose answer comes to `redirect_uri`.
+    /// Prepares a sign-in whose response is sent to `redirect_uri`.
     ///
     /// # Errors
-    /// The server's; [`ApiError::Profile`] without a client_id.
+    /// Returns the error of the server, or [`ApiError::Profile`] if the profile has no client_id.
     pub async fn begin_sign_in(&self, redirect_uri: &str, scope: &str) -> Result<PendingSignIn, ApiError> {
-        const NO_CLIENT: &str = "signing in needs a client: give --client-id ID, or --demo DIR";
+        const NO_CLIENT: &str = "sign-in requires a client: use --client-id ID, or --demo DIR";
         let client_id = self.profile().client_id.clone().ok_or(ApiError::Profile(NO_CLIENT))?;
         let openid = self.openid().await?;
         let address = |error: url::ParseError| ApiError::Request(error.to_string());
@@ -218,7 +215,7 @@ impl Api {
         let granted =
             answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
         let life = answer.expires_in().unwrap_or(std::time::Duration::from_secs(300));
-        let session = Session {
+        let session = SignedInSession {
             subject,
             scope: granted.unwrap_or(pending.scope),
             expires_at: asked_at
@@ -230,11 +227,10 @@ impl Api {
         Ok(tokens)
     }
 
-    /// Ends the access token and forgets all tokens; they are forgotten even when the server cannot be
-    /// asked.
+    /// Revokes the access token and forgets all tokens, also if the server cannot be reached.
     ///
     /// # Errors
-    /// The server's.
+    /// Returns the error of the request.
     pub async fn sign_out(&self) -> Result<(), ApiError> {
         let Some(tokens) = self.user_slot().take() else { return Err(ApiError::NotSignedIn) };
         let Some(url) = &self.openid().await?.revocation_endpoint else { return Ok(()) };
@@ -269,9 +265,13 @@ impl Api {
 fn token_error(url: &str, error: RequestTokenError<ApiError, BasicErrorResponse>) -> ApiError {
     match error {
         RequestTokenError::Request(error) => error,
-        RequestTokenError::ServerResponse(said) => {
-            let description = said.error_description().map(|text| format!(" ({text})")).unwrap_or_default();
-            ApiError::SignIn(format!("the token endpoint refused: {}{description}", said.error().as_ref()))
+        RequestTokenError::ServerResponse(response) => {
+            let description =
+                response.error_description().map(|text| format!(" ({text})")).unwrap_or_default();
+            ApiError::SignIn(format!(
+                "the token endpoint rejected the request: {}{description}",
+                response.error().as_ref()
+            ))
         }
         RequestTokenError::Parse(error, _) => {
             ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() }
@@ -280,8 +280,8 @@ fn token_error(url: &str, error: RequestTokenError<ApiError, BasicErrorResponse>
     }
 }
 
-/// Checks the claims of an ID token that came over TLS from the token endpoint, where that stands
-/// for its signature (Core 3.1.3.7, point 6); gives its subject.
+/// Checks the claims of an ID token and returns its subject. The token came over TLS from the token endpoint, which
+/// replaces the check of its signature (Core 3.1.3.7, point 6).
 fn check_id_token(
     token: &str,
     issuer: &str,
@@ -292,7 +292,7 @@ fn check_id_token(
     let payload = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
     let claims: Value = payload
         .and_then(|payload| serde_json::from_slice(&payload).ok())
-        .ok_or_else(|| "it is no JWT".to_owned())?;
+        .ok_or_else(|| "it is not a JWT".to_owned())?;
     let for_us = match &claims["aud"] {
         Value::Array(many) => many.iter().any(|aud| aud == client_id),
         one => one == client_id,
@@ -326,7 +326,7 @@ mod tests {
             nonce: "n".to_owned(),
             issuer: "https://as.example".to_owned(),
             iss_expected,
-            scope: USER_SCOPE.to_owned(),
+            scope: crate::args::USER_SCOPE.to_owned(),
         }
     }
 
@@ -395,6 +395,9 @@ mod tests {
         check_claims(with("nonce", Value::Null), Err("nonce differs"));
         check_claims(with("exp", 939.into()), Err("exp is 939"));
         check_claims(with("sub", Value::Null), Err("sub is missing"));
-        assert_eq!(check_id_token("x", "i", "c", "n", Timestamp::UNIX_EPOCH), Err("it is no JWT".to_owned()));
+        assert_eq!(
+            check_id_token("x", "i", "c", "n", Timestamp::UNIX_EPOCH),
+            Err("it is not a JWT".to_owned())
+        );
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Api, ApiError, Bearer};
 
-/// Is this coding in that value set? Empty texts are not sent.
+/// Arguments of `ValueSet/$validate-code`. Empty texts are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidateCode {
     /// Canonical URL of the value set.
@@ -23,18 +23,18 @@ pub struct ValidateCode {
 
 /// The answer to [`ValidateCode`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Validated {
-    /// Is it in?
+pub struct ValidationAnswer {
+    /// True if the code is a member of the value set.
     pub result: bool,
     /// The code's display.
     pub display: Option<String>,
-    /// Why not, or a warning.
+    /// Reason for a negative result, or a warning.
     pub message: Option<String>,
 }
 
-/// Does code A subsume code B? Empty texts are not sent.
+/// Arguments of `CodeSystem/$subsumes`. Empty texts are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subsumes {
+pub struct SubsumesQuery {
     /// Canonical URL of the code system.
     pub system: String,
     /// Id of the code system, which makes it a call at instance level.
@@ -47,70 +47,76 @@ pub struct Subsumes {
     pub code_b: String,
 }
 
-/// The answer to [`Subsumes`].
+/// The answer to [`SubsumesQuery`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Subsumed {
+pub struct SubsumesAnswer {
     /// `equivalent`, `subsumes`, `subsumed-by` or `not-subsumed`.
     pub outcome: String,
 }
 
-impl Subsumed {
+impl SubsumesAnswer {
     /// The outcome as a sentence about the two codes.
     pub fn sentence(&self, code_a: &str, code_b: &str) -> String {
         match self.outcome.as_str() {
             "equivalent" => format!("{code_a} and {code_b} mean the same"),
             "subsumes" => format!("{code_a} is the more general one; {code_b} is below it"),
             "subsumed-by" => format!("{code_a} is the more specific one; {code_b} is above it"),
-            "not-subsumed" => format!("neither of {code_a} and {code_b} is above the other"),
-            other => format!("an outcome that FHIR R4 does not know: {other}"),
+            "not-subsumed" => format!("neither {code_a} nor {code_b} subsumes the other"),
+            other => format!("unknown outcome: {other}"),
         }
     }
 }
 
 impl Api {
-    /// Asks `$validate-code` by POST.
+    /// Sends `$validate-code` by POST.
     ///
     /// # Errors
-    /// The server's.
-    pub async fn validate_code(&self, asked: &ValidateCode, bearer: &Bearer) -> Result<Validated, ApiError> {
+    /// Returns the error of the request.
+    pub async fn validate_code(
+        &self,
+        query: &ValidateCode,
+        bearer: &Bearer,
+    ) -> Result<ValidationAnswer, ApiError> {
         let typed = [
-            ("url", "valueUri", &asked.url),
-            ("system", "valueUri", &asked.system),
-            ("code", "valueCode", &asked.code),
-            ("display", "valueString", &asked.display),
+            ("url", "valueUri", &query.url),
+            ("system", "valueUri", &query.system),
+            ("code", "valueCode", &query.code),
+            ("display", "valueString", &query.display),
         ];
         let parameter = |(name, kind, value): (&str, &str, &String)| json!({ "name": name, kind: value });
         let parameters: Vec<Value> =
             typed.into_iter().filter(|(_, _, value)| !value.is_empty()).map(parameter).collect();
-        let url = self.operation("ValueSet", &asked.id, "$validate-code")?;
+        let url = self.operation("ValueSet", &query.id, "$validate-code")?;
         let body = json!({ "resourceType": "Parameters", "parameter": parameters }).to_string();
         let request = self.http().post(&url).header("content-type", "application/fhir+json").body(body);
         let answer = self.ask(request, &url, bearer).await?;
         let result = value(&answer, "result").and_then(Value::as_bool);
         let text = |name| value(&answer, name).and_then(Value::as_str).map(str::to_owned);
         match result {
-            Some(result) => Ok(Validated { result, display: text("display"), message: text("message") }),
-            None => Err(ApiError::Unexpected { url, reason: "there is no parameter 'result'".to_owned() }),
+            Some(result) => {
+                Ok(ValidationAnswer { result, display: text("display"), message: text("message") })
+            }
+            None => Err(ApiError::Unexpected { url, reason: "parameter 'result' is missing".to_owned() }),
         }
     }
 
-    /// Asks `$subsumes` by GET.
+    /// Sends `$subsumes` by GET.
     ///
     /// # Errors
-    /// The server's.
-    pub async fn subsumes(&self, asked: &Subsumes, bearer: &Bearer) -> Result<Subsumed, ApiError> {
+    /// Returns the error of the request.
+    pub async fn subsumes(&self, query: &SubsumesQuery, bearer: &Bearer) -> Result<SubsumesAnswer, ApiError> {
         let all = [
-            ("system", &asked.system),
-            ("version", &asked.version),
-            ("codeA", &asked.code_a),
-            ("codeB", &asked.code_b),
+            ("system", &query.system),
+            ("version", &query.version),
+            ("codeA", &query.code_a),
+            ("codeB", &query.code_b),
         ];
-        let query: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-        let url = self.operation("CodeSystem", &asked.id, "$subsumes")?;
-        let answer = self.ask(self.http().get(&url).query(&query), &url, bearer).await?;
+        let parameters: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let url = self.operation("CodeSystem", &query.id, "$subsumes")?;
+        let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
         match value(&answer, "outcome").and_then(Value::as_str) {
-            Some(outcome) => Ok(Subsumed { outcome: outcome.to_owned() }),
-            None => Err(ApiError::Unexpected { url, reason: "there is no parameter 'outcome'".to_owned() }),
+            Some(outcome) => Ok(SubsumesAnswer { outcome: outcome.to_owned() }),
+            None => Err(ApiError::Unexpected { url, reason: "parameter 'outcome' is missing".to_owned() }),
         }
     }
 

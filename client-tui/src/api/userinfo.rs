@@ -1,4 +1,4 @@
-//! Who is it? `GET {base}/oauth2/userinfo` (OpenID Connect Core 5.3).
+//! Claims about the signed-in user: `GET {base}/oauth2/userinfo` (OpenID Connect Core 5.3).
 
 use serde_json::{Map, Value};
 

@@ -6,11 +6,11 @@ use ratatui::style::Modifier;
 use ratatui::text::Line;
 use ratatui::widgets::{Gauge, Paragraph};
 
-use super::{Theme, clock, draw_form, draw_text, error_line};
-use crate::api::{Manifest, Piece, percent};
+use super::{ColorTheme, clock, draw_form, draw_text, error_line};
+use crate::api::{ExportManifest, FileProgress, percent};
 use crate::model::{Answer, ExportState, Model};
 
-pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let rest = draw_form(&model.export.form, model.typing, theme, frame, area);
     let backend =
         model.about.backend_id.as_deref().unwrap_or("none; give --backend-client and --backend-key");
@@ -19,9 +19,7 @@ pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
             let lines = vec![
                 Line::styled(format!("Backend client: {backend}"), theme.quiet()),
                 Line::default(),
-                Line::raw(
-                    "Press Enter to start. No person's token opens an export: the backend client asks.",
-                ),
+                Line::raw("Press Enter to start. Exports use the token of the backend client."),
             ];
             draw_text(lines, frame, rest);
         }
@@ -32,12 +30,12 @@ pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
         ExportState::Failed(reason) => draw_text(vec![error_line(reason, theme)], frame, rest),
         ExportState::Running { status_url, since, progress, next_poll } => {
             let elapsed = (model.now.as_second() - since.as_second()).max(0);
-            let said = progress.as_deref().unwrap_or("no word on progress yet");
+            let text = progress.as_deref().unwrap_or("no progress reported yet");
             let next = match next_poll {
                 Some(at) => format!("next poll in {} s", (at.as_second() - model.now.as_second()).max(0)),
                 None => "polling now".to_owned(),
             };
-            draw_progress(progress.as_deref().and_then(percent).unwrap_or(0), said, theme, frame, rest);
+            draw_progress(progress.as_deref().and_then(percent).unwrap_or(0), text, theme, frame, rest);
             let lines = vec![
                 Line::raw(format!("Running for {elapsed} s; {next}")),
                 Line::styled(status_url.as_str(), theme.quiet()),
@@ -51,7 +49,7 @@ pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
 }
 
 /// A bar that also says its number and the server's words.
-fn draw_progress(percent: u16, label: &str, theme: Theme, frame: &mut Frame, area: Rect) {
+fn draw_progress(percent: u16, label: &str, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let line = Rect { height: area.height.min(1), ..area };
     let gauge = Gauge::default()
         .gauge_style(theme.accent())
@@ -63,10 +61,10 @@ fn draw_progress(percent: u16, label: &str, theme: Theme, frame: &mut Frame, are
 
 fn draw_complete(
     model: &Model,
-    manifest: &Manifest,
-    pieces: &[Option<Piece>],
+    manifest: &ExportManifest,
+    pieces: &[Option<FileProgress>],
     download: &Answer<crate::api::Download>,
-    theme: Theme,
+    theme: ColorTheme,
     frame: &mut Frame,
     area: Rect,
 ) {
@@ -82,7 +80,7 @@ fn draw_complete(
     lines.push(match download {
         Answer::None if pieces.is_empty() => Line::raw("There was nothing to export."),
         Answer::None => Line::raw("Press d to download the files, x to delete them on the server."),
-        Answer::Waiting => Line::raw(format!("Downloading: {done} of {} files are whole", pieces.len())),
+        Answer::Waiting => Line::raw(format!("Downloading: {done} of {} files are complete", pieces.len())),
         Answer::Failed(reason) => error_line(reason, theme),
         Answer::Done(saved) => Line::styled(
             format!(

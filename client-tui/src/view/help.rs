@@ -5,13 +5,13 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::Theme;
-use crate::keys::{self, Row, When};
+use super::ColorTheme;
+use crate::keys::{self, KeyRow, When};
 use crate::model::{Model, Screen};
 
-pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let mut lines = vec![Line::raw("Tokens stay in memory and are never shown. Up and Down scroll.")];
-    let mut section = |title: String, rows: &mut dyn Iterator<Item = &'static Row>| {
+    let mut section = |title: String, rows: &mut dyn Iterator<Item = &'static KeyRow>| {
         lines.push(Line::default());
         lines.push(Line::styled(title, theme.accent()));
         lines.extend(rows.map(|row| {
@@ -21,7 +21,7 @@ pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
             ])
         }));
     };
-    let place = |row: &&Row, when: When| row.screens.is_empty() && row.when == when;
+    let place = |row: &&KeyRow, when: When| row.screens.is_empty() && row.when == when;
     section("Everywhere".to_owned(), &mut keys::TABLE.iter().filter(|row| place(row, When::Always)));
     section("Outside of fields".to_owned(), &mut keys::TABLE.iter().filter(|row| place(row, When::Browsing)));
     section("In a field".to_owned(), &mut keys::TABLE.iter().filter(|row| place(row, When::Typing)));

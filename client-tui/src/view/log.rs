@@ -6,17 +6,14 @@ use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Wrap};
 
-use super::{MARK, Theme, clock};
-use crate::api::Exchange;
+use super::{ColorTheme, MARK, clock};
+use crate::api::RecordedExchange;
 use crate::model::Model;
 
-pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let requests = &model.requests;
     if requests.exchanges.is_empty() {
-        frame.render_widget(
-            Line::raw("Nothing was sent yet. Requests are listed here, secrets masked."),
-            area,
-        );
+        frame.render_widget(Line::raw("No requests yet. They are listed here, with masked secrets."), area);
         return;
     }
     if requests.detail {
@@ -35,7 +32,7 @@ pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
     frame.render_widget(Paragraph::new(rows), list);
 }
 
-fn row(exchange: &Exchange, marked: bool, theme: Theme) -> Line<'_> {
+fn row(exchange: &RecordedExchange, marked: bool, theme: ColorTheme) -> Line<'_> {
     let (status, style) = match &exchange.outcome {
         Ok(answered) if answered.status < 400 => (answered.status.to_string(), theme.good()),
         Ok(answered) => (answered.status.to_string(), theme.bad()),
@@ -57,7 +54,7 @@ fn row(exchange: &Exchange, marked: bool, theme: Theme) -> Line<'_> {
     ])
 }
 
-fn detail<'a>(exchange: &'a Exchange, theme: Theme) -> Vec<Line<'a>> {
+fn detail<'a>(exchange: &'a RecordedExchange, theme: ColorTheme) -> Vec<Line<'a>> {
     let headers = |all: &'a [(String, String)], lines: &mut Vec<Line<'a>>| {
         lines.extend(all.iter().map(|(name, value)| Line::raw(format!("{name}: {value}"))));
     };

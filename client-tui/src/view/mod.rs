@@ -1,6 +1,6 @@
-//! Drawing. Everything here only reads the model.
+//! Drawing. This module only reads the model.
 //!
-//! What colour says is said in words as well: the focus has a mark, errors begin with "Error:".
+//! Everything that colour shows is also shown as text: the focus has a mark, errors begin with "Error:".
 
 mod export;
 mod help;
@@ -24,13 +24,13 @@ const MARK: &str = "› ";
 /// Columns for the names of fields, the mark included.
 const NAME_WIDTH: u16 = 12;
 
-/// The few styles there are.
+/// Text styles of the screens, with or without colour.
 #[derive(Clone, Copy, Debug)]
-struct Theme {
+struct ColorTheme {
     colour: bool,
 }
 
-impl Theme {
+impl ColorTheme {
     fn of(self, colour: Color) -> Style {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
@@ -54,7 +54,7 @@ impl Theme {
 
 /// Draws the whole model, whatever the size of the terminal.
 pub fn view(model: &Model, frame: &mut Frame) {
-    let theme = Theme { colour: model.about.colour };
+    let theme = ColorTheme { colour: model.about.colour };
     let [tabs, _, body, notice, footer] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -76,7 +76,7 @@ pub fn view(model: &Model, frame: &mut Frame) {
     frame.render_widget(footer_line(model, theme), footer);
 }
 
-fn tab_line(model: &Model, theme: Theme) -> Line<'static> {
+fn tab_line(model: &Model, theme: ColorTheme) -> Line<'static> {
     let tab = |(at, screen): (usize, Screen)| {
         let open = screen == model.screen;
         let style = if open { theme.accent().add_modifier(Modifier::REVERSED) } else { Style::new() };
@@ -86,8 +86,8 @@ fn tab_line(model: &Model, theme: Theme) -> Line<'static> {
     Line::from_iter(Screen::ALL.into_iter().enumerate().map(tab))
 }
 
-/// What was just done, or whom we talk to.
-fn status_line<'a>(model: &'a Model, theme: Theme) -> Line<'a> {
+/// Returns the result of the last action, or the server and user.
+fn status_line<'a>(model: &'a Model, theme: ColorTheme) -> Line<'a> {
     if let Some(notice) = &model.notice {
         let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
         return Line::styled(notice.as_str(), style);
@@ -96,21 +96,21 @@ fn status_line<'a>(model: &'a Model, theme: Theme) -> Line<'a> {
         SignInState::In(session) => {
             format!("signed in until {}", clock(session.expires_at))
         }
-        _ => "nobody is signed in".to_owned(),
+        _ => "no user is signed in".to_owned(),
     };
     Line::styled(format!("{} · {who}", model.about.base_url), theme.quiet())
 }
 
-fn footer_line(model: &Model, theme: Theme) -> Line<'static> {
-    let key = |row: &keys::Row| {
+fn footer_line(model: &Model, theme: ColorTheme) -> Line<'static> {
+    let key = |row: &keys::KeyRow| {
         let does = row.footer.unwrap_or(row.does);
         [Span::styled(row.label, theme.accent()), Span::raw(format!(" {does}  "))]
     };
     Line::from_iter(keys::footer(model.screen, model.typing).flat_map(key))
 }
 
-/// Draws the fields one below the other; gives the rest of the area.
-fn draw_form(form: &Form, typing: bool, theme: Theme, frame: &mut Frame, area: Rect) -> Rect {
+/// Draws the fields in rows and returns the rest of the area.
+fn draw_form(form: &Form, typing: bool, theme: ColorTheme, frame: &mut Frame, area: Rect) -> Rect {
     let [fields, _, rest] = Layout::vertical([
         Constraint::Length(form.fields.len() as u16),
         Constraint::Length(1),
@@ -144,11 +144,11 @@ fn draw_text<'a>(lines: Vec<Line<'a>>, frame: &mut Frame, area: Rect) {
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
 }
 
-fn error_line<'a>(reason: &str, theme: Theme) -> Line<'a> {
+fn error_line<'a>(reason: &str, theme: ColorTheme) -> Line<'a> {
     Line::styled(format!("Error: {reason}"), theme.bad())
 }
 
-/// Whose token is sent, in words.
+/// Returns a text that names the token in use.
 fn bearer_name(model: &Model) -> String {
     let unnamed = "no client".to_owned();
     match &model.bearer {

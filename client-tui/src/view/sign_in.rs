@@ -4,17 +4,17 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Theme, clock, draw_form, draw_text, error_line};
+use super::{ColorTheme, clock, draw_form, draw_text, error_line};
 use crate::model::{Answer, Model, SignInState};
 
-pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let mut lines = Vec::new();
     match &model.sign_in.state {
         SignInState::Out => {
-            lines.push(Line::raw("Nobody is signed in. Press Enter to sign in with your browser."));
+            lines.push(Line::raw("No user is signed in. Press Enter to sign in with your browser."));
             demo_hint(model, &mut lines);
         }
-        SignInState::Starting => lines.push(Line::raw("Asking the server where to sign in …")),
+        SignInState::Starting => lines.push(Line::raw("Reading the server's configuration …")),
         SignInState::Failed(reason) => {
             lines.push(error_line(reason, theme));
             lines.push(Line::raw("Press Enter to try again."));
@@ -38,8 +38,10 @@ pub(super) fn draw(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
             lines.push(Line::styled(url.as_str(), theme.accent()));
             demo_hint(model, &mut lines);
             lines.push(Line::default());
-            lines.push(Line::raw("Waiting for the browser to come back here."));
-            lines.push(Line::raw("Is it on another machine? Press Tab and paste above what it ended at."));
+            lines.push(Line::raw("Waiting for the browser to return."));
+            lines.push(Line::raw(
+                "If it runs on another machine, press Tab and paste its last address above.",
+            ));
             if let Some(reason) = &model.sign_in.paste_error {
                 lines.push(error_line(reason, theme));
             }
@@ -68,13 +70,13 @@ fn expiry(model: &Model, at: jiff::Timestamp) -> String {
     format!("at {} UTC, in {} min {:02} s", clock(at), left_s / 60, left_s % 60)
 }
 
-fn claims<'a>(model: &'a Model, theme: Theme, lines: &mut Vec<Line<'a>>) {
+fn claims<'a>(model: &'a Model, theme: ColorTheme, lines: &mut Vec<Line<'a>>) {
     match &model.sign_in.claims {
         Answer::None => {}
-        Answer::Waiting => lines.push(Line::raw("Asking userinfo …")),
+        Answer::Waiting => lines.push(Line::raw("Reading userinfo …")),
         Answer::Failed(reason) => lines.push(error_line(reason, theme)),
         Answer::Done(claims) => {
-            lines.push(Line::styled("Who am I (userinfo)", theme.accent()));
+            lines.push(Line::styled("Signed-in user (userinfo)", theme.accent()));
             let width = claims.keys().map(String::len).max().unwrap_or(0);
             for (name, value) in claims {
                 let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);

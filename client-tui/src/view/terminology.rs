@@ -4,11 +4,11 @@ use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{Theme, bearer_name, draw_form, draw_text, error_line};
+use super::{ColorTheme, bearer_name, draw_form, draw_text, error_line};
 use crate::form::Form;
 use crate::model::{Answer, Model};
 
-pub(super) fn draw_validate(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw_validate(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let code = &model.validate.about.0;
     let lines = match &model.validate.answer {
         Answer::Done(found) => {
@@ -29,21 +29,21 @@ pub(super) fn draw_validate(model: &Model, theme: Theme, frame: &mut Frame, area
     draw(model, "POST ValueSet/$validate-code", &model.validate.form, lines, theme, frame, area);
 }
 
-pub(super) fn draw_subsumes(model: &Model, theme: Theme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw_subsumes(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let (a, b) = &model.subsumes.about;
     let lines = match &model.subsumes.answer {
         Answer::Done(found) => vec![
             Line::styled(format!("outcome = {}", found.outcome), theme.good()),
             Line::raw(format!("  {}", found.sentence(a, b))),
         ],
-        other => unanswered(other, "Is one code above the other? Press Enter to ask.", theme),
+        other => unanswered(other, "Does code A subsume code B? Press Enter to ask.", theme),
     };
     draw(model, "GET CodeSystem/$subsumes", &model.subsumes.form, lines, theme, frame, area);
 }
 
-fn unanswered<'a, T>(answer: &Answer<T>, question: &'static str, theme: Theme) -> Vec<Line<'a>> {
+fn unanswered<'a, T>(answer: &Answer<T>, question: &'static str, theme: ColorTheme) -> Vec<Line<'a>> {
     vec![match answer {
-        Answer::Waiting => Line::raw("Asking …"),
+        Answer::Waiting => Line::raw("Waiting for the response …"),
         Answer::Failed(reason) => error_line(reason, theme),
         Answer::None | Answer::Done(_) => Line::raw(question),
     }]
@@ -54,7 +54,7 @@ fn draw(
     operation: &'static str,
     form: &Form,
     answer: Vec<Line<'_>>,
-    theme: Theme,
+    theme: ColorTheme,
     frame: &mut Frame,
     area: Rect,
 ) {

@@ -91,7 +91,7 @@ fn a_backend_client_asks_and_exports() {
     check_code(&run(&server, &nobody), 1, "404");
 }
 
-/// Starts a sign-in without a browser; gives it, the address that it shows, and the rest of its words.
+/// Starts a sign-in without a browser. Returns the process, the address that it prints, and the rest of its output.
 fn sign_in(server: &Server) -> (Child, String, impl Iterator<Item = String>) {
     let mut child = program()
         .args(["sign-in", "--no-browser", "--json", "--demo"])

@@ -8,16 +8,16 @@ use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tokio::sync::mpsc;
 use trefoil_tui::args::ProfileArgs;
-use trefoil_tui::form::Field;
+use trefoil_tui::form::FormField;
 use trefoil_tui::model::{Answer, ExportState, Model, SignInState};
-use trefoil_tui::msg::Msg;
+use trefoil_tui::msg::Message;
 use trefoil_tui::profile::Profile;
 use trefoil_tui::runtime;
 use url::Url;
 
 use crate::server::{Server, browse};
 
-/// What the person does when the screens have come so far.
+/// A condition on the model, and the keys to press then.
 type Step = (fn(&Model) -> bool, &'static [KeyCode]);
 
 /// The steps after the sign-in.
@@ -49,14 +49,14 @@ async fn a_person_signs_in_asks_exports_and_leaves() {
 
     let mut model = Model::new(&profile, false, Timestamp::now());
     let folder = server.data.path().join("out");
-    model.export.form.fields[3] = Field::new("folder", "", folder.to_str().unwrap());
+    model.export.form.fields[3] = FormField::new("folder", "", folder.to_str().unwrap());
     let (sender, messages) = mpsc::unbounded_channel();
     let api = runtime::api(profile, Timestamp::now, sender.clone()).unwrap();
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let ticking = tokio::spawn(runtime::tick(sender.clone(), Timestamp::now));
 
     let keys = sender.clone();
-    let press = move |code| keys.send(Msg::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
+    let press = move |code| keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
     press(KeyCode::Enter);
     let (mut script, mut browser) = (SCRIPT.iter().peekable(), None);
     let observe = |model: &Model| {

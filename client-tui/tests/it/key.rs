@@ -5,7 +5,7 @@ use jsonwebtoken::{Algorithm, DecodingKey, Validation};
 use serde_json::Value;
 use trefoil_tui::api::client_assertion;
 use trefoil_tui::key::{self, KeyError, SigningKey};
-use trefoil_tui::profile::Backend;
+use trefoil_tui::profile::BackendProfile;
 
 use crate::support::{JWKS, now};
 
@@ -20,7 +20,7 @@ fn jwk(at: usize) -> Value {
 /// Signs with the key and verifies with its public half.
 #[track_caller]
 fn check(key: SigningKey, public: &DecodingKey, alg: Algorithm, kid: Option<&str>) {
-    let backend = Backend { client_id: "backend".to_owned(), key };
+    let backend = BackendProfile { client_id: "backend".to_owned(), key };
     let assertion = client_assertion(&backend, TOKEN_URL, now(), "j1").unwrap();
     let mut validation = Validation::new(alg);
     validation.set_audience(&[TOKEN_URL]);

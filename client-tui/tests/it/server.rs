@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// A demo server in a folder of its own, ended with the test.
+/// A demo server in a temporary folder, stopped at the end of the test.
 pub struct Server {
     child: Child,
     /// Its --data folder.
@@ -35,7 +35,7 @@ fn program() -> PathBuf {
 }
 
 impl Server {
-    /// Starts it; gives it when it answers.
+    /// Starts the server and waits until it is ready.
     pub fn start() -> Self {
         let data = tempfile::tempdir().unwrap();
         let mut command = Command::new(program());
@@ -52,7 +52,7 @@ impl Server {
         serde_json::from_slice(&std::fs::read(self.data.path().join(name)).unwrap()).unwrap()
     }
 
-    /// User name and password of somebody.
+    /// Returns name and password of a user.
     pub fn person(&self) -> (String, String) {
         let user = &self.json("demo.json")["user"];
         let text = |name: &str| user[name].as_str().unwrap().to_owned();
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// A browser with cookies and a person before it. It goes where it is sent; gives the last page.
+/// Follows redirects and fills in forms as a user with a browser does. Returns the last page.
 pub async fn browse(ca: Vec<u8>, start: String, username: String, password: String) -> String {
     let http = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
@@ -90,7 +90,7 @@ pub async fn browse(ca: Vec<u8>, start: String, username: String, password: Stri
             continue;
         }
         let page = response.text().await.unwrap();
-        // Users of a native app are asked each time whether the app may have access.
+        // Users of a native app are asked for consent each time.
         let (typed, scope): (&[_], _) = match here.path() {
             "/sign-in" => (&[("username", &username), ("password", &password)], None),
             "/consent" => (&[], Some(hidden(&page, "scope"))),

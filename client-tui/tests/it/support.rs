@@ -1,12 +1,12 @@
-//! What several modules need: a profile, a model, keys to press.
+//! Shared helpers: a profile, a model, keys to press.
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use trefoil_tui::api::{Api, Manifest, OutputFile, Session};
+use trefoil_tui::api::{Api, ExportManifest, OutputFile, SignedInSession};
 use trefoil_tui::key;
 use trefoil_tui::model::Model;
-use trefoil_tui::msg::{Effect, Msg};
-use trefoil_tui::profile::{Backend, Examples, Profile};
+use trefoil_tui::msg::{Message, RuntimeEffect};
+use trefoil_tui::profile::{BackendProfile, FormDefaults, Profile};
 use trefoil_tui::update::update;
 
 /// Two private keys as a JWK Set: EC first.
@@ -22,9 +22,9 @@ pub fn profile(base_url: &str) -> Profile {
     let key = key::read(JWKS, None, None).unwrap();
     Profile {
         client_id: Some("native".to_owned()),
-        backend: Some(Backend { client_id: "backend".to_owned(), key }),
+        backend: Some(BackendProfile { client_id: "backend".to_owned(), key }),
         open_browser: false,
-        examples: Examples {
+        examples: FormDefaults {
             value_set: "https://t.example/ValueSet/aids".to_owned(),
             system: "https://t.example/CodeSystem/aids".to_owned(),
             code: "cane".to_owned(),
@@ -50,9 +50,9 @@ pub fn model() -> Model {
     Model::new(&profile("https://t.example"), true, now())
 }
 
-/// Presses one key; gives what is to be done.
-pub fn press(model: &mut Model, code: KeyCode) -> Vec<Effect> {
-    update(model, Msg::Key(KeyEvent::new(code, KeyModifiers::NONE)))
+/// Presses one key and returns the effects.
+pub fn press(model: &mut Model, code: KeyCode) -> Vec<RuntimeEffect> {
+    update(model, Message::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
 /// Types a text, key by key.
@@ -62,8 +62,8 @@ pub fn type_text(model: &mut Model, text: &str) {
     }
 }
 
-pub fn session() -> Session {
-    Session {
+pub fn session() -> SignedInSession {
+    SignedInSession {
         subject: Some("s1".to_owned()),
         scope: "openid profile".to_owned(),
         expires_at: "2024-05-01T13:00:00Z".parse().unwrap(),
@@ -71,13 +71,13 @@ pub fn session() -> Session {
 }
 
 /// A manifest of three files.
-pub fn manifest() -> Manifest {
+pub fn manifest() -> ExportManifest {
     let file = |kind: &str, count| OutputFile {
         kind: kind.to_owned(),
         url: format!("https://t.example/fhir/R4/bulk/j1/{kind}.ndjson"),
         count,
     };
-    Manifest {
+    ExportManifest {
         transaction_time: "2024-05-01T12:00:00.000Z".to_owned(),
         request: "https://t.example/fhir/R4/Group/g1/$export".to_owned(),
         requires_access_token: true,

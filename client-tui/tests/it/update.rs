@@ -2,10 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use trefoil_tui::api::{Bearer, KickOff, Piece, Poll, Subsumes, ValidateCode};
+use trefoil_tui::api::{Bearer, ExportStatus, FileProgress, KickOff, SubsumesQuery, ValidateCode};
 use trefoil_tui::journey::Step;
 use trefoil_tui::model::{Answer, ExportState, Model, Screen, SignInState};
-use trefoil_tui::msg::{Effect, Msg};
+use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::update::update;
 
 use crate::support::{manifest, model, now, press, session, type_text};
@@ -16,7 +16,7 @@ fn later(seconds: i64) -> Timestamp {
 
 fn go_to(model: &mut Model) {
     let url = "https://t.example/oauth2/authorize".to_owned();
-    update(model, Msg::SignIn(Step::GoTo { url, browser: Ok(()) }));
+    update(model, Message::SignIn(Step::GoTo { url, browser: Ok(()) }));
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn ctrl_c_quits_in_a_field_too() {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Tab);
-    update(&mut model, Msg::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
+    update(&mut model, Message::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
     assert!(model.quit);
 }
 
@@ -52,7 +52,7 @@ fn the_forms_ask_what_they_show() {
         code: "cane".to_owned(),
         ..ValidateCode::default()
     };
-    assert_eq!(press(&mut model, KeyCode::Enter), [Effect::ValidateCode(asked, Bearer::Backend)]);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::ValidateCode(asked, Bearer::Backend)]);
     assert_eq!(model.validate.answer, Answer::Waiting);
     press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::BackTab);
@@ -60,41 +60,41 @@ fn the_forms_ask_what_they_show() {
         press(&mut model, KeyCode::Tab);
     }
     type_text(&mut model, "x ");
-    let asked = Subsumes {
+    let asked = SubsumesQuery {
         system: "https://t.example/CodeSystem/aids".to_owned(),
         code_a: "aid".to_owned(),
         code_b: "canex".to_owned(),
-        ..Subsumes::default()
+        ..SubsumesQuery::default()
     };
-    assert_eq!(press(&mut model, KeyCode::Enter), [Effect::Subsumes(asked, Bearer::Backend)]);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::Subsumes(asked, Bearer::Backend)]);
 }
 
 #[test]
 fn a_sign_in_waits_takes_pasted_text_and_asks_who_it_is() {
     let mut model = model();
-    assert_eq!(press(&mut model, KeyCode::Enter), [Effect::SignIn]);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::SignIn]);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "one sign-in at a time");
     go_to(&mut model);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "nothing was pasted");
-    update(&mut model, Msg::Paste("code=1&state=2\n".to_owned()));
-    assert_eq!(press(&mut model, KeyCode::Enter), [Effect::Pasted("code=1&state=2".to_owned())]);
-    update(&mut model, Msg::SignIn(Step::PasteRefused("not this one".to_owned())));
+    update(&mut model, Message::Paste("code=1&state=2\n".to_owned()));
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::Pasted("code=1&state=2".to_owned())]);
+    update(&mut model, Message::SignIn(Step::PasteRefused("not this one".to_owned())));
     assert_eq!(model.sign_in.paste_error.as_deref(), Some("not this one"));
-    assert_eq!(update(&mut model, Msg::SignedIn(Ok(session()))), [Effect::Userinfo]);
+    assert_eq!(update(&mut model, Message::SignedIn(Ok(session()))), [RuntimeEffect::Userinfo]);
     assert_eq!((model.bearer.clone(), model.typing), (Bearer::User, false));
-    assert_eq!(press(&mut model, KeyCode::Char('o')), [Effect::SignOut]);
+    assert_eq!(press(&mut model, KeyCode::Char('o')), [RuntimeEffect::SignOut]);
     assert_eq!((model.sign_in.state, model.bearer), (SignInState::Out, Bearer::Backend));
 }
 
 #[test]
-fn esc_gives_up_a_sign_in() {
+fn esc_cancels_a_sign_in() {
     let mut model = model();
     press(&mut model, KeyCode::Enter);
     assert_eq!(press(&mut model, KeyCode::Char('c')), [], "there is no address yet");
     go_to(&mut model);
-    let copy = Effect::Copy("https://t.example/oauth2/authorize".to_owned());
+    let copy = RuntimeEffect::Copy("https://t.example/oauth2/authorize".to_owned());
     assert_eq!(press(&mut model, KeyCode::Char('c')), [copy]);
-    assert_eq!(press(&mut model, KeyCode::Esc), [Effect::CancelSignIn]);
+    assert_eq!(press(&mut model, KeyCode::Esc), [RuntimeEffect::CancelSignIn]);
     assert_eq!(model.sign_in.state, SignInState::Out);
 }
 
@@ -105,7 +105,7 @@ fn the_token_is_switched_only_where_there_are_two() {
     press(&mut model, KeyCode::Char('t'));
     assert_eq!(model.bearer, Bearer::Backend);
     assert!(model.notice.is_some());
-    update(&mut model, Msg::SignedIn(Ok(session())));
+    update(&mut model, Message::SignedIn(Ok(session())));
     press(&mut model, KeyCode::Char('t'));
     assert_eq!(model.bearer, Bearer::Backend);
     press(&mut model, KeyCode::Char('t'));
@@ -117,25 +117,25 @@ fn running() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     let asked = KickOff { group: "g1".to_owned(), ..KickOff::default() };
-    assert_eq!(press(&mut model, KeyCode::Enter), [Effect::KickOff(asked)]);
-    assert_eq!(update(&mut model, Msg::KickedOff(Ok("https://t.example/j1".to_owned()))), [poll()]);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::KickOff(asked)]);
+    assert_eq!(update(&mut model, Message::KickedOff(Ok("https://t.example/j1".to_owned()))), [poll()]);
     model
 }
 
-fn poll() -> Effect {
-    Effect::Poll { status_url: "https://t.example/j1".to_owned() }
+fn poll() -> RuntimeEffect {
+    RuntimeEffect::Poll { status_url: "https://t.example/j1".to_owned() }
 }
 
 #[test]
 fn an_export_is_polled_when_the_server_said_and_not_before() {
     let mut model = running();
-    assert_eq!(update(&mut model, Msg::Tick(later(1))), [], "one question at a time");
-    let again = Poll::Running { progress: Some("10%".to_owned()), retry_after_s: 7 };
-    update(&mut model, Msg::Polled(Ok(again)));
-    assert_eq!(update(&mut model, Msg::Tick(later(7))), []);
-    assert_eq!(update(&mut model, Msg::Tick(later(8))), [poll()]);
+    assert_eq!(update(&mut model, Message::Tick(later(1))), [], "one question at a time");
+    let again = ExportStatus::Running { progress: Some("10%".to_owned()), retry_after_s: 7 };
+    update(&mut model, Message::Polled(Ok(again)));
+    assert_eq!(update(&mut model, Message::Tick(later(7))), []);
+    assert_eq!(update(&mut model, Message::Tick(later(8))), [poll()]);
     // An answer without words keeps the last ones.
-    update(&mut model, Msg::Polled(Ok(Poll::Running { progress: None, retry_after_s: 1 })));
+    update(&mut model, Message::Polled(Ok(ExportStatus::Running { progress: None, retry_after_s: 1 })));
     let ExportState::Running { progress, .. } = &model.export.state else {
         panic!("{:?}", model.export.state)
     };
@@ -145,32 +145,32 @@ fn an_export_is_polled_when_the_server_said_and_not_before() {
 #[test]
 fn a_complete_export_is_downloaded_once_at_a_time_and_deleted_on_the_second_press() {
     let mut model = running();
-    update(&mut model, Msg::Polled(Ok(Poll::Complete(manifest()))));
+    update(&mut model, Message::Polled(Ok(ExportStatus::Complete(manifest()))));
     let download = press(&mut model, KeyCode::Char('d'));
-    assert_eq!(download, [Effect::Download { manifest: manifest(), folder: "trefoil-export".into() }]);
+    assert_eq!(download, [RuntimeEffect::Download { manifest: manifest(), folder: "trefoil-export".into() }]);
     assert_eq!(press(&mut model, KeyCode::Char('d')), []);
-    update(&mut model, Msg::Piece(Piece { index: 2, bytes: 9, lines: 1, done: true }));
+    update(&mut model, Message::Piece(FileProgress { index: 2, bytes: 9, lines: 1, done: true }));
     // One that belongs to an older export.
-    update(&mut model, Msg::Piece(Piece { index: 7, bytes: 9, lines: 1, done: true }));
+    update(&mut model, Message::Piece(FileProgress { index: 7, bytes: 9, lines: 1, done: true }));
     assert_eq!(press(&mut model, KeyCode::Char('x')), []);
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Char('x')), [], "another key lies between");
-    let delete = Effect::DeleteExport { status_url: "https://t.example/j1".to_owned() };
+    let delete = RuntimeEffect::DeleteExport { status_url: "https://t.example/j1".to_owned() };
     assert_eq!(press(&mut model, KeyCode::Char('x')), [delete]);
-    update(&mut model, Msg::ExportDeleted(Ok(())));
+    update(&mut model, Message::ExportDeleted(Ok(())));
     assert_eq!(model.export.state, ExportState::Deleted);
 }
 
 #[test]
 fn a_poll_that_was_overtaken_changes_nothing() {
     let mut model = running();
-    update(&mut model, Msg::ExportDeleted(Ok(())));
-    update(&mut model, Msg::Polled(Err("404".to_owned())));
+    update(&mut model, Message::ExportDeleted(Ok(())));
+    update(&mut model, Message::Polled(Err("404".to_owned())));
     assert_eq!(model.export.state, ExportState::Deleted);
 }
 
 #[test]
-fn a_since_that_is_no_instant_is_not_sent() {
+fn an_invalid_since_is_not_sent() {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     for _ in 0..3 {

@@ -5,11 +5,14 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use serde_json::json;
-use trefoil_tui::api::{Answered, Download, Exchange, Piece, Poll, SavedFile, Subsumed, Validated};
+use trefoil_tui::api::{
+    Answered, Download, ExportStatus, FileProgress, RecordedExchange, SavedFile, SubsumesAnswer,
+    ValidationAnswer,
+};
 use trefoil_tui::journey::Step;
 use trefoil_tui::keys;
 use trefoil_tui::model::{Model, Screen};
-use trefoil_tui::msg::Msg;
+use trefoil_tui::msg::Message;
 use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
@@ -37,30 +40,30 @@ fn waiting() -> Model {
     );
     update(
         &mut model,
-        Msg::SignIn(Step::GoTo { url, browser: Err("'xdg-open' cannot be started".to_owned()) }),
+        Message::SignIn(Step::GoTo { url, browser: Err("'xdg-open' cannot be started".to_owned()) }),
     );
     press(&mut model, KeyCode::Tab);
-    update(&mut model, Msg::Paste("http://localhost:1/callback?code=c&state=other".to_owned()));
-    let refused = "this answer does not belong to this sign-in (its state differs)".to_owned();
-    update(&mut model, Msg::SignIn(Step::PasteRefused(refused)));
+    update(&mut model, Message::Paste("http://localhost:1/callback?code=c&state=other".to_owned()));
+    let refused = "the response does not belong to this sign-in: its state differs".to_owned();
+    update(&mut model, Message::SignIn(Step::PasteRefused(refused)));
     model
 }
 
 fn signed_in() -> Model {
     let mut model = model();
-    update(&mut model, Msg::SignedIn(Ok(session())));
+    update(&mut model, Message::SignedIn(Ok(session())));
     let claims =
         json!({ "sub": "s1", "name": "Willow Reed", "email": "w@t.example", "email_verified": true });
-    update(&mut model, Msg::Userinfo(Ok(claims.as_object().unwrap().clone())));
+    update(&mut model, Message::Userinfo(Ok(claims.as_object().unwrap().clone())));
     model
 }
 
-fn validated(answer: Result<Validated, String>) -> Model {
+fn validated(answer: Result<ValidationAnswer, String>) -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Msg::Validated(answer));
+    update(&mut model, Message::Validated(answer));
     model
 }
 
@@ -68,7 +71,7 @@ fn subsumed() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Msg::Subsumed(Ok(Subsumed { outcome: "subsumes".to_owned() })));
+    update(&mut model, Message::SubsumesAnswer(Ok(SubsumesAnswer { outcome: "subsumes".to_owned() })));
     model
 }
 
@@ -76,10 +79,10 @@ fn exporting() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Msg::KickedOff(Ok("https://t.example/fhir/R4/bulk/j1".to_owned())));
+    update(&mut model, Message::KickedOff(Ok("https://t.example/fhir/R4/bulk/j1".to_owned())));
     let progress = Some("40% (6 of 15 types)".to_owned());
-    update(&mut model, Msg::Polled(Ok(Poll::Running { progress, retry_after_s: 5 })));
-    update(&mut model, Msg::Tick(now() + SignedDuration::from_secs(2)));
+    update(&mut model, Message::Polled(Ok(ExportStatus::Running { progress, retry_after_s: 5 })));
+    update(&mut model, Message::Tick(now() + SignedDuration::from_secs(2)));
     model
 }
 
@@ -87,21 +90,21 @@ fn exported() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Msg::KickedOff(Ok("https://t.example/fhir/R4/bulk/j1".to_owned())));
-    update(&mut model, Msg::Polled(Ok(Poll::Complete(manifest()))));
+    update(&mut model, Message::KickedOff(Ok("https://t.example/fhir/R4/bulk/j1".to_owned())));
+    update(&mut model, Message::Polled(Ok(ExportStatus::Complete(manifest()))));
     press(&mut model, KeyCode::Char('d'));
-    update(&mut model, Msg::Piece(Piece { index: 0, bytes: 4096, lines: 31, done: false }));
-    update(&mut model, Msg::Piece(Piece { index: 1, bytes: 2813, lines: 5, done: true }));
+    update(&mut model, Message::Piece(FileProgress { index: 0, bytes: 4096, lines: 31, done: false }));
+    update(&mut model, Message::Piece(FileProgress { index: 1, bytes: 2813, lines: 5, done: true }));
     model
 }
 
-fn exchange(method: &str, path: &str, status: Result<u16, &str>) -> Exchange {
+fn exchange(method: &str, path: &str, status: Result<u16, &str>) -> RecordedExchange {
     let answered = |status| Answered {
         status,
         headers: vec![("content-type".to_owned(), "application/json".to_owned())],
         body: "{\n  \"access_token\": \"•••\"\n}".to_owned(),
     };
-    Exchange {
+    RecordedExchange {
         at: now(),
         method: method.to_owned(),
         url: format!("https://t.example{path}"),
@@ -114,10 +117,10 @@ fn exchange(method: &str, path: &str, status: Result<u16, &str>) -> Exchange {
 
 fn requests() -> Model {
     let mut model = model();
-    update(&mut model, Msg::Exchanged(exchange("GET", "/.well-known/openid-configuration", Ok(200))));
-    update(&mut model, Msg::Exchanged(exchange("POST", "/oauth2/token", Ok(200))));
-    update(&mut model, Msg::Exchanged(exchange("GET", "/fhir/R4/CodeSystem/$subsumes?codeA=a", Ok(404))));
-    update(&mut model, Msg::Exchanged(exchange("GET", "/oauth2/userinfo", Err("connection refused"))));
+    update(&mut model, Message::Exchanged(exchange("GET", "/.well-known/openid-configuration", Ok(200))));
+    update(&mut model, Message::Exchanged(exchange("POST", "/oauth2/token", Ok(200))));
+    update(&mut model, Message::Exchanged(exchange("GET", "/fhir/R4/CodeSystem/$subsumes?codeA=a", Ok(404))));
+    update(&mut model, Message::Exchanged(exchange("GET", "/oauth2/userinfo", Err("connection refused"))));
     press(&mut model, KeyCode::Char('5'));
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
@@ -137,7 +140,7 @@ fn help() -> Model {
 }
 
 fn all() -> Vec<(&'static str, Model)> {
-    let found = Validated {
+    let found = ValidationAnswer {
         result: false,
         display: Some("Cane".to_owned()),
         message: Some("Wrong Display Name 'Foo' for aids#cane".to_owned()),
@@ -194,6 +197,6 @@ fn a_finished_download_says_where_it_is() {
     let file =
         SavedFile { kind: "Patient".to_owned(), name: "Patient.ndjson".to_owned(), resources: 5, bytes: 9 };
     let saved = Download { folder: "out".into(), files: vec![file], bytes: 9, resources: 5 };
-    update(&mut model, Msg::Downloaded(Ok(saved)));
+    update(&mut model, Message::Downloaded(Ok(saved)));
     assert!(picture(&model, 80, 24).contains("Saved 5 resources, 9 bytes and manifest.json in out"));
 }

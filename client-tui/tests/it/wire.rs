@@ -1,7 +1,9 @@
 //! The client against small servers that are slow, wrong or down.
 
 use serde_json::json;
-use trefoil_tui::api::{ApiError, Bearer, KickOff, Manifest, OutputFile, Poll, Subsumes, ValidateCode};
+use trefoil_tui::api::{
+    ApiError, Bearer, ExportManifest, ExportStatus, KickOff, OutputFile, SubsumesQuery, ValidateCode,
+};
 use wiremock::matchers::{body_json, body_string_contains, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
@@ -49,14 +51,14 @@ async fn ids_stay_one_segment_of_the_path() {
     )
     .await;
     let asked =
-        Subsumes { id: "a/../b".into(), code_a: "x".into(), code_b: "x".into(), ..Default::default() };
+        SubsumesQuery { id: "a/../b".into(), code_a: "x".into(), code_b: "x".into(), ..Default::default() };
     assert_eq!(api(&server.uri()).subsumes(&asked, &given()).await.unwrap().outcome, "equivalent");
-    let asked = Subsumes { id: "..".into(), ..Default::default() };
+    let asked = SubsumesQuery { id: "..".into(), ..Default::default() };
     assert!(matches!(api(&server.uri()).subsumes(&asked, &given()).await, Err(ApiError::Request(_))));
 }
 
 #[tokio::test]
-async fn errors_say_what_the_server_said() {
+async fn errors_contain_the_text_of_the_server() {
     #[track_caller]
     fn shows(error: &ApiError, text: &str) {
         assert!(error.to_string().contains(text), "{error}");
@@ -69,18 +71,18 @@ async fn errors_say_what_the_server_said() {
     let ask = async |response: ResponseTemplate| {
         server.reset().await;
         answer(&server, at, response).await;
-        api(&server.uri()).subsumes(&Subsumes::default(), &given()).await.unwrap_err()
+        api(&server.uri()).subsumes(&SubsumesQuery::default(), &given()).await.unwrap_err()
     };
     shows(&ask(ResponseTemplate::new(503).set_body_json(outcome)).await, "the disk is full");
     shows(&ask(ResponseTemplate::new(502).set_body_string("<html>")).await, "502 Bad Gateway");
-    shows(&ask(ResponseTemplate::new(200).set_body_string("hello")).await, "makes no sense");
+    shows(&ask(ResponseTemplate::new(200).set_body_string("hello")).await, "unexpected response");
     shows(&ask(ResponseTemplate::new(200).set_body_json(json!({ "parameter": [] }))).await, "'outcome'");
     let elsewhere = ResponseTemplate::new(302).insert_header("location", "https://evil.example/");
     shows(&ask(elsewhere).await, "302 Found");
     // A port that was free a moment ago.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gone = format!("http://{free}");
-    let error = api(&gone).subsumes(&Subsumes::default(), &given()).await.unwrap_err();
+    let error = api(&gone).subsumes(&SubsumesQuery::default(), &given()).await.unwrap_err();
     assert!(error.is_unreachable(), "{error}");
 }
 
@@ -104,7 +106,7 @@ async fn a_stranger_for_an_issuer_is_refused() {
 }
 
 #[tokio::test]
-async fn a_backend_token_is_asked_for_once_while_it_is_fresh() {
+async fn a_fresh_backend_token_is_requested_once() {
     let server = MockServer::start().await;
     let smart = json!({ "token_endpoint": format!("{}/oauth2/token", server.uri()) });
     answer(
@@ -151,10 +153,10 @@ async fn an_export_is_started_polled_and_deleted() {
     };
     let running =
         ResponseTemplate::new(202).insert_header("x-progress", "5%").insert_header("retry-after", "9");
-    let expected = Poll::Running { progress: Some("5%".to_owned()), retry_after_s: 9 };
+    let expected = ExportStatus::Running { progress: Some("5%".to_owned()), retry_after_s: 9 };
     assert_eq!(poll(running).await, Ok(expected));
     let busy = ResponseTemplate::new(429).insert_header("retry-after", "30");
-    assert_eq!(poll(busy).await, Ok(Poll::Running { progress: None, retry_after_s: 30 }));
+    assert_eq!(poll(busy).await, Ok(ExportStatus::Running { progress: None, retry_after_s: 30 }));
     assert!(matches!(poll(ResponseTemplate::new(500)).await, Err(ApiError::Refused { .. })));
     server.reset().await;
     Mock::given(method("DELETE")).respond_with(ResponseTemplate::new(202)).expect(1).mount(&server).await;
@@ -175,13 +177,13 @@ async fn a_kick_off_without_202_started_nothing() {
 }
 
 /// A manifest of one file of this server.
-fn manifest(server: &MockServer, requires_access_token: bool, count: u64) -> Manifest {
+fn manifest(server: &MockServer, requires_access_token: bool, count: u64) -> ExportManifest {
     let file = |name: &str, count| OutputFile {
         kind: "Patient".into(),
         url: format!("{}/{name}", server.uri()),
         count,
     };
-    Manifest {
+    ExportManifest {
         transaction_time: "2024-05-01T12:00:00Z".into(),
         request: server.uri(),
         requires_access_token,
@@ -204,7 +206,7 @@ async fn files_are_streamed_counted_and_named() {
     assert_eq!((saved.resources, saved.bytes), (4, 2 * body.len() as u64 - 1));
     assert_eq!(std::fs::read_to_string(out.join("Patient.ndjson")).unwrap(), body);
     assert_eq!(std::fs::read_to_string(out.join("Patient.2.ndjson")).unwrap(), body.trim_end());
-    let written: Manifest =
+    let written: ExportManifest =
         serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
     assert_eq!(written, manifest(&server, true, 2));
     let sent = server.received_requests().await.unwrap();

@@ -4,15 +4,15 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
-use crate::run::{Event, Listener, Verdict};
+use crate::run::{RunEvent, RunListener, Verdict};
 
 /// Writes to anything that takes text.
 pub struct JsonLines<W>(pub W);
 
-fn line(event: &Event<'_>) -> Value {
+fn line(event: &RunEvent<'_>) -> Value {
     match event {
-        Event::Start { target, cases } => json!({ "event": "start", "target": target, "cases": cases }),
-        Event::Case(outcome) => {
+        RunEvent::Start { target, cases } => json!({ "event": "start", "target": target, "cases": cases }),
+        RunEvent::Case(outcome) => {
             let mut line = json!({
                 "event": "case",
                 "id": outcome.id,
@@ -36,7 +36,7 @@ fn line(event: &Event<'_>) -> Value {
             }
             line
         }
-        Event::End(summary) => json!({
+        RunEvent::End(summary) => json!({
             "event": "end",
             "passed": summary.passed,
             "failed": summary.failed,
@@ -46,8 +46,8 @@ fn line(event: &Event<'_>) -> Value {
     }
 }
 
-impl<W: Write> Listener for JsonLines<W> {
-    fn hear(&mut self, event: &Event<'_>) {
+impl<W: Write> RunListener for JsonLines<W> {
+    fn hear(&mut self, event: &RunEvent<'_>) {
         drop(writeln!(self.0, "{}", line(event)));
     }
 }
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_read() {
+    fn the_json_report_is_complete() {
         let mut text = Vec::new();
         crate::report::trial::tell(&mut JsonLines(&mut text));
         insta::assert_snapshot!(String::from_utf8(text).unwrap());

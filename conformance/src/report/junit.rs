@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use crate::run::{Event, Listener, Outcome, Verdict};
+use crate::run::{CaseOutcome, RunEvent, RunListener, Verdict};
 
 /// Writes to anything that takes text.
-pub struct Junit<W> {
+pub struct JunitReport<W> {
     out: W,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<CaseOutcome>,
 }
 
-impl<W: Write> Junit<W> {
+impl<W: Write> JunitReport<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
         Self { out, outcomes: Vec::new() }
@@ -45,7 +45,7 @@ impl<W: Write> Junit<W> {
     }
 }
 
-fn write_case(out: &mut impl Write, section: &str, case: &Outcome) -> std::io::Result<()> {
+fn write_case(out: &mut impl Write, section: &str, case: &CaseOutcome) -> std::io::Result<()> {
     let (id, took) = (escaped(&case.id), case.took.as_secs_f64());
     write!(out, "    <testcase classname=\"{section}\" name=\"{id}\" time=\"{took:.3}\"")?;
     match &case.verdict {
@@ -78,12 +78,12 @@ fn escaped(text: &str) -> String {
     out
 }
 
-impl<W: Write> Listener for Junit<W> {
-    fn hear(&mut self, event: &Event<'_>) {
+impl<W: Write> RunListener for JunitReport<W> {
+    fn hear(&mut self, event: &RunEvent<'_>) {
         match event {
-            Event::Start { .. } => {}
-            Event::Case(outcome) => self.outcomes.push((*outcome).clone()),
-            Event::End(_) => drop(self.end()),
+            RunEvent::Start { .. } => {}
+            RunEvent::Case(outcome) => self.outcomes.push((*outcome).clone()),
+            RunEvent::End(_) => drop(self.end()),
         }
     }
 }
@@ -93,9 +93,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_build_servers_read() {
+    fn the_junit_report_is_complete() {
         let mut text = Vec::new();
-        crate::report::trial::tell(&mut Junit::new(&mut text));
+        crate::report::trial::tell(&mut JunitReport::new(&mut text));
         insta::assert_snapshot!(String::from_utf8(text).unwrap());
     }
 }

@@ -12,20 +12,20 @@ pub mod terminal;
 
 #[cfg(test)]
 pub(crate) mod trial {
-    //! A run that never was, for snapshots of the reports.
+    //! An invented run, for snapshots of the reports.
 
     use std::time::Duration;
 
-    use crate::run::{Event, Failure, Listener, Outcome, Summary, Verdict};
+    use crate::run::{CaseFailure, CaseOutcome, RunEvent, RunListener, RunSummary, Verdict};
 
-    fn outcome(id: &str, verdict: Verdict) -> Outcome {
+    fn outcome(id: &str, verdict: Verdict) -> CaseOutcome {
         let section = id.split('/').take(2).collect::<Vec<_>>().join("/");
-        Outcome { id: id.to_owned(), section, covers: vec![], verdict, took: Duration::from_millis(12) }
+        CaseOutcome { id: id.to_owned(), section, covers: vec![], verdict, took: Duration::from_millis(12) }
     }
 
     /// Tells a listener of one case of each verdict.
-    pub fn tell(listener: &mut dyn Listener) {
-        let failure = Failure {
+    pub fn tell(listener: &mut dyn RunListener) {
+        let failure = CaseFailure {
             step: 2,
             request: "curl -i -H 'authorization: Bearer eyJhbG…' 'https://localhost:1/oauth2/userinfo'"
                 .to_owned(),
@@ -42,8 +42,8 @@ pub(crate) mod trial {
             outcome("spec/userinfo/b", Verdict::Fail(failure)),
             outcome("spec/userinfo/c", Verdict::Skip("the profile has no 'users.2'".to_owned())),
         ];
-        listener.hear(&Event::Start { target: "https://localhost:1", cases: outcomes.len() });
-        outcomes.iter().for_each(|outcome| listener.hear(&Event::Case(outcome)));
-        listener.hear(&Event::End(Summary { passed: 2, failed: 1, gaps: 1, skipped: 1 }));
+        listener.hear(&RunEvent::Start { target: "https://localhost:1", cases: outcomes.len() });
+        outcomes.iter().for_each(|outcome| listener.hear(&RunEvent::Case(outcome)));
+        listener.hear(&RunEvent::End(RunSummary { passed: 2, failed: 1, gaps: 1, skipped: 1 }));
     }
 }

@@ -1,27 +1,27 @@
-//! For people: one line a section, every failure with request, answer and difference, and a last
-//! line with the sum.
+//! The report for people: a line for each section, each failure with request, response and differences, and the totals
+//! in the last line.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use crate::run::{Event, Failure, Listener, Outcome, Summary, Verdict};
+use crate::run::{CaseFailure, CaseOutcome, RunEvent, RunListener, RunSummary, Verdict};
 
 /// Writes to anything that takes text.
-pub struct Terminal<W> {
+pub struct TerminalReport<W> {
     out: W,
     sections: Vec<(String, usize, usize)>,
-    failures: Vec<(String, Failure)>,
+    failures: Vec<(String, CaseFailure)>,
     skipped: BTreeMap<String, usize>,
     gaps: Vec<(String, String)>,
 }
 
-impl<W: Write> Terminal<W> {
+impl<W: Write> TerminalReport<W> {
     /// Writes to `out`.
     pub fn new(out: W) -> Self {
         Self { out, sections: Vec::new(), failures: Vec::new(), skipped: BTreeMap::new(), gaps: Vec::new() }
     }
 
-    fn case(&mut self, outcome: &Outcome) {
+    fn case(&mut self, outcome: &CaseOutcome) {
         if let Verdict::Skip(reason) = &outcome.verdict {
             *self.skipped.entry(reason.clone()).or_default() += 1;
             return;
@@ -43,8 +43,8 @@ impl<W: Write> Terminal<W> {
         }
     }
 
-    /// The end of the report. A terminal that is gone is nobody's fault.
-    fn end(&mut self, summary: Summary) -> std::io::Result<()> {
+    /// Writes the end of the report. A closed terminal is not an error.
+    fn end(&mut self, summary: RunSummary) -> std::io::Result<()> {
         let width = self.sections.iter().map(|(name, ..)| name.len()).max().unwrap_or_default();
         let out = &mut self.out;
         for (name, passed, total) in &self.sections {
@@ -72,7 +72,7 @@ impl<W: Write> Terminal<W> {
             0 => String::new(),
             count => format!(", {count} {what}"),
         };
-        let Summary { passed, failed, gaps, skipped } = summary;
+        let RunSummary { passed, failed, gaps, skipped } = summary;
         writeln!(
             out,
             "\n{passed} passed, {failed} failed{}{}",
@@ -83,12 +83,15 @@ impl<W: Write> Terminal<W> {
     }
 }
 
-impl<W: Write> Listener for Terminal<W> {
-    fn hear(&mut self, event: &Event<'_>) {
+impl<W: Write> RunListener for TerminalReport<W> {
+    fn hear(&mut self, event: &RunEvent<'_>) {
         match event {
-            Event::Start { target, cases } => drop(writeln!(self.out, "{cases} cases against {target}\n")),
-            Event::Case(outcome) => self.case(outcome),
-            Event::End(summary) => drop(self.end(*summary)),
+            RunEvent::Start { target, cases } => {
+                let noun = if *cases == 1 { "case" } else { "cases" };
+                drop(writeln!(self.out, "{cases} {noun} against {target}\n"));
+            }
+            RunEvent::Case(outcome) => self.case(outcome),
+            RunEvent::End(summary) => drop(self.end(*summary)),
         }
     }
 }
@@ -98,9 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_read() {
+    fn the_terminal_report_is_complete() {
         let mut text = Vec::new();
-        crate::report::trial::tell(&mut Terminal::new(&mut text));
+        crate::report::trial::tell(&mut TerminalReport::new(&mut text));
         insta::assert_snapshot!(String::from_utf8(text).unwrap());
     }
 }

@@ -1,35 +1,32 @@
-//! Compares what came back with what a row expects. Nothing is said of what the row does not name.
-//!
-//! | text | matches |
-//! |---|---|
-//! | `$any` | any value, but there must be one |
-//! | `$absent` | no value |
-//! | `$string`, `$number`, `$boolean` | a value of that type |
-//! | `$contains:TEXT` | a text that contains it |
-//! | `$regex:RE` | a text that the expression matches from end to end |
-//! | anything else | that text, its variables filled in |
-//!
-//! Objects match when each named member does. Lists match item by item, of the same length. The
-//! objects `{ "$some" = … }` and `{ "$each" = … }` match a list with one such item, or of only such
-//! items and at least one.
+//! Compares received values with what a row expects. Members that the row does not name are not compared.
 
 use regex::Regex;
 use serde_json::Value;
 
-use super::vars::{UnknownVariable, Vars};
+use crate::wire::variables::{UnknownVariable, Variables};
 
-/// One thing that is not as the row says.
+/// Matchers: texts in expectations with a special meaning, and what they match.
+pub const MATCHERS: &[(&str, &str)] = &[
+    ("$any", "any value, but not an absent one"),
+    ("$absent", "no value"),
+    ("$string`, `$number`, `$boolean", "a value of that type"),
+    ("$contains:TEXT", "a text that contains it"),
+    ("$regex:RE", "a text that the expression matches from end to end"),
+    ("anything else", "that text, with its variables filled in"),
+];
+
+/// A difference between a received value and the row.
 pub type Difference = String;
 
-/// Compares JSON; `at` is the place for messages, `None` stands for a value that is not there.
+/// Compares JSON values. `at` is the place for messages; `None` is an absent value.
 ///
 /// # Errors
-/// [`UnknownVariable`] in the expectation.
+/// Returns [`UnknownVariable`] if the expectation names one.
 pub fn json(
     at: &str,
     expected: &Value,
     actual: Option<&Value>,
-    vars: &Vars,
+    vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     match expected {
@@ -70,7 +67,7 @@ fn list(
     quantifier: &str,
     pattern: &Value,
     actual: Option<&Value>,
-    vars: &Vars,
+    vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let Some(Value::Array(found)) = actual.filter(|list| list.as_array().is_some_and(|l| !l.is_empty()))
@@ -103,7 +100,7 @@ pub fn text(
     at: &str,
     pattern: &str,
     actual: Option<&Value>,
-    vars: &Vars,
+    vars: &Variables,
     out: &mut Vec<Difference>,
 ) -> Result<(), UnknownVariable> {
     let fits = match pattern {
@@ -163,7 +160,7 @@ mod tests {
 
     #[track_caller]
     fn check(expected: Value, actual: Value, differences: &[&str]) {
-        let mut vars = Vars::default();
+        let mut vars = Variables::default();
         vars.set("name", "a.b");
         let mut out = Vec::new();
         json("body", &expected, Some(&actual), &vars, &mut out).unwrap();
@@ -171,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_named_is_judged() {
+    fn only_named_members_are_compared() {
         check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), &[]);
         check(json!({ "a": 1 }), json!({ "a": "1" }), &[r#"body.a: "1" instead of 1"#]);
         check(json!({ "a": "$absent", "b": "$any" }), json!({ "b": null }), &[]);

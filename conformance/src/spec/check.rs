@@ -1,72 +1,86 @@
-//! What must hold of the tables themselves: unique ids, live references, no requirement without a
-//! case, sorted rows. Unknown keys are refused when a table is read.
+//! Rules for the tables themselves: unique ids, valid references, a case for each requirement, sorted rows.
 
 use std::collections::BTreeSet;
 
-use super::{FILES, Spec};
-use crate::world::givens;
+use super::{FILES, Specification};
 
-/// Everything that is wrong with the tables; empty when all is well.
-pub fn faults(spec: &Spec) -> Vec<String> {
+/// Longest line of a table, in columns.
+const LINE_COLUMNS: usize = 160;
+
+/// Returns every fault of the tables.
+pub fn table_faults(spec: &Specification) -> Vec<String> {
     let mut faults = Vec::new();
-    let mut ids = BTreeSet::new();
-    let all = spec.requirements.iter().map(|r| &r.id).chain(spec.cases.iter().map(|c| &c.id));
-    for id in all {
-        if !ids.insert(id.as_str()) {
-            faults.push(format!("{id} stands twice"));
-        }
-        if id.split('/').count() < 3 || id.split('/').any(str::is_empty) {
-            faults.push(format!("{id} does not name spec, section and slug"));
-        }
-    }
-    let known: BTreeSet<_> = spec.requirements.iter().map(|r| r.id.as_str()).collect();
-    let mut covered = BTreeSet::new();
-    for case in &spec.cases {
-        for requirement in &case.covers {
-            if !known.contains(requirement.as_str()) {
-                faults.push(format!("{} covers {requirement}, which does not exist", case.id));
-            }
-            covered.insert(requirement.as_str());
-        }
-        let first = case.covers.first().map(|id| format!("{id}/"));
-        if !first.is_some_and(|first| case.id.starts_with(&first)) {
-            faults.push(format!("{} does not begin with the first requirement that it covers", case.id));
-        }
-        if !case.is_well_formed() {
-            faults.push(format!("{} needs either request and expect, or steps", case.id));
-        }
-        for given in &case.given {
-            if !givens::NAMES.contains(&given.as_str()) {
-                faults.push(format!("{} is given '{given}', which nobody can make", case.id));
-            }
-        }
-    }
-    for name in givens::NAMES {
-        if !spec.cases.iter().any(|case| case.given.iter().any(|given| given == name)) {
-            faults.push(format!("no case is given '{name}'"));
-        }
-    }
-    for requirement in &spec.requirements {
-        if !covered.contains(requirement.id.as_str()) {
-            faults.push(format!("{} has no case", requirement.id));
-        }
-    }
+    check_ids(spec, &mut faults);
+    check_requirements(spec, &mut faults);
+    check_cases(spec, &mut faults);
     for gap in &spec.gaps {
         if !spec.cases.iter().any(|case| case.id == gap.case) {
             faults.push(format!("gaps.toml names {}, which does not exist", gap.case));
         }
         if gap.reason.trim().is_empty() {
-            faults.push(format!("gaps.toml gives no reason for {}", gap.case));
+            faults.push(format!("gaps.toml has no reason for {}", gap.case));
         }
     }
     for (file, text) in FILES {
-        faults.extend(unsorted(text).map(|id| format!("{file}: {id} stands before its place")));
+        faults
+            .extend(unsorted(text).map(|id| format!("{file}: {id} must come later: rows are sorted by id")));
+        for (line, _) in long_lines(text) {
+            faults.push(format!("{file}:{line} has more than {LINE_COLUMNS} columns"));
+        }
     }
     faults
 }
 
-/// Ids that stand before a smaller one. Parts are compared one by one, so that a requirement is
-/// followed by its cases.
+fn check_ids(spec: &Specification, faults: &mut Vec<String>) {
+    let mut ids = BTreeSet::new();
+    for id in spec.requirements.iter().map(|r| &r.id).chain(spec.cases.iter().map(|c| &c.id)) {
+        if !ids.insert(id.as_str()) {
+            faults.push(format!("two rows have the id {id}"));
+        }
+        if id.split('/').count() < 3 || id.split('/').any(str::is_empty) {
+            faults.push(format!("{id} does not name specification, section and slug"));
+        }
+    }
+}
+
+fn check_requirements(spec: &Specification, faults: &mut Vec<String>) {
+    let covered: BTreeSet<_> = spec.cases.iter().flat_map(|case| &case.covers).collect();
+    for requirement in &spec.requirements {
+        if !covered.contains(&requirement.id) {
+            faults.push(format!("{} has no case", requirement.id));
+        }
+        if requirement.standard.is_some() == requirement.house.is_some() {
+            faults.push(format!("{} needs either 'standard' or 'house'", requirement.id));
+        }
+    }
+}
+
+fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
+    let known: BTreeSet<_> = spec.requirements.iter().map(|r| r.id.as_str()).collect();
+    for case in &spec.cases {
+        for requirement in case.covers.iter().filter(|id| !known.contains(id.as_str())) {
+            faults.push(format!("{} covers {requirement}, which does not exist", case.id));
+        }
+        let first = case.covers.first().map(|id| format!("{id}/"));
+        if !first.is_some_and(|first| case.id.starts_with(&first)) {
+            faults.push(format!("{} does not begin with the first requirement that it covers", case.id));
+        }
+        for given in &case.given {
+            if !spec.preconditions.iter().any(|precondition| precondition.name == *given) {
+                faults
+                    .push(format!("{} is given '{given}', which preconditions.toml does not name", case.id));
+            }
+        }
+    }
+    for precondition in &spec.preconditions {
+        if !spec.cases.iter().any(|case| case.given.contains(&precondition.name)) {
+            faults.push(format!("no case is given '{}'", precondition.name));
+        }
+    }
+}
+
+/// Returns the ids that precede a smaller one. Parts are compared one by one, so that a requirement is followed by its
+/// cases.
 fn unsorted(text: &str) -> impl Iterator<Item = &str> {
     let ids: Vec<&str> = text
         .lines()
@@ -79,14 +93,19 @@ fn unsorted(text: &str) -> impl Iterator<Item = &str> {
     misplaced.into_iter()
 }
 
+/// Returns the lines that are too long, with their numbers.
+fn long_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    (1..).zip(text.lines()).filter(|(_, line)| line.chars().count() > LINE_COLUMNS)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_are_in_order() {
-        let spec = Spec::load().unwrap();
-        let faults = faults(&spec);
+    fn the_tables_have_no_fault() {
+        let spec = Specification::load().unwrap();
+        let faults = table_faults(&spec);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
         assert!(spec.requirements.len() > 150, "{} requirements", spec.requirements.len());
     }
@@ -97,7 +116,8 @@ mod tests {
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             assert!(
-                name == "gaps.toml" || FILES.iter().any(|(file, _)| *file == name),
+                matches!(name.as_str(), "gaps.toml" | "preconditions.toml" | "fixtures")
+                    || FILES.iter().any(|(file, _)| *file == name),
                 "{name} is not in the list of tables"
             );
         }
@@ -110,10 +130,21 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_are_refused() {
-        let text =
-            "[[case]]\nid = \"a/b/c\"\ncovers = []\nrequest = { path = \"/\" }\nexpect = { statsu = 200 }\n";
-        let error = toml::from_str::<super::super::Table>(text).unwrap_err().to_string();
-        assert!(error.contains("statsu"), "{error}");
+    fn rows_that_cannot_be_read_are_named() {
+        #[track_caller]
+        fn check(case: &str, expected: &str) {
+            let text = format!("\n[[case]]\nid = \"a/b/c\"\ncovers = []\n{case}");
+            let error = Specification::default().add("x.toml", &text).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        check("request = { get = \"/\" }\nexpect = { statsu = 200 }", "statsu");
+        check(
+            "request = { get = \"/\" }\nexpct = { status = 200 }",
+            "x.toml:3: a/b/c: 'expct' is not a member",
+        );
+        check("request = { get = \"/\", post = \"/\" }\nexpect = {}", "a request has one method");
+        check("request = { get = \"/\" }", "a step needs 'expect', 'out' or 'error'");
+        check("op = \"ValueSet/$expand\"\nwith = [\"nothing\"]\nout = {}", "no resource 'nothing'");
+        check("op = \"X/$lookup\"\nin = { odd = \"a\" }\nout = {}", "the type of 'odd' is not known");
     }
 }

@@ -1,16 +1,33 @@
-//! The specification as data: every table under `specs/`, read once and checked.
+//! The specification as data: the tables under `specs/`, read and checked.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`row`] | the types of a row, which are the language that cases are written in |
-//! | [`check`] | what must hold of the tables themselves |
+//! | [`requirement`] | statements of standards, and our own rules |
+//! | [`case`] | cases: requests and the expected responses |
+//! | [`request`], [`expectation`] | the two halves of a step |
+//! | `operation` | terminology operations in short |
+//! | [`endpoints`] | the endpoints that requests name |
+//! | [`resources`] | the FHIR resources that rows name |
+//! | [`preconditions`] | the states that cases begin from |
+//! | [`check`] | rules for the tables themselves |
+//!
+//! `conformance/README.md` describes the language of the tables.
 
+pub mod case;
 pub mod check;
-pub mod row;
+pub mod endpoints;
+pub mod expectation;
+mod operation;
+pub mod preconditions;
+pub mod request;
+pub mod requirement;
+pub mod resources;
 
 use serde::Deserialize;
 
-use row::{Case, Requirement};
+use case::{Case, CaseRow};
+use preconditions::Precondition;
+use requirement::Requirement;
 
 /// The table files: name and content.
 macro_rules! tables {
@@ -19,7 +36,7 @@ macro_rules! tables {
     };
 }
 
-/// Every table but the gaps, in the order in which sections are shown.
+/// Every table of requirements and cases, in the order of the report.
 pub const FILES: &[(&str, &str)] = tables![
     "service.toml",
     "authorize.toml",
@@ -61,77 +78,95 @@ pub const FILES: &[(&str, &str)] = tables![
     "malformed.toml",
 ];
 
-/// The gaps: cases that are known to fail, with reasons.
+/// The table of cases that are known to fail.
 pub const GAPS: &str = include_str!("../../specs/gaps.toml");
 
-/// One table file.
+/// A table file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Table {
-    /// Its requirements.
+struct Table {
     #[serde(default)]
-    pub requirement: Vec<Requirement>,
-    /// Its cases.
+    requirement: Vec<Requirement>,
     #[serde(default)]
-    pub case: Vec<Case>,
+    case: Vec<CaseRow>,
 }
 
 /// A case that is known to fail.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Gap {
+pub struct KnownGap {
     /// Id of the case.
     pub case: String,
-    /// Why it fails and what would have to be done.
+    /// Reason for the failure, and the necessary work.
     pub reason: String,
 }
 
 /// All tables together.
 #[derive(Debug, Default)]
-pub struct Spec {
+pub struct Specification {
     /// Every requirement.
     pub requirements: Vec<Requirement>,
     /// Every case.
     pub cases: Vec<Case>,
-    /// Every gap.
-    pub gaps: Vec<Gap>,
+    /// Cases that are known to fail.
+    pub gaps: Vec<KnownGap>,
+    /// Every precondition.
+    pub preconditions: Vec<Precondition>,
 }
 
 /// A table that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("specs/{file}: {error}")]
-pub struct TableError {
-    /// File under `specs/`.
-    pub file: &'static str,
-    /// Line and fault.
-    pub error: toml::de::Error,
+pub enum TableError {
+    /// The text is not TOML, or a value has the wrong type.
+    #[error("specs/{file}: {error}")]
+    Format {
+        /// File below `specs/`.
+        file: &'static str,
+        /// Line and fault.
+        error: toml::de::Error,
+    },
+    /// A row contradicts itself.
+    #[error("specs/{0}")]
+    Row(String),
 }
 
-impl Spec {
+impl Specification {
     /// Reads every table.
     ///
     /// # Errors
-    /// [`TableError`]: unknown keys, wrong types, with their line.
+    /// [`TableError`] if a table has an unknown key, a wrong type or a contradictory row.
     pub fn load() -> Result<Self, TableError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Gaps {
             #[serde(default)]
-            gap: Vec<Gap>,
+            gap: Vec<KnownGap>,
         }
         let mut spec = Self::default();
         for (file, text) in FILES {
-            let table: Table = toml::from_str(text).map_err(|error| TableError { file, error })?;
-            spec.requirements.extend(table.requirement);
-            spec.cases.extend(table.case);
+            spec.add(file, text)?;
         }
-        let gaps: Gaps = toml::from_str(GAPS).map_err(|error| TableError { file: "gaps.toml", error })?;
-        spec.gaps = gaps.gap;
+        let format = |file| move |error| TableError::Format { file, error };
+        spec.gaps = toml::from_str::<Gaps>(GAPS).map_err(format("gaps.toml"))?.gap;
+        spec.preconditions = preconditions::load().map_err(format("preconditions.toml"))?;
         Ok(spec)
     }
 
-    /// The cases whose id, or a requirement that they cover, contains one of the filters; all
-    /// without a filter.
+    /// Adds the rows of a table.
+    ///
+    /// # Errors
+    /// [`TableError`] if the table has an unknown key, a wrong type or a contradictory row.
+    pub fn add(&mut self, file: &'static str, text: &str) -> Result<(), TableError> {
+        let table: Table = toml::from_str(text).map_err(|error| TableError::Format { file, error })?;
+        self.requirements.extend(table.requirement);
+        for row in table.case {
+            self.cases.push(row.into_case(file, text).map_err(TableError::Row)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the cases whose id, or a requirement that they cover, contains one of the filters; all cases without a
+    /// filter.
     pub fn select<'a>(&'a self, filters: &'a [String]) -> impl Iterator<Item = &'a Case> {
         let fits = |case: &&Case| {
             let mut names = std::iter::once(&case.id).chain(&case.covers);
@@ -141,8 +176,8 @@ impl Spec {
         self.cases.iter().filter(fits)
     }
 
-    /// Why a case is known to fail.
-    pub fn gap(&self, case: &str) -> Option<&str> {
+    /// Returns why a case is known to fail.
+    pub fn gap_reason(&self, case: &str) -> Option<&str> {
         self.gaps.iter().find(|gap| gap.case == case).map(|gap| gap.reason.as_str())
     }
 }

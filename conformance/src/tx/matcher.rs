@@ -1,24 +1,23 @@
-//! Does an answer match an expectation of HL7's terminology ecosystem suite?
+//! Compares answers with expectations of HL7's terminology ecosystem suite.
 //!
-//! An expectation is a resource with templates in it. Order never counts: items of arrays are paired
-//! so that as many as possible find a partner. What the answer has beyond the expectation is a
-//! difference, except where only a pattern is asked for.
+//! An expectation is a resource with templates. Order does not matter: items of arrays are paired so that as many as
+//! possible match. Members beyond the expectation are differences, unless the test asks for a pattern only.
 //!
 //! | expected text | matches |
 //! |---|---|
 //! | `$$` | anything but a boolean |
 //! | `$id$`, `$uuid$`, `$instant$`, `$date$`, `$semver$`, `$url$`, `$token$`, `$string$`, `$version$` | text of that form |
-//! | `…$version$…` | the text with the server's FHIR version put in |
+//! | `…$version$…` | the text with the server's FHIR version inserted |
 //! | `$choice:a\|b$` | one of the alternatives |
-//! | `$fragments:a\|b$` | text with every fragment in it, in any case |
-//! | `$external:N:a\|b$` | as `$fragments`, of the part up to the next colon |
-//! | anything else | the very same text |
+//! | `$fragments:a\|b$` | text that contains every fragment, in any case |
+//! | `$external:N:a\|b$` | as `$fragments`, for the part up to the next colon |
+//! | anything else | the same text |
 //!
 //! | expected member | means |
 //! |---|---|
 //! | `$optional$` | this item of an array may be missing (`true`, `!mode`, `warning:…`, `version:N`) |
 //! | `$optional-properties$` | these members may be missing |
-//! | `$count-arrays$` | of these arrays only the length counts |
+//! | `$count-arrays$` | only the length of these arrays is compared |
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -50,7 +49,7 @@ static FORMS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
 
 /// Compares answers with expectations.
 #[derive(Debug)]
-pub struct Matcher<'a> {
+pub struct AnswerMatcher<'a> {
     /// The modes of the run, such as `general`.
     pub modes: &'a BTreeSet<String>,
     /// The FHIR version that the server speaks.
@@ -59,19 +58,18 @@ pub struct Matcher<'a> {
     pub pattern: bool,
 }
 
-/// What is missing although it should be there, but need not.
-type Notes = RefCell<Vec<String>>;
+/// Missing items that should be present but are optional.
+type MissingItems = RefCell<Vec<String>>;
 
-impl Matcher<'_> {
-    /// The first difference, as a sentence; none where they match. What the suite wants noted comes
-    /// as well.
+impl AnswerMatcher<'_> {
+    /// Returns the first difference as a sentence, `None` if there is none, and the notes that the suite asks for.
     pub fn compare(&self, expected: &Value, answer: &Value) -> (Option<String>, Vec<String>) {
-        let notes = Notes::default();
+        let notes = MissingItems::default();
         let difference = self.value(expected, answer, "", &notes);
         (difference, notes.into_inner())
     }
 
-    fn value(&self, expected: &Value, answer: &Value, path: &str, notes: &Notes) -> Option<String> {
+    fn value(&self, expected: &Value, answer: &Value, path: &str, notes: &MissingItems) -> Option<String> {
         let same = match (expected, answer) {
             (Value::Object(expected), Value::Object(answer)) => {
                 return self.object(expected, answer, path, notes);
@@ -95,7 +93,7 @@ impl Matcher<'_> {
         (!same).then(|| format!("{path}: expected {}, got {}", short(expected), short(answer)))
     }
 
-    /// Does a text match?
+    /// Returns true if a text matches.
     fn text(&self, expected: &str, answer: &str) -> bool {
         if expected == answer || expected == "$$" {
             return true;
@@ -138,7 +136,7 @@ impl Matcher<'_> {
         expected: &Map<String, Value>,
         answer: &Map<String, Value>,
         path: &str,
-        notes: &Notes,
+        notes: &MissingItems,
     ) -> Option<String> {
         let list = |name: &str| -> Vec<&str> {
             let names = expected.get(name).and_then(Value::as_array);
@@ -181,10 +179,16 @@ impl Matcher<'_> {
         })
     }
 
-    fn array(&self, expected: &[Value], answer: &[Value], path: &str, notes: &Notes) -> Option<String> {
-        let mut pairing = Pairing::new(expected.len(), answer.len(), |at, of| {
-            // What a trial would note is not noted.
-            self.value(&expected[at], &answer[of], path, &Notes::default()).is_none()
+    fn array(
+        &self,
+        expected: &[Value],
+        answer: &[Value],
+        path: &str,
+        notes: &MissingItems,
+    ) -> Option<String> {
+        let mut pairing = ItemPairing::new(expected.len(), answer.len(), |at, of| {
+            // Notes of a trial comparison are dropped.
+            self.value(&expected[at], &answer[of], path, &MissingItems::default()).is_none()
         });
         let needed: Vec<usize> = (0..expected.len()).filter(|at| !self.is_optional(&expected[*at])).collect();
         needed.iter().for_each(|at| pairing.take_as_they_stand(*at));
@@ -207,14 +211,14 @@ impl Matcher<'_> {
         None
     }
 
-    /// Why an expected item found no partner, as near as can be told.
+    /// Returns the most likely reason why an expected item has no match.
     fn lost(
         &self,
         item: &Value,
         answer: &[Value],
-        pairing: &Pairing<impl Fn(usize, usize) -> bool>,
+        pairing: &ItemPairing<impl Fn(usize, usize) -> bool>,
         path: &str,
-        notes: &Notes,
+        notes: &MissingItems,
     ) -> String {
         let name = label(item);
         let free = |of: &usize| pairing.taken[*of].is_none();
@@ -227,8 +231,8 @@ impl Matcher<'_> {
         difference.unwrap_or_else(|| format!("{path}: no item like {}", short(item)))
     }
 
-    /// Why an item of the answer found no partner.
-    fn extra(&self, item: &Value, expected: &[Value], path: &str, notes: &Notes) -> String {
+    /// Explains why an item of the response matches no expected item.
+    fn extra(&self, item: &Value, expected: &[Value], path: &str, notes: &MissingItems) -> String {
         let name = label(item);
         let alike = expected.iter().find(|other| name.is_some() && label(other) == name);
         let place = name.clone().unwrap_or_default();
@@ -247,7 +251,7 @@ fn join(path: &str, name: &str) -> String {
     if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
-/// What an item is called: an issue by severity and kind, else by its name, address, code or value.
+/// Returns a label of an item: severity and kind of an issue, otherwise its name, address, code or value.
 fn label(item: &Value) -> Option<String> {
     if let Some(severity) = item.get("severity") {
         let kind = item.pointer("/details/coding/0/code").and_then(Value::as_str).unwrap_or("?");
@@ -267,7 +271,7 @@ pub(super) fn short(value: &Value) -> String {
 }
 
 /// Pairs of expected and answered items, as many as can be (augmenting paths).
-struct Pairing<F> {
+struct ItemPairing<F> {
     fits: F,
     known: HashMap<(usize, usize), bool>,
     /// Of each expected item, the answered one.
@@ -276,7 +280,7 @@ struct Pairing<F> {
     taken: Vec<Option<usize>>,
 }
 
-impl<F: Fn(usize, usize) -> bool> Pairing<F> {
+impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
     fn new(expected: usize, answered: usize, fits: F) -> Self {
         Self { fits, known: HashMap::new(), partner: vec![None; expected], taken: vec![None; answered] }
     }
@@ -358,7 +362,7 @@ mod tests {
     #[track_caller]
     fn check(expected: Value, answer: Value, matches: bool) {
         let modes = BTreeSet::from(["general".to_owned()]);
-        let matcher = Matcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
+        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
         let (difference, _) = matcher.compare(&expected, &answer);
         assert_eq!(difference.is_none(), matches, "{expected} and {answer}: {difference:?}");
     }
@@ -456,16 +460,16 @@ mod tests {
     #[test]
     fn a_pattern_lets_the_answer_have_more() {
         let modes = BTreeSet::new();
-        let matcher = Matcher { modes: &modes, fhir_version: "4.0.1", pattern: true };
+        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: true };
         let (expected, answer) = (json!({ "a": [1] }), json!({ "a": [2, 1], "b": 3 }));
         assert_eq!(matcher.compare(&expected, &answer).0, None);
         assert!(matcher.compare(&json!({ "a": [1] }), &json!({ "a": [2] })).0.is_some());
     }
 
     #[test]
-    fn differences_and_notes_are_told() {
+    fn differences_and_notes_are_reported() {
         let modes = BTreeSet::new();
-        let matcher = Matcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
+        let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: false };
         let expected = json!({ "parameter": [{ "name": "result", "valueBoolean": true },
             { "name": "version", "$optional$": "warning:version" }] });
         let answer = json!({ "parameter": [{ "name": "result", "valueBoolean": false }] });

@@ -1,17 +1,15 @@
-//! HL7's terminology ecosystem suite (HL7/fhir-tx-ecosystem-ig, folder `tests`), run against any
-//! FHIR R4 server.
+//! HL7's terminology ecosystem suite (HL7/fhir-tx-ecosystem-ig, folder `tests`), run against any FHIR R4 server.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`suite`] | the files: `test-cases.json` and what it refers to |
-//! | [`r4`] | the way from R5, in which the suite is written, to R4 and back; what is not compared |
-//! | [`matcher`] | does an answer match an expectation? |
+//! | [`suite`] | the files: `test-cases.json` and the files that it names |
+//! | [`r4`] | conversion between R5, in which the suite is written, and R4; what is not compared |
+//! | [`matcher`] | compares a response with an expectation |
 //! | [`report`] | the table, the differences, the file |
 //!
-//! A test is one request: the parameters of its file, every setup resource of its suite as
-//! `tx-resource`, and the parameters of its profile, sent to the type-level operation of an empty
-//! server. The answer is compared with the expectation, and the class of the status with the one that
-//! is wanted.
+//! A test is one request: the parameters of its file, each setup resource of its suite as `tx-resource`, and the
+//! parameters of its profile, sent to the type-level operation of an empty server. The response is compared with the
+//! expectation, and the class of its status with the expected one.
 
 pub mod matcher;
 pub mod r4;
@@ -26,20 +24,20 @@ use anyhow::{Context as _, Result};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 
-use self::matcher::Matcher;
-use self::report::Report;
-use self::suite::{Files, Suite, Test};
+use self::matcher::AnswerMatcher;
+use self::report::SuiteReport;
+use self::suite::{SuiteTest, TestFiles, TestSuite};
 
 /// Longest wait for an answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// The parameters that are added where a test names no profile.
 const PROFILE: &str = "parameters-default.json";
-/// The media type of everything sent and asked for.
+/// Media type of all requests and responses.
 const FHIR_JSON: &str = "application/fhir+json";
 
-/// What the suite asks for, and where.
+/// An operation of the suite and its path.
 #[derive(Debug, Clone, Copy)]
-struct Operation {
+struct SuiteOperation {
     /// Its name in the suite.
     name: &'static str,
     /// The path below the base, with the query.
@@ -48,17 +46,17 @@ struct Operation {
     declared: Option<(&'static str, &'static str)>,
 }
 
-const OPERATIONS: [Operation; 11] = {
+const OPERATIONS: [SuiteOperation; 11] = {
     const fn operation(
         name: &'static str,
         path: &'static str,
         kind: &'static str,
         code: &'static str,
-    ) -> Operation {
-        Operation { name, path, declared: Some((kind, code)) }
+    ) -> SuiteOperation {
+        SuiteOperation { name, path, declared: Some((kind, code)) }
     }
-    const fn reading(name: &'static str, path: &'static str) -> Operation {
-        Operation { name, path, declared: None }
+    const fn reading(name: &'static str, path: &'static str) -> SuiteOperation {
+        SuiteOperation { name, path, declared: None }
     }
     [
         operation("expand", "ValueSet/$expand", "ValueSet", "expand"),
@@ -75,16 +73,16 @@ const OPERATIONS: [Operation; 11] = {
     ]
 };
 
-/// What to run, and against whom.
+/// SuiteOptions of a run.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct SuiteOptions {
     /// The folder with `test-cases.json`.
     pub tests: PathBuf,
     /// FHIR base URL of the server.
     pub target: String,
-    /// Only these suites; all where there is none.
+    /// Selected suites; all if empty.
     pub suites: Vec<String>,
-    /// Only these operations; all where there is none.
+    /// Selected operations; all if empty.
     pub operations: Vec<String>,
     /// Bearer token to send.
     pub token: Option<String>,
@@ -101,13 +99,13 @@ pub enum Verdict {
     Pass(Vec<String>),
     /// The first difference.
     Fail(String),
-    /// Why it was left out.
+    /// The reason for the omission.
     Skip(String),
 }
 
 /// A test that is done.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct TestOutcome {
     /// Name of its suite.
     pub suite: String,
     /// Its name.
@@ -118,31 +116,31 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// The status of the answer.
     pub status: Option<StatusCode>,
-    /// How long the answer took.
+    /// Duration of the request.
     pub took: Duration,
 }
 
 /// Runs the suite.
 ///
 /// # Errors
-/// The suite cannot be read ([`Unrunnable::Suite`]), or the server cannot be reached.
-pub async fn run(options: &Options) -> Result<Report, Unrunnable> {
-    let files = Files::new(&options.tests);
-    let cases = files.cases().map_err(Unrunnable::Suite)?;
+/// The suite cannot be read ([`SuiteError::Unreadable`]), or the server cannot be reached.
+pub async fn run(options: &SuiteOptions) -> Result<SuiteReport, SuiteError> {
+    let files = TestFiles::new(&options.tests);
+    let cases = files.cases().map_err(SuiteError::Unreadable)?;
     for name in &options.suites {
         if !cases.suites.iter().any(|suite| suite.name == *name) {
-            return Err(Unrunnable::Suite(anyhow::anyhow!("there is no suite '{name}'")));
+            return Err(SuiteError::Unreadable(anyhow::anyhow!("suite '{name}' does not exist")));
         }
     }
-    let server = Server::connect(options).await.map_err(Unrunnable::Server)?;
+    let server = Server::connect(options).await.map_err(SuiteError::Server)?;
     let modes = BTreeSet::from(["general".to_owned()]);
-    let run = Run { files, server, modes };
+    let run = SuiteRun { files, server, modes };
     let mut outcomes = Vec::new();
     let mut offered: HashMap<&str, bool> = HashMap::new();
     let begin = Instant::now();
     for suite in cases.suites.iter().filter(|suite| run.selects(suite, options)) {
         for test in suite.tests.iter().filter(|test| run.selects_test(test, options)) {
-            let mut outcome = Outcome {
+            let mut outcome = TestOutcome {
                 suite: suite.name.clone(),
                 test: test.name.clone(),
                 operation: test.operation.clone(),
@@ -152,49 +150,49 @@ pub async fn run(options: &Options) -> Result<Report, Unrunnable> {
             };
             match run.reason_to_skip(test, &mut offered).await {
                 Some(reason) => outcome.verdict = Verdict::Skip(reason),
-                None => run.test(suite, test, &mut outcome).await.map_err(Unrunnable::Suite)?,
+                None => run.test(suite, test, &mut outcome).await.map_err(SuiteError::Unreadable)?,
             }
             outcomes.push(outcome);
         }
     }
     let Server { software, version, fhir_version, .. } = run.server;
-    Ok(Report { software, version, fhir_version, modes: run.modes, outcomes, took: begin.elapsed() })
+    Ok(SuiteReport { software, version, fhir_version, modes: run.modes, outcomes, took: begin.elapsed() })
 }
 
-/// Why the suite could not run.
+/// Errors that prevent a run of the suite.
 #[derive(Debug, thiserror::Error)]
-pub enum Unrunnable {
+pub enum SuiteError {
     /// The files are not those of the suite.
     #[error("{0:#}")]
-    Suite(anyhow::Error),
+    Unreadable(anyhow::Error),
     /// The server cannot be reached.
     #[error("{0:#}")]
     Server(anyhow::Error),
 }
 
 /// A run of the suite.
-struct Run {
-    files: Files,
+struct SuiteRun {
+    files: TestFiles,
     server: Server,
     modes: BTreeSet<String>,
 }
 
-impl Run {
+impl SuiteRun {
     fn has_mode(&self, mode: Option<&String>) -> bool {
         mode.is_none_or(|mode| mode.is_empty() || self.modes.contains(mode))
     }
 
-    fn selects(&self, suite: &Suite, options: &Options) -> bool {
+    fn selects(&self, suite: &TestSuite, options: &SuiteOptions) -> bool {
         let named = options.suites.is_empty() || options.suites.contains(&suite.name);
         named && !suite.disabled && self.has_mode(suite.mode.as_ref())
     }
 
-    fn selects_test(&self, test: &Test, options: &Options) -> bool {
+    fn selects_test(&self, test: &SuiteTest, options: &SuiteOptions) -> bool {
         let named = options.operations.is_empty() || options.operations.contains(&test.operation);
         named && self.has_mode(test.mode.as_ref())
     }
 
-    async fn reason_to_skip(&self, test: &Test, offered: &mut HashMap<&str, bool>) -> Option<String> {
+    async fn reason_to_skip(&self, test: &SuiteTest, offered: &mut HashMap<&str, bool>) -> Option<String> {
         if test.disabled {
             return Some("disabled in the suite".to_owned());
         }
@@ -218,11 +216,11 @@ impl Run {
         (!is_offered).then(|| "operation not offered by the server".to_owned())
     }
 
-    /// Sends the request of a test and judges the answer.
+    /// Sends the request of a test and compares the answer.
     ///
     /// # Errors
-    /// The files of the test cannot be read.
-    async fn test(&self, suite: &Suite, test: &Test, outcome: &mut Outcome) -> Result<()> {
+    /// Returns an error if the files of the test cannot be read.
+    async fn test(&self, suite: &TestSuite, test: &SuiteTest, outcome: &mut TestOutcome) -> Result<()> {
         let operation = OPERATIONS.iter().find(|operation| operation.name == test.operation);
         let operation = operation.context("the operation is unknown")?;
         let is_reading = operation.declared.is_none();
@@ -261,7 +259,7 @@ impl Run {
     /// Holds an answer against one expectation; the error is the first difference.
     fn judge(
         &self,
-        test: &Test,
+        test: &SuiteTest,
         name: &str,
         status: StatusCode,
         answer: &Value,
@@ -281,7 +279,7 @@ impl Run {
                 matcher::short(text)
             ));
         }
-        let matcher = Matcher { modes: &self.modes, fhir_version: &self.server.fhir_version, pattern };
+        let matcher = AnswerMatcher { modes: &self.modes, fhir_version: &self.server.fhir_version, pattern };
         let (difference, notes) = matcher.compare(&expected, &got);
         if let Some(difference) = difference {
             return Err(difference);
@@ -301,7 +299,7 @@ impl Run {
         if fits { Ok(notes) } else { Err(format!("HTTP status: expected {wanted}, got {given}")) }
     }
 
-    fn request(&self, suite: &Suite, test: &Test) -> Result<Value> {
+    fn request(&self, suite: &TestSuite, test: &SuiteTest) -> Result<Value> {
         let name = test.file("request", &self.modes).context("a test names no request")?;
         let mut body = (*self.files.r4(name)?).clone();
         let mut more = Vec::new();
@@ -317,12 +315,12 @@ impl Run {
         Ok(body)
     }
 
-    fn headers(&self, suite: &Suite, test: &Test) -> Result<HeaderMap> {
+    fn headers(&self, suite: &TestSuite, test: &SuiteTest) -> Result<HeaderMap> {
         let mut headers = HeaderMap::new();
         let mut add = |name: &str, value: &str| -> Result<()> {
             let name = HeaderName::try_from(name).with_context(|| format!("'{name}' is no header"))?;
-            let value =
-                HeaderValue::try_from(value).with_context(|| format!("'{value}' is no header's value"))?;
+            let value = HeaderValue::try_from(value)
+                .with_context(|| format!("'{value}' is not valid in a header"))?;
             headers.insert(name, value);
             Ok(())
         };
@@ -350,15 +348,16 @@ struct Server {
 }
 
 impl Server {
-    async fn connect(options: &Options) -> Result<Self> {
-        crate::world::install_crypto();
+    async fn connect(options: &SuiteOptions) -> Result<Self> {
+        crate::environment::install_crypto();
         let mut builder = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .timeout(TIMEOUT)
             .tls_danger_accept_invalid_certs(options.insecure)
             .no_proxy();
         if let Some(pem) = &options.ca_pem {
-            let certificate = reqwest::Certificate::from_pem(pem).context("the CA is no PEM certificate")?;
+            let certificate =
+                reqwest::Certificate::from_pem(pem).context("the CA is not a PEM certificate")?;
             builder = builder.tls_certs_merge([certificate]);
         }
         let mut server = Self {
@@ -391,8 +390,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Does the server have this operation? Where it does not say so, it is asked.
-    async fn offers(&self, operation: &Operation) -> bool {
+    /// Returns true if the server has this operation. If the metadata do not say, a request is sent.
+    async fn offers(&self, operation: &SuiteOperation) -> bool {
         let Some((kind, name)) = operation.declared else { return true };
         let declares = |kind: &str| self.declared.get(kind).is_some_and(|names| names.contains(name));
         if declares(kind) || declares("*") {

@@ -152,7 +152,7 @@ pub fn to_r5(value: &mut Value) {
     }
 }
 
-/// The R5 element that an extension stands for, with its name.
+/// Returns the R5 element that an extension represents, with its name.
 fn element(extension: &Value) -> Option<(&'static str, Value)> {
     let url = extension.get("url")?.as_str()?.strip_prefix(CROSS_VERSION)?;
     let name = match url {
@@ -201,8 +201,8 @@ pub fn expectation(value: &Value, modes: &BTreeSet<String>) -> Value {
     }
 }
 
-/// Prepares an answer: narrative, `meta`, diagnostics, ids of Parameters and outcomes, extensions that
-/// nobody asked for, and what is empty then, are not compared.
+/// Prepares an answer for comparison: removes narrative, `meta`, diagnostics, ids of Parameters and outcomes,
+/// unexpected extensions, and members that are empty then.
 pub fn answer(value: &Value, expected: &Value, modes: &BTreeSet<String>) -> Value {
     let mut wanted = BTreeSet::new();
     extension_urls(expected, &mut wanted);
@@ -266,7 +266,7 @@ fn scrub(value: &Value, wanted: &BTreeSet<String>) -> Value {
     if kind == Some("OperationOutcome")
         && let Some(Value::Array(issues)) = out.get_mut("issue")
     {
-        // An issue that held nothing but diagnostics is not compared, unless there is no other.
+        // An issue with diagnostics only is not compared, unless it is the only one.
         let says_more = |issue: &Value| {
             issue
                 .as_object()
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_compared_is_left_out() {
+    fn members_that_are_not_compared_are_removed() {
         let modes = BTreeSet::from(["general".to_owned()]);
         let expected = expectation(
             &json!({ "resourceType": "OperationOutcome", "text": {}, "issue": [{

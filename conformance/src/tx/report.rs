@@ -1,5 +1,5 @@
-//! What a run of the suite says at its end: a table by suite and operation, the first difference of
-//! every test that failed, and, where it is asked for, a file for programs.
+//! Report of a run of the suite: a table by suite and operation, the first difference of every failed test and, if
+//! requested, a file for programs.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{OPERATIONS, Outcome, Verdict};
+use super::{OPERATIONS, TestOutcome, Verdict};
 
 /// How the suite went.
 #[derive(Debug)]
-pub struct Report {
+pub struct SuiteReport {
     /// Name of the server's software.
     pub software: String,
     /// Its version.
@@ -21,14 +21,14 @@ pub struct Report {
     /// The modes that ran.
     pub modes: BTreeSet<String>,
     /// Every test, in the order of the suite.
-    pub outcomes: Vec<Outcome>,
-    /// How long all took.
+    pub outcomes: Vec<TestOutcome>,
+    /// Total duration.
     pub took: Duration,
 }
 
 /// Passed, failed and left out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct ResultSum {
     /// As expected.
     pub passed: usize,
     /// Not as expected.
@@ -37,8 +37,8 @@ pub struct Sum {
     pub skipped: usize,
 }
 
-impl Sum {
-    fn of<'o>(outcomes: impl Iterator<Item = &'o Outcome>) -> Self {
+impl ResultSum {
+    fn of<'o>(outcomes: impl Iterator<Item = &'o TestOutcome>) -> Self {
         let mut sum = Self::default();
         for outcome in outcomes {
             match outcome.verdict {
@@ -51,7 +51,7 @@ impl Sum {
     }
 }
 
-impl fmt::Display for Sum {
+impl fmt::Display for ResultSum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::default() {
             return f.pad("-");
@@ -60,10 +60,10 @@ impl fmt::Display for Sum {
     }
 }
 
-impl Report {
+impl SuiteReport {
     /// The sum of an operation, or of all.
-    pub fn sum(&self, operation: Option<&str>) -> Sum {
-        Sum::of(self.outcomes.iter().filter(|one| operation.is_none_or(|name| one.operation == name)))
+    pub fn sum(&self, operation: Option<&str>) -> ResultSum {
+        ResultSum::of(self.outcomes.iter().filter(|one| operation.is_none_or(|name| one.operation == name)))
     }
 
     /// The operations that were tried, in the suite's order.
@@ -74,7 +74,8 @@ impl Report {
 
     /// The report for programs.
     pub fn json(&self) -> Value {
-        let sum = |sum: Sum| json!({ "passed": sum.passed, "failed": sum.failed, "skipped": sum.skipped });
+        let sum =
+            |sum: ResultSum| json!({ "passed": sum.passed, "failed": sum.failed, "skipped": sum.skipped });
         let operations = self.operations();
         let mut totals: serde_json::Map<_, _> =
             operations.iter().map(|name| ((*name).to_owned(), sum(self.sum(Some(name))))).collect();
@@ -112,7 +113,7 @@ impl Report {
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for SuiteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let modes: Vec<_> = self.modes.iter().map(String::as_str).collect();
         let (count, seconds) = (self.outcomes.len(), self.took.as_secs_f32());
@@ -141,16 +142,16 @@ impl fmt::Display for Report {
             let of_suite = || self.outcomes.iter().filter(|one| suite.is_none_or(|name| one.suite == **name));
             write!(f, "{:width$}", suite.unwrap_or(&"ALL"))?;
             for name in &operations {
-                write!(f, " {:>16}", Sum::of(of_suite().filter(|one| one.operation == *name)))?;
+                write!(f, " {:>16}", ResultSum::of(of_suite().filter(|one| one.operation == *name)))?;
             }
-            writeln!(f, " {:>16}", Sum::of(of_suite()))?;
+            writeln!(f, " {:>16}", ResultSum::of(of_suite()))?;
         }
         for one in &self.outcomes {
             if let Verdict::Fail(difference) = &one.verdict {
                 writeln!(f, "FAIL {}/{} [{}] {difference}", one.suite, one.test, one.operation)?;
             }
         }
-        let Sum { passed, failed, skipped } = self.sum(None);
+        let ResultSum { passed, failed, skipped } = self.sum(None);
         write!(f, "{passed} passed, {failed} failed, {skipped} left out")
     }
 }
@@ -161,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_table_and_the_file_say_the_same() {
-        let outcome = |suite: &str, operation: &str, verdict| Outcome {
+        let outcome = |suite: &str, operation: &str, verdict| TestOutcome {
             suite: suite.to_owned(),
             test: "t".to_owned(),
             operation: operation.to_owned(),
@@ -169,7 +170,7 @@ mod tests {
             status: Some(http::StatusCode::OK),
             took: Duration::from_millis(3),
         };
-        let report = Report {
+        let report = SuiteReport {
             software: "Other".to_owned(),
             version: "1".to_owned(),
             fhir_version: "4.0.1".to_owned(),

@@ -1,4 +1,4 @@
-//! The files of the suite: `test-cases.json` and what it refers to, each read once.
+//! The files of the suite: `test-cases.json` and the files that it names, each read once.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -13,14 +13,14 @@ use super::r4;
 
 /// `test-cases.json`.
 #[derive(Debug, Deserialize)]
-pub struct Cases {
+pub struct TestCases {
     /// The suites.
-    pub suites: Vec<Suite>,
+    pub suites: Vec<TestSuite>,
 }
 
 /// Tests that share resources.
 #[derive(Debug, Deserialize)]
-pub struct Suite {
+pub struct TestSuite {
     /// Its name.
     pub name: String,
     /// The mode that it belongs to; without one it always runs.
@@ -28,19 +28,19 @@ pub struct Suite {
     /// Files with resources that every request brings along.
     #[serde(default)]
     pub setup: Vec<String>,
-    /// Is it switched off?
+    /// True if the suite is switched off.
     #[serde(default)]
     pub disabled: bool,
     /// The tests.
-    pub tests: Vec<Test>,
+    pub tests: Vec<SuiteTest>,
 }
 
 /// One request and what is expected of the answer.
 #[derive(Debug, Deserialize)]
-pub struct Test {
+pub struct SuiteTest {
     /// Its name within the suite.
     pub name: String,
-    /// What is asked, such as `validate-code`.
+    /// Operation, such as `validate-code`.
     pub operation: String,
     /// The class of the status, such as `4xx`; without it 2xx.
     #[serde(rename = "http-code")]
@@ -51,14 +51,14 @@ pub struct Test {
     #[serde(rename = "Accept-Language")]
     pub accept_language: Option<String>,
     /// One more header.
-    pub header: Option<Header>,
+    pub header: Option<TestHeader>,
     /// The mode without which it does not run.
     pub mode: Option<String>,
     /// The FHIR version that it is for.
     pub version: Option<Value>,
     /// A second answer that is allowed.
     pub response2: Option<String>,
-    /// Is it switched off?
+    /// True if the test is switched off.
     #[serde(default)]
     pub disabled: bool,
     /// `request`, `response` and their variants for modes (`response:flat`).
@@ -68,7 +68,7 @@ pub struct Test {
 
 /// A header that a test sends.
 #[derive(Debug, Deserialize)]
-pub struct Header {
+pub struct TestHeader {
     /// Name.
     pub name: String,
     /// Value.
@@ -77,7 +77,7 @@ pub struct Header {
     pub mode: Option<String>,
 }
 
-impl Test {
+impl SuiteTest {
     /// The file of the request or the response, in these modes.
     pub fn file(&self, what: &str, modes: &BTreeSet<String>) -> Option<&str> {
         let special = modes.iter().find_map(|mode| self.files.get(&format!("{what}:{mode}")));
@@ -87,13 +87,13 @@ impl Test {
 
 /// The folder of the suite.
 #[derive(Debug)]
-pub struct Files {
+pub struct TestFiles {
     root: PathBuf,
     read: RefCell<HashMap<String, Rc<Value>>>,
     in_r4: RefCell<HashMap<String, Rc<Value>>>,
 }
 
-impl Files {
+impl TestFiles {
     /// The suite in this folder.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), read: RefCell::default(), in_r4: RefCell::default() }
@@ -102,23 +102,23 @@ impl Files {
     /// Reads `test-cases.json`.
     ///
     /// # Errors
-    /// The file is not there, or is none of this kind.
-    pub fn cases(&self) -> Result<Cases> {
+    /// Returns an error if the file does not exist or has another format.
+    pub fn cases(&self) -> Result<TestCases> {
         let json = self.get("test-cases.json")?;
-        Cases::deserialize(&*json).context("test-cases.json is none of HL7's terminology suite")
+        TestCases::deserialize(&*json).context("test-cases.json is not of HL7's terminology suite")
     }
 
-    /// A file as it is written.
+    /// Returns the contents of a file.
     ///
     /// # Errors
-    /// The file is not there, or is no JSON.
+    /// Returns an error if the file is missing or is not JSON.
     pub fn get(&self, name: &str) -> Result<Rc<Value>> {
         if let Some(known) = self.read.borrow().get(name) {
             return Ok(known.clone());
         }
         let path = self.root.join(name);
         let bytes = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
-        let value = parse(&bytes).with_context(|| format!("{} is no JSON", path.display()))?;
+        let value = parse(&bytes).with_context(|| format!("{} is not valid JSON", path.display()))?;
         let value = Rc::new(value);
         self.read.borrow_mut().insert(name.to_owned(), value.clone());
         Ok(value)
@@ -127,7 +127,7 @@ impl Files {
     /// A file in R4 form.
     ///
     /// # Errors
-    /// The file is not there, or is no JSON.
+    /// Returns an error if the file is missing or is not JSON.
     pub fn r4(&self, name: &str) -> Result<Rc<Value>> {
         if let Some(known) = self.in_r4.borrow().get(name) {
             return Ok(known.clone());
@@ -141,7 +141,7 @@ impl Files {
 /// Reads JSON that may begin with a byte order mark, as some files of the suite and some servers do.
 ///
 /// # Errors
-/// It is no JSON.
+/// Returns an error if it is not JSON.
 pub fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn a_file_may_differ_by_mode_and_begin_with_a_mark() {
-        let test: Test = serde_json::from_value(parse(
+        let test: SuiteTest = serde_json::from_value(parse(
             b"\xef\xbb\xbf{\"name\":\"t\",\"operation\":\"expand\",\"response\":\"a\",\"response:flat\":\"b\"}",
         )
         .unwrap())

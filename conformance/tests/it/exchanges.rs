@@ -1,7 +1,7 @@
 //! Whole answers, for people to review. What differs from run to run is replaced by its name.
 
 use serde_json::Value;
-use trefoil_conformance::run::exchange::Answer;
+use trefoil_conformance::wire::exchange::Answer;
 
 use crate::Trial;
 
@@ -79,47 +79,41 @@ fn whole_answers() {
     check(
         "authorize",
         &["signed-in"],
-        r#"path = "/oauth2/authorize"
+        r#"get = "authorize"
         query = { response_type = "code", client_id = "$public.client_id", redirect_uri = "$public.redirect_uris.1", state = "s 1", scope = "openid" }"#,
         &BY_NAME,
     );
     check(
         "authorize-error",
         &[],
-        r#"path = "/oauth2/authorize"
+        r#"get = "authorize"
         query = { response_type = "code", client_id = "$public.client_id", redirect_uri = "$public.redirect_uris.0", state = "s 1", scope = "nonsense" }"#,
         &BY_NAME,
     );
     check(
         "authorize-token",
         &["signed-in"],
-        r#"path = "/oauth2/authorize"
+        r#"get = "authorize"
         query = { response_type = "token", client_id = "$public.client_id", redirect_uri = "$public.redirect_uris.0", state = "s 1", scope = "openid" }"#,
         &BY_NAME,
     );
     check(
         "token",
         &["confidential-code"],
-        r#"method = "POST"
-        path = "/oauth2/token"
+        r#"post = "token"
         headers = { authorization = "Basic $confidential.basic" }
         form = { grant_type = "authorization_code", redirect_uri = "$redirect_uri", code = "$code" }"#,
         &BY_NAME,
     );
-    check(
-        "token-error",
-        &[],
-        "method = \"POST\"\npath = \"/oauth2/token\"\nform = { grant_type = \"password\" }",
-        &BY_NAME,
-    );
-    check("userinfo", &["token"], "path = \"/oauth2/userinfo\"\nbearer = \"$token\"", &BY_NAME);
-    check("userinfo-error", &[], "path = \"/oauth2/userinfo\"\nbearer = \"nonsense\"", &BY_NAME);
+    check("token-error", &[], "post = \"token\"\nform = { grant_type = \"password\" }", &BY_NAME);
+    check("userinfo", &["token"], "get = \"userinfo\"\nbearer = \"$token\"", &BY_NAME);
+    check("userinfo-error", &[], "get = \"userinfo\"\nbearer = \"nonsense\"", &BY_NAME);
     let care_aids = "https://trefoil.example/fhir/CodeSystem/care-aids";
     check(
         "validate-code",
         &["system-token"],
         &format!(
-            r#"path = "/fhir/R4/ValueSet/starter-kit/$validate-code"
+            r#"get = "fhir/ValueSet/starter-kit/$validate-code"
             query = {{ system = "{care_aids}", code = "cane", display = "Banana" }}
             bearer = "$system_token""#
         ),
@@ -129,7 +123,7 @@ fn whole_answers() {
         "subsumes",
         &["system-token"],
         &format!(
-            r#"path = "/fhir/R4/CodeSystem/$subsumes"
+            r#"get = "fhir/CodeSystem/$subsumes"
             query = {{ system = "{care_aids}", codeA = "stick", codeB = "cane" }}
             bearer = "$system_token""#
         ),
@@ -138,23 +132,23 @@ fn whole_answers() {
     check(
         "operation-outcome",
         &["system-token"],
-        r#"path = "/fhir/R4/ValueSet/$validate-code"
+        r#"get = "fhir/ValueSet/$validate-code"
         query = { url = "https://nobody.example/ValueSet/none", system = "s", code = "c" }
         bearer = "$system_token""#,
         &[],
     );
-    check("kick-off", &["system-token"], "path = \"/fhir/R4/$export\"\nbearer = \"$system_token\"", &BY_NAME);
-    check("manifest", &["export"], "path = \"$bulk.status_url\"\nbearer = \"$system_token\"", &BY_NAME);
-    check("discovery", &[], "path = \"/.well-known/openid-configuration\"", &[]);
-    check("sign-out", &[], "path = \"/sign-out\"", &["set-cookie"]);
+    check("kick-off", &["system-token"], "get = \"fhir/$export\"\nbearer = \"$system_token\"", &BY_NAME);
+    check("manifest", &["export"], "get = \"$bulk.status_url\"\nbearer = \"$system_token\"", &BY_NAME);
+    check("discovery", &[], "get = \"/.well-known/openid-configuration\"", &[]);
+    check("sign-out", &[], "get = \"/sign-out\"", &["set-cookie"]);
 }
 
 #[test]
 fn the_capability_statement() {
     let trial = Trial::start();
-    let mut answer = trial.ask(&mut trial.given(&[]), "path = \"/fhir/R4/metadata\"");
+    let mut answer = trial.ask(&mut trial.given(&[]), "get = \"fhir/metadata\"");
     let mut body = answer.json().unwrap();
-    // Every type has the same interactions: those with an operation, and one without, stand for all.
+    // Every type has the same interactions; types with an operation, and one without, represent all.
     let kinds = body["rest"][0]["resource"].as_array_mut().unwrap();
     assert!(kinds.len() > 140, "{} resource types", kinds.len());
     kinds.retain(|kind| kind.get("operation").is_some() || kind["type"] == "Patient");

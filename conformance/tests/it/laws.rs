@@ -1,4 +1,4 @@
-//! Laws that hold of whatever is asked, tried over HTTPS on chance and on everything there is.
+//! Laws of any request, tested over HTTPS with random and with all existing values.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Value, json};
-use trefoil_conformance::world::givens::Scene;
+use trefoil_conformance::environment::preconditions::CaseContext;
 
 use crate::Trial;
 
@@ -16,9 +16,8 @@ fn runner(cases: u32) -> TestRunner {
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// The demo's code systems: canonical URL and codes, each also with its case changed, and one that
-/// is in none.
-fn code_systems(trial: &Trial, scene: &mut Scene) -> Vec<(String, Vec<String>)> {
+/// The demo's code systems: canonical URL and codes, each code also with its case changed, and one unknown code.
+fn code_systems(trial: &Trial, scene: &mut CaseContext) -> Vec<(String, Vec<String>)> {
     let ids: Vec<String> = match scene.vars.get("code_systems") {
         Some(Value::Array(all)) => {
             all.iter().map(|system| system["id"].as_str().unwrap().to_owned()).collect()
@@ -27,7 +26,7 @@ fn code_systems(trial: &Trial, scene: &mut Scene) -> Vec<(String, Vec<String>)> 
     };
     let read = |id: String| {
         let system = trial
-            .ask(scene, &format!("path = \"/fhir/R4/CodeSystem/{id}\"\nbearer = \"$system_token\""))
+            .ask(scene, &format!("get = \"/fhir/R4/CodeSystem/{id}\"\nbearer = \"$system_token\""))
             .json()
             .unwrap();
         let mut codes = Vec::new();
@@ -51,7 +50,7 @@ fn collect_codes(concepts: &Value, codes: &mut Vec<String>) {
 /// An operation by GET and by POST with the same parameters.
 fn by_get_and_by_post(
     trial: &Trial,
-    scene: &mut Scene,
+    scene: &mut CaseContext,
     path: &str,
     parameters: &[(&str, &str, &str)],
 ) -> [(u16, Value); 2] {
@@ -61,8 +60,8 @@ fn by_get_and_by_post(
         .map(|(name, kind, value)| json!({ "name": name, format!("value{kind}"): value }))
         .collect();
     let body = json!({ "resourceType": "Parameters", "parameter": body });
-    let get = json!({ "path": path, "query": query, "bearer": "$system_token" });
-    let post = json!({ "method": "POST", "path": path, "json": body, "bearer": "$system_token" });
+    let get = json!({ "get": path, "query": query, "bearer": "$system_token" });
+    let post = json!({ "post": path, "json": body, "bearer": "$system_token" });
     [get, post].map(|request| {
         let answer = trial.ask(scene, &toml::to_string(&request).unwrap());
         (answer.status.as_u16(), answer.json().unwrap())
@@ -109,11 +108,10 @@ fn a_code_is_spent_at_most_once() {
     let trial = Trial::start();
     let law = |at_once: usize| {
         let scene = trial.given(&["code"]);
-        let request = r#"method = "POST"
-            path = "/oauth2/token"
+        let request = r#"post = "token"
             form = { grant_type = "authorization_code", client_id = "$public.client_id", redirect_uri = "$redirect_uri", code = "$code", code_verifier = "$verifier" }"#;
         let request = toml::from_str(request).unwrap();
-        let sent = trefoil_conformance::run::build(&request, &scene.vars).unwrap();
+        let sent = trefoil_conformance::wire::build::build_request(&request, &scene.vars).unwrap();
         let redeem = async || {
             let answer = trial.world.target.send(&sent, &mut BTreeMap::new()).await.unwrap();
             answer.status.as_u16()
@@ -127,17 +125,17 @@ fn a_code_is_spent_at_most_once() {
     runner(8).run(&(2_usize..16), law).unwrap();
 }
 
-/// What an export holds: ids by type. Every id stands once.
-fn exported(trial: &Trial, scene: &mut Scene, path: &str) -> BTreeMap<String, BTreeSet<String>> {
-    let kick_off = trial.ask(scene, &format!("path = \"{path}\"\nbearer = \"$system_token\""));
+/// Returns the ids of an export by type. Every id must occur once.
+fn exported(trial: &Trial, scene: &mut CaseContext, path: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let kick_off = trial.ask(scene, &format!("get = \"{path}\"\nbearer = \"$system_token\""));
     scene.vars.set("status_url", kick_off.header("content-location").unwrap());
-    let manifest = trial.ask(scene, "path = \"$status_url\"\nbearer = \"$system_token\"\npoll = 202");
+    let manifest = trial.ask(scene, "get = \"$status_url\"\nbearer = \"$system_token\"\npoll = 202");
     let manifest = manifest.json().unwrap();
     assert_eq!(manifest["error"], json!([]));
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for output in manifest["output"].as_array().unwrap() {
         let (kind, url) = (output["type"].as_str().unwrap(), output["url"].as_str().unwrap());
-        let file = trial.ask(scene, &format!("path = \"{url}\"\nbearer = \"$system_token\""));
+        let file = trial.ask(scene, &format!("get = \"{url}\"\nbearer = \"$system_token\""));
         for line in file.text().lines() {
             let resource: Value = serde_json::from_str(line).unwrap();
             assert_eq!(resource["resourceType"], kind);

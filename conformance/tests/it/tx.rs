@@ -1,18 +1,18 @@
-//! HL7's terminology suite against our server: a small suite of our own making in its layout, and
-//! HL7's, where it is at hand: in the folder `data/tx` of the folder that TREFOIL_SHARED names, or of
-//! `shared` beside the workspace. Without it the trial says so and ends.
+//! HL7's terminology suite against our server: a small suite in its layout, and HL7's own if it is available, in the
+//! folder `data/tx` of the folder in TREFOIL_SHARED or of `shared` beside the workspace. Otherwise the trial reports
+//! the omission.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tokio::runtime::Runtime;
-use trefoil_conformance::tx::report::Report;
-use trefoil_conformance::tx::{self, Options, Verdict};
-use trefoil_conformance::world::server::{self, Server};
+use trefoil_conformance::environment::server::{self, OwnServer};
+use trefoil_conformance::tx::report::SuiteReport;
+use trefoil_conformance::tx::{self, SuiteOptions, Verdict};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-/// Terminology may be asked by everyone.
+/// Settings for terminology without a token.
 const ANONYMOUS: &str = "[terminology]\nanonymous = true\n";
 
 fn own() -> PathBuf {
@@ -22,8 +22,8 @@ fn own() -> PathBuf {
 /// A server, what connects to it, and a runtime.
 struct Trial {
     runtime: Runtime,
-    _server: Server,
-    options: Options,
+    _server: OwnServer,
+    options: SuiteOptions,
 }
 
 impl Trial {
@@ -31,15 +31,15 @@ impl Trial {
         server::build().unwrap();
         let runtime = Runtime::new().unwrap();
         let (server, target) = runtime.block_on(async {
-            let server = Server::start(ANONYMOUS).await.unwrap();
+            let server = OwnServer::start(ANONYMOUS).await.unwrap();
             let target = server.target().await.unwrap();
             (server, target.fhir_base)
         });
-        let options = Options { tests, target, ca_pem: server.ca().unwrap(), ..Options::default() };
+        let options = SuiteOptions { tests, target, ca_pem: server.ca().unwrap(), ..SuiteOptions::default() };
         Self { runtime, _server: server, options }
     }
 
-    fn run(&self) -> Report {
+    fn run(&self) -> SuiteReport {
         self.runtime.block_on(tx::run(&self.options)).unwrap()
     }
 }
@@ -92,10 +92,10 @@ async fn yes_man() -> MockServer {
 }
 
 #[test]
-fn a_server_that_is_wrong_is_told_so_and_the_exit_code_says_it() {
+fn a_wrong_server_is_reported_and_sets_the_exit_code() {
     let runtime = Runtime::new().unwrap();
     let mock = runtime.block_on(yes_man());
-    let options = Options { tests: own(), target: mock.uri(), ..Options::default() };
+    let options = SuiteOptions { tests: own(), target: mock.uri(), ..SuiteOptions::default() };
     let report = runtime.block_on(tx::run(&options)).unwrap();
     let sum = report.sum(None);
     assert_eq!((sum.passed, sum.failed, sum.skipped), (1, 6, 3), "{report}");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench download`: an export file from Trefoil and from a bare hyper server that streams the same file, to the
-//! same client, in turns.
+//! `cargo xtask bench download`: downloads an export file from Trefoil and the same file from a bare hyper server,
+//! alternately and with the same client.
 
 use std::convert::Infallible;
 use std::io::{self, Read as _, Write as _};
@@ -22,11 +22,11 @@ use crate::{Bench, text};
 
 /// 80 Observations each, of about 1 KB: one file of 94 MB.
 const PATIENTS: u64 = 1_100;
-/// What the bare server reads at once, and the client too.
+/// Bytes that the bare server and the client read at once.
 const PIECE: usize = 256 << 10;
 const ROUNDS: usize = 7;
 
-/// Imports what is downloaded later.
+/// Imports the resources that are exported and downloaded.
 pub fn import(data: &Path) {
     let folder = tempfile::tempdir().expect("a folder");
     let file = std::fs::File::create(folder.path().join("observations.ndjson")).expect("a file");
@@ -36,7 +36,7 @@ pub fn import(data: &Path) {
     assert!(import.status().expect("it starts").success(), "the import failed");
 }
 
-/// Exports and downloads.
+/// Exports, downloads and prints the rates.
 pub fn measure(bench: &Bench, data: &Path) {
     let token = bench.backend_token();
     let ask = |connection: &mut Connection, path: &str| {
@@ -65,7 +65,7 @@ pub fn measure(bench: &Bench, data: &Path) {
         let (bare, length) = download(&floor.address, &request("/"));
         let (ours, ours_length) = download(address, &request(&url));
         assert_eq!(length, ours_length);
-        // The first one warms up.
+        // The first round is a warm-up.
         if round > 0 {
             ratios.push(bare / ours);
             let rate = |seconds: f64| length as f64 / 1e6 / seconds;
@@ -77,7 +77,7 @@ pub fn measure(bench: &Bench, data: &Path) {
     println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, of bare hyper's speed", "", "", "0.8");
 }
 
-/// The largest file of the exports.
+/// Returns the largest exported file.
 fn largest(data: &Path) -> PathBuf {
     let folders = std::fs::read_dir(data.join("exports")).expect("an export is there").flatten();
     let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok()).flatten().flatten();
@@ -85,7 +85,7 @@ fn largest(data: &Path) -> PathBuf {
     file.expect("a file was exported").path()
 }
 
-/// Seconds and bytes of one download; what comes is thrown away.
+/// Downloads a file and discards it. Returns the seconds and the bytes.
 fn download(address: &str, request: &str) -> (f64, u64) {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     let started = Instant::now();
@@ -112,7 +112,7 @@ fn download(address: &str, request: &str) -> (f64, u64) {
     (started.elapsed().as_secs_f64(), length)
 }
 
-/// The floor: one file, whatever is asked.
+/// The reference server: answers every request with one file.
 pub fn floor(path: PathBuf) {
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! What identity is measured by.
+//! The measurements of identity.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -32,21 +32,21 @@ pub(crate) fn work() -> Vec<Work> {
 }
 
 impl Bench {
-    /// Assertions are signed before the clock runs: the client's work is not the server's.
+    /// Assertions are signed before the measurement begins: they are the work of the client, not of the server.
     fn client_credentials(&self, count: usize) -> Doing<'_> {
         let key = self.backend_key();
         let requests: Vec<String> = (0..count).map(|_| self.token_request(&key)).collect();
         Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
     }
 
-    /// The private key of the back end that signs ES384.
+    /// Returns the private key of the backend client that signs with ES384.
     fn backend_key(&self) -> EcdsaKeyPair {
         let client = &self.demo["backend"][0];
         assert_eq!(client["alg"], "ES384");
         es384(&client["jwk"])
     }
 
-    /// Its request for a token, with an assertion of its own.
+    /// Returns a token request of the backend client with a new assertion.
     fn token_request(&self, key: &EcdsaKeyPair) -> String {
         let client = &self.demo["backend"][0];
         let audience = format!("http://{}/oauth2/token", self.trefoil.address);
@@ -66,7 +66,7 @@ impl Bench {
         post_form("/oauth2/token", "", &form)
     }
 
-    /// A token of that back end.
+    /// Returns an access token of the backend client.
     pub(crate) fn backend_token(&self) -> String {
         let mut connection = Connection::open(&self.trefoil.address);
         let (head, body) = connection.call(&self.token_request(&self.backend_key()));
@@ -74,7 +74,7 @@ impl Bench {
         text(&answer["access_token"]).to_owned()
     }
 
-    /// A signed-in browser gets a code, and the client exchanges it: two requests.
+    /// Two requests: a signed-in browser gets a code, and the client exchanges it.
     fn code_flow(&self, _: usize) -> Doing<'_> {
         let client = &self.demo["public"];
         let (client_id, redirect_uri) = (text(&client["client_id"]), text(&client["redirect_uris"][0]));
@@ -118,8 +118,7 @@ fn sign(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
 
-/// Microseconds of one check of an ES384 signature, with nothing around it: what no client assertion can
-/// do without.
+/// Returns the microseconds of one verification of an ES384 signature, the minimum for a client assertion.
 pub(crate) fn es384_check_us() -> f64 {
     const CHECKS: u32 = 500;
     let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a key");

@@ -1,9 +1,9 @@
-//! `cargo xtask bench [identity|terminology|download]`: server CPU for each request, beside a floor in the same run
-//! (DESIGN 6).
+//! `cargo xtask bench [identity|terminology|download]`: CPU time of the server per request, compared with a reference
+//! server in the same run.
 //!
-//! The floor is a bare hyper server that answers 200 bytes of JSON. It and Trefoil (`--insecure-http
-//! --demo`, file store) run as processes of their own, so that their CPU time can be read apart from the
-//! load's. Ratios are what counts, since machines are noisy; nothing here passes or fails.
+//! The reference is a bare hyper server that answers 200 bytes of JSON. It and Trefoil (`--insecure-http --demo`,
+//! file store) run in separate processes, so that their CPU time is measured apart from that of the load. Only the
+//! ratios are meaningful, because machines are noisy; nothing here passes or fails.
 
 mod download;
 mod identity;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use self::server::{Connection, Server};
 
-/// Requests of one measurement, and how many turns they are asked in.
+/// Requests of one measurement, and the number of alternating slices in which they are sent.
 const REQUESTS: usize = 20_000;
 const SLICES: usize = 10;
 
@@ -39,7 +39,7 @@ fn main() {
     if work.iter().any(|work| work.group == "terminology") {
         terminology::import(data.path());
     }
-    // It is a part of what `bulk` measures.
+    // The downloads are a part of `bulk`.
     let downloads = wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
     if downloads {
         download::import(data.path());
@@ -66,8 +66,7 @@ fn main() {
     }
 }
 
-/// Measures one kind of work. It and the floor are asked by turns, since the machine may be another one from one second
-/// to the next.
+/// Measures one kind of work, in alternation with the reference, because the speed of the machine changes over time.
 fn measure(work: &Work, bench: &Bench, floor: &Server, check_us: f64) {
     let slice = work.requests / SLICES;
     let prepared = (work.prepare)(bench, work.requests + slice);
@@ -90,28 +89,28 @@ fn measure(work: &Work, bench: &Bench, floor: &Server, check_us: f64) {
     println!("{:<46} {us:>12.1} {floor_us:>8.1} {ratio:>8.2} {rate:>10.0} {:>14}", work.name, work.goal);
 }
 
-/// One kind of work.
+/// A kind of work.
 struct Work {
     group: &'static str,
     name: String,
     goal: &'static str,
     requests: usize,
-    /// Is the floor a check of a signature, and not a request?
+    /// Whether the reference is the verification of a signature instead of a request.
     checks: bool,
     prepare: Prepare,
 }
 
-/// Makes ready so many rounds of the work; the answer does the one of this number.
+/// Prepares a number of requests; the returned function sends the one with a given number.
 type Prepare = Box<dyn for<'a> Fn(&'a Bench, usize) -> Doing<'a>>;
 
 impl Work {
-    /// Work of a group that has no name and does nothing yet.
+    /// Work of a group, without a name and without requests.
     fn new(group: &'static str, goal: &'static str, requests: usize) -> Self {
         let prepare: Prepare = Box::new(|_, _| Box::new(|_, _| ()));
         Self { group, name: String::new(), goal, requests, checks: false, prepare }
     }
 
-    /// Was it asked for, by its group or by a part of its name? Without a word all are.
+    /// Returns whether the work was selected by its group or by a part of its name. Without a selection, all work is.
     fn is_wanted(&self, wanted: Option<&String>) -> bool {
         wanted.is_none_or(|wanted| self.group == wanted || self.name.contains(wanted.as_str()))
     }
@@ -119,15 +118,15 @@ impl Work {
 
 type Doing<'a> = Box<dyn Fn(&mut Connection, usize) + Sync + 'a>;
 
-/// What the work needs to know.
+/// The server under test and the credentials of the requests.
 struct Bench {
     trefoil: Arc<Server>,
     demo: Value,
-    /// A token that has been seen before.
+    /// An access token that was used before, so that it is cached.
     token: String,
-    /// Cookies of a browser that is signed in.
+    /// Cookies of a signed-in browser.
     cookies: String,
-    /// Numbers assertions, so that each `jti` is used once.
+    /// Numbers the assertions, so that each `jti` is used once.
     made: std::sync::atomic::AtomicUsize,
 }
 

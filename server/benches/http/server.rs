@@ -1,4 +1,4 @@
-//! The two servers that are measured, Trefoil and the floor, and the load.
+//! The two servers, Trefoil and the reference, and the load.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,10 +12,10 @@ use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
-/// Requests go over so many connections.
+/// Number of connections of the load.
 const CONNECTIONS: usize = 4;
 
-/// The floor: one answer of 200 bytes, whatever is asked.
+/// The reference server: answers every request with the same 200 bytes.
 pub(crate) fn floor() {
     let runtime = tokio::runtime::Runtime::new().expect("threads");
     runtime.block_on(async {
@@ -43,7 +43,7 @@ pub(crate) fn floor() {
     });
 }
 
-/// A server in a process of its own.
+/// A server in a separate process.
 pub(crate) struct Server {
     child: Child,
     pub(crate) address: String,
@@ -60,7 +60,7 @@ impl Server {
         Self { child, address }
     }
 
-    /// CPU time of each thread so far, in nanoseconds (Linux).
+    /// CPU time of each thread, in nanoseconds (Linux).
     fn threads(&self) -> HashMap<OsString, f64> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let nanoseconds = |thread: std::fs::DirEntry| {
@@ -70,7 +70,7 @@ impl Server {
         threads.into_iter().flatten().flatten().filter_map(nanoseconds).collect()
     }
 
-    /// CPU microseconds that the server takes meanwhile. Threads that end have been idle for seconds.
+    /// CPU time of the server during the load, in microseconds. Threads that end have been idle for seconds.
     pub(crate) fn cpu_us_of(&self, load: impl FnOnce()) -> f64 {
         let before = self.threads();
         load();
@@ -78,7 +78,7 @@ impl Server {
         self.threads().into_iter().map(since).sum::<f64>() / 1e3
     }
 
-    /// Sends so many requests over all connections, numbered from a number on.
+    /// Sends `count` requests over all connections, numbered from `from`.
     pub(crate) fn load(&self, from: usize, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) {
         std::thread::scope(|scope| {
             for lane in 0..CONNECTIONS {
@@ -92,13 +92,13 @@ impl Server {
         });
     }
 
-    /// One request that must succeed.
+    /// Sends a request that must succeed.
     pub(crate) fn ask(&self, connection: &mut Connection, request: &str) {
         let (status, body) = connection.call(request);
         assert!(status.starts_with("HTTP/1.1 200"), "{status}{body}");
     }
 
-    /// Signs in as the demo user: the token from the front channel, and the cookies.
+    /// Signs in as the demo user. Returns the token from the front channel, and the cookies.
     pub(crate) fn sign_in(&self, demo: &Value) -> (String, String) {
         let mut connection = Connection::open(&self.address);
         let mut cookies = Vec::new();
@@ -155,7 +155,7 @@ impl Drop for Server {
     }
 }
 
-/// A kept connection that speaks just enough HTTP/1.1.
+/// A persistent connection with a minimal HTTP/1.1 client.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -165,7 +165,7 @@ impl Connection {
         Self(BufReader::new(stream))
     }
 
-    /// Head and body of the answer.
+    /// Sends a request and returns the head and body of the response.
     pub(crate) fn call(&mut self, request: &str) -> (String, String) {
         self.0.get_mut().write_all(request.as_bytes()).expect("the server reads");
         let mut head = String::new();
@@ -186,7 +186,7 @@ pub(crate) fn headers<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = 
         .map(|(_, v)| v.to_owned())
 }
 
-/// A form by POST.
+/// Returns a form request.
 pub(crate) fn post_form(path: &str, cookies: &str, form: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {cookies}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",

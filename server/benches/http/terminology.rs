@@ -1,16 +1,16 @@
-//! What terminology is measured by: on a code system of SNOMED CT's size, and on a smaller one beside it.
+//! The measurements of terminology: on a code system of the size of SNOMED CT, and on a smaller one.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
-use trefoil_fixtures::value_sets::{Shape, ValueSets};
+use trefoil_fixtures::value_sets::{SetShape, ValueSets};
 
 use crate::{Bench, Doing, REQUESTS, Work};
 
-/// The code systems, by how many concepts they have.
+/// Number of concepts of the code systems.
 const SIZES: [u32; 2] = [50_000, 350_000];
-/// Value sets of each shape.
+/// Number of value sets of each shape.
 const SETS: u32 = 2_000;
 
 pub(crate) fn work() -> Vec<Work> {
@@ -20,19 +20,19 @@ pub(crate) fn work() -> Vec<Work> {
         prepare: Box::new(move |bench, count| bench.subsumes(concepts, count)),
         ..Work::new("terminology", goal, REQUESTS)
     };
-    let validate = |concepts: u32, shape: Shape, goal| Work {
+    let validate = |concepts: u32, shape: SetShape, goal| Work {
         name: format!("$validate-code, {concepts}: {}", shape.name()),
         prepare: Box::new(move |bench, count| bench.validate_code(concepts, shape, count)),
         ..Work::new("terminology", goal, REQUESTS)
     };
     let mut work = vec![subsumes(large, "1.8 x"), subsumes(small, "the same")];
-    work.extend(Shape::ALL.map(|shape| validate(large, shape, "2.5 x")));
-    work.push(validate(small, Shape::IsA, "the same"));
+    work.extend(SetShape::ALL.map(|shape| validate(large, shape, "2.5 x")));
+    work.push(validate(small, SetShape::IsA, "the same"));
     work
 }
 
 impl Bench {
-    /// Pairs of codes, about half of them below one another. No pair comes twice, so no cache of answers would help.
+    /// Pairs of codes, about half of them subsumed. No pair is repeated, so that a cache of answers would not help.
     fn subsumes(&self, concepts: u32, count: usize) -> Doing<'_> {
         let shape = Polyhierarchy::new(1, concepts);
         let mut random = fastrand::Rng::with_seed(3);
@@ -52,8 +52,8 @@ impl Bench {
         Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
     }
 
-    /// Codes by POST, about half of them in their set.
-    fn validate_code(&self, concepts: u32, shape: Shape, count: usize) -> Doing<'_> {
+    /// Codes by POST, about half of them members of their value set.
+    fn validate_code(&self, concepts: u32, shape: SetShape, count: usize) -> Doing<'_> {
         let hierarchy = Polyhierarchy::new(1, concepts);
         let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
         let mut random = fastrand::Rng::with_seed(4);
@@ -77,7 +77,7 @@ impl Bench {
     }
 }
 
-/// Imports both code systems, each with its value sets.
+/// Imports both code systems and their value sets.
 pub(crate) fn import(data: &std::path::Path) {
     for concepts in SIZES {
         let folder = tempfile::tempdir().expect("a folder");
@@ -90,7 +90,8 @@ pub(crate) fn import(data: &std::path::Path) {
             .expect("the disk takes it");
         let mut file = file("sets.ndjson");
         let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
-        for (shape, number) in Shape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |n| (shape, n))) {
+        for (shape, number) in SetShape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |n| (shape, n)))
+        {
             writeln!(file, "{}", sets.resource(shape, number)).expect("the disk takes it");
         }
         drop(file);

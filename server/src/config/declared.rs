@@ -1,184 +1,144 @@
-//! `[[client]]` and `[[scope]]`: clients and scopes declared in the file. What is wrong is told with its line
-//! and key.
+//! `[[client]]` and `[[scope]]`: clients and scopes declared in the configuration. Each error names its line and key.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use toml::Spanned;
+use toml::de::DeValue;
 
-use super::{ConfigError, File};
-use crate::registration::{Registration, needs_secret};
-use crate::settings::CustomScope;
-use identity::client::Client;
-use identity::scope::{RESERVED, Scopes, SmartScope};
+use super::file::with_nearest;
+use super::{ConfigError, ConfigSource};
+use crate::config::settings::CustomScope;
+use identity::model::client::Client;
+use identity::model::client_metadata::ClientMetadata;
+use identity::model::scope::{RESERVED_SCOPES, Scopes, SmartScope};
 
-/// `[[client]]`, with the names of RFC 7591 and OpenID Connect Registration where they have one.
+/// `[[client]]`: [`ClientMetadata`], and the members of [`FILE_MEMBERS`].
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ClientSection {
-    client_id: Spanned<String>,
-    client_name: Option<String>,
-    #[serde(default)]
-    redirect_uris: Vec<Spanned<String>>,
-    #[serde(default)]
-    post_logout_redirect_uris: Vec<Spanned<String>>,
-    #[serde(default)]
-    response_types: Vec<Spanned<String>>,
-    #[serde(default)]
-    grant_types: Vec<Spanned<String>>,
-    token_endpoint_auth_method: Option<Spanned<String>>,
-    #[serde(default)]
-    token_endpoint_auth_methods: Vec<Spanned<String>>,
-    token_endpoint_auth_signing_alg: Option<Spanned<String>>,
-    #[serde(default)]
-    token_endpoint_auth_signing_algs: Vec<Spanned<String>>,
-    scope: Option<Spanned<String>>,
-    jwks: Option<Spanned<toml::Table>>,
-    jwks_file: Option<Spanned<PathBuf>>,
-    jwks_uri: Option<Spanned<String>>,
-    client_secret: Option<Spanned<IgnoredAny>>,
-    client_secret_file: Option<Spanned<PathBuf>>,
-    client_secret_env: Option<Spanned<String>>,
-    id_token_signed_response_alg: Option<Spanned<String>>,
-    application_type: Option<Spanned<String>>,
-    #[serde(default)]
-    require_pushed_authorization_requests: bool,
-    #[serde(default)]
-    dpop_bound_access_tokens: bool,
-    pkce_required: Option<Spanned<bool>>,
-    #[serde(default)]
-    first_party: bool,
-    #[serde(default)]
-    always_refresh: bool,
-    #[serde(default)]
-    refresh_grace_s: u32,
-    #[serde(default)]
-    introspects: bool,
-    #[serde(default)]
-    groups: Vec<String>,
-}
+#[serde(transparent)]
+pub struct ClientSection(Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>>);
+
+/// Members that exist only in the configuration file.
+const FILE_MEMBERS: [&str; 5] =
+    ["client_id", "jwks_file", "client_secret", "client_secret_file", "client_secret_env"];
 
 /// A declared client.
 #[derive(Debug, Clone)]
-pub struct Declared {
-    /// The client.
+pub struct DeclaredClient {
+    /// The client, checked.
     pub client: Client,
-    /// The line of its id.
+    /// Line of `client_id`.
     pub line: usize,
 }
 
-fn texts(values: &[Spanned<String>]) -> Vec<String> {
-    values.iter().map(|value| value.as_ref().clone()).collect()
+impl ClientSection {
+    /// Takes a member out of the section.
+    fn take_member<T: DeserializeOwned>(
+        &mut self,
+        file: &ConfigSource<'_>,
+        key: &'static str,
+    ) -> Result<Option<Spanned<T>>, ConfigError> {
+        let Some(value) = self.0.as_mut().remove(key) else { return Ok(None) };
+        let span = value.span();
+        let value = value
+            .into_inner()
+            .try_into()
+            .map_err(|error| file.value_error(span.clone(), key, error_text(&error)))?;
+        Ok(Some(Spanned::new(span, value)))
+    }
+
+    /// Returns the position of a value of a member, or `None` if the member was left out.
+    fn position(&self, file: &ConfigSource<'_>, key: &str, index: usize) -> Option<Range<usize>> {
+        let span = self.0.as_ref().get(key)?.span();
+        let array = DeValue::parse(file.text.get(span.clone())?).ok();
+        let value = array.as_ref().and_then(|array| array.as_ref().as_array()?.get(index).map(Spanned::span));
+        Some(value.map_or(span.clone(), |value| span.start + value.start..span.start + value.end))
+    }
+
+    /// Deserializes the metadata one member at a time, so that each error has the line of its member.
+    fn metadata(&self, file: &ConfigSource<'_>) -> Result<ClientMetadata, ConfigError> {
+        let members = self.0.as_ref();
+        for (key, value) in members {
+            let one = toml::Table::from_iter([(key.as_ref().clone(), value.as_ref().clone())]);
+            if let Err(error) = one.try_into::<ClientMetadata>() {
+                return Err(file.value_error(key.span(), key.as_ref().clone(), error_text(&error)));
+            }
+        }
+        let all = members.iter().map(|(key, value)| (key.as_ref().clone(), value.as_ref().clone()));
+        let all: toml::Table = all.collect();
+        all.try_into()
+            .map_err(|error: toml::de::Error| file.value_error(self.0.span(), "client", error_text(&error)))
+    }
+
+    /// Checks the section and returns the client.
+    pub fn check(mut self, file: &ConfigSource<'_>) -> Result<DeclaredClient, ConfigError> {
+        let section = self.0.span();
+        let client_id = self.take_member::<String>(file, "client_id")?;
+        let client_id =
+            client_id.ok_or_else(|| file.value_error(section, "client_id", "the client id is missing"))?;
+        if let Some(inline) = self.take_member::<IgnoredAny>(file, "client_secret")? {
+            let why = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
+            return Err(file.value_error(inline.span(), "client_secret", why));
+        }
+        let secret_file = self.take_member::<PathBuf>(file, "client_secret_file")?;
+        let secret_env = self.take_member::<String>(file, "client_secret_env")?;
+        let secret = file.read_secret("client_secret", secret_file.as_ref(), secret_env.as_ref())?;
+        let jwks_file = self.take_member::<PathBuf>(file, "jwks_file")?;
+        let mut metadata = self.metadata(file)?;
+        if let Some(path) = &jwks_file {
+            if metadata.jwks.is_some() {
+                return Err(file.value_error(path.span(), "jwks_file", "use jwks or jwks_file, not both"));
+            }
+            metadata.jwks = Some(read_key_set(file, path)?);
+        }
+        let client = metadata.into_client(client_id.as_ref(), secret.as_deref()).map_err(|error| {
+            // The value of the singular member, if there is one, precedes those of the plural one.
+            let singular = match error.member {
+                "token_endpoint_auth_methods" => "token_endpoint_auth_method",
+                "token_endpoint_auth_signing_algs" => "token_endpoint_auth_signing_alg",
+                _ => "",
+            };
+            let has_singular = usize::from(self.0.as_ref().contains_key(singular));
+            let position = match error.index.checked_sub(has_singular) {
+                Some(index) => self.position(file, error.member, index),
+                None => self.position(file, singular, 0),
+            };
+            let secret = secret_file.as_ref().map(Spanned::span).or(secret_env.as_ref().map(Spanned::span));
+            let position = position.or(match error.member {
+                "jwks" => jwks_file.as_ref().map(Spanned::span),
+                "client_secret" => secret,
+                _ => None,
+            });
+            file.value_error(position.unwrap_or_else(|| client_id.span()), error.member, &error.reason)
+        })?;
+        if client.needs_secret() && client.secret_digests.is_empty() {
+            let why = "a client with a secret needs client_secret_file or client_secret_env";
+            return Err(file.value_error(client_id.span(), "client_id", why));
+        }
+        Ok(DeclaredClient { client, line: file.line_of(client_id.span()) })
+    }
 }
 
-impl ClientSection {
-    /// Where a value of a member stands; the client's id where the member was left out.
-    fn span(&self, key: &str, at: usize) -> Range<usize> {
-        let lists = match key {
-            "redirect_uris" => self.redirect_uris.get(at),
-            "post_logout_redirect_uris" => self.post_logout_redirect_uris.get(at),
-            "response_types" => self.response_types.get(at),
-            "grant_types" => self.grant_types.get(at),
-            "token_endpoint_auth_methods" => {
-                self.token_endpoint_auth_method.iter().chain(&self.token_endpoint_auth_methods).nth(at)
-            }
-            "token_endpoint_auth_signing_algs" => self
-                .token_endpoint_auth_signing_alg
-                .iter()
-                .chain(&self.token_endpoint_auth_signing_algs)
-                .nth(at),
-            "scope" => self.scope.as_ref(),
-            "jwks_uri" => self.jwks_uri.as_ref(),
-            "id_token_signed_response_alg" => self.id_token_signed_response_alg.as_ref(),
-            _ => None,
-        };
-        let others = match key {
-            "jwks" => self.jwks.as_ref().map(Spanned::span).or(self.jwks_file.as_ref().map(Spanned::span)),
-            "pkce_required" => self.pkce_required.as_ref().map(Spanned::span),
-            "client_secret" => {
-                let file = self.client_secret_file.as_ref().map(Spanned::span);
-                file.or(self.client_secret_env.as_ref().map(Spanned::span))
-            }
-            _ => None,
-        };
-        lists.map(Spanned::span).or(others).unwrap_or_else(|| self.client_id.span())
-    }
+fn read_key_set(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<serde_json::Value, ConfigError> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        let why = format!("failed to read {}: {error}", path.as_ref().display());
+        file.value_error(path.span(), "jwks_file", why)
+    };
+    let text = std::fs::read(file.resolve_path(path.as_ref())).map_err(|error| unreadable(&error))?;
+    serde_json::from_slice(&text).map_err(|error| unreadable(&error))
+}
 
-    /// The checked client.
-    pub fn read(self, file: &File<'_>) -> Result<Declared, ConfigError> {
-        if let Some(inline) = &self.client_secret {
-            let why = "a secret does not stand in this file; use client_secret_file or client_secret_env";
-            return Err(file.wrong(inline.span(), "client_secret", why));
-        }
-        let secret =
-            file.secret("client_secret", self.client_secret_file.as_ref(), self.client_secret_env.as_ref())?;
-        let jwks = match (&self.jwks, &self.jwks_file) {
-            (Some(_), Some(file_name)) => {
-                return Err(file.wrong(file_name.span(), "jwks_file", "give the keys in one way only"));
-            }
-            (Some(inline), None) => Some(
-                serde_json::to_value(inline.as_ref())
-                    .map_err(|error| file.wrong(inline.span(), "jwks", error))?,
-            ),
-            (None, Some(path)) => {
-                let unreadable = |error: &dyn std::fmt::Display| {
-                    let why = format!("failed to read {}: {error}", path.as_ref().display());
-                    file.wrong(path.span(), "jwks_file", why)
-                };
-                let text = std::fs::read(file.beside(path.as_ref())).map_err(|error| unreadable(&error))?;
-                Some(serde_json::from_slice(&text).map_err(|error| unreadable(&error))?)
-            }
-            (None, None) => None,
-        };
-        let native = match self.application_type.as_ref().map(|kind| (kind.as_ref().as_str(), kind)) {
-            None | Some(("web", _)) => false,
-            Some(("native", _)) => true,
-            Some((other, kind)) => {
-                let why = format!("'{other}' is not known; use web or native");
-                return Err(file.wrong(kind.span(), "application_type", why));
-            }
-        };
-        let one_or_more = |one: &Option<Spanned<String>>, more: &[Spanned<String>]| {
-            one.iter().chain(more).map(|value| value.as_ref().clone()).collect()
-        };
-        let registration = Registration {
-            client_id: self.client_id.as_ref().clone(),
-            client_name: self.client_name.clone(),
-            redirect_uris: texts(&self.redirect_uris),
-            post_logout_redirect_uris: texts(&self.post_logout_redirect_uris),
-            response_types: texts(&self.response_types),
-            grant_types: texts(&self.grant_types),
-            auth_methods: one_or_more(&self.token_endpoint_auth_method, &self.token_endpoint_auth_methods),
-            assertion_algs: one_or_more(
-                &self.token_endpoint_auth_signing_alg,
-                &self.token_endpoint_auth_signing_algs,
-            ),
-            scope: self.scope.as_ref().map(|scope| scope.as_ref().clone()),
-            jwks,
-            jwks_uri: self.jwks_uri.as_ref().map(|address| address.as_ref().clone()),
-            secret,
-            id_token_alg: self.id_token_signed_response_alg.as_ref().map(|alg| alg.as_ref().clone()),
-            native,
-            pkce_optional: self.pkce_required.as_ref().is_some_and(|required| !required.as_ref()),
-            first_party: self.first_party,
-            always_refresh: self.always_refresh,
-            refresh_grace_s: self.refresh_grace_s,
-            require_par: self.require_pushed_authorization_requests,
-            dpop_bound: self.dpop_bound_access_tokens,
-            introspects: self.introspects,
-            groups: self.groups.clone(),
-        };
-        let client = registration
-            .client()
-            .map_err(|wrong| file.wrong(self.span(wrong.key, wrong.at), wrong.key, &wrong.why))?;
-        if needs_secret(&client) && client.secret_digests.is_empty() {
-            let why = "a client with a secret needs client_secret_file or client_secret_env";
-            return Err(file.wrong(self.client_id.span(), "client_id", why));
-        }
-        Ok(Declared { client, line: file.line(self.client_id.span()) })
+/// Returns the message of an error without the position that it had in the value. An unknown member is compared with
+/// [`FILE_MEMBERS`] too.
+fn error_text(error: &toml::de::Error) -> String {
+    let text = error.message().to_owned();
+    if !text.starts_with("unknown field") {
+        return text;
     }
+    with_nearest(format!("{text}, `{}`", FILE_MEMBERS.join("`, `")))
 }
 
 /// `[[scope]]`
@@ -186,23 +146,27 @@ impl ClientSection {
 #[serde(deny_unknown_fields)]
 pub struct ScopeSection {
     name: Spanned<String>,
-    /// What the consent page says; the name where it is left out.
+    /// Text on the consent page. Default: the name.
     description: Option<String>,
 }
 
 impl ScopeSection {
-    /// The checked scope.
-    pub fn read(self, file: &File<'_>) -> Result<CustomScope, ConfigError> {
+    /// Checks the section and returns the scope.
+    pub fn check(self, file: &ConfigSource<'_>) -> Result<CustomScope, ConfigError> {
         let name = self.name.as_ref();
         let is_one = Scopes::parse(name).is_ok_and(|scopes| scopes.iter().count() == 1);
-        let taken = RESERVED.contains(&name.as_str())
+        let taken = RESERVED_SCOPES.contains(&name.as_str())
             || SmartScope::parse(name).is_some()
-            || ["offline_access", identity::scope::ADMIN].contains(&name.as_str());
+            || ["offline_access", identity::model::scope::ADMIN_SCOPE].contains(&name.as_str());
         match (is_one, taken) {
-            (false, _) => Err(file.wrong(self.name.span(), "name", "a scope is one word without spaces")),
-            (true, true) => {
-                Err(file.wrong(self.name.span(), "name", format!("the scope '{name}' is the server's own")))
+            (false, _) => {
+                Err(file.value_error(self.name.span(), "name", "a scope must be one word without spaces"))
             }
+            (true, true) => Err(file.value_error(
+                self.name.span(),
+                "name",
+                format!("the scope '{name}' is reserved by the server"),
+            )),
             (true, false) => Ok(CustomScope {
                 description: self.description.unwrap_or_else(|| name.clone()),
                 name: self.name.into_inner(),

@@ -1,21 +1,22 @@
-//! Reading `trefoil.toml`: its text, secrets that stand elsewhere, and what is wrong with its line and key.
+//! Reading `trefoil.toml`: its text, secrets from other files and the environment, and errors with line and key.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
-use identity::password::PasswordPolicy;
-use identity::seal::{Seal, SealKey};
-use identity::throttle::ThrottleLimits;
+use identity::model::client_metadata::nearest_name;
+use identity::sign_in::password::PasswordPolicy;
+use identity::sign_in::throttle::ThrottleLimits;
+use identity::storage::encryption::{KeyEncryptionKey, SecretEncryption};
 use ipnet::IpNet;
 use jiff::SignedDuration;
 use toml::Spanned;
 
 use super::sections::{ConfigFile, IdentitySection, ThrottleSection};
-use crate::registration::nearest;
 
-/// A configuration that cannot work: exit code 3.
+/// A configuration that is not valid; exit code 3.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
@@ -23,57 +24,63 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// The file says something that is not understood; the text shows the line.
+    /// The file does not match the format; the text shows the line.
     #[error("{}: {text}", path.display())]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Line, column and what was wrong.
+        /// Line, column and fault.
         text: String,
     },
-    /// A value that cannot work.
+    /// A value is not valid.
     #[error("{}: line {line}: {key}: {why}", path.display())]
     Value {
         /// The file.
         path: PathBuf,
-        /// Where it stands.
+        /// Line of the value, from 1.
         line: usize,
         /// The key.
-        key: &'static str,
-        /// What to change.
+        key: Cow<'static, str>,
+        /// The fault and its remedy.
         why: String,
     },
-    /// A setting that cannot work.
+    /// A setting is not valid.
     #[error("{0}")]
     Setting(String),
 }
 
-/// The file that is being read: its place and its text, for errors with a line.
-pub struct File<'a> {
+/// The file being read: its path and text, for errors with a line.
+pub struct ConfigSource<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
-impl File<'_> {
-    /// The line of a value, from 1.
-    pub(super) fn line(&self, span: Range<usize>) -> usize {
+impl ConfigSource<'_> {
+    /// Returns the line of a value, from 1.
+    pub(super) fn line_of(&self, span: Range<usize>) -> usize {
         self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
     }
 
-    pub(super) fn wrong(&self, span: Range<usize>, key: &'static str, why: impl Display) -> ConfigError {
-        ConfigError::Value { path: self.path.to_owned(), line: self.line(span), key, why: why.to_string() }
+    pub(super) fn value_error(
+        &self,
+        span: Range<usize>,
+        key: impl Into<Cow<'static, str>>,
+        why: impl Display,
+    ) -> ConfigError {
+        let (key, why) = (key.into(), why.to_string());
+        ConfigError::Value { path: self.path.to_owned(), line: self.line_of(span), key, why }
     }
 
-    /// A path of the file, which lies beside it where it is relative.
-    pub(super) fn beside(&self, path: &Path) -> PathBuf {
+    /// Resolves a path against the folder of the configuration file.
+    pub(super) fn resolve_path(&self, path: &Path) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).join(path)
     }
 
-    /// A secret from a file or from the environment.
-    pub(super) fn secret(
+    /// Reads a secret from a file or from the environment.
+    pub(super) fn read_secret(
         &self,
         key: &'static str,
         file: Option<&Spanned<PathBuf>>,
@@ -82,39 +89,47 @@ impl File<'_> {
         let (span, read) = match (file, variable) {
             (None, None) => return Ok(None),
             (Some(file), None) => {
-                let path = self.beside(file.as_ref());
+                let path = self.resolve_path(file.as_ref());
                 let read = std::fs::read_to_string(&path);
                 (file.span(), read.map_err(|error| format!("failed to read {}: {error}", path.display())))
             }
             (None, Some(variable)) => {
                 let name = variable.as_ref();
-                (variable.span(), std::env::var(name).map_err(|_| format!("the environment has no {name}")))
+                (
+                    variable.span(),
+                    std::env::var(name).map_err(|_| format!("the environment variable {name} is not set")),
+                )
             }
-            (Some(_), Some(variable)) => (variable.span(), Err("give it in one way only".to_owned())),
+            (Some(_), Some(variable)) => {
+                (variable.span(), Err("use the file or the environment variable, not both".to_owned()))
+            }
         };
-        let text = read.map_err(|why| self.wrong(span, key, why))?;
+        let text = read.map_err(|why| self.value_error(span, key, why))?;
         Ok(Some(text.trim().to_owned()))
     }
 
-    fn seal_key(
+    fn key_encryption_key(
         &self,
         key: &'static str,
         file: Option<&Spanned<PathBuf>>,
         variable: Option<&Spanned<String>>,
-    ) -> Result<Option<SealKey>, ConfigError> {
+    ) -> Result<Option<KeyEncryptionKey>, ConfigError> {
         let span = file.map(Spanned::span).or(variable.map(Spanned::span)).unwrap_or_default();
-        let text = self.secret(key, file, variable)?;
-        text.map(|text| SealKey::from_base64(&text).map_err(|error| self.wrong(span, key, error))).transpose()
+        let text = self.read_secret(key, file, variable)?;
+        text.map(|text| {
+            KeyEncryptionKey::from_base64(&text).map_err(|error| self.value_error(span, key, error))
+        })
+        .transpose()
     }
 
-    pub(super) fn seal(&self, section: &IdentitySection) -> Result<Seal, ConfigError> {
-        Ok(Seal {
-            current: self.seal_key(
+    pub(super) fn encryption_keys(&self, section: &IdentitySection) -> Result<SecretEncryption, ConfigError> {
+        Ok(SecretEncryption {
+            current: self.key_encryption_key(
                 "key_encryption_key",
                 section.key_encryption_key_file.as_ref(),
                 section.key_encryption_key_env.as_ref(),
             )?,
-            previous: self.seal_key(
+            previous: self.key_encryption_key(
                 "previous_key_encryption_key",
                 section.previous_key_encryption_key_file.as_ref(),
                 section.previous_key_encryption_key_env.as_ref(),
@@ -122,8 +137,8 @@ impl File<'_> {
         })
     }
 
-    /// A number within bounds, or the default.
-    fn number(
+    /// Returns a number within bounds, or the default.
+    fn bounded_number(
         &self,
         key: &'static str,
         value: Option<&Spanned<u32>>,
@@ -135,26 +150,27 @@ impl File<'_> {
             Some(number) if bounds.contains(number.as_ref()) => Ok(*number.as_ref()),
             Some(number) => {
                 let why = format!("{} is not in {} to {}", number.as_ref(), bounds.start(), bounds.end());
-                Err(self.wrong(number.span(), key, why))
+                Err(self.value_error(number.span(), key, why))
             }
         }
     }
 
-    pub(super) fn passwords(&self, section: &IdentitySection) -> Result<PasswordPolicy, ConfigError> {
+    pub(super) fn password_policy(&self, section: &IdentitySection) -> Result<PasswordPolicy, ConfigError> {
         let length = section.password_min_length.as_ref();
         let strength = section.password_min_strength.as_ref();
-        let min_strength = self.number("password_min_strength", strength, 0..=4, 3)?;
+        let min_strength = self.bounded_number("password_min_strength", strength, 0..=4, 3)?;
         Ok(PasswordPolicy {
-            min_length: self.number("password_min_length", length, 8..=64, 8)? as usize,
+            min_length: self.bounded_number("password_min_length", length, 8..=64, 8)? as usize,
             min_strength: u8::try_from(min_strength).unwrap_or(u8::MAX),
         })
     }
 
-    pub(super) fn throttle(&self, section: &ThrottleSection) -> Result<ThrottleLimits, ConfigError> {
+    pub(super) fn throttle_limits(&self, section: &ThrottleSection) -> Result<ThrottleLimits, ConfigError> {
         let free = |key, value: &Option<Spanned<u32>>, default| {
-            self.number(key, value.as_ref(), 1..=1_000_000, default)
+            self.bounded_number(key, value.as_ref(), 1..=1_000_000, default)
         };
-        let lockout = self.number("max_lockout_s", section.max_lockout_s.as_ref(), 1..=86_400, 900)?;
+        let lockout =
+            self.bounded_number("max_lockout_s", section.max_lockout_s.as_ref(), 1..=86_400, 900)?;
         Ok(ThrottleLimits {
             per_pair: free("free_failures_per_pair", &section.free_failures_per_pair, 5)?,
             per_user: free("free_failures_per_user", &section.free_failures_per_user, 25)?,
@@ -163,18 +179,18 @@ impl File<'_> {
         })
     }
 
-    /// A network, or one address.
-    pub(super) fn network(&self, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
+    /// Parses a network or a single address.
+    pub(super) fn parse_network(&self, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
         let network = text.as_ref().parse::<IpNet>().ok();
         let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
         network.ok_or_else(|| {
-            let why = format!("'{}' is no network such as 10.0.0.0/8", text.as_ref());
-            self.wrong(text.span(), "trusted_proxies", why)
+            let why = format!("'{}' is not a network such as 10.0.0.0/8", text.as_ref());
+            self.value_error(text.span(), "trusted_proxies", why)
         })
     }
 }
 
-pub(super) fn text_of(path: &Path) -> Result<String, ConfigError> {
+pub(super) fn read_text(path: &Path) -> Result<String, ConfigError> {
     std::fs::read_to_string(path).map_err(|error| ConfigError::Read { path: path.to_owned(), error })
 }
 
@@ -184,12 +200,12 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigFile, ConfigError> 
 }
 
 /// Adds the nearest known name to a text that says "unknown field `x`, expected one of `y`, `z`".
-fn with_nearest(text: String) -> String {
+pub(super) fn with_nearest(text: String) -> String {
     let rest = text.split_once("unknown field ").or_else(|| text.split_once("unknown variant "));
     let Some((_, rest)) = rest else { return text };
     let mut names = rest.split('`').skip(1).step_by(2);
     let Some(unknown) = names.next() else { return text };
-    match nearest(unknown, names) {
+    match nearest_name(unknown, names) {
         Some(name) => format!("{}; did you mean `{name}`?", text.trim_end()),
         None => text,
     }

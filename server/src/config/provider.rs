@@ -1,91 +1,94 @@
-//! `[[provider]]`: an external OpenID Connect provider, checked.
+//! `[[provider]]`: external OpenID Connect providers.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use identity::provider::Provider;
+use identity::model::provider::IdentityProvider;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
-use super::{ConfigError, File};
+use super::{ConfigError, ConfigSource};
 
 /// `[[provider]]`: an external OpenID Connect provider.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProviderSection {
-    /// Name: value of `identity_provider`.
+    /// Name, which is also the value of `identity_provider`.
     pub name: Spanned<String>,
-    /// `google` fills in the addresses.
+    /// `google` sets the endpoints.
     pub preset: Option<Spanned<String>>,
     /// Issuer identifier.
     pub issuer: Option<String>,
-    /// Where the browser goes.
+    /// URL of the authorization endpoint.
     pub authorization_endpoint: Option<String>,
-    /// Where the code is exchanged.
+    /// URL of the token endpoint.
     pub token_endpoint: Option<String>,
-    /// Its keys.
+    /// URL of the key set.
     pub jwks_uri: Option<String>,
-    /// Our id there.
+    /// Client id of this server at the provider.
     pub client_id: String,
-    /// Refused: a secret does not stand here.
+    /// Rejected: secrets are not allowed in the file.
     pub client_secret: Option<Spanned<IgnoredAny>>,
-    /// File that holds our secret there.
+    /// File with the client secret.
     pub client_secret_file: Option<Spanned<PathBuf>>,
-    /// Environment variable that holds the secret.
+    /// Environment variable with the client secret.
     pub client_secret_env: Option<Spanned<String>>,
-    /// Scopes to ask for; default `openid profile email`.
+    /// Requested scopes; default `openid profile email`.
     pub scopes: Option<String>,
-    /// Make a user for somebody who signs in for the first time; default no.
+    /// Create a user at the first sign-in of an unknown account; default no.
     #[serde(default)]
     pub create_users: bool,
-    /// Link somebody who signs in for the first time to the user with the same verified e-mail; default no.
+    /// Link an unknown account to the user with the same verified e-mail address; default no.
     #[serde(default)]
     pub link_by_email: bool,
-    /// Longest wait for an answer head and between two pieces of a body, in milliseconds; default 8000.
+    /// Maximum wait for the response head and between two parts of the body, in milliseconds; default 8000.
     pub timeout_ms: Option<u64>,
 }
 
-/// A provider with its time limit.
+/// A provider and its time limit.
 #[derive(Debug, Clone)]
 pub struct ConfiguredProvider {
-    /// The rules' view.
-    pub provider: Provider,
-    /// Longest wait.
+    /// The provider as `identity` uses it.
+    pub provider: IdentityProvider,
+    /// Maximum wait for the response head and between two parts of the body.
     pub timeout: Duration,
 }
 
 /// Checks a provider.
 ///
 /// # Errors
-/// What is missing, or a secret that stands in the file.
-pub(super) fn provider(section: ProviderSection, file: &File<'_>) -> Result<ConfiguredProvider, ConfigError> {
+/// Returns [`ConfigError`] if a member is missing or a secret is written in the file.
+pub(super) fn check_provider(
+    section: ProviderSection,
+    file: &ConfigSource<'_>,
+) -> Result<ConfiguredProvider, ConfigError> {
     let google = match &section.preset {
         None => false,
         Some(preset) if preset.as_ref() == "google" => true,
         Some(other) => {
             let why = format!("'{}' is not known; use google", other.as_ref());
-            return Err(file.wrong(other.span(), "preset", why));
+            return Err(file.value_error(other.span(), "preset", why));
         }
     };
     let (span, name) = (section.name.span(), section.name.into_inner());
     let need = |value: Option<String>, key: &'static str, preset: &str| {
         value
             .or_else(|| google.then(|| preset.to_owned()))
-            .ok_or_else(|| file.wrong(span.clone(), key, format!("provider '{name}' needs {key}")))
+            .ok_or_else(|| file.value_error(span.clone(), key, format!("provider '{name}' needs {key}")))
     };
     if let Some(inline) = &section.client_secret {
-        let why = "a secret does not stand in this file; use client_secret_file or client_secret_env";
-        return Err(file.wrong(inline.span(), "client_secret", why));
+        let why = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
+        return Err(file.value_error(inline.span(), "client_secret", why));
     }
-    let client_secret = file.secret(
+    let client_secret = file.read_secret(
         "client_secret",
         section.client_secret_file.as_ref(),
         section.client_secret_env.as_ref(),
     )?;
     Ok(ConfiguredProvider {
         timeout: Duration::from_millis(section.timeout_ms.unwrap_or(8_000)),
-        provider: Provider {
+        provider: IdentityProvider {
             issuer: need(section.issuer, "issuer", "https://accounts.google.com")?,
             authorization_endpoint: need(
                 section.authorization_endpoint,

@@ -1,31 +1,31 @@
 //! `{base}/admin/…`: administration over HTTP, in JSON, for tokens with the scope `trefoil/admin`.
 //!
-//! A user's token needs an administrator, each time anew; a client's own token needs the scope in its
-//! registration. A page of a list ends with `next`, which is the `after` of the next one.
+//! For a user's token, the user must be an administrator at the time of the request; for a client's own token, the
+//! scope must be registered. A page of a list ends with `next`, the value of `after` for the next page.
 
 pub mod clients;
 pub mod sign_in_methods;
 pub mod users;
 
 use http::{StatusCode, header};
-use identity::scope::ADMIN;
-use identity::token::BadToken;
+use identity::model::scope::ADMIN_SCOPE;
+use identity::tokens::access_token::BadToken;
 use serde::de::DeserializeOwned;
 use store::StoreError;
 
-use super::extract::Call;
+use super::extract::RequestContext;
 use super::problem::{self, Dialect};
 use super::reply::{self, Response};
-use crate::audit::{self, Actor};
+use crate::records::audit::{self, AuditActor};
 
-/// Largest body, in bytes.
+/// Maximum size of a body, in bytes.
 const BODY: usize = 64 * 1024;
-/// Entries of a page: as a rule and at most.
+/// Default and maximum number of entries of a page.
 const PAGE: usize = 50;
 const LARGEST_PAGE: usize = 500;
 
-fn refuse(status: StatusCode, error: &str, text: &str) -> Response {
-    let response = problem::oauth(status, error, Some(text));
+fn admin_error(status: StatusCode, error: &str, text: &str) -> Response {
+    let response = problem::oauth_error(status, error, Some(text));
     let challenge = match status {
         StatusCode::UNAUTHORIZED if error == "invalid_request" => "Bearer realm=\"trefoil\"".to_owned(),
         StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => problem::bearer_challenge(error, text),
@@ -36,79 +36,87 @@ fn refuse(status: StatusCode, error: &str, text: &str) -> Response {
     reply::with(response, header::WWW_AUTHENTICATE, &challenge)
 }
 
-fn wrong(text: &str) -> Response {
-    refuse(StatusCode::BAD_REQUEST, "invalid_request", text)
+fn invalid_request(text: &str) -> Response {
+    admin_error(StatusCode::BAD_REQUEST, "invalid_request", text)
 }
 
-fn unknown(what: &str) -> Response {
-    refuse(StatusCode::NOT_FOUND, "not_found", &format!("there is no such {what}"))
+fn not_found(what: &str) -> Response {
+    admin_error(StatusCode::NOT_FOUND, "not_found", &format!("there is no such {what}"))
 }
 
-fn store(error: &StoreError) -> Response {
-    problem::store(Dialect::OAuth, error)
+fn store_error(error: &StoreError) -> Response {
+    problem::store_error(Dialect::OAuth, error)
 }
 
-/// Lets only administrators in.
-async fn check(call: &Call) -> Result<(), Response> {
-    let sent = match call.presented() {
+/// Checks that the token is one of an administrator.
+async fn check_administrator(context: &RequestContext) -> Result<(), Response> {
+    let sent = match context.credentials() {
         Ok(Some(sent)) => sent,
         Ok(None) => {
             let text = "send an access token as 'Authorization: Bearer TOKEN'";
-            return Err(refuse(StatusCode::UNAUTHORIZED, "invalid_request", text));
+            return Err(admin_error(StatusCode::UNAUTHORIZED, "invalid_request", text));
         }
         Err(error) => return Err(problem::userinfo_token(&BadToken::Proof(error))),
     };
-    let identity = &call.app.identity;
-    let access = identity.judge(&sent, call.now).await.map_err(|error| problem::userinfo_token(&error))?;
-    let lacking = |text: &str| Err(refuse(StatusCode::FORBIDDEN, "insufficient_scope", text));
-    if !access.scopes.has(ADMIN) || !access.token.is_for(&identity.issuer) {
+    let identity = &context.app.identity;
+    let access = identity
+        .tokens
+        .authenticate_token(&sent, context.now)
+        .await
+        .map_err(|error| problem::userinfo_token(&error))?;
+    let lacking = |text: &str| Err(admin_error(StatusCode::FORBIDDEN, "insufficient_scope", text));
+    if !access.scopes.contains(ADMIN_SCOPE) || !access.token.is_for_audience(&identity.issuer) {
         return lacking("the token lacks the scope trefoil/admin");
     }
     match &access.user {
-        None => audit::is_actor(Actor::Client(access.token.client_id.clone())),
-        Some(user) if user.administrator => audit::is_actor(Actor::User(user.sub.clone())),
-        Some(_) => return lacking("the user is no administrator"),
+        None => audit::set_actor(AuditActor::Client(access.token.client_id.clone())),
+        Some(user) if user.administrator => audit::set_actor(AuditActor::User(user.sub.clone())),
+        Some(_) => return lacking("the user is not an administrator"),
     }
     Ok(())
 }
 
-/// Where a page begins and how much it holds.
-fn page(call: &Call) -> Result<(Option<String>, usize), Response> {
-    let params = call.params();
+/// Returns the start and the maximum number of entries of a page.
+fn page_parameters(context: &RequestContext) -> Result<(Option<String>, usize), Response> {
+    let params = context.params();
     if let Some(defect) = params.defect() {
-        return Err(wrong(&defect.to_string()));
+        return Err(invalid_request(&defect.to_string()));
     }
     let count = match params.get("count").map(str::parse::<usize>) {
         None => PAGE,
         Some(Ok(count @ 1..=LARGEST_PAGE)) => count,
-        Some(_) => return Err(wrong("count must be a number from 1 to 500")),
+        Some(_) => return Err(invalid_request("count must be a number from 1 to 500")),
     };
     Ok((params.get("after").map(str::to_owned), count))
 }
 
-/// A JSON body of this form; what is not known in it is refused.
-async fn body<T: DeserializeOwned>(call: &mut Call) -> Result<T, Response> {
-    if !matches!(call.content_type().as_deref(), Some("application/json" | "application/merge-patch+json")) {
+/// Parses a JSON body. Unknown members are rejected.
+async fn parse_body<T: DeserializeOwned>(context: &mut RequestContext) -> Result<T, Response> {
+    if !matches!(context.content_type().as_deref(), Some("application/json" | "application/merge-patch+json"))
+    {
         let text = "send application/json";
-        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", text));
+        return Err(admin_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", text));
     }
-    let bytes = call.bytes(BODY).await.map_err(|error| problem::unreadable(Dialect::OAuth, &error))?;
-    serde_json::from_slice(&bytes).map_err(|error| wrong(&format!("the body is not understood: {error}")))
+    let bytes = context.bytes(BODY).await.map_err(|error| problem::body_error(Dialect::OAuth, &error))?;
+    serde_json::from_slice(&bytes)
+        .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))
 }
 
-/// The revision that `If-Match` demands.
-fn revision(call: &Call) -> Result<Option<u64>, Response> {
-    match call.header(header::IF_MATCH) {
+/// Returns the revision that `If-Match` requires.
+fn expected_revision(context: &RequestContext) -> Result<Option<u64>, Response> {
+    match context.header(header::IF_MATCH) {
         None | Some("*") => Ok(None),
         Some(tag) => {
             let number = tag.trim().trim_start_matches("W/").trim_matches('"').parse();
-            number.map(Some).map_err(|_| stale("If-Match names no revision of this record"))
+            number
+                .map(Some)
+                .map_err(|_| precondition_failed("If-Match is not the revision of a record, such as W/\"3\""))
         }
     }
 }
 
-fn stale(text: &str) -> Response {
-    refuse(StatusCode::PRECONDITION_FAILED, "precondition_failed", text)
+fn precondition_failed(text: &str) -> Response {
+    admin_error(StatusCode::PRECONDITION_FAILED, "precondition_failed", text)
 }
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {

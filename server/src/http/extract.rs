@@ -1,5 +1,5 @@
-//! What a handler gets: one [`Call`], with readers that yield `Result` so that the handler answers in
-//! the dialect of its endpoint. No decisions here.
+//! [`RequestContext`]: the request as handlers see it, and readers for its parts. The readers return `Result`, so that each
+//! handler responds in the dialect of its endpoint.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,37 +10,37 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::{Stream, StreamExt as _};
 use http::{HeaderMap, Method, header};
-use identity::client::Client;
-use identity::dpop::BadProof;
+use identity::model::client::Client;
 use identity::params::Params;
-use identity::pending::{PendingKind, TooManyPending};
-use identity::token::Presented;
+use identity::sign_in::pending_quota::{PendingKind, TooManyPending};
+use identity::tokens::access_token::TokenCredentials;
+use identity::tokens::dpop::BadProof;
 use jiff::Timestamp;
 use percent_encoding::percent_decode_str;
 
-use super::byte_budget::{BudgetExhausted, ByteReservation};
-use crate::app::App;
+use crate::node::app::App;
+use crate::node::byte_budget::{BudgetExhausted, ByteReservation};
 
-/// Body of a request as it comes in.
+/// Body of a request, as it arrives.
 pub type BodyStream = Pin<Box<dyn Stream<Item = Result<Bytes, warp::Error>> + Send>>;
 
-/// Longest wait for a whole body that is read into memory.
+/// Maximum time for reading a whole body into memory.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// What is read away of a body that nobody wanted, in bytes and in time.
+/// Maximum size and time for discarding an unread body.
 const DRAIN_BYTES: usize = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(20);
 
-/// Body of a request. What a handler leaves unread is read away behind it, within bounds: a connection
-/// that is closed over unread bytes is reset, and the client never sees the answer.
-pub struct Body {
-    /// `None` once its end was seen.
+/// Body of a request. If a handler leaves a part unread, it is discarded in the background, within limits: a
+/// connection that is closed with unread bytes is reset, and the client never sees the response.
+pub struct RequestBody {
+    /// `None` after the end of the body.
     stream: Option<BodyStream>,
-    /// Is there, by the headers, something that the client sends without being asked to?
+    /// According to the headers, the client sends a body without waiting for `100 Continue`.
     comes: bool,
 }
 
-impl Body {
-    /// The body of a request with these headers.
+impl RequestBody {
+    /// Returns the body of a request with these headers.
     pub fn new(headers: &HeaderMap, stream: BodyStream) -> Self {
         let length = headers.get(header::CONTENT_LENGTH);
         let comes = headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|v| v != "0");
@@ -56,7 +56,7 @@ impl Body {
     }
 }
 
-impl Drop for Body {
+impl Drop for RequestBody {
     fn drop(&mut self) {
         let Some(mut stream) = self.stream.take().filter(|_| self.comes) else { return };
         tokio::spawn(tokio::time::timeout(DRAIN_TIME, async move {
@@ -69,81 +69,81 @@ impl Drop for Body {
     }
 }
 
-/// One request.
-pub struct Call {
-    /// The server.
+/// A request and the services of the server.
+pub struct RequestContext {
+    /// The services of the server.
     pub app: Arc<App>,
-    /// When it came in.
+    /// Time of arrival.
     pub now: Timestamp,
     /// Method.
     pub method: Method,
-    /// Path as it was sent.
+    /// Path, not decoded.
     pub path: String,
-    /// Values of the route's placeholders, decoded.
+    /// Values of the placeholders of the route, decoded.
     pub args: Vec<String>,
-    /// Query as it was sent, without `?`.
+    /// Query without `?`, not decoded.
     pub query: String,
     /// Headers.
     pub headers: HeaderMap,
-    /// Body. The mutex is never locked: it makes a call `Sync`, so that `&Call` may cross an await.
-    pub body: Mutex<Body>,
-    /// The memory that the body takes of the budget for all bodies; it returns with the end of the request.
+    /// Body. The mutex is never locked: it makes a call `Sync`, so that `&RequestContext` may cross an await.
+    pub body: Mutex<RequestBody>,
+    /// Memory taken from the budget for request bodies, which is returned at the end of the request.
     pub body_bytes: ByteReservation,
-    /// The address of the client: the other end of the connection, or the one that a trusted proxy names.
-    pub client_ip: Option<IpAddr>,
-    /// Id of the request, in the answer and in the log.
+    /// Address of the client: the other end of the connection, or the address that a trusted proxy names.
+    pub client_address: Option<IpAddr>,
+    /// Id of the request, in the response and in the log.
     pub request_id: Arc<str>,
 }
 
-/// Why a body could not be read.
+/// An error while reading a body.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
-    /// Too large.
-    #[error("the body is larger than {0} bytes, the limit here")]
+pub enum ReadBodyError {
+    /// The body is too large.
+    #[error("the body is larger than the limit of {0} bytes")]
     TooLarge(usize),
-    /// Too slow.
+    /// The body arrived too slowly.
     #[error("the body did not arrive in time")]
     TimedOut,
     /// The connection broke.
     #[error("the body ended early")]
     Broken,
-    /// Other bodies hold the memory that is set aside for them.
-    #[error("the server is reading too many large bodies at the moment; try again in a few seconds")]
+    /// The memory for request bodies is used up.
+    #[error("too many large request bodies are being read; try again in a few seconds")]
     Busy(BudgetExhausted),
 }
 
-impl Call {
-    /// Value of a header as text.
+impl RequestContext {
+    /// Returns the value of a header as text.
     pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// Counts a record that this request is about to create, against the maximum of its source.
+    /// Counts a record that this request is about to create, against the maximum for its source.
     ///
     /// # Errors
     /// Returns [`TooManyPending`] if too many are pending.
     pub fn add_pending(&self, kind: PendingKind, client: Option<&Client>) -> Result<(), TooManyPending> {
-        let address = self.client_ip.map(|ip| ip.to_string()).unwrap_or_default();
-        self.app.pending.add(kind, &address, client, self.now)
+        let address = self.client_address.map(|ip| ip.to_string()).unwrap_or_default();
+        self.app.pending.add_request(kind, &address, client, self.now)
     }
 
-    /// The parameters of the query.
+    /// Parses the query.
     pub fn params(&self) -> Params {
         Params::parse(self.query.as_bytes())
     }
 
-    /// Media type of the body: lower case, without parameters.
+    /// Returns the media type of the body in lower case, without parameters.
     pub fn content_type(&self) -> Option<String> {
         let value = self.header(header::CONTENT_TYPE)?;
         Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// The access token of `Authorization: Bearer` or `DPoP`, with the proof of the latter; the scheme's case
-    /// does not matter (RFC 9110 11.1). `None` where there is no such header, or more than one.
+    /// Returns the access token of `Authorization: Bearer` or `DPoP`, for the latter with its proof. The scheme is
+    /// case-insensitive (RFC 9110 section 11.1). Returns `None` if there is no such header, or more than one.
     ///
     /// # Errors
-    /// [`BadProof::Count`] for a `DPoP` token without exactly one proof.
-    pub fn presented(&self) -> Result<Option<Presented<'_>>, BadProof> {
+    /// Returns [`BadProof::Count`] for a `DPoP` token without exactly one proof.
+    pub fn credentials(&self) -> Result<Option<TokenCredentials<'_>>, BadProof> {
         let mut sent = self.headers.get_all(header::AUTHORIZATION).iter();
         let (Some(sent), None) = (sent.next(), sent.next()) else { return Ok(None) };
         let Some((scheme, token)) = sent.to_str().ok().and_then(|value| value.split_once(' ')) else {
@@ -153,21 +153,22 @@ impl Call {
         if token.is_empty() || token.as_bytes().contains(&b' ') {
             return Ok(None);
         }
-        let presented = Presented { token, proof: None, method: self.method.as_str(), path: &self.path };
+        let credentials =
+            TokenCredentials { token, proof: None, method: self.method.as_str(), path: &self.path };
         if scheme.eq_ignore_ascii_case("bearer") {
-            return Ok(Some(presented));
+            return Ok(Some(credentials));
         }
         if !scheme.eq_ignore_ascii_case("dpop") {
             return Ok(None);
         }
         let proof = self.proof()?.ok_or(BadProof::Count)?;
-        Ok(Some(Presented { proof: Some(proof), ..presented }))
+        Ok(Some(TokenCredentials { proof: Some(proof), ..credentials }))
     }
 
-    /// The DPoP proof, where there is one (RFC 9449 4.1).
+    /// Returns the DPoP proof, if there is one (RFC 9449 section 4.1).
     ///
     /// # Errors
-    /// [`BadProof::Count`] for more than one.
+    /// Returns [`BadProof::Count`] if there are several.
     pub fn proof(&self) -> Result<Option<&str>, BadProof> {
         let mut proofs = self.headers.get_all("dpop").iter();
         match (proofs.next(), proofs.next()) {
@@ -177,7 +178,7 @@ impl Call {
         }
     }
 
-    /// Value of a cookie.
+    /// Returns the value of a cookie.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let cookies = self.headers.get_all(header::COOKIE).iter();
         cookies
@@ -187,59 +188,59 @@ impl Call {
             .find_map(|(key, value)| (key == name).then_some(value))
     }
 
-    /// The whole body, at most `limit` bytes.
+    /// Reads the whole body, at most `limit` bytes.
     ///
     /// # Errors
-    /// [`BodyError`].
-    pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, BodyError> {
+    /// Returns [`ReadBodyError`] if it is too large, too slow or incomplete, or if the memory for bodies is used up.
+    pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
         let announced = self.header(header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
         if announced.is_some_and(|length| length > limit) {
-            return Err(BodyError::TooLarge(limit));
+            return Err(ReadBodyError::TooLarge(limit));
         }
         let body = self.body.get_mut().expect("nobody locks it");
         let reserved = &mut self.body_bytes;
         let read = async {
-            // As a rule all of it comes in one piece, which then is not copied.
+            // The body usually arrives in one piece, which then is not copied.
             let first = match body.next().await {
-                Some(piece) => piece.map_err(|_| BodyError::Broken)?,
+                Some(piece) => piece.map_err(|_| ReadBodyError::Broken)?,
                 None => Bytes::new(),
             };
             if first.len() > limit {
-                return Err(BodyError::TooLarge(limit));
+                return Err(ReadBodyError::TooLarge(limit));
             }
-            reserved.cover(first.len()).await.map_err(BodyError::Busy)?;
+            reserved.cover(first.len()).await.map_err(ReadBodyError::Busy)?;
             if announced == Some(first.len()) {
                 body.stream = None;
                 return Ok(first);
             }
             let mut whole = BytesMut::from(first);
             while let Some(piece) = body.next().await {
-                let piece = piece.map_err(|_| BodyError::Broken)?;
+                let piece = piece.map_err(|_| ReadBodyError::Broken)?;
                 if whole.len() + piece.len() > limit {
-                    return Err(BodyError::TooLarge(limit));
+                    return Err(ReadBodyError::TooLarge(limit));
                 }
                 if whole.len() + piece.len() > whole.capacity() {
-                    // What grows is copied, so it grows by doubling up to the length that was announced.
+                    // Growing copies the bytes, so the capacity is doubled, up to the announced length.
                     let most = announced.unwrap_or(limit).max(whole.len() + piece.len());
                     let capacity = (whole.len() * 2).clamp(whole.len() + piece.len(), most);
-                    reserved.cover(capacity).await.map_err(BodyError::Busy)?;
+                    reserved.cover(capacity).await.map_err(ReadBodyError::Busy)?;
                     whole.reserve(capacity - whole.len());
                 }
                 whole.extend_from_slice(&piece);
             }
             Ok(whole.freeze())
         };
-        tokio::time::timeout(BODY_TIME, read).await.map_err(|_| BodyError::TimedOut)?
+        tokio::time::timeout(BODY_TIME, read).await.map_err(|_| ReadBodyError::TimedOut)?
     }
 }
 
-/// Decodes the segments of a path; `None` when one is no UTF-8.
+/// Decodes the segments of a path. Returns `None` if one of them is not UTF-8.
 pub fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
     let decode = |segment| percent_decode_str(segment).decode_utf8().ok();
     path.trim_start_matches('/').split('/').map(decode).collect()
 }
 
-/// Turns warp's stream of buffers into one of bytes.
+/// Converts warp's stream of buffers to one of bytes.
 pub fn body_stream<B: Buf>(
     stream: impl Stream<Item = Result<B, warp::Error>> + Send + 'static,
 ) -> BodyStream {

@@ -1,14 +1,14 @@
-//! The accept loop: TLS by rustls, HTTP/2 and HTTP/1.1, a timer for everything a client can be slow at, maximum numbers
-//! of connections, and a stop that loses no request.
+//! The accept loop: TLS by rustls, HTTP/2 and HTTP/1.1, a timer for every phase in which a client can be slow,
+//! maximum numbers of connections, and a stop that loses no request.
 //!
-//! ALPN decides the protocol; without TLS it is HTTP/1.1. Detecting it from the first bytes would leave the connections
-//! of silent clients open for ever.
+//! ALPN selects the protocol; without TLS it is HTTP/1.1. Detecting it from the first bytes would leave the
+//! connections of silent clients open forever.
 //!
-//! | module | content |
+//! | module | contents |
 //! |---|---|
-//! | [`admission`] | maximum numbers of connections, and which one is closed for a new one |
+//! | [`admission`] | maximum numbers of connections, and the choice of the one to close |
 //! | [`timed_stream`] | deadlines for bytes |
-//! | [`service`] | warp as a hyper service: peer address, `Host`, count of requests under way |
+//! | [`service`] | warp as a hyper service: peer address, `Host`, count of running requests |
 
 pub mod admission;
 mod service;
@@ -29,28 +29,29 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use self::admission::{Admission, Admitted, ConnectionLimits, ConnectionState};
+use self::admission::{Admission, AdmittedConnection, ConnectionState};
 use self::timed_stream::TimedStream;
 use super::routes::Routes;
+use crate::config::ConnectionLimits;
 
 /// The other end of a connection, in the extensions of each request.
 #[derive(Debug, Clone, Copy)]
-pub struct Peer(pub SocketAddr);
+pub struct PeerAddress(pub SocketAddr);
 
-/// How long a client may take.
+/// Maximum durations of the phases of a connection.
 #[derive(Debug, Clone, Copy)]
-pub struct Timers {
-    /// TLS handshake; and the first byte.
+pub struct ConnectionTimers {
+    /// TLS handshake; also the first byte.
     pub first: Duration,
     /// A request head, from its first byte.
     pub head: Duration,
-    /// Silence in both directions ends a connection after once to twice this time.
+    /// Idle time in both directions; a connection ends after one to two times this duration.
     pub idle: Duration,
-    /// From [`Phase::Stopping`] until open connections are cut.
+    /// From [`ServingPhase::Stopping`] until open connections are closed.
     pub drain: Duration,
 }
 
-impl Default for Timers {
+impl Default for ConnectionTimers {
     fn default() -> Self {
         Self {
             first: Duration::from_secs(10),
@@ -63,7 +64,7 @@ impl Default for Timers {
 
 /// Phases of the accept loop, in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Phase {
+pub enum ServingPhase {
     /// Connections are accepted and kept.
     Serving,
     /// Connections are accepted; each response asks the client to close its connection.
@@ -72,17 +73,17 @@ pub enum Phase {
     Stopping,
 }
 
-/// Most often that a failure of the accept loop is logged, and the pause after one.
+/// Minimum interval between log entries about failures of the accept loop, and the pause after a failure.
 const ACCEPT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How long a connection that was accepted before a stop may take to send its first request.
+/// Maximum time until the first request of a connection that was accepted before a stop.
 const FIRST_REQUEST_AT_STOP: Duration = Duration::from_secs(1);
 
 /// Binds the address; for `127.0.0.1` also `[::1]` if the machine has it.
 ///
 /// # Errors
 /// Returns the operating system's error if the port is taken or must not be used.
-pub async fn bind(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
+pub async fn bind_listeners(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
     let first = TcpListener::bind(listen).await?;
     let port = first.local_addr()?.port();
     let mut listeners = vec![first];
@@ -94,30 +95,30 @@ pub async fn bind(listen: SocketAddr) -> io::Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// The accept loop with everything that it needs.
-pub struct Edge {
-    /// What requests are answered by.
+/// The HTTP server.
+pub struct HttpServer {
+    /// The filter that answers all requests.
     pub routes: Routes,
     /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// Maximum numbers of connections.
     pub limits: ConnectionLimits,
-    /// Whether an address is a trusted proxy, which is exempt from the maximum of an address.
+    /// Returns whether an address is a trusted proxy, which is exempt from the maximum of an address.
     pub is_proxy: Box<dyn Fn(SocketAddr) -> bool + Send + Sync>,
     /// Deadlines.
-    pub timers: Timers,
+    pub timers: ConnectionTimers,
 }
 
-impl Edge {
-    /// Serves until `phase` becomes [`Phase::Stopping`], then waits for open connections for the drain time.
-    pub async fn serve(self, listeners: Vec<TcpListener>, mut phase: watch::Receiver<Phase>) {
+impl HttpServer {
+    /// Serves until `phase` becomes [`ServingPhase::Stopping`], then waits for open connections for the drain time.
+    pub async fn serve(self, listeners: Vec<TcpListener>, mut phase: watch::Receiver<ServingPhase>) {
         let admission = Admission::new(self.limits);
         let acceptor = self.tls.clone().map(TlsAcceptor::from);
         let mut logged = AcceptLog::default();
         loop {
             let accepted = tokio::select! {
                 accepted = accept_any(&listeners) => accepted,
-                () = reached(&mut phase, Phase::Stopping) => break,
+                () = wait_for_phase(&mut phase, ServingPhase::Stopping) => break,
             };
             match accepted {
                 Ok((stream, peer)) => self.admit(&admission, acceptor.clone(), stream, peer, &phase).await,
@@ -133,7 +134,7 @@ impl Edge {
             }
         }
         if timeout(self.timers.drain, admission.all_closed()).await.is_err() {
-            tracing::warn!(open = admission.open(), "connections still open after the drain time are cut");
+            tracing::warn!(open = admission.open(), "connections still open after the drain time are closed");
         }
     }
 
@@ -143,11 +144,11 @@ impl Edge {
         listener: TcpListener,
         admission: &Arc<Admission>,
         acceptor: Option<&TlsAcceptor>,
-        phase: &watch::Receiver<Phase>,
+        phase: &watch::Receiver<ServingPhase>,
     ) -> io::Result<()> {
         // With a backlog of 0 the kernel accepts no more clients, so the queue can be emptied.
         rustix::net::listen(&listener, 0)?;
-        // The runtime may not know yet of the last clients; the kernel does.
+        // The kernel may have accepted clients of which the runtime does not know yet.
         let listener = listener.into_std()?;
         loop {
             match listener.accept() {
@@ -169,7 +170,7 @@ impl Edge {
         acceptor: Option<TlsAcceptor>,
         stream: TcpStream,
         peer: SocketAddr,
-        phase: &watch::Receiver<Phase>,
+        phase: &watch::Receiver<ServingPhase>,
     ) {
         let Some(admitted) = admission.admit(peer.ip(), (self.is_proxy)(peer)).await else {
             tracing::debug!(%peer, "connection refused: the maximum number of connections is reached");
@@ -186,12 +187,12 @@ impl Edge {
             if let Err(error) = ended {
                 tracing::debug!(%peer, %error, "connection ended");
             }
-            drop::<Admitted>(admitted);
+            drop::<AdmittedConnection>(admitted);
         });
     }
 }
 
-/// The next client of any listener.
+/// Accepts the next client of any listener.
 async fn accept_any(listeners: &[TcpListener]) -> io::Result<(TcpStream, SocketAddr)> {
     std::future::poll_fn(|context| {
         for listener in listeners {
@@ -222,20 +223,20 @@ impl AcceptLog {
     }
 }
 
-/// Waits for a phase. A sender that was dropped counts as the last phase.
-async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+/// Waits for a phase. A dropped sender counts as the last phase.
+async fn wait_for_phase(phase: &mut watch::Receiver<ServingPhase>, wanted: ServingPhase) {
     drop(phase.wait_for(|phase| *phase >= wanted).await);
 }
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// One connection.
+/// An accepted connection.
 struct Connection {
     peer: SocketAddr,
     state: Arc<ConnectionState>,
     routes: Routes,
-    timers: Timers,
-    phase: watch::Receiver<Phase>,
+    timers: ConnectionTimers,
+    phase: watch::Receiver<ServingPhase>,
 }
 
 impl Connection {
@@ -265,10 +266,10 @@ impl Connection {
         // Until then each response of the closing phase ends its connection.
         let stop = async {
             let mut phase = self.phase;
-            reached(&mut phase, Phase::Stopping).await;
+            wait_for_phase(&mut phase, ServingPhase::Stopping).await;
             let _ = timeout(FIRST_REQUEST_AT_STOP, self.state.first_request()).await;
         };
-        until(connection, stop, |connection| connection.graceful_shutdown()).await
+        drive_connection(connection, stop, |connection| connection.graceful_shutdown()).await
     }
 
     async fn http2<S>(self, stream: S) -> Result<(), BoxError>
@@ -283,25 +284,25 @@ impl Connection {
             .max_pending_accept_reset_streams(Some(20));
         let service = service::service(self.routes, self.peer, Arc::clone(&self.state), self.phase.clone());
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        // GOAWAY lets the client finish what it sent and go elsewhere.
+        // GOAWAY lets the client finish its requests and connect elsewhere.
         let stop = async {
             let mut phase = self.phase.clone();
-            reached(&mut phase, Phase::Closing).await;
+            wait_for_phase(&mut phase, ServingPhase::Closing).await;
             let mut phase = self.phase;
             tokio::select! {
                 () = self.state.first_request() => {}
                 () = async {
-                    reached(&mut phase, Phase::Stopping).await;
+                    wait_for_phase(&mut phase, ServingPhase::Stopping).await;
                     sleep(FIRST_REQUEST_AT_STOP).await;
                 } => {}
             }
         };
-        until(connection, stop, |connection| connection.graceful_shutdown()).await
+        drive_connection(connection, stop, |connection| connection.graceful_shutdown()).await
     }
 }
 
-/// Drives a connection; after `stop` it ends with the requests that are under way.
-async fn until<C>(
+/// Drives a connection. After `stop`, it ends with its running requests.
+async fn drive_connection<C>(
     connection: C,
     stop: impl Future<Output = ()>,
     shut_down: impl FnOnce(Pin<&mut C>),
@@ -311,7 +312,7 @@ where
 {
     let mut connection = std::pin::pin!(connection);
     tokio::select! {
-        // First, so that a request that has arrived is read before the connection is told to end.
+        // First, so that a request that has arrived is read before the connection shuts down.
         biased;
         ended = connection.as_mut() => return Ok(ended?),
         () = stop => {}

@@ -1,21 +1,17 @@
-//! The warp edge: connections, routes, extraction, replies. A handler reads like three sentences:
-//! parse, ask the domain, reply.
+//! HTTP: connections, routes, requests and responses. A handler parses the request, calls the domain and builds the
+//! response.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`listen`] | the accept loop: TLS, timers, limits, drain |
-//! | [`routes`] | every route, one line each |
-//! | [`byte_budget`] | bytes of request bodies in memory |
-//! | [`cors`] | origins whose scripts may read responses |
-//! | [`peer`] | who called, through proxies of the operator's |
-//! | [`extract`] | what a handler gets: [`extract::Call`] |
-//! | [`reply`] | how an answer is put together |
-//! | [`problem`] | errors of the domains to statuses, in three dialects |
+//! | [`routes`] | all routes, one line each |
+//! | [`peer`] | the address of the client, also through proxies |
+//! | [`extract`] | [`extract::RequestContext`], the request as handlers see it |
+//! | [`reply`] | building responses |
+//! | [`problem`] | errors of the domains as responses, in three dialects |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 
 pub mod admin;
-pub mod byte_budget;
-pub mod cors;
 pub mod extract;
 pub mod fhir;
 pub mod listen;

@@ -1,57 +1,58 @@
-//! Errors of the domains to answers: the one home of error statuses, by exhaustive match.
+//! Errors of the domains as responses. All error statuses are set here, by exhaustive matches.
 //!
-//! Three dialects: OAuth JSON, OperationOutcome, pages. What the caller reads and what the log keeps
-//! are different texts: an internal error is logged whole and told as nothing but itself.
+//! There are three dialects: OAuth JSON, OperationOutcome, pages. The details of an internal error are only logged;
+//! the client gets a generic text.
 
-use bulk::MembersError;
+use bulk::GroupError;
 use fhir::{IssueCode, OperationOutcome};
 use http::{StatusCode, header};
-use identity::authorize::ShowError;
-use identity::client_auth::ClientAuthError;
-use identity::device::DeviceError;
-use identity::dpop::ProofError;
-use identity::grant::GrantError;
-use identity::passkey::PasskeyError;
-use identity::pending::TooManyPending;
-use identity::pushed::PushError;
-use identity::token::BadToken;
-use identity::user::UserError;
-use resources::{BodyError, ResourceError};
+use identity::authorize::device::DeviceError;
+use identity::authorize::pushed_request::PushRequestError;
+use identity::authorize::request::PageError;
+use identity::client_auth::authenticator::ClientAuthError;
+use identity::directory::user_directory::UserError;
+use identity::sign_in::passkey::PasskeyError;
+use identity::sign_in::pending_quota::TooManyPending;
+use identity::tokens::access_token::BadToken;
+use identity::tokens::dpop::ProofError;
+use identity::tokens::grant::GrantError;
+use resources::{ResourceBodyError, ResourceError};
 use store::StoreError;
+use terminology::ExhaustionCause;
 use terminology::TxError;
-use terminology::budget::Cause;
 
 use super::extract;
 use super::pages;
 use super::reply::{self, Response};
-use crate::question_pool::NotAsked;
+use crate::node::question_pool::QuestionRejected;
 
-/// How a group of endpoints words its errors.
+/// The format of the errors of a group of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// JSON with `error` and `error_description` (RFC 6749 5.2).
+    /// JSON with `error` and `error_description` (RFC 6749 section 5.2).
     OAuth,
     /// OperationOutcome.
     Fhir,
-    /// A page.
+    /// An HTML page.
     Page,
 }
 
 impl Dialect {
-    /// An error that is not of any domain: no such address, wrong method, body too large, a fault.
-    pub fn plain(self, status: StatusCode, text: &str) -> Response {
+    /// Returns the response to an error that does not come from a domain, such as an unknown path, a wrong method or
+    /// a large body.
+    pub fn plain_error(self, status: StatusCode, text: &str) -> Response {
         match self {
             Self::OAuth => {
                 let error = if status.is_server_error() { "server_error" } else { "invalid_request" };
-                oauth(status, error, Some(text))
+                oauth_error(status, error, Some(text))
             }
-            Self::Fhir => fhir(status, issue_code(status), text),
+            Self::Fhir => fhir_error(status, issue_code(status), text),
             Self::Page => pages::error(status, text),
         }
     }
 }
 
-/// The issue code that goes with a status where no domain chose one.
+/// Returns the issue code of a status for errors that do not come from a domain.
 fn issue_code(status: StatusCode) -> IssueCode {
     match status {
         StatusCode::NOT_FOUND => IssueCode::NotFound,
@@ -65,11 +66,11 @@ fn issue_code(status: StatusCode) -> IssueCode {
     }
 }
 
-/// An error answer of an OAuth endpoint.
-pub fn oauth(status: StatusCode, error: &str, description: Option<&str>) -> Response {
+/// Returns an error response of an OAuth endpoint.
+pub fn oauth_error(status: StatusCode, error: &str, description: Option<&str>) -> Response {
     let mut body = serde_json::json!({ "error": error });
     if let Some(description) = description {
-        // RFC 6749 5.2 leaves `"` and `\` out of descriptions.
+        // RFC 6749 section 5.2 does not allow `"` and `\` in descriptions.
         body["error_description"] = description.replace(['"', '\\'], "'").into();
     }
     let response = reply::no_store(reply::json(status, &body));
@@ -79,13 +80,13 @@ pub fn oauth(status: StatusCode, error: &str, description: Option<&str>) -> Resp
     response
 }
 
-/// An error answer of a FHIR endpoint.
-pub fn fhir(status: StatusCode, code: IssueCode, text: impl Into<String>) -> Response {
-    outcome(status, &OperationOutcome::error(code, text))
+/// Returns an error response of a FHIR endpoint.
+pub fn fhir_error(status: StatusCode, code: IssueCode, text: impl Into<String>) -> Response {
+    outcome_response(status, &OperationOutcome::error(code, text))
 }
 
-/// An OperationOutcome with a status.
-pub fn outcome(status: StatusCode, outcome: &OperationOutcome) -> Response {
+/// Returns an OperationOutcome.
+pub fn outcome_response(status: StatusCode, outcome: &OperationOutcome) -> Response {
     let response = reply::no_store(reply::fhir_json(status, outcome));
     if status == StatusCode::UNAUTHORIZED {
         return reply::with(response, header::WWW_AUTHENTICATE, "Bearer realm=\"trefoil\"");
@@ -98,131 +99,137 @@ fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
         StoreError::Conflict { .. } => (
             StatusCode::CONFLICT,
             IssueCode::Conflict,
-            "somebody else changed this at the same time; try again",
+            "the record was changed by another request at the same time; try again",
         ),
-        StoreError::ReadOnly { .. } => {
-            (StatusCode::INSUFFICIENT_STORAGE, IssueCode::NoStore, "the server cannot write at the moment")
-        }
+        StoreError::ReadOnly { .. } => (
+            StatusCode::INSUFFICIENT_STORAGE,
+            IssueCode::NoStore,
+            "the server cannot store data at the moment; try again later",
+        ),
         StoreError::Clock { .. } => (
             StatusCode::SERVICE_UNAVAILABLE,
             IssueCode::Transient,
-            "the clock of the server has jumped, and it does not write until that is settled",
+            "the clock of the server has jumped; it stores nothing until an operator corrects or accepts the clock",
         ),
         StoreError::Key { .. } => {
-            (StatusCode::BAD_REQUEST, IssueCode::Value, "a name in the request cannot be stored")
+            (StatusCode::BAD_REQUEST, IssueCode::Value, "the request contains an id that cannot be stored")
         }
         StoreError::Corrupt { .. } => (
             StatusCode::INTERNAL_SERVER_ERROR,
             IssueCode::Exception,
-            "what is stored is damaged; the server's log says where",
+            "the stored data is corrupt; the server's log has the details",
         ),
-        StoreError::Locked { .. } | StoreError::Draft { .. } | StoreError::Engine { .. } => {
-            (StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, "the server failed; its log says why")
-        }
+        StoreError::Locked { .. } | StoreError::Draft { .. } | StoreError::Engine { .. } => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            IssueCode::Exception,
+            "internal error; the server's log has the details",
+        ),
     }
 }
 
-/// The store's error in a dialect; the log keeps what it was.
-pub fn store(dialect: Dialect, error: &StoreError) -> Response {
+/// Returns the response to an error of the store, and logs the error.
+pub fn store_error(dialect: Dialect, error: &StoreError) -> Response {
     let (status, code, text) = store_status(error);
     tracing::error!(%error, "store");
     match dialect {
-        Dialect::Fhir => fhir(status, code, text),
-        _ => dialect.plain(status, text),
+        Dialect::Fhir => fhir_error(status, code, text),
+        _ => dialect.plain_error(status, text),
     }
 }
 
-/// A body that could not be read.
-pub fn unreadable(dialect: Dialect, error: &extract::BodyError) -> Response {
+/// Returns the response to a body that could not be read.
+pub fn body_error(dialect: Dialect, error: &extract::ReadBodyError) -> Response {
     let status = match error {
-        extract::BodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-        extract::BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
-        extract::BodyError::Broken => StatusCode::BAD_REQUEST,
-        extract::BodyError::Busy(_) => {
-            let response = dialect.plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+        extract::ReadBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+        extract::ReadBodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+        extract::ReadBodyError::Broken => StatusCode::BAD_REQUEST,
+        extract::ReadBodyError::Busy(_) => {
+            let response = dialect.plain_error(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
             return reply::with_static(response, header::RETRY_AFTER, "5");
         }
     };
-    dialect.plain(status, &error.to_string())
+    dialect.plain_error(status, &error.to_string())
 }
 
-/// A Group of a client whose members cannot be read.
-pub fn members(error: &MembersError) -> Response {
+/// Returns the response for a client with a Group whose members cannot be read.
+pub fn group_members(error: &GroupError) -> Response {
     match error {
-        MembersError::Store(error) => store(Dialect::Fhir, error),
-        MembersError::NoGroup(_) | MembersError::Bad(_) => {
+        GroupError::Store(error) => store_error(Dialect::Fhir, error),
+        GroupError::NoGroup(_) | GroupError::Bad(_) => {
             tracing::error!(%error, "a Group that limits a client cannot be read");
-            let text = "the Groups that limit this client cannot be read; the server's log says why";
-            fhir(StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, text)
+            let text = "the Groups of this client cannot be read; the server's log has the details";
+            fhir_error(StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, text)
         }
     }
 }
 
-/// A client that was not recognised.
-pub fn client_auth(error: &ClientAuthError) -> Response {
+/// Returns the response to a failed client authentication.
+pub fn client_error(error: &ClientAuthError) -> Response {
     match error {
         ClientAuthError::InvalidRequest(text) => {
-            oauth(StatusCode::BAD_REQUEST, "invalid_request", Some(text))
+            oauth_error(StatusCode::BAD_REQUEST, "invalid_request", Some(text))
         }
         ClientAuthError::InvalidClient | ClientAuthError::BadAssertion(_) | ClientAuthError::KeySet(_) => {
-            oauth(StatusCode::UNAUTHORIZED, "invalid_client", Some(&error.to_string()))
+            oauth_error(StatusCode::UNAUTHORIZED, "invalid_client", Some(&error.to_string()))
         }
-        ClientAuthError::Store(error) => store(Dialect::OAuth, error),
+        ClientAuthError::Store(error) => store_error(Dialect::OAuth, error),
     }
 }
 
-/// A code or refresh token that was not taken.
-pub fn grant(error: &GrantError) -> Response {
+/// Returns the response to a rejected authorization code or refresh token.
+pub fn grant_error(error: &GrantError) -> Response {
     match error {
-        GrantError::Store(error) => store(Dialect::OAuth, error),
-        GrantError::Scope => oauth(StatusCode::BAD_REQUEST, "invalid_scope", Some(&error.to_string())),
+        GrantError::Store(error) => store_error(Dialect::OAuth, error),
+        GrantError::Scope => oauth_error(StatusCode::BAD_REQUEST, "invalid_scope", Some(&error.to_string())),
         GrantError::Unknown
         | GrantError::Reused
         | GrantError::RedirectUri
         | GrantError::Verifier
         | GrantError::Key
-        | GrantError::Revoked => oauth(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string())),
+        | GrantError::Revoked => {
+            oauth_error(StatusCode::BAD_REQUEST, "invalid_grant", Some(&error.to_string()))
+        }
     }
 }
 
-/// A device code that gave no token (RFC 8628 3.5).
-pub fn device(error: &DeviceError) -> Response {
+/// Returns the response to a device code for which there is no token (RFC 8628 section 3.5).
+pub fn device_error(error: &DeviceError) -> Response {
     let code = match error {
-        DeviceError::Grant(error) => return grant(error),
+        DeviceError::Grant(error) => return grant_error(error),
         DeviceError::Pending => "authorization_pending",
         DeviceError::SlowDown => "slow_down",
         DeviceError::Expired => "expired_token",
         DeviceError::Denied => "access_denied",
     };
-    oauth(StatusCode::BAD_REQUEST, code, Some(&error.to_string()))
+    oauth_error(StatusCode::BAD_REQUEST, code, Some(&error.to_string()))
 }
 
-/// A passkey ceremony that could not go on.
-pub fn passkey(error: &PasskeyError) -> Response {
+/// Returns the response to a failed passkey ceremony.
+pub fn passkey_error(error: &PasskeyError) -> Response {
     let status = match error {
-        PasskeyError::Store(error) => return store(Dialect::Page, error),
+        PasskeyError::Store(error) => return store_error(Dialect::Page, error),
         PasskeyError::NoHostName => StatusCode::NOT_FOUND,
-        PasskeyError::Over | PasskeyError::Refused(_) => StatusCode::BAD_REQUEST,
+        PasskeyError::CeremonyExpired | PasskeyError::Rejected(_) => StatusCode::BAD_REQUEST,
         PasskeyError::TooMany | PasskeyError::OnlyWay | PasskeyError::NoPasskey => StatusCode::CONFLICT,
     };
-    pages::error(status, &pages::passkey::sentence(&error.to_string()))
+    pages::error(status, &pages::passkey::as_sentence(&error.to_string()))
 }
 
-/// A user who could not be changed, on a page.
-pub fn user(error: &UserError) -> Response {
+/// Returns the page for a user that could not be changed.
+pub fn user_error(error: &UserError) -> Response {
     match error {
-        UserError::Store(error) => store(Dialect::Page, error),
-        UserError::Unknown(_) => pages::error(StatusCode::NOT_FOUND, "This account is gone."),
+        UserError::Store(error) => store_error(Dialect::Page, error),
+        UserError::Unknown(_) => pages::error(StatusCode::NOT_FOUND, "This account no longer exists."),
         UserError::Exists(_) | UserError::BadName(_) => {
             pages::error(StatusCode::CONFLICT, "This name cannot be used.")
         }
     }
 }
 
-/// An access token that was not accepted at a FHIR endpoint.
+/// Returns the response to an access token that a FHIR endpoint rejected.
 pub fn fhir_token(error: &BadToken) -> Response {
     match error {
-        BadToken::Store(error) => store(Dialect::Fhir, error),
+        BadToken::Store(error) => store_error(Dialect::Fhir, error),
         BadToken::Malformed
         | BadToken::Expired
         | BadToken::Revoked
@@ -233,17 +240,17 @@ pub fn fhir_token(error: &BadToken) -> Response {
         | BadToken::NotBound
         | BadToken::OtherKey
         | BadToken::Proof(_) => {
-            let mut response = fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, error.to_string());
+            let mut response = fhir_error(StatusCode::UNAUTHORIZED, IssueCode::Login, error.to_string());
             response.headers_mut().remove(header::WWW_AUTHENTICATE);
             reply::with(response, header::WWW_AUTHENTICATE, &challenge(error))
         }
     }
 }
 
-/// An access token that was not accepted at userinfo.
+/// Returns the response to an access token that userinfo rejected.
 pub fn userinfo_token(error: &BadToken) -> Response {
     if let BadToken::Store(error) = error {
-        return store(Dialect::OAuth, error);
+        return store_error(Dialect::OAuth, error);
     }
     let body = serde_json::json!({ "error": token_error(error), "error_description": error.to_string() });
     let response = reply::no_store(reply::json(StatusCode::UNAUTHORIZED, &body));
@@ -257,12 +264,12 @@ fn token_error(error: &BadToken) -> &'static str {
     }
 }
 
-/// `WWW-Authenticate` for a token that was not accepted, in the scheme that would be (RFC 6750 3; RFC 9449
-/// 7.1).
+/// Returns `WWW-Authenticate` for a rejected token, with the scheme that would be accepted (RFC 6750 section 3; RFC
+/// 9449 section 7.1).
 fn challenge(error: &BadToken) -> String {
     match error {
         BadToken::Proof(_) | BadToken::OtherKey | BadToken::NeedsProof => {
-            let algorithms = identity::dpop::ALGORITHMS.join(" ");
+            let algorithms = identity::tokens::dpop::PROOF_ALGORITHMS.join(" ");
             format!(
                 "DPoP error=\"{}\", error_description=\"{}\", algs=\"{algorithms}\"",
                 token_error(error),
@@ -273,52 +280,55 @@ fn challenge(error: &BadToken) -> String {
     }
 }
 
-/// A proof that was not accepted at an endpoint of the authorization server (RFC 9449 5).
-pub fn proof(error: &ProofError) -> Response {
+/// Returns the response to a DPoP proof that an OAuth endpoint rejected (RFC 9449 section 5).
+pub fn proof_error(error: &ProofError) -> Response {
     match error {
         ProofError::Bad(error) => {
-            oauth(StatusCode::BAD_REQUEST, "invalid_dpop_proof", Some(&error.to_string()))
+            oauth_error(StatusCode::BAD_REQUEST, "invalid_dpop_proof", Some(&error.to_string()))
         }
-        ProofError::Store(error) => store(Dialect::OAuth, error),
+        ProofError::Store(error) => store_error(Dialect::OAuth, error),
     }
 }
 
-/// A pushed authorization request that was not taken.
-pub fn pushed(error: &PushError) -> Response {
+/// Returns the response to a rejected pushed authorization request.
+pub fn push_error(error: &PushRequestError) -> Response {
     match error {
-        PushError::Refused { error, text } => oauth(StatusCode::BAD_REQUEST, error.as_str(), Some(text)),
-        PushError::Store(error) => store(Dialect::OAuth, error),
+        PushRequestError::Rejected { error, text } => {
+            oauth_error(StatusCode::BAD_REQUEST, error.as_str(), Some(text))
+        }
+        PushRequestError::Store(error) => store_error(Dialect::OAuth, error),
     }
 }
 
-/// Too many pending requests of a source, with the time to wait.
-pub fn pending(dialect: Dialect, error: TooManyPending) -> Response {
+/// Returns the response to a source with too many pending requests, with `Retry-After`.
+pub fn pending_error(dialect: Dialect, error: TooManyPending) -> Response {
     let response = match dialect {
         Dialect::OAuth => {
-            oauth(StatusCode::TOO_MANY_REQUESTS, "temporarily_unavailable", Some(&error.to_string()))
+            oauth_error(StatusCode::TOO_MANY_REQUESTS, "temporarily_unavailable", Some(&error.to_string()))
         }
-        _ => dialect.plain(StatusCode::TOO_MANY_REQUESTS, &pages::passkey::sentence(&error.to_string())),
+        _ => dialect
+            .plain_error(StatusCode::TOO_MANY_REQUESTS, &pages::passkey::as_sentence(&error.to_string())),
     };
     reply::with(response, header::RETRY_AFTER, &error.retry_after_s.to_string())
 }
 
-/// `WWW-Authenticate` of RFC 6750 3.
+/// Returns `WWW-Authenticate` of RFC 6750 section 3.
 pub fn bearer_challenge(error: &str, description: &str) -> String {
     format!("Bearer error=\"{error}\", error_description=\"{}\"", description.replace(['"', '\\'], "'"))
 }
 
-/// An authorization request that stays here.
-pub fn show(error: &ShowError) -> Response {
+/// Returns the page for an authorization request whose error must not be sent to the client.
+pub fn page_error(error: &PageError) -> Response {
     match error {
-        ShowError::Client | ShowError::RedirectUri | ShowError::Pushed => {
+        PageError::Client | PageError::RedirectUri | PageError::PushedRequest => {
             pages::error(StatusCode::BAD_REQUEST, &error.to_string())
         }
-        ShowError::Store(error) => store(Dialect::Page, error),
+        PageError::Store(error) => store_error(Dialect::Page, error),
     }
 }
 
-/// A terminology operation that could not be judged.
-pub fn terminology(error: &TxError) -> Response {
+/// Returns the response to a failed terminology operation.
+pub fn terminology_error(error: &TxError) -> Response {
     let status = match error {
         TxError::Missing { .. }
         | TxError::NothingToValidate { .. }
@@ -330,31 +340,31 @@ pub fn terminology(error: &TxError) -> Response {
         | TxError::NotOnDay { .. }
         | TxError::UnknownCode { .. }
         | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,
-        TxError::Unprocessable(_) if error.exhausted() == Some(Cause::Cancelled) => {
-            return busy(&error.to_string());
+        TxError::Unprocessable(_) if error.exhausted() == Some(ExhaustionCause::Cancelled) => {
+            return retry_later(&error.to_string());
         }
         TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
     };
-    outcome(status, &error.outcome())
+    outcome_response(status, &error.outcome())
 }
 
-/// A terminology question that was not asked.
-pub fn not_asked(why: NotAsked) -> Response {
-    busy(match why {
-        NotAsked::Full => "too many long terminology questions are waiting; try again later",
-        NotAsked::Stopping => "the server stops; try again later",
+/// Returns the response to a terminology question that was not run.
+pub fn question_rejected(why: QuestionRejected) -> Response {
+    retry_later(match why {
+        QuestionRejected::Full => "too many long terminology requests are waiting; try again later",
+        QuestionRejected::Stopping => "the server is stopping; try again later",
     })
 }
 
-fn busy(text: &str) -> Response {
-    let response = fhir(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+fn retry_later(text: &str) -> Response {
+    let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
     reply::with_static(response, header::RETRY_AFTER, "2")
 }
 
-/// A resource that could not be read or written.
-pub fn resource(error: &ResourceError) -> Response {
+/// Returns the response to a resource that could not be read or written.
+pub fn resource_error(error: &ResourceError) -> Response {
     let (status, code) = match error {
-        ResourceError::Store(error) => return store(Dialect::Fhir, error),
+        ResourceError::Store(error) => return store_error(Dialect::Fhir, error),
         ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
         ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
         ResourceError::Outside { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
@@ -362,24 +372,26 @@ pub fn resource(error: &ResourceError) -> Response {
         ResourceError::Page => (StatusCode::BAD_REQUEST, IssueCode::Value),
         ResourceError::VersionConflict { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict),
         ResourceError::Body(error) => match error {
-            BodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),
-            BodyError::Json { .. } | BodyError::NotObject { .. } | BodyError::TooDeep { .. } => {
-                (StatusCode::BAD_REQUEST, IssueCode::Structure)
+            ResourceBodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),
+            ResourceBodyError::Json { .. }
+            | ResourceBodyError::NotObject { .. }
+            | ResourceBodyError::TooDeep { .. } => (StatusCode::BAD_REQUEST, IssueCode::Structure),
+            ResourceBodyError::NoType | ResourceBodyError::NoId => {
+                (StatusCode::BAD_REQUEST, IssueCode::Required)
             }
-            BodyError::NoType | BodyError::NoId => (StatusCode::BAD_REQUEST, IssueCode::Required),
-            BodyError::UnknownType(_) | BodyError::BundleType(_) => {
+            ResourceBodyError::UnknownType(_) | ResourceBodyError::BundleType(_) => {
                 (StatusCode::BAD_REQUEST, IssueCode::NotSupported)
             }
-            BodyError::DuplicateMember { .. }
-            | BodyError::WrongType { .. }
-            | BodyError::BadId(_)
-            | BodyError::WrongId { .. }
-            | BodyError::BadMeta
-            | BodyError::BadBundle(_)
-            | BodyError::Entry(_)
-            | BodyError::Search(_)
-            | BodyError::BadEntry { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
+            ResourceBodyError::DuplicateMember { .. }
+            | ResourceBodyError::WrongType { .. }
+            | ResourceBodyError::BadId(_)
+            | ResourceBodyError::WrongId { .. }
+            | ResourceBodyError::BadMeta
+            | ResourceBodyError::BadBundle(_)
+            | ResourceBodyError::Entry(_)
+            | ResourceBodyError::Search(_)
+            | ResourceBodyError::BadEntry { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
         },
     };
-    fhir(status, code, error.to_string())
+    fhir_error(status, code, error.to_string())
 }

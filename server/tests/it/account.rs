@@ -1,4 +1,4 @@
-//! What people do on their account page, and what comes of it elsewhere.
+//! The account page, and the effect of its actions elsewhere.
 
 use serde_json::Value;
 
@@ -39,13 +39,13 @@ async fn sessions_are_seen_and_ended_from_another_browser() {
     let sid = page.split("name=\"sid\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     assert_eq!(page.matches("name=\"sid\"").count(), 1, "the other one can be ended");
     let done = desk.form(format!("{base}/account/sessions/end"), &page, &[("sid", &sid)]).await;
-    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?said=ended")));
+    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=ended")));
     assert_eq!(userinfo(&server, &on_phone.access).await, 401);
     assert_eq!(userinfo(&server, &at_desk.access).await, 200);
     assert_eq!(phone.get(&format!("{base}/account")).await.status(), 303);
     assert!(!desk.account(&base).await.contains("name=\"sid\""));
 
-    // Nobody ends the session of somebody else.
+    // A user cannot end the session of another user.
     let mut other = Browser::new(&server);
     tokens(&server, &mut other, &demo["users"][1]).await;
     let page = other.account(&base).await;
@@ -69,7 +69,7 @@ async fn a_new_password_ends_what_stood_on_the_old_one() {
 
     let page = desk.account(&base).await;
     let done = desk.form(format!("{base}/account/password"), &page, &[("current", old), ("new", new)]).await;
-    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?said=password")));
+    assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=password")));
     assert_eq!(desk.get(&format!("{base}/account")).await.status(), 200, "this browser stays signed in");
     assert_eq!(phone.get(&format!("{base}/account")).await.status(), 303);
     for token in [at_desk.access, on_phone.access] {

@@ -1,4 +1,4 @@
-//! What operators do: a file that is read again, keys that are sealed, and an audit log that tells no secret.
+//! Operation: a configuration that is reloaded, encrypted keys, and an audit log without secrets.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -108,12 +108,16 @@ fn a_sealed_folder_needs_its_key() {
     server.start_with(&["--config", &config]);
     let kids = text(&server.trefoil(&["keys", "list"]));
     assert_eq!(server.stop(), Some(0));
-    check(&serve(&server, &[]), 3, "is encrypted; [identity] key_encryption_key_file");
+    check(
+        &serve(&server, &[]),
+        3,
+        "is encrypted, but no key is configured; set [identity] key_encryption_key_file",
+    );
     check(&server.trefoil(&["keys", "list"]), 3, "is encrypted");
     let listed = server.trefoil(&["keys", "list", "--config", &config]);
     assert_eq!(text(&listed), kids);
     write("key_encryption_key_file = \"two\"");
-    check(&serve(&server, &["--config", &config]), 3, "encrypted with another key");
+    check(&serve(&server, &["--config", &config]), 3, "encrypted with a key that is not configured");
     write("key_encryption_key_file = \"two\"\nprevious_key_encryption_key_file = \"one\"");
     server.start_with(&["--config", &config]);
     assert_eq!(text(&server.trefoil(&["keys", "list"])), kids);
@@ -138,18 +142,18 @@ fn a_key_that_is_configured_later_replaces_the_secrets_that_were_stored_in_plain
     check(&server.trefoil(&["keys", "rotate", "--server-secret"]), 1, "stop it to rotate the server secret");
     assert_eq!(server.stop(), Some(0));
     server.start_with(&["--config", &config]);
-    let sealed = text(&server.trefoil(&["keys", "list"]));
-    assert_eq!(kids(&sealed, "retiring"), kids(&plain, "active"));
-    assert_eq!(kids(&sealed, "active").len(), kids(&plain, "active").len());
-    assert!(kids(&plain, "next").iter().all(|kid| !sealed.contains(kid.as_str())), "{sealed}");
+    let encrypted = text(&server.trefoil(&["keys", "list"]));
+    assert_eq!(kids(&encrypted, "retiring"), kids(&plain, "active"));
+    assert_eq!(kids(&encrypted, "active").len(), kids(&plain, "active").len());
+    assert!(kids(&plain, "next").iter().all(|kid| !encrypted.contains(kid.as_str())), "{encrypted}");
     assert_eq!(server.stop(), Some(0));
     let rotated = text(&server.trefoil(&["keys", "rotate", "--server-secret", "--config", &config]));
     assert!(rotated.starts_with("rotated the server secret"), "{rotated}");
-    assert_eq!(text(&server.trefoil(&["keys", "list", "--config", &config])), sealed);
+    assert_eq!(text(&server.trefoil(&["keys", "list", "--config", &config])), encrypted);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_tells_what_was_done_and_no_secret() {
+async fn the_audit_log_records_actions_without_secrets() {
     let mut server = Server::demo();
     let added = server.trefoil(&[
         "client",
@@ -228,7 +232,7 @@ async fn the_audit_log_tells_what_was_done_and_no_secret() {
     }
 }
 
-/// The values of these members, wherever they stand.
+/// Collects the values of these members at any depth.
 fn collect(value: &Value, members: &[&str], found: &mut Vec<String>) {
     match value {
         Value::Object(object) => {

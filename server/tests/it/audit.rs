@@ -99,7 +99,7 @@ async fn changes_are_recorded_by_default_and_none_if_it_is_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn reads_searches_and_downloads_are_recorded_if_asked_for() {
+async fn reads_searches_and_downloads_are_recorded_if_configured() {
     let (told, _) = journey("[audit]\nresources = \"all\"\ndurability = \"queued\"\n").await;
     // With "queued" the last lines may not be in the file yet.
     let expected = [
@@ -154,10 +154,10 @@ async fn a_log_that_cannot_be_written_stops_answers_only_if_they_must_be_recorde
 
     let (server, files) = with_blocked_log("[audit]\ndurability = \"synced\"\n");
     let refused = server.try_backend_token("system/*.read").await.unwrap_err();
-    assert!(refused.contains("nothing is answered without it"), "{refused}");
+    assert!(refused.contains("requires it for every response"), "{refused}");
     // From now on nothing is changed that could not be recorded.
     let refused = server.try_backend_token("system/*.read").await.unwrap_err();
-    assert!(refused.contains("the server cannot write at the moment"), "{refused}");
+    assert!(refused.contains("the server cannot store data at the moment; try again later"), "{refused}");
     let (status, text) = readiness(&server).await;
     assert!(status == 503 && text.contains("audit log"), "{status} {text}");
     files.iter().for_each(|file| std::fs::remove_dir(file).unwrap());

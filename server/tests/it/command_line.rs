@@ -23,7 +23,7 @@ fn add_user(server: &Server, name: &str, password: &str) -> std::process::Output
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that refuses before it reads closes the pipe; that is no failure of the test.
+    // A command that exits before it reads closes the pipe, which is not a failure of the test.
     drop(child.stdin.take().unwrap().write_all(password.as_bytes()));
     child.wait_with_output().unwrap()
 }
@@ -33,14 +33,14 @@ fn the_same_commands_work_stopped_and_running() {
     let mut server = Server::in_fresh_folder();
     check(&add_user(&server, "before", "a long password\n"), 0, "added user before");
     check(&add_user(&server, "before", "a long password\n"), 1, "a user 'before' exists already");
-    check(&add_user(&server, "weak", "short\n"), 1, "the password has 5 characters and needs 8 or more");
+    check(&add_user(&server, "weak", "short\n"), 1, "the password has 5 characters and must have at least 8");
     check(&add_user(&server, "none", ""), 1, "no password was given");
     server.start();
     check(&add_user(&server, "during", "a long password\n"), 0, "added user during");
     let listed = server.trefoil(&["user", "list"]);
     check(&listed, 0, "before");
     check(&listed, 0, "during");
-    check(&server.trefoil(&["user", "disable", "nobody"]), 1, "there is no user 'nobody'");
+    check(&server.trefoil(&["user", "disable", "nobody"]), 1, "user 'nobody' does not exist");
     let add = ["client", "add", "web", "--redirect-uri", "https://app.example/cb", "--scope", "openid email"];
     check(&server.trefoil(&add), 0, "added client web");
     check(&server.trefoil(&add), 1, "a client 'web' exists already");
@@ -66,7 +66,7 @@ fn the_same_commands_work_stopped_and_running() {
 }
 
 #[test]
-fn what_lies_in_an_open_folder_is_private() {
+fn files_in_an_open_folder_are_private() {
     let server = Server::in_fresh_folder();
     std::fs::set_permissions(server.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
     check(&server.trefoil(&["user", "list"]), 0, "");
@@ -90,7 +90,7 @@ fn mistakes_have_their_exit_codes() {
     let settings = server.data().join("trefoil.toml");
     std::fs::write(&settings, "[server]\nlissten = \"x\"\n").unwrap();
     check(&server.trefoil(&["serve", "--config", settings.to_str().unwrap()]), 3, "line 2");
-    check(&server.trefoil(&["import", "/no/such/file"]), 1, "there is no /no/such/file");
+    check(&server.trefoil(&["import", "/no/such/file"]), 1, "path /no/such/file does not exist");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `kill -9` at bad moments: nothing that was acknowledged is lost, and no export hangs for ever.
+//! `kill -9` at critical moments: no acknowledged write is lost, and no export hangs.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ fn write_patients(path: &std::path::Path, count: usize) {
     std::fs::write(path, text).unwrap();
 }
 
-/// Polls until the export ends; every answer but 202 is an end. Gives the manifest.
+/// Polls until any answer except 202, and returns the manifest.
 async fn finish(server: &Server, status: &str, token: &str) -> Value {
     for _ in 0..10_000 {
         let answer = server.client().get(status).bearer_auth(token).send().await.unwrap();
@@ -93,7 +93,7 @@ async fn a_killed_import_keeps_every_acknowledged_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_export_goes_on_and_gives_the_snapshot() {
+async fn a_killed_export_resumes_and_contains_the_snapshot() {
     let mut server = Server::in_fresh_folder();
     let file = server.data().join("patients.ndjson");
     write_patients(&file, 10_000);
@@ -104,7 +104,7 @@ async fn a_killed_export_goes_on_and_gives_the_snapshot() {
     for polls in 0..6 {
         let token = server.backend_token("system/*.read").await;
         let status = kick_off(&server, &token).await;
-        // What is written after the kick-off is not in the export, also not after the kill.
+        // A write after the kick-off is not in the export, also after the kill.
         let late = serde_json::json!({ "resourceType": "Patient", "id": format!("late{polls}") });
         let writer = server.backend_token("system/Group.cud").await;
         let refused =

@@ -1,5 +1,5 @@
-//! Files that are not what was written, and folders that cannot be written to: each is told, with its name and what to do,
-//! and nothing wrong is ever given out. (Saved indexes of terminology: see `releases`.)
+//! Damaged files and folders without write permission: each is reported with its name and the remedy, and no damaged
+//! content is returned. (Saved indexes of terminology: see `releases`.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ async fn export(server: &Server, client: &reqwest::Client, token: &str, kind: &s
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_journal_is_told_at_the_start() {
+async fn a_corrupt_journal_is_reported_at_the_start() {
     let mut server = Server::in_fresh_folder().over_plain_http();
     server.start();
     let client = server.client();
@@ -74,7 +74,7 @@ async fn a_damaged_journal_is_told_at_the_start() {
     let ended = server.start_in_vain();
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.contains(journal.to_str().unwrap()) && said.contains("put back a backup"), "{said}");
+    assert!(said.contains(journal.to_str().unwrap()) && said.contains("restore a backup"), "{said}");
     assert!(ended.stdout.is_empty());
     // Nothing was cut off or written over.
     let damaged = fs::read(&journal).unwrap();
@@ -113,7 +113,7 @@ async fn a_damaged_table_fails_what_reads_it_and_nothing_else() {
     let client = server.client();
     let token = server.backend_token("system/*.read").await;
     let (status, said) = export(&server, &client, &token, "Basic").await;
-    assert_eq!((status, outcome_of(&said).contains("what is stored is damaged")), (500, true), "{said}");
+    assert_eq!((status, outcome_of(&said).contains("the stored data is corrupt")), (500, true), "{said}");
     assert_eq!(export(&server, &client, &token, "Patient").await.0, 200);
     let mut failed = 0;
     for number in 0..COUNT {
@@ -124,7 +124,7 @@ async fn a_damaged_table_fails_what_reads_it_and_nothing_else() {
             500 => {
                 failed += 1;
                 let said = answer.text().await.unwrap();
-                assert!(outcome_of(&said).contains("what is stored is damaged"), "{said}");
+                assert!(outcome_of(&said).contains("the stored data is corrupt"), "{said}");
             }
             other => panic!("{other}"),
         }
@@ -132,7 +132,7 @@ async fn a_damaged_table_fails_what_reads_it_and_nothing_else() {
     assert!((1..100).contains(&failed), "{failed}");
     let log = server.log();
     let folder = largest.parent().unwrap().parent().unwrap().to_str().unwrap().to_owned();
-    assert!(log.contains(&folder) && log.contains("put back a backup"), "{log}");
+    assert!(log.contains(&folder) && log.contains("restore a backup"), "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -164,7 +164,7 @@ async fn a_damaged_export_file_is_not_given_out() {
         let answer = client.get(&url).bearer_auth(&token).header(name, value).send().await.unwrap();
         assert_eq!(answer.status(), 500, "{name}: {value}");
         let said = answer.text().await.unwrap();
-        assert!(outcome_of(&said).contains("the file is damaged; delete this export"), "{said}");
+        assert!(outcome_of(&said).contains("the file is corrupt; delete this export"), "{said}");
     }
 }
 
@@ -191,7 +191,7 @@ impl Drop for Mounted {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_cannot_be_written_is_told() {
+async fn a_folder_that_cannot_be_written_is_reported() {
     let mut server = Server::in_fresh_folder().over_plain_http();
     server.start();
     server.stop();

@@ -50,12 +50,12 @@ impl Driver {
         } } });
         let session = driver.post("/session", options).await;
         driver.base = format!("{}/session/{}", driver.base, session["sessionId"].as_str().unwrap());
-        // An element may stand on the page that is being loaded.
+        // The element may be on a page that is still loading.
         driver.post("/timeouts", json!({ "implicit": 20_000 })).await;
         driver
     }
 
-    /// Runs a script in the page; gives what it returns, or what its promise becomes.
+    /// Runs a script in the page. Returns its result, or the value of its promise.
     pub async fn run(&self, script: &str) -> Value {
         self.post("/execute/sync", json!({ "script": script, "args": [] })).await
     }
@@ -71,7 +71,7 @@ impl Driver {
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
     }
 
-    /// What the person prefers: these colours, and nothing that moves.
+    /// Sets the user's preferences: this colour scheme, and reduced motion.
     pub async fn prefer(&self, scheme: &str) {
         let features = json!({ "features": [
             { "name": "prefers-color-scheme", "value": scheme },

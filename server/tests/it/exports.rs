@@ -11,7 +11,7 @@ fn events(server: &Server, folder: &str, job: &str) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_export_log_tells_what_clients_did_and_no_secret() {
+async fn the_export_log_records_requests_without_secrets() {
     let mut server = Server::in_fresh_folder();
     let folder = server.data().join("log-of-exports");
     let settings = format!("[bulk]\nsigned_url_s = 300\nexport_log = {:?}\n", folder.display().to_string());
@@ -75,7 +75,7 @@ fn count(events: &[Value], name: &str) -> usize {
     events.iter().filter(|event| event["eventId"] == name).count()
 }
 
-/// Begins an export of Patients and Observations; gives its status address.
+/// Starts an export of Patients and Observations and returns its status address.
 async fn begin(server: &Server, client: &reqwest::Client, token: &str, query: &str) -> String {
     let request = format!("{}/$export?_type=Observation,Patient{query}", server.fhir());
     let answer = client.get(request).bearer_auth(token).send().await.unwrap();
@@ -90,7 +90,7 @@ async fn download(client: &reqwest::Client, token: &str, file: &Value) -> usize 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_an_export_is_told_once_whenever_the_server_was_killed() {
+async fn the_end_of_an_export_is_logged_once_despite_kills() {
     let settings = "[bulk]\nfile_size = 20000\nexport_log = \"log\"\n";
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();
@@ -203,12 +203,8 @@ async fn has_bytes_under_way(client: &reqwest::Client, token: &str, status: &str
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
     for (setting, is_everybodys, says) in [
-        (
-            "in_flight_bytes_per_client",
-            false,
-            "the exports of this client that are under way have reached 1000 bytes",
-        ),
-        ("in_flight_bytes", true, "all exports that are under way have reached 1000 bytes"),
+        ("in_flight_bytes_per_client", false, "the running exports of this client have reached 1000 bytes"),
+        ("in_flight_bytes", true, "all running exports have reached 1000 bytes"),
     ] {
         // Many small files, each brought to the disk, take long.
         let settings = format!("[bulk]\nfile_size = 1024\n{setting} = 1000\n");
@@ -259,7 +255,7 @@ async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
             let more = kick_off(&other).await;
             assert_eq!(more.status(), 202, "another client has its own limit");
         }
-        // What is deleted counts no more.
+        // Deleted exports do not count.
         delete(&own, &first).await;
         assert_eq!(kick_off(second).await.status(), 202);
     }

@@ -1,4 +1,4 @@
-//! A disk that is full: writes are refused with 507, reads go on, and writes come back by themselves.
+//! A full disk: writes are refused with 507, reads continue, and writes resume automatically.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

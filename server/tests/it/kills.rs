@@ -31,7 +31,7 @@ async fn kick_off(server: &Server, client: &reqwest::Client, token: &str) -> Str
     answer.headers()["content-location"].to_str().unwrap().to_owned()
 }
 
-/// Polls so many times at most; gives the manifest where the export has ended. Progress only rises.
+/// Polls up to a number of times. Returns the manifest if the export has ended. Progress must not decrease.
 async fn poll(
     client: &reqwest::Client,
     status: &str,

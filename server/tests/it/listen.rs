@@ -8,12 +8,12 @@ use futures_util::stream;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use trefoil_server::http::listen::admission::ConnectionLimits;
-use trefoil_server::http::listen::{self, Edge, Phase, Timers};
+use trefoil_server::config::ConnectionLimits;
+use trefoil_server::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use trefoil_server::http::routes::Routes;
 use warp::{Filter as _, Reply as _};
 
-const TIMERS: Timers = Timers {
+const TIMERS: ConnectionTimers = ConnectionTimers {
     first: Duration::from_millis(200),
     head: Duration::from_millis(300),
     idle: Duration::from_millis(500),
@@ -35,7 +35,7 @@ fn routes() -> Routes {
 
 struct Running {
     address: SocketAddr,
-    phase: watch::Sender<Phase>,
+    phase: watch::Sender<ServingPhase>,
     served: tokio::task::JoinHandle<()>,
 }
 
@@ -43,12 +43,12 @@ async fn start(connections: usize) -> Running {
     start_with(connections, TIMERS).await
 }
 
-async fn start_with(connections: usize, timers: Timers) -> Running {
-    let listeners = listen::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+async fn start_with(connections: usize, timers: ConnectionTimers) -> Running {
+    let listeners = listen::bind_listeners(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
     let address = listeners[0].local_addr().unwrap();
-    let (phase, phases) = watch::channel(Phase::Serving);
+    let (phase, phases) = watch::channel(ServingPhase::Serving);
     let limits = ConnectionLimits { total: connections, per_address: connections };
-    let edge = Edge { routes: routes(), tls: None, limits, is_proxy: Box::new(|_| false), timers };
+    let edge = HttpServer { routes: routes(), tls: None, limits, is_proxy: Box::new(|_| false), timers };
     let served = tokio::spawn(edge.serve(listeners, phases));
     Running { address, phase, served }
 }
@@ -124,7 +124,7 @@ async fn a_reader_that_stops_reading_is_let_go_and_its_place_is_free() {
 }
 
 #[tokio::test]
-async fn a_waiting_connection_gives_way_to_a_new_one() {
+async fn an_idle_connection_is_closed_for_a_new_one() {
     let server = start(2).await;
     let mut first = TcpStream::connect(server.address).await.unwrap();
     ask(&mut first).await;
@@ -139,7 +139,7 @@ async fn a_waiting_connection_gives_way_to_a_new_one() {
 
 #[tokio::test]
 async fn a_kept_connection_outlives_the_time_for_a_head() {
-    let timers = Timers { idle: Duration::from_secs(60), ..TIMERS };
+    let timers = ConnectionTimers { idle: Duration::from_secs(60), ..TIMERS };
     let server = start_with(100, timers).await;
     let mut kept = TcpStream::connect(server.address).await.unwrap();
     ask(&mut kept).await;
@@ -170,14 +170,14 @@ async fn a_stop_loses_neither_kept_connections_nor_the_accept_queue() {
     let server = start(100).await;
     let mut kept = TcpStream::connect(server.address).await.unwrap();
     ask(&mut kept).await;
-    server.phase.send(Phase::Closing).unwrap();
+    server.phase.send(ServingPhase::Closing).unwrap();
     let mut new = TcpStream::connect(server.address).await.unwrap();
     for stream in [&mut kept, &mut new] {
         assert!(ask(stream).await.contains("connection: close\r\n"));
     }
     // The kernel has accepted these; the accept loop has had no turn since.
     let queued: Vec<_> = (0..30).map(|_| std::net::TcpStream::connect(server.address).unwrap()).collect();
-    server.phase.send(Phase::Stopping).unwrap();
+    server.phase.send(ServingPhase::Stopping).unwrap();
     for stream in queued {
         stream.set_nonblocking(true).unwrap();
         ask(&mut TcpStream::from_std(stream).unwrap()).await;
@@ -194,7 +194,7 @@ async fn a_stop_lets_requests_end_and_cuts_what_hangs() {
     hangs.write_all(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut first = [0; 12];
     hangs.read_exact(&mut first).await.unwrap();
-    server.phase.send(Phase::Stopping).unwrap();
+    server.phase.send(ServingPhase::Stopping).unwrap();
     under_way.write_all(b"def").await.unwrap();
     let mut answer = Vec::new();
     under_way.read_to_end(&mut answer).await.unwrap();

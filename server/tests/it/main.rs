@@ -1,7 +1,7 @@
 //! The whole server, as its users meet it: the real binary over real HTTPS, killed and restarted,
 //! and the accept loop against slow clients. One module per area.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod account;
 mod administration;
@@ -12,6 +12,7 @@ mod clients;
 mod command_line;
 mod crash;
 mod damage;
+mod documentation;
 mod downloads;
 mod driver;
 mod exports;

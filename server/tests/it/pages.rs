@@ -1,6 +1,6 @@
-//! Every page in a real browser: can everybody read and use it? (WCAG 2.2 AA, as far as a program sees it.)
+//! Every page in a real browser, checked for accessibility (WCAG 2.2 AA, as far as a program can).
 //!
-//! `TREFOIL_PICTURES=DIR` keeps a picture of each page on a phone and on a desktop, light and dark.
+//! `TREFOIL_PICTURES=DIR` saves a picture of each page on a phone and on a desktop, light and dark.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 use crate::driver::{Driver, have_browser};
 use crate::support::Server;
 
-/// What is wrong with the page that is shown: a list of sentences.
+/// Returns the faults of the current page as sentences.
 const CHECKS: &str = include_str!("pages/checks.js");
 
-/// What the keyboard reaches, in the order of the page.
+/// Returns the elements that the keyboard reaches, in the order of the page.
 const REACHED: &str = r#"
 window.reachable = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary")]
   .filter((element) => element.checkVisibility({ checkVisibilityCSS: true }) && !element.disabled);
@@ -24,7 +24,7 @@ document.body.removeAttribute("tabindex");
 return window.reachable.length;
 "#;
 
-/// Where the focus is, and whether it can be seen (2.4.7, 1.4.11).
+/// Returns the focused element, and whether the focus is visible (2.4.7, 1.4.11).
 const FOCUS: &str = r#"
 const style = getComputedStyle(document.activeElement);
 const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
@@ -112,14 +112,14 @@ async fn every_page_can_be_read_and_used() {
     go(&authorize(planner, back, "openid profile offline_access garden.notes", "")).await;
     driver.find("form[action='/consent']").await;
     look(&driver, "consent").await;
-    // The answer leads to an address that nobody has; what was allowed stands on the account page.
+    // The redirect leads to an address without a server; the consent is listed on the account page.
     driver.press("button[value=allow]").await;
     while driver.run("return location.href").await.as_str().unwrap().contains("/consent") {
         tokio::task::yield_now().await;
     }
     go("/account").await;
     driver.find("form[action='/account/apps/remove']").await;
-    driver.add_passkey("A phone with a rather long name that somebody gave it").await;
+    driver.add_passkey("A phone with a rather long name that its owner chose").await;
     look(&driver, "account").await;
     driver.fill("#current", "not the password").await;
     driver.fill("#new", "a walk in the garden").await;

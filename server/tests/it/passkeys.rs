@@ -74,16 +74,18 @@ async fn a_passkey_is_added_used_and_removed() {
     driver.go(&format!("{}/account", server.base())).await;
     driver.wait_for("Sign in").await;
     driver.sign_in(&server).await;
+    // The page before has such a button too.
+    driver.wait_for("Use your passkey").await;
     driver.press("form[data-passkey=get] button").await;
     driver.wait_for("Your account").await;
 
-    // A removed passkey signs nobody in, though the device still has it.
+    // A removed passkey no longer signs in, though the device still has it.
     driver.press("form[action='/account/passkeys/remove'] button").await;
-    assert_eq!(driver.text("p.done").await, "The passkey was removed. It signs nobody in any more.");
+    assert_eq!(driver.text("p.done").await, "The passkey was removed and no longer signs you in.");
     driver.sign_out(&server).await;
     driver.go(&format!("{}/sign-in", server.base())).await;
     driver.press("form[data-passkey=get] button").await;
-    assert_eq!(driver.text("[role=alert]").await, "This passkey was not accepted here.");
+    assert_eq!(driver.text("[role=alert]").await, "This passkey was not accepted.");
     driver.go(&format!("{}/account", server.base())).await;
     driver.wait_for("Sign in").await;
 }

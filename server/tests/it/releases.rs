@@ -1,5 +1,5 @@
-//! Code systems that come as releases and as large resources: imported into a stopped and a running server, asked over
-//! HTTP, kept over restarts. The releases are those of `fixtures/releases`.
+//! Code systems from releases and large resources: imported into a stopped and a running server, queried over HTTP,
+//! kept over restarts. The releases are those of `fixtures/releases`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -111,7 +111,7 @@ impl Asked {
         codes
     }
 
-    /// What the International release answers wherever it is there.
+    /// Checks the answers of the International release.
     async fn knows_the_garden(&self) {
         let flowers = format!("{SCT}?fhir_vs=ecl/<< {FLOWER}");
         assert!(self.is_in(&flowers, SCT, LILY).await);
@@ -168,7 +168,7 @@ async fn a_pipe_gets_one_line_for_a_release_however_large() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_known_wherever_it_lies_and_in_however_many_places() {
+async fn a_release_is_recognised_in_any_folder() {
     let server = Server::open_terminology();
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
@@ -198,7 +198,7 @@ async fn a_running_server_takes_in_a_release_at_once() {
     assert!(said.contains("snomed.info-sct-900000000000207008-version-20250101"), "{said}");
     asked.knows_the_garden().await;
 
-    // Another edition stands beside it: each answers where it is named, and neither where it is not meant.
+    // Two editions are stored: each answers when it is named, and neither otherwise.
     imported(&import(&server, &releases().join(EDITION)));
     asked.knows_the_garden().await;
     let international = format!("{SCT}/900000000000207008/version/20250101");
@@ -240,7 +240,7 @@ async fn an_extension_is_imported_with_its_base_in_one_command() {
     assert_eq!((status, parameter(&answer, "display")), (200, Some(&json!("Pond lily"))), "{answer}");
     assert!(asked.is_in(&format!("{edition}?fhir_vs=ecl/< 700111004"), SCT, DUCKWEED).await);
     assert!(!asked.is_in(&format!("{edition}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
-    // The International Edition stands beside it as it was.
+    // The International Edition is unchanged.
     asked.knows_the_garden().await;
     assert!(asked.is_in(&format!("{SCT}?fhir_vs=ecl/< {PLANT}"), SCT, FERN).await);
 }
@@ -309,7 +309,7 @@ async fn releases_outlive_restarts_and_a_damaged_index_hurts_itself_alone() {
     assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 200);
 }
 
-/// What lies in the folder of the releases.
+/// Returns the names in the folder of releases.
 fn kept(server: &Server) -> Vec<String> {
     let folder = server.data().join("terminology/releases");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
@@ -319,11 +319,11 @@ fn kept(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_import_that_was_killed_goes_on_behind_the_releases_that_are_done() {
+async fn a_killed_import_resumes_after_the_completed_releases() {
     let mut server = Server::open_terminology();
     let source = tempfile::tempdir().unwrap();
     let base = copy_of_international(source.path());
-    // Long enough that it is being read when the line about the one before it is told.
+    // Large enough that it is still being read when the previous line is printed.
     let herbs = source.path().join("many.csv");
     let mut text = "# url: http://garden.example/many\ncode,display\n".to_owned();
     (0..400_000).for_each(|number| text.push_str(&format!("h{number},Herb {number}\n")));
@@ -344,7 +344,7 @@ async fn an_import_that_was_killed_goes_on_behind_the_releases_that_are_done() {
     let of_base = ["index", "source"].map(|end| format!("{international}.{end}"));
     assert_eq!(kept(&server), of_base);
 
-    // As a kill while an index is written leaves it; of a running server nothing is taken away.
+    // State after a kill during the write of an index. A running server removes nothing.
     let half = server.data().join("terminology/releases/garden.example-many-.part");
     fs::write(&half, "TREFOIL").unwrap();
     let both = [base.as_path(), &herbs];
@@ -381,7 +381,7 @@ async fn an_import_that_was_killed_goes_on_behind_the_releases_that_are_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hierarchy_in_a_circle_is_told() {
+async fn a_cyclic_hierarchy_is_reported() {
     let system = |name: &str| {
         let below = |code: &str, parent: &str| json!({ "code": code, "property": [{ "code": "parent", "valueCode": parent }] });
         json!({ "resourceType": "CodeSystem", "id": name, "url": format!("urn:{name}"), "status": "active", "content": "complete",
@@ -396,17 +396,17 @@ async fn a_hierarchy_in_a_circle_is_told() {
         fs::write(&file, system(name).to_string()).unwrap();
         let said = imported(&import(&server, &file));
         assert!(
-            said.contains(&format!("CodeSystem/{name}: its hierarchy runs in a circle: hen > egg > hen")),
+            said.contains(&format!("CodeSystem/{name}: the hierarchy has a cycle: hen > egg > hen")),
             "{said}"
         );
-        // What is stored already is not told again.
-        assert!(!imported(&import(&server, &file)).contains("circle"));
+        // A resource that is stored already is not reported again.
+        assert!(!imported(&import(&server, &file)).contains("cycle"));
     }
     let asked = Asked::of(&server);
     let query = [("system", "urn:during"), ("codeA", "hen"), ("codeB", "nest")];
     assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 422);
-    // The log is written behind the requests.
-    let told = || server.log().lines().any(|line| line.contains("in a circle") && line.contains("during"));
+    // The log is written asynchronously.
+    let told = || server.log().lines().any(|line| line.contains("has a cycle") && line.contains("during"));
     for _ in 0..10_000 {
         if told() {
             break;
@@ -416,11 +416,11 @@ async fn a_hierarchy_in_a_circle_is_told() {
     assert!(told(), "{}", server.log());
 }
 
-/// The saved index of a resource, once it is there: it is made behind the requests.
+/// Returns the saved index of a resource once it exists: it is written asynchronously.
 async fn saved(asked: &Asked, server: &Server, id: &str) -> PathBuf {
     let folder = server.data().join("terminology/resources");
     for _ in 0..10_000 {
-        // A request gives the server its turn.
+        // A request gives the server time to write.
         asked.get("metadata", &[("mode", "terminology")]).await;
         let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         let of_id = |path: &PathBuf| {
@@ -478,7 +478,7 @@ async fn large_resources_are_indexed_once() {
     let (status, answer) = asked.get("CodeSystem/$lookup", &query).await;
     assert_eq!(status, 404, "{answer}");
     assert_eq!(server.stop(), Some(0));
-    // Where the index is gone or damaged, it is made again.
+    // A missing or damaged index is built again.
     fs::write(&of_brought, "damaged").unwrap();
     fs::remove_file(&of_written).unwrap();
     server.start();

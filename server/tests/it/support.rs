@@ -60,7 +60,7 @@ impl Server {
         self.dir.path()
     }
 
-    /// A fresh folder where everybody may ask terminology; the log can be read.
+    /// A fresh folder with anonymous terminology; the log can be read.
     pub fn open_terminology() -> Self {
         Self::in_fresh_folder().with_settings("[terminology]\nanonymous = true\n")
     }
@@ -84,12 +84,12 @@ impl Server {
         self
     }
 
-    /// Where the settings stand.
+    /// Path of the configuration.
     fn settings(&self) -> PathBuf {
         self.data().join("trefoil.toml")
     }
 
-    /// What the server has logged since its last start, where it is an open terminology.
+    /// Returns the log since the last start, if the server writes one.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.data().join("server.log")).unwrap()
     }
@@ -144,7 +144,7 @@ impl Server {
         Ok(())
     }
 
-    /// Starts a server that cannot start; gives what it says until it ends.
+    /// Starts a server that cannot start, and returns its output.
     pub fn start_in_vain(&self) -> std::process::Output {
         let mut command = Command::new(TREFOIL);
         command.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
@@ -158,19 +158,19 @@ impl Server {
         child.wait().unwrap();
     }
 
-    /// SIGTERM; gives the exit code.
+    /// Sends SIGTERM and returns the exit code.
     pub fn stop(&mut self) -> Option<i32> {
         let mut child = self.child.take().expect("the server runs");
         assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
         child.wait().unwrap().code()
     }
 
-    /// Waits for the end of a server that was told to stop; returns the exit code.
+    /// Waits for the end of a server that was stopped; returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.take().expect("the server runs").wait().unwrap().code()
     }
 
-    /// Resident memory of the server in MiB; 0 where the system does not tell.
+    /// Returns the resident memory of the server in MiB; 0 if the system does not report it.
     pub fn resident_mib(&self) -> u64 {
         let pid = self.child.as_ref().expect("the server runs").id();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
@@ -216,15 +216,23 @@ impl Server {
 
     /// The same; fails if the CA is not a certificate.
     pub fn try_client(&self) -> reqwest::Result<reqwest::Client> {
+        self.client_builder()?.build()
+    }
+
+    /// A client that connects from this address of the machine.
+    pub fn client_from(&self, address: [u8; 4]) -> reqwest::Client {
+        self.client_builder().and_then(|builder| builder.local_address(Some(address.into())).build()).unwrap()
+    }
+
+    fn client_builder(&self) -> reqwest::Result<reqwest::ClientBuilder> {
         drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
         let ca = (!self.plain).then(|| std::fs::read(self.ca()).unwrap());
         let ca = ca.map(|pem| reqwest::Certificate::from_pem(&pem)).transpose()?;
-        reqwest::Client::builder()
+        Ok(reqwest::Client::builder()
             .tls_certs_only(ca)
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .timeout(Duration::from_secs(30))
-            .build()
+            .timeout(Duration::from_secs(30)))
     }
 
     /// An access token of the ES384 back-end client.
@@ -291,7 +299,7 @@ pub fn have(program: &str, what: &str) -> bool {
     here
 }
 
-/// Where `.ci/run` puts Python's packages.
+/// Folder of the Python packages that `.ci/run` installs.
 pub fn python_packages() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python")
 }
@@ -304,7 +312,7 @@ pub fn installed(what: &str, at: &std::path::Path) -> bool {
     at.exists()
 }
 
-/// The manifest of an export, asked for until it is there.
+/// Polls an export and returns its manifest.
 pub async fn manifest_at(client: &reqwest::Client, token: &str, status: &str) -> Value {
     loop {
         let answer = client.get(status).bearer_auth(token).send().await.unwrap();

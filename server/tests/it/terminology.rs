@@ -1,7 +1,6 @@
-//! What a validator does: it asks about the codings of real records, each against the value set that
-//! FHIR R4 binds its element to. The records and R4's terminology package are in the folder `data` of
-//! the folder that TREFOIL_SHARED names, or of `shared` beside the workspace. Without them the trial
-//! says so and ends.
+//! A validator at work: it sends the codings of real records, each with the value set that FHIR R4 binds its element
+//! to. The records and R4's terminology package are in the folder `data` of the folder named by TREFOIL_SHARED, or of
+//! `shared` next to the workspace. Without them the test reports that it is left out.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -13,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::support::Server;
 
-/// How many codings are asked about.
+/// Number of codings.
 const CODINGS: usize = 10_000;
 /// How many at a time.
 const AT_ONCE: usize = 16;
@@ -73,7 +72,7 @@ fn codings<'v>(value: &'v Value, out: &mut Vec<&'v Value>) {
     }
 }
 
-/// The questions that the records in a folder give rise to, one for each coding.
+/// Returns one request for each coding of the records in a folder.
 fn questions(folder: &Path) -> Vec<Value> {
     let mut out = Vec::new();
     for file in std::fs::read_dir(folder).unwrap() {
@@ -96,7 +95,7 @@ fn questions(folder: &Path) -> Vec<Value> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_codings_of_records_are_judged() {
+async fn ten_thousand_codings_of_records_are_validated() {
     let (Some(records), Some(package)) = (data("synthea-10"), data("hl7.fhir.r4.terminology-4.0.1.tgz"))
     else {
         return;

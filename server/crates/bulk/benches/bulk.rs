@@ -1,7 +1,7 @@
-//! `cargo xtask bench bulk`: how fast a population goes into the file engine and comes out of it again, in resources a
-//! CPU second and as a ratio to `cat in > out` of the same bytes in the same run, and how much memory that takes
-//! (DESIGN 6). Each step is a process of its own, so that CPU time and peak memory are its own. With `--parquet`: the
-//! memory of an export as Parquet alone, which wants the feature of that name.
+//! `cargo xtask bench bulk` writes a population into the file engine and exports it. It measures resources per CPU
+//! second, the ratio to `cat in > out` of the same bytes in the same run, and the peak memory. Each step is a
+//! separate process, so that these figures are its own. With `--parquet` it measures the memory of a Parquet export
+//! only, which needs the feature of that name.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,10 +12,13 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use resources::{ImportOptions, Resources};
 use store::Store;
-use trefoil_bulk::{Bulk, Clock, Guide, InFlight, KickOff, Level, Method, Options, Status, TypeAccess};
+use trefoil_bulk::{
+    Bulk, BulkClock, BulkOptions, ExportLevel, GuideVersion, InFlight, JobStatus, KickOff, KickOffMethod,
+    TypeAccess,
+};
 use trefoil_fixtures::population;
 
-/// What a step may be resident at most, and with Parquet.
+/// Maximum resident memory of a step, and of one with Parquet.
 const MIB: u64 = 96;
 const PARQUET_MIB: u64 = 400;
 
@@ -73,7 +76,7 @@ fn measure_parquet(resources: u64) {
     step(&["--export", text(&fill(folder.path(), resources)), "parquet"]);
 }
 
-/// Gives the median of resources a CPU second of the system export.
+/// Returns the median of exported resources per CPU second at system level.
 fn measure(resources: u64, rounds: u64) -> f64 {
     let folder = tempfile::tempdir().expect("a folder");
     let data = fill(folder.path(), resources);
@@ -103,7 +106,7 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// A Group of a million members, of whom nobody is there: what it costs to begin.
+/// Measures a kick-off for a Group of a million members that do not exist.
 fn measure_crowd() {
     println!("a Group of 1000000 members");
     let folder = tempfile::tempdir().expect("a folder");
@@ -118,8 +121,8 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("the folder of the benchmark is text")
 }
 
-/// Runs a step in a process of its own; gives the seconds and the resources a CPU second that it tells in a line of
-/// `figures`, where it does.
+/// Runs a step in its own process. Returns the seconds and the resources per CPU second of its line of `figures`, if
+/// it prints one.
 fn step(args: &[&str]) -> (f64, f64) {
     let this = std::env::current_exe().expect("this program has a path");
     let output = Command::new(this).args(args).stderr(Stdio::inherit()).output().expect("it starts");
@@ -213,7 +216,8 @@ fn export(data: &Path, which: &str) {
             .map(|writer| tokio::spawn(write(writer, resources.clone(), stop.clone(), written.clone())))
             .collect();
         let (started, cpu) = (Instant::now(), cpu_seconds());
-        let level = if which == "group" { Level::Group("tenth".to_owned()) } else { Level::System };
+        let level =
+            if which == "group" { ExportLevel::Group("tenth".to_owned()) } else { ExportLevel::System };
         let mut request = request(level);
         if which == "parquet" {
             request
@@ -248,16 +252,16 @@ fn export(data: &Path, which: &str) {
         }
         let goal = if which == "parquet" { PARQUET_MIB } else { MIB };
         told_memory(&format!("{which} export, resident at most"), goal);
-        // Long runs look at nothing but how a step ends.
+        // In long runs, only the results of a step are checked.
         assert!(which != "parquet" || resident("VmHWM:") <= goal, "Parquet takes more memory than it may");
     });
 }
 
-fn request(level: Level) -> KickOff {
+fn request(level: ExportLevel) -> KickOff {
     KickOff {
         level,
         parameters: Vec::new(),
-        by: Method::Get,
+        by: KickOffMethod::Get,
         request_url: String::new(),
         client_id: "bench".to_owned(),
         types: TypeAccess::All,
@@ -270,12 +274,12 @@ async fn finished(bulk: &Bulk, job: &str) -> Vec<u8> {
     loop {
         let status = bulk.status(job, 1, "bench", &TypeAccess::All, Timestamp::now());
         match status.await.expect("the job is there") {
-            Status::InProgress { .. } | Status::TooSoon { .. } => {
+            JobStatus::InProgress { .. } | JobStatus::TooSoon { .. } => {
                 tokio::time::sleep(Duration::from_millis(5)).await
             }
-            Status::Complete { manifest, .. } => return manifest.to_vec(),
-            Status::Failed { reason, .. } => panic!("{reason}"),
-            Status::Forbidden { kind } => panic!("{kind}"),
+            JobStatus::Complete { manifest, .. } => return manifest.to_vec(),
+            JobStatus::Failed { reason, .. } => panic!("{reason}"),
+            JobStatus::Forbidden { kind } => panic!("{kind}"),
         }
     }
 }
@@ -287,10 +291,10 @@ fn crowd(data: &Path) {
         let resources = Resources::new(store.clone());
         let bulk = open_bulk(data, store, &resources);
         let before = resident("VmRSS:");
-        // The peak begins anew.
+        // Resets the peak.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
         let started = Instant::now();
-        let level = Level::Group("crowd".to_owned());
+        let level = ExportLevel::Group("crowd".to_owned());
         let job = bulk.kick_off(request(level), Timestamp::now()).await.expect("it can be exported");
         let began = started.elapsed();
         finished(&bulk, &job).await;
@@ -307,12 +311,12 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
             chunk.copy_from_slice(&next[..chunk.len()]);
         }
     };
-    let options = Options {
+    let options = BulkOptions {
         files: data.join("exports"),
-        disk: store::space::Disk::of(data),
+        disk: store::space::DiskSpace::of(data),
         fhir_base: "https://s.example/fhir/R4".to_owned(),
         retention: Duration::from_secs(3600),
-        guide: Guide::default(),
+        guide: GuideVersion::default(),
         nested_groups: false,
         open_downloads: 100,
         file_size: 128 << 20,
@@ -320,11 +324,11 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         signing: None,
         in_flight: InFlight::default(),
     };
-    let clock = Clock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
+    let clock = BulkClock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
     Bulk::open(store, resources.clone(), options, clock).expect("a folder")
 }
 
-/// Writes Observations until it is told to stop.
+/// Writes Observations until it is stopped.
 async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) {
     let note = "n".repeat(900);
     for number in 0.. {

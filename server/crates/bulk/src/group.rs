@@ -1,7 +1,7 @@
-//! Members of a Group (DESIGN, export): Patients, not inactive, whose period is not over.
+//! Members of a Group: Patients that are not inactive and whose period has not ended.
 //!
-//! A Group is read in one pass over its bytes, and its members are kept as one text with the ends of the ids in it:
-//! a million of them take some 15 MB, where a list of texts would take five times that.
+//! A Group is read in one pass over its bytes. The members are stored as one text with the ends of the ids: a million
+//! members take some 15 MB, a fifth of a list of texts.
 
 use std::fmt;
 
@@ -9,37 +9,52 @@ use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use store::StoreError;
 
 use resources::compartment::local;
 use resources::json::Text;
 
-/// Ids of Patients: sorted, each once.
+/// Failure to read the members of a Group.
+#[derive(Debug, thiserror::Error)]
+pub enum GroupError {
+    /// The Group did not exist at that moment.
+    #[error("Group/{0} is not there")]
+    NoGroup(String),
+    /// The Group cannot be parsed.
+    #[error("{0}")]
+    Bad(String),
+    /// The store failed to read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Ids of Patients, sorted, without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Members {
+pub struct GroupMembers {
     text: String,
-    /// Where each id ends in `text`.
+    /// End of each id in `text`.
     ends: Vec<u32>,
 }
 
-impl Members {
-    /// How many.
+impl GroupMembers {
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// None at all?
+    /// Returns true if there are no members.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The id at a place.
+    /// Returns the id at a position.
     pub fn get(&self, at: usize) -> Option<&str> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.text[start as usize..end as usize])
     }
 
-    /// The place of an id.
+    /// Returns the position of an id.
     pub fn position(&self, id: &str) -> Option<usize> {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -53,20 +68,20 @@ impl Members {
         None
     }
 
-    /// All of them, in order.
+    /// Returns all members in order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// Adds one, in any order; [`Members::sort`] comes last. More text than offsets can name is refused: that is 60
-    /// million members.
+    /// Adds a member; [`GroupMembers::sort`] follows at the end. Text beyond the range of the offsets, which is 60
+    /// million members, is refused.
     fn push(&mut self, id: &str) -> Result<(), &'static str> {
         self.text.push_str(id);
         self.ends.push(u32::try_from(self.text.len()).map_err(|_| "it has too many members")?);
         Ok(())
     }
 
-    /// Brings them into their order, each once.
+    /// Sorts the members and removes duplicates.
     fn sort(&mut self) {
         let is_sorted = (1..self.len()).all(|at| self.get(at - 1) < self.get(at));
         if is_sorted {
@@ -85,7 +100,7 @@ impl Members {
     }
 }
 
-impl<T: AsRef<str>> FromIterator<T> for Members {
+impl<T: AsRef<str>> FromIterator<T> for GroupMembers {
     fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
         let mut members = Self::default();
         for id in ids {
@@ -96,47 +111,47 @@ impl<T: AsRef<str>> FromIterator<T> for Members {
     }
 }
 
-/// Gathers the members of a Group, and of those within it.
+/// Collects the members of a Group and of the Groups in it.
 #[derive(Debug)]
-pub struct Gathering<'a> {
+pub struct MemberCollector<'a> {
     fhir_base: &'a str,
     at: Timestamp,
-    members: Members,
-    /// Ids of Groups that are members themselves.
+    members: GroupMembers,
+    /// Ids of Groups that are members.
     nested: Vec<String>,
 }
 
-impl<'a> Gathering<'a> {
-    /// Members at this moment. A reference is relative, or absolute below `fhir_base`: a patient of another server
-    /// is nobody here, whatever the id.
+impl<'a> MemberCollector<'a> {
+    /// Creates a collector of the members at `at`. References are relative, or absolute below `fhir_base`: a patient
+    /// of another server is not a member, even with the same id.
     pub fn new(fhir_base: &'a str, at: Timestamp) -> Self {
-        Self { fhir_base, at, members: Members::default(), nested: Vec::new() }
+        Self { fhir_base, at, members: GroupMembers::default(), nested: Vec::new() }
     }
 
-    /// Adds the members of one Group, which is read from its bytes.
+    /// Adds the members of one Group from its bytes.
     ///
     /// # Errors
-    /// Says what in the Group could not be read.
+    /// Returns a text that names the part of the Group that cannot be read.
     pub fn add(&mut self, group: &[u8]) -> Result<(), String> {
         let mut reader = serde_json::Deserializer::from_slice(group);
-        let read = GroupOf(self).deserialize(&mut reader).and_then(|()| reader.end());
+        let read = GroupVisitor(self).deserialize(&mut reader).and_then(|()| reader.end());
         read.map_err(|error| format!("the Group cannot be read: {error}"))
     }
 
-    /// The Groups among the members that were added since this was asked last.
+    /// Returns the Groups among the members added since the last call.
     pub fn take_nested(&mut self) -> Vec<String> {
         std::mem::take(&mut self.nested)
     }
 
-    /// All members.
-    pub fn finish(mut self) -> Members {
+    /// Returns all members.
+    pub fn finish(mut self) -> GroupMembers {
         self.members.sort();
         self.members.text.shrink_to_fit();
         self.members.ends.shrink_to_fit();
         self.members
     }
 
-    fn member(&mut self, member: &Member<'_>) -> Result<(), String> {
+    fn member(&mut self, member: &GroupMember<'_>) -> Result<(), String> {
         let reference = member.entity.as_ref().and_then(|entity| entity.reference.as_deref());
         let Some((kind, id)) = reference.and_then(|reference| local(reference, self.fhir_base)) else {
             return Ok(());
@@ -160,31 +175,31 @@ impl<'a> Gathering<'a> {
 }
 
 #[derive(Deserialize)]
-struct Member<'a> {
+struct GroupMember<'a> {
     #[serde(borrow)]
-    entity: Option<Reference<'a>>,
+    entity: Option<MemberReference<'a>>,
     #[serde(default)]
     inactive: bool,
     #[serde(borrow)]
-    period: Option<Period<'a>>,
+    period: Option<MembershipPeriod<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Reference<'a> {
+struct MemberReference<'a> {
     #[serde(borrow)]
     reference: Option<Text<'a>>,
 }
 
 #[derive(Deserialize)]
-struct Period<'a> {
+struct MembershipPeriod<'a> {
     #[serde(borrow)]
     end: Option<Text<'a>>,
 }
 
-/// Reads a Group member by member, so that there never is a list of them.
-struct GroupOf<'a, 'b>(&'b mut Gathering<'a>);
+/// Reads a Group member by member, without a list in memory.
+struct GroupVisitor<'a, 'b>(&'b mut MemberCollector<'a>);
 
-impl<'de> DeserializeSeed<'de> for GroupOf<'_, '_> {
+impl<'de> DeserializeSeed<'de> for GroupVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -192,7 +207,7 @@ impl<'de> DeserializeSeed<'de> for GroupOf<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for GroupOf<'_, '_> {
+impl<'de> Visitor<'de> for GroupVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -202,7 +217,7 @@ impl<'de> Visitor<'de> for GroupOf<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(name) = map.next_key::<Text<'de>>()? {
             if &*name == "member" {
-                map.next_value_seed(MembersOf(&mut *self.0))?;
+                map.next_value_seed(MemberListVisitor(&mut *self.0))?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -211,9 +226,9 @@ impl<'de> Visitor<'de> for GroupOf<'_, '_> {
     }
 }
 
-struct MembersOf<'a, 'b>(&'b mut Gathering<'a>);
+struct MemberListVisitor<'a, 'b>(&'b mut MemberCollector<'a>);
 
-impl<'de> DeserializeSeed<'de> for MembersOf<'_, '_> {
+impl<'de> DeserializeSeed<'de> for MemberListVisitor<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -221,7 +236,7 @@ impl<'de> DeserializeSeed<'de> for MembersOf<'_, '_> {
     }
 }
 
-impl<'de> Visitor<'de> for MembersOf<'_, '_> {
+impl<'de> Visitor<'de> for MemberListVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -229,14 +244,14 @@ impl<'de> Visitor<'de> for MembersOf<'_, '_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while let Some(member) = list.next_element::<Member<'de>>()? {
+        while let Some(member) = list.next_element::<GroupMember<'de>>()? {
             self.0.member(&member).map_err(A::Error::custom)?;
         }
         Ok(())
     }
 }
 
-/// When a period that names this end is over: a year, month or day lasts until the next one begins.
+/// Returns the moment at which a period with this end is over: a year, month or day lasts until the next one begins.
 fn end_of(end: &str) -> Option<Timestamp> {
     let first = fhir::instant::parse_partial(end).ok()?;
     let span = match end.len() {
@@ -283,7 +298,8 @@ mod tests {
             { "entity": { "display": "nobody" } },
         ]});
         let gather = |group: &[u8]| {
-            let mut gathering = Gathering::new(BASE, fhir::instant::parse("2026-01-31T12:00:00Z").unwrap());
+            let mut gathering =
+                MemberCollector::new(BASE, fhir::instant::parse("2026-01-31T12:00:00Z").unwrap());
             gathering.add(group).map(|()| (gathering.take_nested(), gathering.finish()))
         };
         let (nested, members) = gather(group.to_string().as_bytes()).unwrap();
@@ -303,7 +319,7 @@ mod tests {
         let list: Vec<String> =
             ids.iter().map(|id| format!(r#"{{"entity":{{"reference":"Patient/{id}"}}}}"#)).collect();
         let group = format!(r#"{{"resourceType":"Group","member":[{}]}}"#, list.join(","));
-        let mut gathering = Gathering::new(BASE, Timestamp::UNIX_EPOCH);
+        let mut gathering = MemberCollector::new(BASE, Timestamp::UNIX_EPOCH);
         gathering.add(group.as_bytes()).unwrap();
         let members = gathering.finish();
         assert_eq!(members.len(), ids.len());

@@ -1,75 +1,48 @@
-//! Bulk Data export (Bulk Data Access 2.0.0 and 3.0.0): kick-off, jobs, selection, manifest, NDJSON. No HTTP.
+//! Bulk Data export (Bulk Data Access 2.0.0 and 3.0.0). No HTTP.
 //!
-//! A kick-off is checked whole before a job exists. A job is a record in the ledger: the sequence
-//! number of its snapshot, what was asked for, and what is done. The files follow from the snapshot: by
-//! type in alphabetical order, within a type in the store's order, each file up to a size, then what was
-//! deleted. A process that was killed goes on behind the last file that is on the disk and gives the same
-//! bytes. Whoever works on a job holds a lease; every write of the record is a compare-and-set.
+//! A kick-off is checked completely before a job exists. A job is a record in the ledger: the sequence number of its
+//! snapshot, the request, and the files written so far. The files follow from the snapshot: types in alphabetical
+//! order, resources in the order of the store, each file up to a size, then the deleted resources. After a crash, a
+//! worker resumes after the last file on the disk and writes the same bytes. A worker holds a lease, and every write
+//! of the record is a compare-and-set.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`kick_off`] | the request: level, access, refusals |
-//! | [`parameters`] | its parameters, checked |
 //! | [`group`] | members of a Group at a moment |
-//! | [`supporting`] | resources that exported ones refer to |
-//! | `elements` | resources with some of their elements |
-//! | `criteria` | what a job asks for, made ready |
+//! | [`files`] | files: writing, formats, gzip, reading in pieces |
+//! | [`request`] | the kick-off request and its parameters, checked |
 //! | [`job`] | the record of a job and its states |
-//! | `manifest` | what a job answers, by version of the guide |
-//! | [`address`] | where files are found, and signatures of addresses |
-//! | [`service`] | [`Bulk`]: begin, ask, delete, download |
-//! | [`operator`] | an export into a folder, without a job |
-//! | `files` | where files lie, and how they are written |
-//! | `file_stream` | a file as it is sent |
-//! | [`format`](mod@format) | how output is written: NDJSON, Parquet |
-//! | `rows` | Parquet, with the feature of that name |
-//! | [`download`] | a file of a finished job, as it is or as gzip |
-//! | `gzip` | one gzip member of many blocks |
-//! | `organized` | output in blocks, each for one resource of a type |
-//! | `deleted` | Bundles that name what was deleted |
-//! | `selection` | which resources belong to a part, in order |
-//! | `ahead` | reads them as lines before they are written |
-//! | `worker` | carries a job out |
+//! | `plan` | the resources that a job exports |
+//! | `read` | reads them from the store in a fixed order |
+//! | `write` | runs a job: writes the files and records the progress |
+//! | [`serve`] | [`Bulk`]: start, poll, delete, download; export into a folder |
+//!
+//! Each module uses only those above it.
 
-pub mod address;
-mod ahead;
-mod criteria;
-mod deleted;
-pub mod download;
-mod elements;
-mod file_stream;
-mod files;
-pub mod format;
+mod abort_on_drop;
+pub mod files;
 pub mod group;
-mod gzip;
 pub mod job;
-pub mod kick_off;
-mod manifest;
-pub mod operator;
-mod organized;
-pub mod parameters;
-#[cfg(feature = "parquet")]
-mod rows;
-mod selection;
-pub mod service;
-pub mod supporting;
-mod task;
-mod worker;
+mod plan;
+mod read;
+pub mod request;
+pub mod serve;
+mod write;
 
-pub use address::{Signature, Signing};
-pub use criteria::MembersError;
-pub use download::{Encoding, File, FileError};
-pub use file_stream::FileStream;
-pub use format::Format;
-pub use job::{JobError, Status};
-pub use kick_off::{KickOff, KickOffError, Level, Method, TypeAccess};
-pub use service::{Bulk, Clock, InFlight, Options};
+pub use files::file_stream::FileStream;
+pub use files::format::Format;
+pub use group::GroupError;
+pub use job::{JobRequestError, JobStatus};
+pub use request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, TypeAccess};
+pub use serve::address::{AddressSignature, AddressSigning};
+pub use serve::download::{ContentEncoding, ExportFile, FileError};
+pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight};
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the guide that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Guide {
+pub enum GuideVersion {
     /// Bulk Data Access 2.0.0 (STU2).
     #[default]
     #[serde(rename = "2.0.0")]

@@ -34,10 +34,10 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| wrong())
 }
 
-/// Reads a FHIR `date`, `dateTime` or `instant` and gives its first moment in UTC.
+/// Reads a FHIR `date`, `dateTime` or `instant` and returns its first moment in UTC.
 ///
 /// # Errors
-/// Says what was wrong with the text.
+/// Returns a text that describes the fault.
 pub fn parse_partial(text: &str) -> Result<Timestamp, String> {
     let wrong = || format!("'{text}' is not a date such as 2026, 2026-01, 2026-01-31 or an instant");
     let number = |s: &str| s.parse::<i16>().map_err(|_| wrong());

@@ -3,7 +3,7 @@
 
 use serde_json::value::RawValue;
 
-/// What is written as JSON.
+/// A type with a JSON representation.
 pub trait Json {
     /// Appends the value.
     fn write(&self, out: &mut Vec<u8>);
@@ -103,7 +103,7 @@ impl<'o> Object<'o> {
     }
 }
 
-/// A string. Most need no escapes; those that do are serde's.
+/// Writes a string. Only strings that need escapes go through serde.
 pub(crate) fn text(text: &str, out: &mut Vec<u8>) {
     let needs_escapes = |bad, byte: &u8| bad | (*byte < 0x20) | (*byte == b'"') | (*byte == b'\\');
     if text.as_bytes().iter().fold(false, needs_escapes) {

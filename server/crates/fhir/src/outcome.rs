@@ -22,7 +22,7 @@ pub enum Severity {
     Information,
 }
 
-/// `OperationOutcome.issue.code`, the values that Trefoil gives.
+/// `OperationOutcome.issue.code`, the values that Trefoil uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names are FHIR's own codes")]
@@ -110,7 +110,7 @@ impl IssueCode {
 pub struct Issue {
     /// How bad it is.
     pub severity: Severity,
-    /// What kind of trouble.
+    /// Kind of the issue.
     pub code: IssueCode,
     /// Text for people and, in terminology, a coding for programs.
     pub details: CodeableConcept,

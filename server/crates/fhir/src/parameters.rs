@@ -23,7 +23,7 @@ pub enum Value {
     /// A primitive that JSON writes as a string; the first field is its FHIR type as spelled in
     /// the member name (`Uri`, `Code`, `String`, `Canonical`, `DateTime`, …).
     Text(&'static str, String),
-    /// A primitive that JSON writes as a number, as it was written (`Integer`, `Decimal`, …).
+    /// A primitive that is a number in JSON, with its original text (`Integer`, `Decimal`, …).
     Number(&'static str, serde_json::Number),
     /// `valueCoding`.
     Coding(Coding),
@@ -77,7 +77,7 @@ const NUMBER_TYPES: &[&str] = &["Decimal", "Integer", "PositiveInt", "UnsignedIn
 /// One item of `Parameters.parameter`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Name; never empty. The names that answers are made of are static.
+    /// Name; never empty. Names in responses are static.
     pub name: Cow<'static, str>,
     /// The value or resource; `None` where the parameter has only parts.
     pub value: Option<Value>,
@@ -169,7 +169,7 @@ impl Parameters {
     /// # Panics
     /// Never for types whose `Serialize` cannot fail, which is what Trefoil passes.
     pub fn push_resource(&mut self, name: &'static str, resource: &impl serde::Serialize) {
-        let json = serde_json::value::to_raw_value(resource).expect("our own types serialise");
+        let json = serde_json::value::to_raw_value(resource).expect("these types serialise to JSON");
         self.push(name, Value::Resource(json));
     }
 
@@ -230,7 +230,7 @@ impl<'de> Deserialize<'de> for Parameters {
                         "resourceType" if resource_type.is_none() => resource_type = Some(map.next_value()?),
                         "parameter" if parameter.is_none() => parameter = Some(map.next_value()?),
                         "resourceType" | "parameter" => {
-                            return Err(de::Error::custom(format!("member '{}' is there twice", &*member)));
+                            return Err(de::Error::custom(format!("member '{}' occurs twice", &*member)));
                         }
                         _ => drop(map.next_value::<de::IgnoredAny>()?),
                     }
@@ -287,7 +287,10 @@ impl<'de> Deserialize<'de> for Parameter {
                             } else if kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
                                 Value::Other(member.to_string(), map.next_value()?)
                             } else {
-                                return Err(de::Error::custom(format!("'{}' is no type of FHIR", &*member)));
+                                return Err(de::Error::custom(format!(
+                                    "'{}' is not a type of FHIR",
+                                    &*member
+                                )));
                             });
                         }
                         _ => drop(map.next_value::<de::IgnoredAny>()?),
@@ -345,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_is_written_again() {
+    fn parameters_are_written_as_they_were_read() {
         for json in [
             r#"{"resourceType":"Parameters"}"#,
             r#"{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}"#,

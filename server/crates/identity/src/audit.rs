@@ -1,142 +1,101 @@
-//! What happened, for the audit log: typed events without secrets. The rules emit them; whoever runs the
-//! rules renders and keeps them, and knows from where the request came.
+//! Typed events for the audit log. The rules emit them; the server adds the origin of the request, renders and stores
+//! them.
 //!
-//! No event holds a token, a code, a password or what somebody typed; only ids.
+//! Events contain ids only. They never contain a token, a code, a password or other user input.
 
-use crate::Identity;
-
-/// Something that an auditor wants to know.
+/// An event of the audit log. `sub`, `sid`, `client_id`, `jti` and `kid` are ids of the user, session, client, token
+/// and key.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the documentation of the type names the ids")]
 #[non_exhaustive]
-pub enum Event {
+pub enum AuditEvent {
     /// A user signed in.
     SignIn {
-        /// The user.
         sub: String,
-        /// The session.
         sid: String,
-        /// How (RFC 8176).
+        /// Methods (RFC 8176).
         amr: Vec<String>,
-        /// The external provider, where one vouched.
+        /// The external provider, if one authenticated the user.
         provider: Option<String>,
     },
-    /// A sign-in was refused.
+    /// A sign-in was rejected.
     SignInFailed {
-        /// The user, where there is one of that name. What was typed is not kept: it may be a password.
+        /// The user, if the name belongs to one. The typed name is not recorded, because it may be a password.
         sub: Option<String>,
-        /// Why, in words of ours.
+        /// A fixed text.
         reason: &'static str,
     },
-    /// A session ended, and what was issued from it.
-    SignOut {
-        /// The session.
-        sid: String,
-    },
+    /// A session ended, with the tokens issued from it.
+    SignOut { sid: String },
     /// All sessions and tokens of a user ended.
-    SignOutEverywhere {
-        /// The user.
-        sub: String,
-    },
-    /// A user let a client have scopes.
+    SignOutEverywhere { sub: String },
+    /// A user allowed a client some scopes, or withdrew the consent.
     Consent {
-        /// The user.
         sub: String,
-        /// The client.
         client_id: String,
-        /// What was allowed; empty where it was taken back.
+        /// The allowed scopes; empty if the consent was withdrawn.
         scope: String,
     },
     /// A user granted a request: a code was issued, or tokens on the front channel.
     Granted {
-        /// The user.
         sub: String,
-        /// The client.
         client_id: String,
-        /// What was granted.
         scope: String,
-        /// What ties the tokens together.
+        /// Id of the family of tokens.
         family: String,
     },
     /// An access token was issued.
     TokenIssued {
-        /// Token id.
         jti: String,
-        /// The user, or the client itself.
+        /// The user, or the client for its own tokens.
         sub: String,
-        /// The client.
         client_id: String,
-        /// Granted scopes.
         scope: String,
     },
-    /// A client was not recognised.
-    ClientRefused {
-        /// The id that it named, where there is such a client.
+    /// Client authentication failed.
+    ClientRejected {
+        /// The client id that was sent, if such a client exists.
         client_id: Option<String>,
-        /// Why, in the words that the caller was told.
+        /// The reason, as it was sent to the caller.
         reason: String,
     },
-    /// A code or refresh token came a second time; the family is dead.
+    /// A code or refresh token was used again, and its family was revoked.
     Reused {
-        /// `code` or `refresh_token`.
-        what: &'static str,
-        /// The client.
+        /// `code`, `refresh_token` or `device_code`.
+        kind: &'static str,
         client_id: String,
-        /// The user.
         sub: String,
-        /// What died.
+        /// Id of the revoked family.
         family: String,
     },
-    /// A client took a token back.
+    /// A client revoked a token.
     Revoked {
-        /// The client.
         client_id: String,
         /// `family` or `jti`.
-        what: &'static str,
-        /// Its id.
+        kind: &'static str,
+        /// Id of the family or the token.
         id: String,
     },
-    /// The signing keys moved on.
+    /// The signing keys or the server secret were rotated.
     KeysRotated,
-    /// A signing key was taken away.
-    KeyRevoked {
-        /// The key.
-        kid: String,
-    },
+    /// A signing key was revoked.
+    KeyRevoked { kid: String },
     /// A user was added, changed or deleted.
-    User {
-        /// What was done.
-        action: Action,
-        /// The user.
-        sub: String,
-    },
+    User { action: RecordAction, sub: String },
     /// A way to sign in besides the password was added, used up or removed.
-    SignInMethod {
-        /// What was done.
-        action: Action,
-        /// The user.
-        sub: String,
-        /// The kind of it.
-        method: SignInMethod,
-    },
+    SignInMethod { action: RecordAction, sub: String, method: SignInMethod },
     /// A user answered the request of a device (RFC 8628).
     DeviceAnswered {
-        /// The user.
         sub: String,
-        /// The client.
         client_id: String,
-        /// What was granted; empty if the user denied access.
+        /// The granted scopes; empty if the user denied access.
         scope: String,
     },
     /// A client was registered, changed or deleted.
-    Client {
-        /// What was done.
-        action: Action,
-        /// The client.
-        client_id: String,
-    },
+    Client { action: RecordAction, client_id: String },
 }
 
-/// Ways to sign in besides the password.
+/// A way to sign in besides the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignInMethod {
     /// A passkey.
@@ -150,7 +109,7 @@ pub enum SignInMethod {
 }
 
 impl SignInMethod {
-    /// The name in audit events.
+    /// Returns the name in audit events.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passkey => "passkey",
@@ -161,33 +120,26 @@ impl SignInMethod {
     }
 }
 
-/// What was done to a record.
+/// An operation on a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Made.
+pub enum RecordAction {
+    /// The record was created.
     Create,
-    /// Changed.
+    /// The record was changed.
     Update,
-    /// Taken away.
+    /// The record was deleted.
     Delete,
 }
 
-/// Takes events as they happen. It must not block.
-pub trait Sink: Send + Sync {
-    /// Takes one.
-    fn record(&self, event: Event);
+/// Receives audit events. Implementations must not block.
+pub trait AuditSink: Send + Sync {
+    /// Records one event.
+    fn record(&self, event: AuditEvent);
 }
 
-/// Forgets everything: for tests and tools.
-pub struct NoSink;
+/// Discards all events, for tests and tools.
+pub struct NullAuditSink;
 
-impl Sink for NoSink {
-    fn record(&self, _: Event) {}
-}
-
-impl Identity {
-    /// Hands an event on.
-    pub fn record(&self, event: Event) {
-        self.audit.record(event);
-    }
+impl AuditSink for NullAuditSink {
+    fn record(&self, _: AuditEvent) {}
 }

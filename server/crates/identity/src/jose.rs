@@ -1,30 +1,21 @@
-//! Compact JWS: parts, signing with keys of ours, checking with keys of others (RFC 7515).
+//! Compact JWS (RFC 7515): parsing, signing with keys of this server, and verification with keys of others.
 //!
-//! Signatures only. What the claims must say is judged where the kind of token is known, so that no
-//! token can pass for another.
+//! This module checks signatures only. Claims are checked by the module that knows the kind of token, so that one kind
+//! cannot be used as another.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
-use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk};
 use jsonwebtoken::{Algorithm, DecodingKey};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
-/// base64url without padding.
-pub(crate) fn b64(bytes: &[u8]) -> String {
-    URL_SAFE_NO_PAD.encode(bytes)
-}
-
-/// Reads base64url without padding.
-pub(crate) fn unb64(text: &str) -> Option<Vec<u8>> {
-    URL_SAFE_NO_PAD.decode(text).ok()
-}
+use crate::encoding::{decode_base64url, encode_base64url};
 
 /// Algorithms that this server signs with (RFC 7518 3.1, RFC 8037 3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SigningAlg {
-    /// RSASSA-PKCS1-v1_5 with SHA-256: what every client can read.
+    /// RSASSA-PKCS1-v1_5 with SHA-256. Every client must support it.
     #[default]
     #[serde(rename = "RS256")]
     Rs256,
@@ -40,10 +31,10 @@ pub enum SigningAlg {
 }
 
 impl SigningAlg {
-    /// All of them, the default first.
+    /// All algorithms, the default first.
     pub const ALL: [Self; 4] = [Self::Rs256, Self::Es256, Self::Es384, Self::EdDsa];
 
-    /// The standards' name.
+    /// Returns the registered name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -53,12 +44,12 @@ impl SigningAlg {
         }
     }
 
-    /// Finds one by its name.
+    /// Returns the algorithm with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|alg| alg.name() == name)
     }
 
-    pub(crate) fn jose(self) -> Algorithm {
+    pub(crate) fn jws_algorithm(self) -> Algorithm {
         match self {
             Self::Rs256 => Algorithm::RS256,
             Self::Es256 => Algorithm::ES256,
@@ -67,26 +58,42 @@ impl SigningAlg {
         }
     }
 
-    /// The left half of the hash that goes with the algorithm (OpenID Connect Core 3.1.3.6): SHA-512 for
-    /// Ed25519, which is built on it.
-    pub(crate) fn half_hash(self, text: &str) -> String {
+    /// Returns the left half of a hash (OpenID Connect Core section 3.1.3.6). The hash is that of the algorithm; for
+    /// Ed25519 it is SHA-512.
+    pub(crate) fn left_half_hash(self, text: &str) -> String {
         match self {
-            Self::Rs256 | Self::Es256 => b64(&Sha256::digest(text.as_bytes())[..16]),
-            Self::Es384 => b64(&Sha384::digest(text.as_bytes())[..24]),
-            Self::EdDsa => b64(&Sha512::digest(text.as_bytes())[..32]),
+            Self::Rs256 | Self::Es256 => encode_base64url(&Sha256::digest(text.as_bytes())[..16]),
+            Self::Es384 => encode_base64url(&Sha384::digest(text.as_bytes())[..24]),
+            Self::EdDsa => encode_base64url(&Sha512::digest(text.as_bytes())[..32]),
         }
     }
 }
 
-/// A private key that is ready to sign.
-pub(crate) enum Signer {
+/// Algorithms that can be registered for client assertions. RS256 is accepted only if it is registered.
+pub(crate) const ASSERTION_ALGORITHMS: [(&str, Algorithm); 7] = [
+    ("RS384", Algorithm::RS384),
+    ("ES384", Algorithm::ES384),
+    ("PS256", Algorithm::PS256),
+    ("PS384", Algorithm::PS384),
+    ("ES256", Algorithm::ES256),
+    ("EdDSA", Algorithm::EdDSA),
+    ("RS256", Algorithm::RS256),
+];
+
+/// Returns the names of the algorithms that can be registered for client assertions.
+pub fn assertion_algorithms() -> impl Iterator<Item = &'static str> {
+    ASSERTION_ALGORITHMS.into_iter().map(|(name, _)| name)
+}
+
+/// A private key in memory.
+pub(crate) enum SigningKeyPair {
     Es256(EcdsaKeyPair),
     Es384(EcdsaKeyPair),
     EdDsa(Ed25519KeyPair),
     Rs256(RsaKeyPair),
 }
 
-impl Signer {
+impl SigningKeyPair {
     pub fn alg(&self) -> SigningAlg {
         match self {
             Self::Es256(_) => SigningAlg::Es256,
@@ -96,11 +103,12 @@ impl Signer {
         }
     }
 
-    /// Signs claims into a compact JWS.
+    /// Signs claims and returns a compact JWS.
     pub fn sign(&self, kid: &str, typ: &str, claims: &impl Serialize) -> String {
         let header = serde_json::json!({ "alg": self.alg().name(), "kid": kid, "typ": typ });
-        let claims = serde_json::to_vec(claims).expect("our own claims serialise");
-        let mut jws = format!("{}.{}", b64(header.to_string().as_bytes()), b64(&claims));
+        let claims = serde_json::to_vec(claims).expect("claims serialise to JSON");
+        let mut jws =
+            format!("{}.{}", encode_base64url(header.to_string().as_bytes()), encode_base64url(&claims));
         let random = SystemRandom::new();
         let signature = match self {
             Self::Es256(key) | Self::Es384(key) => {
@@ -115,22 +123,22 @@ impl Signer {
             }
         };
         jws.push('.');
-        jws.push_str(&b64(&signature));
+        jws.push_str(&encode_base64url(&signature));
         jws
     }
 
-    /// The public half as a JWK without `kid`.
+    /// Returns the public key as a JWK without `kid`.
     pub fn public_jwk(&self) -> serde_json::Value {
         match self {
             Self::Es256(key) => ec_jwk("P-256", key),
             Self::Es384(key) => ec_jwk("P-384", key),
             Self::EdDsa(key) => {
-                serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": b64(key.public_key().as_ref()) })
+                serde_json::json!({ "kty": "OKP", "crv": "Ed25519", "x": encode_base64url(key.public_key().as_ref()) })
             }
             Self::Rs256(key) => {
                 let public = key.public_key();
                 let (n, e) = (public.modulus(), public.exponent());
-                serde_json::json!({ "kty": "RSA", "n": b64(n.big_endian_without_leading_zero()), "e": b64(e.big_endian_without_leading_zero()) })
+                serde_json::json!({ "kty": "RSA", "n": encode_base64url(n.big_endian_without_leading_zero()), "e": encode_base64url(e.big_endian_without_leading_zero()) })
             }
         }
     }
@@ -140,12 +148,12 @@ fn ec_jwk(curve: &str, key: &EcdsaKeyPair) -> serde_json::Value {
     // An uncompressed point: 0x04, then x and y.
     let point = &key.public_key().as_ref()[1..];
     let (x, y) = point.split_at(point.len() / 2);
-    serde_json::json!({ "kty": "EC", "crv": curve, "x": b64(x), "y": b64(y) })
+    serde_json::json!({ "kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y) })
 }
 
-/// The protected header of a JWS, as far as it matters here.
+/// The members of a JWS header that are used here.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Header {
+pub(crate) struct JwsHeader {
     pub alg: String,
     #[serde(default)]
     pub kid: Option<String>,
@@ -153,28 +161,28 @@ pub(crate) struct Header {
     pub typ: Option<String>,
     #[serde(default)]
     pub jku: Option<String>,
-    /// A key inside the header: meant for DPoP proofs alone.
+    /// A public key in the header. Only DPoP proofs may have one.
     #[serde(default)]
     pub jwk: Option<serde_json::Value>,
     #[serde(default)]
     pub crit: Option<serde_json::Value>,
 }
 
-/// A JWS cut into its parts, nothing verified.
-pub(crate) struct Parts<'a> {
-    pub header: Header,
+/// The parts of a JWS, not verified.
+pub(crate) struct JwsParts<'a> {
+    pub header: JwsHeader,
     signed: &'a str,
     payload: Vec<u8>,
     signature: &'a str,
 }
 
-/// Longest token that is looked at, in bytes.
-const LONGEST: usize = 16 * 1024;
+/// Maximum length of a token in bytes.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-impl<'a> Parts<'a> {
-    /// Cuts a compact JWS; `None` when it is none.
+impl<'a> JwsParts<'a> {
+    /// Splits a compact JWS into its parts. Returns `None` if it is malformed.
     pub fn parse(jws: &'a str) -> Option<Self> {
-        if jws.len() > LONGEST {
+        if jws.len() > MAX_TOKEN_BYTES {
             return None;
         }
         let (signed, signature) = jws.rsplit_once('.')?;
@@ -182,18 +190,18 @@ impl<'a> Parts<'a> {
         if payload.contains('.') {
             return None;
         }
-        let header = serde_json::from_slice(&unb64(header)?).ok()?;
-        Some(Self { header, signed, payload: unb64(payload)?, signature })
+        let header = serde_json::from_slice(&decode_base64url(header)?).ok()?;
+        Some(Self { header, signed, payload: decode_base64url(payload)?, signature })
     }
 
-    /// The claims. Believe them only after [`Parts::is_signed_by`].
+    /// Returns the claims. They are trustworthy only after [`JwsParts::has_valid_signature`] returned `true`.
     pub fn claims<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.payload).ok()
     }
 
-    /// Is the signature by this key, with this algorithm?
-    pub fn is_signed_by(&self, jwk: &Jwk, alg: Algorithm) -> bool {
-        fits(jwk, alg)
+    /// Returns `true` if the signature is valid for this key and algorithm.
+    pub fn has_valid_signature(&self, jwk: &Jwk, alg: Algorithm) -> bool {
+        supports_algorithm(jwk, alg)
             && DecodingKey::from_jwk(jwk).is_ok_and(|key| {
                 jsonwebtoken::crypto::verify(self.signature, self.signed.as_bytes(), &key, alg)
                     .unwrap_or(false)
@@ -201,8 +209,8 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Can this key be used with this algorithm? The key decides, never the header alone.
-pub(crate) fn fits(jwk: &Jwk, alg: Algorithm) -> bool {
+/// Returns `true` if the key supports the algorithm. An algorithm in a header is never used without this check.
+pub(crate) fn supports_algorithm(jwk: &Jwk, alg: Algorithm) -> bool {
     match (&jwk.algorithm, alg) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES384) => key.curve == EllipticCurve::P384,
@@ -215,15 +223,15 @@ pub(crate) fn fits(jwk: &Jwk, alg: Algorithm) -> bool {
     }
 }
 
-/// Reads a JWK leniently: keys of kinds that we do not know are passed over.
-pub(crate) fn jwk(value: &serde_json::Value) -> Option<Jwk> {
+/// Parses a JWK. Returns `None` for an unsupported kind of key.
+pub(crate) fn parse_jwk(value: &serde_json::Value) -> Option<Jwk> {
     serde_json::from_value(value.clone()).ok()
 }
 
-/// Is a public key strong enough: RSA of 2048 bits or more, P-256, P-384 or Ed25519?
-pub(crate) fn is_strong(key: &serde_json::Value) -> bool {
+/// Returns `true` if a public key is strong enough: RSA with 2048 bits or more, P-256, P-384 or Ed25519.
+pub(crate) fn is_strong_key(key: &serde_json::Value) -> bool {
     match key["kty"].as_str() {
-        Some("RSA") => key["n"].as_str().and_then(unb64).is_some_and(|n| n.len() >= 256),
+        Some("RSA") => key["n"].as_str().and_then(decode_base64url).is_some_and(|n| n.len() >= 256),
         Some("EC") => matches!(key["crv"].as_str(), Some("P-256" | "P-384")),
         Some("OKP") => key["crv"] == "Ed25519",
         _ => false,

@@ -1,121 +1,133 @@
-//! OAuth 2.0, OpenID Connect and SMART Backend Services: the rules, without HTTP.
+//! The rules of OAuth 2.0, OpenID Connect and SMART Backend Services, without HTTP.
 //!
-//! Every rule is a plain function or a method of [`Identity`], which holds what the rules need: a
-//! ledger, the signing keys and the issuer's address. Time arrives as an argument, randomness
-//! through [`Random`]; nothing here opens a socket or reads a clock.
+//! [`Identity`] offers one service for each part of the rules. Time is passed as an argument and randomness comes from
+//! [`Random`]: this crate opens no socket and reads no clock.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`params`] | parameters of a query or form, doubles seen |
-//! | [`redirect_uri`] | what may be registered, and the exact match |
-//! | [`scope`] | scopes, SMART scopes, and who covers whom |
-//! | [`pkce`] | code challenge and verifier |
-//! | [`client`], [`user`], [`session`] | registered parties and signed-in browsers |
-//! | [`authorize`] | the authorization request, step by step |
-//! | [`pushed`] | requests that clients leave here before the browser comes |
-//! | [`interaction`] | from a checked request to its answer: sign in, choose, consent, grant |
-//! | [`consent`] | what a user allowed a client
-//! | [`grant`] | codes and refresh tokens: issued, spent once, revoked |
-//! | [`token`] | access tokens and ID tokens: claims, minting, judging |
-//! | `introspect` | what a token says, for whoever may know |
-//! | [`dpop`] | proof that the sender holds the key that a token is bound to |
-//! | [`keys`], [`seal`] | signing keys and their stages; secrets at rest |
-//! | [`key_sets`] | key sets of clients by address |
-//! | [`audit`] | what happened, for the audit log |
-//! | [`directory`] | users for administration: pages, changes by subject |
-//! | [`throttle`] | guessing is made slow |
-//! | [`password`], [`passkey`] | how users show who they are; recovery codes |
-//! | [`device`] | devices without a browser (RFC 8628) |
-//! | [`client_auth`], [`assertion`] | who is calling the token endpoint |
-//! | [`userinfo`] | claims by scope |
-//! | [`provider`] | federated sign-in: addresses, ID token, failure texts |
+//! | [`model`] | clients, client metadata, users, scopes, redirect URIs, providers |
+//! | [`directory`] | the registered clients and the users, as they are stored |
+//! | [`tokens`] | grants, access tokens, ID tokens, signing keys, DPoP, introspection, revocation |
+//! | [`client_auth`] | client secrets, client assertions, key sets of clients |
+//! | [`sign_in`] | passwords, passkeys, linked accounts, sessions, throttling |
+//! | [`authorize`] | the authorization request, PAR, interaction, consent, devices |
+//! | [`storage`] | typed records, encryption at rest, the server secret |
+//! | [`lifetimes`], `ledger_keys` | the lifetimes and the ledger keys of all records |
+//! | [`params`], `encoding`, `jose`, [`random`], [`audit`] | parameters, base64url, JWS, random bytes, audit events |
+//!
+//! The modules depend on each other in one direction: `authorize` on `sign_in` and `tokens`, these on `directory`, and
+//! `directory` on `model` and `storage`.
 
-pub mod assertion;
 pub mod audit;
 pub mod authorize;
-pub mod client;
 pub mod client_auth;
-pub mod consent;
-pub mod device;
 pub mod directory;
-pub mod dpop;
-pub mod grant;
-pub mod interaction;
-mod introspect;
+mod encoding;
 mod jose;
-pub mod key_sets;
-pub mod keys;
-mod ledger;
+mod ledger_keys;
+pub mod lifetimes;
+pub mod model;
 pub mod params;
-pub mod passkey;
-pub mod password;
-pub mod pending;
-pub mod pkce;
-pub mod provider;
-pub mod pushed;
 pub mod random;
-mod records;
-pub mod redirect_uri;
-pub mod scope;
-pub mod seal;
-mod secret;
-pub mod session;
-pub mod sign_in_methods;
-pub mod throttle;
-pub mod token;
-pub mod user;
-pub mod userinfo;
+pub mod sign_in;
+pub mod storage;
+pub mod tokens;
 
 use std::sync::{Arc, RwLock};
 
 use jiff::Timestamp;
 use store::Store;
 
-pub use jose::SigningAlg;
+use audit::AuditSink;
+use authorize::authorization_service::AuthorizationService;
+use authorize::consent::ConsentStore;
+use authorize::device::DeviceAuthorizations;
+use client_auth::authenticator::ClientAuthenticator;
+use client_auth::key_set_cache::KeySetCache;
+use directory::client_registry::{ClientCache, ClientRegistry};
+use directory::user_directory::UserDirectory;
+use sign_in::passkey;
+use sign_in::provider_sign_in::ProviderSignIns;
+use sign_in::session::SessionStore;
+use sign_in::sign_in_methods::SignInService;
+use sign_in::throttle::SignInThrottle;
+use storage::encryption::SecretStorageError;
+use storage::epoch_ledger::EpochLedger;
+use storage::server_secret::ServerSecret;
+use tokens::dpop::DpopVerifier;
+use tokens::grant_store::GrantStore;
+use tokens::key_ring::KeyRing;
+use tokens::revocation::RevocationList;
+use tokens::signing_keys::SigningKeys;
+use tokens::token_service::{TokenCache, TokenService};
+
+pub use jose::{SigningAlg, assertion_algorithms};
 pub use random::{Random, SystemRandom};
 
-/// What the rules reach outside of themselves; the default reaches nothing.
-pub struct Outside {
-    /// Seals secrets at rest.
-    pub seal: seal::Seal,
+/// Services from outside of this crate. By default nothing is encrypted, fetched or logged.
+pub struct Dependencies {
+    /// Encrypts secrets at rest.
+    pub encryption: storage::encryption::SecretEncryption,
     /// Fetches the key sets of clients.
-    pub fetch: Arc<dyn key_sets::FetchKeySet>,
-    /// Keeps what happened.
-    pub audit: Arc<dyn audit::Sink>,
+    pub fetch: Arc<dyn client_auth::key_set_cache::FetchKeySet>,
+    /// Receives audit events.
+    pub audit: Arc<dyn audit::AuditSink>,
 }
 
-impl Default for Outside {
+impl Default for Dependencies {
     fn default() -> Self {
         Self {
-            seal: seal::Seal::default(),
-            fetch: Arc::new(key_sets::NoFetch),
-            audit: Arc::new(audit::NoSink),
+            encryption: storage::encryption::SecretEncryption::default(),
+            fetch: Arc::new(client_auth::key_set_cache::NoKeySetFetch),
+            audit: Arc::new(audit::NullAuditSink),
         }
     }
 }
 
-/// What the rules need: a ledger, signing keys, addresses.
+/// All services of the identity rules.
 pub struct Identity {
-    pub(crate) store: records::Records,
-    pub(crate) random: Arc<dyn Random>,
-    pub(crate) keys: RwLock<Arc<keys::KeyRing>>,
-    pub(crate) verified: token::Verified,
-    pub(crate) clients: client::Clients,
-    pub(crate) secret: secret::Secret,
-    pub(crate) seal: seal::Seal,
-    pub(crate) key_sets: key_sets::KeySets,
-    pub(crate) audit: Arc<dyn audit::Sink>,
-    pub(crate) relying_party: Option<webauthn_rs::Webauthn>,
+    /// Registered clients.
+    pub clients: Arc<ClientRegistry>,
+    /// Users.
+    pub users: Arc<UserDirectory>,
+    /// Authentication of clients.
+    pub client_auth: ClientAuthenticator,
+    /// Passkeys, recovery codes and linked accounts.
+    pub sign_in: SignInService,
+    /// Sign-ins at external providers.
+    pub provider_sign_ins: ProviderSignIns,
+    /// Limits on failed sign-ins.
+    pub throttle: SignInThrottle,
+    /// Browser sessions.
+    pub sessions: SessionStore,
+    /// Authorization requests.
+    pub authorization: AuthorizationService,
+    /// Device authorizations.
+    pub devices: DeviceAuthorizations,
+    /// Consents of users.
+    pub consents: Arc<ConsentStore>,
+    /// Authorization codes and refresh tokens.
+    pub grants: Arc<GrantStore>,
+    /// Access tokens and ID tokens.
+    pub tokens: Arc<TokenService>,
+    /// DPoP proofs.
+    pub dpop: Arc<DpopVerifier>,
+    /// Signing keys.
+    pub signing_keys: Arc<SigningKeys>,
+    /// The secret behind message authentication codes.
+    pub server_secret: Arc<ServerSecret>,
+    /// Receives audit events.
+    pub audit: Arc<dyn AuditSink>,
     /// Issuer identifier: the base URL without a trailing slash.
     pub issuer: String,
     /// FHIR base, the audience of tokens with SMART scopes.
     pub fhir_base: String,
-    /// Do demo users and clients work?
+    /// `true` if demo users and demo clients are served.
     pub demo: bool,
 }
 
 impl Identity {
-    /// Opens the identity leaf without anything outside: for tests and tools.
+    /// Opens identity without encryption at rest, key set fetching and audit log, for tests and tools.
     ///
     /// # Errors
     /// See [`Identity::open_with`].
@@ -125,46 +137,144 @@ impl Identity {
         issuer: &str,
         demo: bool,
         now: Timestamp,
-    ) -> Result<Self, seal::OpenError> {
-        Self::open_with(store, random, Outside::default(), issuer, demo, now).await
+    ) -> Result<Self, SecretStorageError> {
+        Self::open_with(store, random, Dependencies::default(), issuer, demo, now).await
     }
 
-    /// Opens the identity leaf: reads the signing keys from the ledger, and makes them where there
-    /// are none yet. Secrets are brought under the current key-encryption key.
+    /// Opens identity. Reads the signing keys and the server secret from the ledger, creates them if they are missing,
+    /// and encrypts them with the current key-encryption key.
     ///
     /// # Errors
-    /// The store's; secrets that no given key opens.
+    /// Returns [`SecretStorageError`] if the store fails, or if no configured key decrypts a record.
     pub async fn open_with(
         store: Store,
         random: Arc<dyn Random>,
-        outside: Outside,
+        dependencies: Dependencies,
         issuer: &str,
         demo: bool,
         now: Timestamp,
-    ) -> Result<Self, seal::OpenError> {
-        let Outside { seal, fetch, audit } = outside;
-        seal.renew(&store, now).await?;
-        let keys = keys::KeyRing::open(&store, &seal, now).await?;
-        let secret = secret::Secret::open(&store, &seal, &*random, now).await?;
+    ) -> Result<Self, SecretStorageError> {
+        let Dependencies { encryption, fetch, audit } = dependencies;
+        let encryption = Arc::new(encryption);
+        encryption.reencrypt_records(&store, now).await?;
+        let ring = KeyRing::open(&store, &encryption, now).await?;
+        let ledger = Arc::new(EpochLedger::new(store));
+        let server_secret =
+            ServerSecret::open(ledger.clone(), encryption.clone(), random.clone(), audit.clone(), now)
+                .await?;
+        let server_secret = Arc::new(server_secret);
+        let relying_party = passkey::relying_party(issuer);
+        let fhir_base = format!("{issuer}/fhir/R4");
+        let issuer = issuer.to_owned();
+        let signing_keys = Arc::new(SigningKeys {
+            ledger: ledger.clone(),
+            encryption,
+            audit: audit.clone(),
+            ring: RwLock::new(Arc::new(ring)),
+        });
+        let clients = Arc::new(ClientRegistry {
+            ledger: ledger.clone(),
+            random: random.clone(),
+            audit: audit.clone(),
+            cache: ClientCache::new(),
+            demo,
+        });
+        let users = Arc::new(UserDirectory {
+            ledger: ledger.clone(),
+            random: random.clone(),
+            audit: audit.clone(),
+            demo,
+        });
+        let revocations = RevocationList { ledger: ledger.clone() };
+        let dpop = Arc::new(DpopVerifier { ledger: ledger.clone() });
+        let grants = Arc::new(GrantStore {
+            ledger: ledger.clone(),
+            random: random.clone(),
+            audit: audit.clone(),
+            clients: clients.clone(),
+            users: users.clone(),
+            revocations: revocations.clone(),
+            server_secret: server_secret.clone(),
+        });
+        let tokens = Arc::new(TokenService {
+            ledger: ledger.clone(),
+            random: random.clone(),
+            audit: audit.clone(),
+            clients: clients.clone(),
+            users: users.clone(),
+            signing_keys: signing_keys.clone(),
+            grants: grants.clone(),
+            revocations: revocations.clone(),
+            dpop: dpop.clone(),
+            verified: TokenCache::new(),
+            issuer: issuer.clone(),
+            fhir_base: fhir_base.clone(),
+        });
+        let consents = Arc::new(ConsentStore { ledger: ledger.clone(), audit: audit.clone() });
         Ok(Self {
-            store: records::Records::new(store),
-            random,
-            keys: RwLock::new(Arc::new(keys)),
-            verified: token::Verified::new(),
-            clients: client::Clients::new(),
-            secret,
-            seal,
-            key_sets: key_sets::KeySets::new(fetch),
+            client_auth: ClientAuthenticator {
+                ledger: ledger.clone(),
+                audit: audit.clone(),
+                clients: clients.clone(),
+                key_sets: KeySetCache::new(fetch),
+                issuer: issuer.clone(),
+            },
+            sign_in: SignInService {
+                ledger: ledger.clone(),
+                random: random.clone(),
+                audit: audit.clone(),
+                users: users.clone(),
+                relying_party,
+            },
+            provider_sign_ins: ProviderSignIns {
+                ledger: ledger.clone(),
+                random: random.clone(),
+                issuer: issuer.clone(),
+            },
+            throttle: SignInThrottle {
+                ledger: ledger.clone(),
+                random: random.clone(),
+                server_secret: server_secret.clone(),
+            },
+            sessions: SessionStore {
+                ledger: ledger.clone(),
+                random: random.clone(),
+                audit: audit.clone(),
+                users: users.clone(),
+                revocations,
+            },
+            authorization: AuthorizationService {
+                ledger: ledger.clone(),
+                random: random.clone(),
+                audit: audit.clone(),
+                clients: clients.clone(),
+                consents: consents.clone(),
+                grants: grants.clone(),
+                tokens: tokens.clone(),
+                server_secret: server_secret.clone(),
+                issuer: issuer.clone(),
+                fhir_base: fhir_base.clone(),
+            },
+            devices: DeviceAuthorizations {
+                ledger,
+                random,
+                audit: audit.clone(),
+                clients: clients.clone(),
+                grants: grants.clone(),
+                server_secret: server_secret.clone(),
+            },
+            clients,
+            users,
+            consents,
+            grants,
+            tokens,
+            dpop,
+            signing_keys,
+            server_secret,
             audit,
-            relying_party: passkey::relying_party(issuer),
-            issuer: issuer.to_owned(),
-            fhir_base: format!("{issuer}/fhir/R4"),
+            issuer,
+            fhir_base,
             demo,
         })
-    }
-
-    /// Address of the token endpoint.
-    pub fn token_url(&self) -> String {
-        format!("{}/oauth2/token", self.issuer)
     }
 }

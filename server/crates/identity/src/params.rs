@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-/// Maximum number of parameters in one request. No endpoint knows more than 30.
+/// Maximum number of parameters in one request. No endpoint uses more than 30.
 pub const MAX_PARAMETERS: usize = 100;
 
 /// Decoded parameters in the order given.
@@ -13,7 +13,7 @@ pub struct Params {
     defects: Vec<ParamsDefect>,
 }
 
-/// Why the parameters of a request are ambiguous.
+/// Reasons why the parameters of a request are ambiguous.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ParamsDefect {
     /// The name was sent more than once.
@@ -57,8 +57,8 @@ impl Params {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
-    /// Whether the value of this parameter is ambiguous: repeated, not UTF-8, or possibly among those that were not
-    /// read.
+    /// Returns `true` if the value of this parameter is ambiguous: it was repeated, is not UTF-8, or may be among the
+    /// parameters that were not read.
     pub fn is_ambiguous(&self, name: &str) -> bool {
         self.defects.iter().any(|defect| match defect {
             ParamsDefect::Repeated(n) | ParamsDefect::NotUtf8(n) => n == name,
@@ -66,7 +66,7 @@ impl Params {
         })
     }
 
-    /// The first defect, in the order of the request.
+    /// Returns the first defect, in the order of the request.
     pub fn defect(&self) -> Option<&ParamsDefect> {
         self.defects.first()
     }

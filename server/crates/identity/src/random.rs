@@ -1,20 +1,20 @@
-//! Where random bytes come from.
+//! Random bytes for secrets and ids.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// A source of random bytes. Tests pass a seeded one.
+/// A source of random bytes. Tests use a seeded one.
 pub trait Random: Send + Sync {
-    /// Fills the buffer.
+    /// Fills the buffer with random bytes.
     fn fill(&self, buffer: &mut [u8]);
 
-    /// 256 random bits in base64url, 43 characters: codes, refresh tokens, session cookies.
+    /// Returns 256 random bits in base64url (43 characters), for codes, refresh tokens and session cookies.
     fn secret(&self) -> String {
         let mut bytes = [0; 32];
         self.fill(&mut bytes);
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// 128 random bits in base64url, 22 characters: identifiers that are no secrets.
+    /// Returns 128 random bits in base64url (22 characters), for ids that are not secret.
     fn id(&self) -> String {
         let mut bytes = [0; 16];
         self.fill(&mut bytes);
@@ -22,11 +22,11 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// The operating system's generator.
+/// The generator of the operating system.
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
     fn fill(&self, buffer: &mut [u8]) {
-        getrandom::fill(buffer).expect("the operating system gives random bytes");
+        getrandom::fill(buffer).expect("the operating system provides random bytes");
     }
 }

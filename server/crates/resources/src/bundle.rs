@@ -1,4 +1,4 @@
-//! Takes a Bundle (FHIR R4) apart: its entries, the ids they get, and what they call each other.
+//! Reads a Bundle (FHIR R4): its entries, their new ids, and the addresses by which they refer to each other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -6,34 +6,34 @@ use std::collections::HashMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::BodyError;
-use crate::scan::Names;
+use crate::ResourceBodyError;
+use crate::scan::RenamedReferences;
 
-/// A Bundle as it was sent; resources are still text.
+/// A Bundle as received. Its resources are still text.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Bundle<'a> {
-    /// `Bundle.type`.
+pub(crate) struct ParsedBundle<'a> {
+    /// `ParsedBundle.type`.
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
     #[serde(borrow, default)]
-    pub entry: Vec<Entry<'a>>,
+    pub entry: Vec<BundleEntry<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Entry<'a> {
+pub(crate) struct BundleEntry<'a> {
     #[serde(borrow)]
     pub full_url: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub resource: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub request: Option<Request<'a>>,
+    pub request: Option<EntryRequest<'a>>,
 }
 
-/// `Bundle.entry.request`.
+/// `ParsedBundle.entry.request`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Request<'a> {
+pub(crate) struct EntryRequest<'a> {
     #[serde(borrow)]
     pub method: Cow<'a, str>,
     #[serde(borrow)]
@@ -48,31 +48,31 @@ pub(crate) struct Request<'a> {
 
 /// The two members that say what a text is.
 #[derive(Deserialize)]
-pub(crate) struct Head<'a> {
+pub(crate) struct BundleHead<'a> {
     #[serde(borrow, rename = "resourceType")]
     pub kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub id: Option<Cow<'a, str>>,
 }
 
-impl<'a> Head<'a> {
-    /// `None` where the text is no object with these members as strings.
+impl<'a> BundleHead<'a> {
+    /// Returns `None` if the text is not an object with these members as strings.
     pub fn of(text: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
     }
 }
 
 /// Reads a text whose `resourceType` is Bundle.
-pub(crate) fn parse(text: &[u8]) -> Result<Bundle<'_>, BodyError> {
-    serde_json::from_slice(text).map_err(|error| BodyError::BadBundle(error.to_string()))
+pub(crate) fn parse(text: &[u8]) -> Result<ParsedBundle<'_>, ResourceBodyError> {
+    serde_json::from_slice(text).map_err(|error| ResourceBodyError::BadBundle(error.to_string()))
 }
 
-/// Gives each entry with a resource its type and id: its own id, else the one in `fullUrl`, else a new one.
-/// Entries without resource get `None`.
+/// Determines type and id of each entry with a resource: its own id, else the id in `fullUrl`, else a new one.
+/// Entries without a resource have `None`.
 pub(crate) fn places(
-    entries: &[Entry<'_>],
+    entries: &[BundleEntry<'_>],
     new_id: &mut impl FnMut() -> String,
-) -> Result<Vec<Option<(&'static str, String)>>, BodyError> {
+) -> Result<Vec<Option<(&'static str, String)>>, ResourceBodyError> {
     entries
         .iter()
         .enumerate()
@@ -81,13 +81,13 @@ pub(crate) fn places(
 }
 
 fn place(
-    entry: &Entry<'_>,
+    entry: &BundleEntry<'_>,
     new_id: &mut impl FnMut() -> String,
-) -> Result<Option<(&'static str, String)>, BodyError> {
+) -> Result<Option<(&'static str, String)>, ResourceBodyError> {
     let Some(resource) = entry.resource else { return Ok(None) };
-    let head = Head::of(resource.get().as_bytes()).ok_or(BodyError::NoType)?;
-    let kind = head.kind.ok_or(BodyError::NoType)?;
-    let kind = fhir::resource_type(&kind).ok_or_else(|| BodyError::UnknownType(kind.into_owned()))?;
+    let head = BundleHead::of(resource.get().as_bytes()).ok_or(ResourceBodyError::NoType)?;
+    let kind = head.kind.ok_or(ResourceBodyError::NoType)?;
+    let kind = fhir::resource_type(&kind).ok_or_else(|| ResourceBodyError::UnknownType(kind.into_owned()))?;
     let of_url = || {
         let url = entry.full_url.as_deref().filter(|url| url.contains("://"))?;
         crate::compartment::target(url).filter(|(named, _)| *named == kind).map(|(_, id)| id.to_owned())
@@ -96,9 +96,12 @@ fn place(
     Ok(Some((kind, id)))
 }
 
-/// What entries call each other by `urn:` names, and what these are here. Patients are called by whatever their full URL
-/// is; that of other types may be their canonical URL, which stays what it is.
-pub(crate) fn names(entries: &[Entry<'_>], places: &[Option<(&'static str, String)>]) -> Names {
+/// Returns the `urn:` names of entries and their ids on this server. For Patients, any full URL is such a name; for
+/// other types it may be a canonical URL, which is not replaced.
+pub(crate) fn names(
+    entries: &[BundleEntry<'_>],
+    places: &[Option<(&'static str, String)>],
+) -> RenamedReferences {
     let mut names = HashMap::new();
     for (entry, place) in entries.iter().zip(places) {
         if let (Some(url), Some((kind, id))) = (&entry.full_url, place)

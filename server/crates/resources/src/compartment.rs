@@ -1,12 +1,11 @@
-//! The Patient compartment of FHIR R4 (CompartmentDefinition/patient 4.0.1): which elements put a resource
-//! into the compartment of a Patient.
+//! The Patient compartment of FHIR R4 (CompartmentDefinition/patient 4.0.1): elements that put a resource into the
+//! compartment of a Patient.
 //!
-//! A Patient belongs to its own compartment. `Patient.link` and `Group.member`, which the definition lists
-//! too, are left out: an export of one patient gives nothing of those that are linked to it or share a
-//! group with it.
+//! A Patient belongs to its own compartment. `Patient.link` and `Group.member`, which the definition lists too, are
+//! left out: an export of one patient must not contain patients who are linked to it or are in the same Group.
 
-/// The elements of each type, as paths below the resource. Arrays and backbone elements on the way are
-/// walked; at the end of each path stands a Reference.
+/// Elements of each type as paths from the resource, through arrays and backbone elements to a Reference.
+/// `cargo xtask gen-fhir-tables` generates the rows from HL7's definitions.
 const PATIENT: &[(&str, &[&str])] = &[
     ("Account", &["subject"]),
     ("AdverseEvent", &["subject"]),
@@ -79,9 +78,8 @@ pub fn paths(kind: &str) -> &'static [&'static str] {
     PATIENT.binary_search_by_key(&kind, |row| row.0).map_or(&[], |at| PATIENT[at].1)
 }
 
-/// What a literal reference names, as type and id: `Patient/p`, the same behind any base address, or with a
-/// version (`/_history/2`), which is left away. `None` for what names nothing that is stored here: `#p`,
-/// `urn:…`, a search.
+/// Returns the type and id named by a literal reference: `Patient/p`, the same after any base address, or with a
+/// version (`/_history/2`), which is removed. Returns `None` for other references: `#p`, `urn:…`, a search.
 ///
 /// ```
 /// use trefoil_resources::compartment::target;
@@ -102,7 +100,7 @@ pub fn target(reference: &str) -> Option<(&'static str, &str)> {
     Some((fhir::resource_type(kind)?, id)).filter(|_| fhir::is_id(id))
 }
 
-/// What a reference names on this server, as type and id: `fhir_base` is its address.
+/// Returns the type and id that a reference names on the server at `fhir_base`.
 pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &'a str)> {
     match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
         Some(local) => target(local),

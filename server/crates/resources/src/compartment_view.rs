@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use store::{ExpectVersion, Limit, ResourceKey, Seq, Version, Versions};
+use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
 
-use crate::prepare::{Id, Prepared, prepare};
-use crate::service::{Written, stored};
-use crate::{BodyError, Deletion, Expected, ResourceError, Resources, Stored, compartment};
+use crate::prepare::{IdSource, PreparedResource, prepare};
+use crate::service::{WrittenResource, stored};
+use crate::{
+    DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, compartment,
+};
 
-/// What a caller may see.
+/// Restriction of a caller.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Restriction {
     /// All resources.
@@ -48,7 +50,7 @@ impl Resources {
     }
 }
 
-/// Whether a sorted list of compartments has this one.
+/// Returns true if a sorted list of compartments contains this one.
 fn has(compartments: &[String], wanted: &str) -> bool {
     compartments.binary_search_by(|own| own.as_str().cmp(wanted)).is_ok()
 }
@@ -66,7 +68,7 @@ impl CompartmentView<'_> {
         self.restriction == Restriction::None
     }
 
-    /// Whether the view contains a resource with this id and these compartments.
+    /// Returns true if the view contains a resource with this id and these compartments.
     pub(crate) fn contains(&self, id: &str, compartments: &[String]) -> bool {
         match &self.restriction {
             Restriction::None => true,
@@ -79,8 +81,9 @@ impl CompartmentView<'_> {
         self.contains(&version.key.id, &version.compartments)
     }
 
-    /// Whether the caller may write a resource with these compartments: it is inside, and in the compartment of no other
-    /// Patient. Otherwise the performer of an observation could write one of any subject.
+    /// Returns true if the caller may write a resource with these compartments: it is in the view, and in the
+    /// compartment of no Patient outside. Otherwise the performer of an observation could write observations of any
+    /// subject.
     fn may_write(&self, compartments: &[String]) -> bool {
         match &self.restriction {
             Restriction::None => true,
@@ -92,20 +95,20 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Prepares a resource that is to lie inside.
+    /// Prepares a resource that must be in the view.
     pub(crate) fn prepared(
         &self,
         body: &[u8],
         kind: &'static str,
-        id: Id<'_>,
-    ) -> Result<Prepared, ResourceError> {
+        id: IdSource<'_>,
+    ) -> Result<PreparedResource, ResourceError> {
         let (limits, fhir_base) = (self.resources.limits(), self.resources.fhir_base());
         self.inside(prepare(body, Some(kind), id, &limits, fhir_base)?)
     }
 
     /// Checks that the targets of a Provenance are inside: an export of a Patient contains the Provenance of each of its
     /// resources, so one about another Patient's resource would be written into that Patient's data.
-    async fn check_targets(&self, prepared: &Prepared) -> Result<(), ResourceError> {
+    async fn check_targets(&self, prepared: &PreparedResource) -> Result<(), ResourceError> {
         if self.is_unrestricted() || prepared.kind != "Provenance" {
             return Ok(());
         }
@@ -132,11 +135,11 @@ impl CompartmentView<'_> {
         Ok(self.resources.store().read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
     }
 
-    /// The newest version of a resource, where it lies inside.
+    /// Returns the newest version of a resource in the view.
     ///
     /// # Errors
-    /// [`ResourceError::NotFound`], also for what lies outside; [`ResourceError::Gone`].
-    pub async fn read(&self, kind: &'static str, id: &str) -> Result<Stored, ResourceError> {
+    /// Returns [`ResourceError::NotFound`], also for resources outside the view, or [`ResourceError::Gone`].
+    pub async fn read(&self, kind: &'static str, id: &str) -> Result<StoredResource, ResourceError> {
         if self.is_unrestricted() {
             return self.resources.read(kind, id).await;
         }
@@ -144,16 +147,16 @@ impl CompartmentView<'_> {
         stored(kind, id, version)
     }
 
-    /// One version of a resource, where that version lies inside.
+    /// Returns one version of a resource, if that version is in the view.
     ///
     /// # Errors
-    /// As of [`CompartmentView::read`].
+    /// The same as [`CompartmentView::read`].
     pub async fn read_version(
         &self,
         kind: &'static str,
         id: &str,
         version: u64,
-    ) -> Result<Stored, ResourceError> {
+    ) -> Result<StoredResource, ResourceError> {
         if self.is_unrestricted() {
             return self.resources.read_version(kind, id, version).await;
         }
@@ -161,17 +164,17 @@ impl CompartmentView<'_> {
         stored(kind, id, found.filter(|version| self.contains_version(version)))
     }
 
-    /// The versions of a resource that lie inside, tombstones included, the newest first; see
-    /// [`Resources::history`]. The second value says where to go on, where there may be more.
+    /// Returns the versions of a resource that are in the view, with tombstones, the newest first; see
+    /// [`Resources::history`]. The second value is the start of the next page, if there may be more.
     ///
     /// # Errors
-    /// [`ResourceError::NotFound`] where there is none on the first page.
+    /// Returns [`ResourceError::NotFound`] if the first page is empty.
     pub async fn history(
         &self,
         kind: &'static str,
         id: &str,
         before: Seq,
-        limit: Limit,
+        limit: PageLimit,
     ) -> Result<(Vec<Version>, Option<Seq>), ResourceError> {
         let page = self.resources.history(kind, id, before, limit).await?;
         let next = page.last().filter(|last| last.version > 1).map(|last| last.seq);
@@ -179,23 +182,23 @@ impl CompartmentView<'_> {
         if seen.is_empty() && before == Seq::LATEST {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         }
-        // That there are versions outside is not told either.
+        // The existence of versions outside the view must not be revealed.
         let next = next.filter(|_| !seen.is_empty());
         Ok((seen, next))
     }
 
-    /// Adds a resource that lies inside; see [`Resources::create`].
+    /// Creates a resource in the view; see [`Resources::create`].
     ///
     /// # Errors
-    /// [`ResourceError::Outside`] where it would not.
+    /// Returns [`ResourceError::Outside`] if the resource would be outside the view.
     pub async fn create(
         &self,
         kind: &'static str,
         id: String,
         body: impl AsRef<[u8]>,
         now: Timestamp,
-    ) -> Result<Stored, ResourceError> {
-        let prepared = self.prepared(body.as_ref(), kind, Id::Given(&id))?;
+    ) -> Result<StoredResource, ResourceError> {
+        let prepared = self.prepared(body.as_ref(), kind, IdSource::Given(&id))?;
         drop(body);
         self.check_targets(&prepared).await?;
         Ok(self.resources.put(prepared, ExpectVersion::Absent, now).await?.stored)
@@ -211,16 +214,16 @@ impl CompartmentView<'_> {
         kind: &'static str,
         id: &str,
         body: impl AsRef<[u8]>,
-        expected: impl Into<Expected>,
+        expected: impl Into<ExpectedVersion>,
         now: Timestamp,
-    ) -> Result<Written, ResourceError> {
+    ) -> Result<WrittenResource, ResourceError> {
         if self.is_unrestricted() {
             return self.resources.update(kind, id, body, expected, now).await;
         }
         if !fhir::is_id(id) {
-            return Err(BodyError::BadId(id.to_owned()).into());
+            return Err(ResourceBodyError::BadId(id.to_owned()).into());
         }
-        let prepared = self.prepared(body.as_ref(), kind, Id::Same(id))?;
+        let prepared = self.prepared(body.as_ref(), kind, IdSource::Same(id))?;
         drop(body);
         self.check_targets(&prepared).await?;
         let target = self.write_target(kind, id).await?;
@@ -234,46 +237,48 @@ impl CompartmentView<'_> {
     pub(crate) async fn replace(
         &self,
         kind: &'static str,
-        found: &Stored,
+        found: &StoredResource,
         body: &[u8],
         now: Timestamp,
-    ) -> Result<Written, ResourceError> {
-        let prepared = self.prepared(body, kind, Id::Given(&found.id))?;
+    ) -> Result<WrittenResource, ResourceError> {
+        let prepared = self.prepared(body, kind, IdSource::Given(&found.id))?;
         self.check_targets(&prepared).await?;
         let outside = || ResourceError::Outside { kind: kind.to_owned(), id: found.id.clone() };
         let expect = match self.is_unrestricted() {
             true => ExpectVersion::Version(found.version),
             false => {
                 let target = self.write_target(kind, &found.id).await?;
-                target.precondition(kind, &found.id, Expected::Version(found.version))?.ok_or_else(outside)?
+                target
+                    .precondition(kind, &found.id, ExpectedVersion::Version(found.version))?
+                    .ok_or_else(outside)?
             }
         };
         self.resources.put(prepared, expect, now).await
     }
 
-    /// Deletes a resource that lies inside; see [`Resources::delete`].
+    /// Deletes a resource in the view; see [`Resources::delete`].
     ///
     /// # Errors
-    /// [`ResourceError::Outside`] where it does not.
+    /// Returns [`ResourceError::Outside`] if the resource is outside the view.
     pub async fn delete(
         &self,
         kind: &'static str,
         id: &str,
-        expected: impl Into<Expected>,
+        expected: impl Into<ExpectedVersion>,
         now: Timestamp,
-    ) -> Result<Deletion, ResourceError> {
+    ) -> Result<DeleteResult, ResourceError> {
         if self.is_unrestricted() {
             return self.resources.delete(kind, id, expected, now).await;
         }
         match self.write_target(kind, id).await?.precondition(kind, id, expected.into())? {
             Some(ExpectVersion::Version(found)) => {
-                self.resources.delete(kind, id, Expected::Version(found), now).await
+                self.resources.delete(kind, id, ExpectedVersion::Version(found), now).await
             }
-            _ => Ok(Deletion::WasAbsent),
+            _ => Ok(DeleteResult::WasAbsent),
         }
     }
 
-    pub(crate) fn inside(&self, prepared: Prepared) -> Result<Prepared, ResourceError> {
+    pub(crate) fn inside(&self, prepared: PreparedResource) -> Result<PreparedResource, ResourceError> {
         if self.may_write(&prepared.compartments) {
             return Ok(prepared);
         }
@@ -299,7 +304,7 @@ impl CompartmentView<'_> {
     }
 }
 
-/// What a restricted caller finds under an id that it writes.
+/// Result of looking up an id that a restricted caller writes.
 pub(crate) enum WriteTarget {
     /// This version, which may be replaced. The write is bound to it, so that the resource cannot leave the view in
     /// between.
@@ -316,21 +321,21 @@ impl WriteTarget {
         &self,
         kind: &str,
         id: &str,
-        expected: Expected,
+        expected: ExpectedVersion,
     ) -> Result<Option<ExpectVersion>, ResourceError> {
         let conflict = || ResourceError::VersionConflict { key: format!("{kind}/{id}") };
         Ok(Some(match (self, expected) {
-            (Self::Version(version), Expected::Anything | Expected::Present) => {
+            (Self::Version(version), ExpectedVersion::Anything | ExpectedVersion::Present) => {
                 ExpectVersion::Version(*version)
             }
-            (Self::Version(_) | Self::Tombstone, Expected::Version(version)) => {
+            (Self::Version(_) | Self::Tombstone, ExpectedVersion::Version(version)) => {
                 ExpectVersion::Version(version)
             }
-            (Self::Version(_), Expected::Absent) => return Err(conflict()),
-            (Self::Tombstone, Expected::Anything | Expected::Absent) => ExpectVersion::Absent,
-            (Self::Tombstone | Self::Unseen, Expected::Present) => return Err(conflict()),
-            (Self::Unseen, Expected::Version(_)) => return Err(conflict()),
-            (Self::Unseen, Expected::Anything | Expected::Absent) => return Ok(None),
+            (Self::Version(_), ExpectedVersion::Absent) => return Err(conflict()),
+            (Self::Tombstone, ExpectedVersion::Anything | ExpectedVersion::Absent) => ExpectVersion::Absent,
+            (Self::Tombstone | Self::Unseen, ExpectedVersion::Present) => return Err(conflict()),
+            (Self::Unseen, ExpectedVersion::Version(_)) => return Err(conflict()),
+            (Self::Unseen, ExpectedVersion::Anything | ExpectedVersion::Absent) => return Ok(None),
         }))
     }
 }

@@ -1,10 +1,10 @@
-//! Why a resource could not be read or written.
+//! Reasons why a resource cannot be read or written.
 
 use store::StoreError;
 
-/// What is wrong with a text that should be a resource, with its place where there is one.
+/// Fault of a text that should be a resource, with its place if known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum BodyError {
+pub enum ResourceBodyError {
     /// Not JSON (RFC 8259).
     #[error("not JSON at line {line}, column {column}: {what}")]
     Json {
@@ -12,13 +12,13 @@ pub enum BodyError {
         line: usize,
         /// In bytes, counted from 1.
         column: usize,
-        /// What was found or is missing.
+        /// The fault.
         what: &'static str,
     },
     /// JSON, but not an object.
     #[error("a resource is a JSON object, this is {found}")]
     NotObject {
-        /// What it is instead, such as `an array`.
+        /// The actual JSON type, such as `an array`.
         found: &'static str,
     },
     /// Two members of one object have the same name.
@@ -27,8 +27,8 @@ pub enum BodyError {
         /// The name.
         name: String,
     },
-    /// No `resourceType`, or one that is no string.
-    #[error("'resourceType' is missing or is no string")]
+    /// `resourceType` is missing or not a string.
+    #[error("'resourceType' is missing or not a string")]
     NoType,
     /// A type that FHIR R4 does not have.
     #[error("'{0}' is not a resource type of FHIR R4")]
@@ -36,9 +36,9 @@ pub enum BodyError {
     /// Another type than the address says.
     #[error("'resourceType' is '{found}', but '{expected}' belongs here")]
     WrongType {
-        /// What the address says.
+        /// Type in the address.
         expected: String,
-        /// What the body says.
+        /// Type in the body.
         found: String,
     },
     /// No `id` where one is needed.
@@ -48,14 +48,14 @@ pub enum BodyError {
     #[error("'{0}' is not an id: 1 to 64 letters, digits, '-' and '.'")]
     BadId(String),
     /// Another id than the address says.
-    #[error("'id' is '{found}', but the address says '{expected}'")]
+    #[error("'id' is '{found}', but the URL has '{expected}'")]
     WrongId {
-        /// What the address says.
+        /// Id in the address.
         expected: String,
-        /// What the body says.
+        /// Id in the body.
         found: String,
     },
-    /// `meta` is no object.
+    /// `meta` is not an object.
     #[error("'meta' is not an object")]
     BadMeta,
     /// More bytes than the limit.
@@ -65,7 +65,7 @@ pub enum BodyError {
         limit: usize,
     },
     /// Objects and arrays within each other beyond the limit.
-    #[error("objects and arrays stand more than {limit} levels deep at line {line}")]
+    #[error("objects and arrays are nested more than {limit} levels deep at line {line}")]
     TooDeep {
         /// The limit in levels.
         limit: usize,
@@ -84,9 +84,9 @@ pub enum BodyError {
     /// An entry of a Bundle that is wrong.
     #[error("Bundle.entry[{entry}]: {reason}")]
     BadEntry {
-        /// Counted from 0, as in `Bundle.entry[0]`.
+        /// Counted from 0, as in `ParsedBundle.entry[0]`.
         entry: usize,
-        /// What is wrong.
+        /// The fault.
         reason: String,
     },
     /// A Bundle of a type that cannot be carried out or imported.
@@ -94,7 +94,7 @@ pub enum BodyError {
     BundleType(String),
 }
 
-impl BodyError {
+impl ResourceBodyError {
     /// Says that the text was a line of a file.
     #[must_use]
     pub fn at_line(self, number: u64) -> Self {
@@ -116,15 +116,15 @@ impl BodyError {
 /// A request on resources that could not be carried out. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// The body is no resource that can be stored.
+    /// The body is not a resource that can be stored.
     #[error(transparent)]
-    Body(#[from] BodyError),
-    /// There never was such a resource, or not this version of it.
+    Body(#[from] ResourceBodyError),
+    /// The resource, or this version of it, never existed.
     #[error("{kind}/{id} is not known")]
     NotFound {
         /// The type.
         kind: String,
-        /// The id, with `/_history/n` where a version was asked for.
+        /// The id, with `/_history/n` if a version was requested.
         id: String,
     },
     /// The resource, or this version of it, is deleted.
@@ -135,7 +135,7 @@ pub enum ResourceError {
         /// The id.
         id: String,
     },
-    /// The resource lies, or would lie, outside of what the caller may touch.
+    /// The resource is outside the compartments that the caller may access.
     #[error("{kind}/{id} is not, or not only, in the compartment of a Patient that the token is for")]
     Outside {
         /// The type.
@@ -156,7 +156,7 @@ pub enum ResourceError {
         kind: String,
     },
     /// A place in a search that no page of it gave.
-    #[error("this page of the search is not known; begin the search again")]
+    #[error("this page of the search is unknown; start the search again")]
     Page,
     /// The store failed.
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! Looks into a resource without building a tree: borrowed slices of what stands at a path, everything else is skipped.
+//! Reads values at a path of a resource as borrowed slices, without building a tree. Everything else is skipped.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ pub use fhir::Text;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Adds what stands at `path` below `value` to `found`; lists on the way and at the end are walked. What is no JSON
-/// holds nothing.
+/// Adds the values at `path` below `value` to `found`, through lists on the way and at the end. Invalid JSON has no
+/// values.
 pub fn values<'a>(value: &'a RawValue, path: &[&str], found: &mut Vec<&'a RawValue>) {
     let text = value.get();
     match (text.as_bytes().first(), path) {

@@ -8,18 +8,16 @@
 //! | [`compartment_view`] | the same, restricted to what a caller may see |
 //! | [`search`] | searches of a type, page by page |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
-//! | `condition` | entries of Bundles that depend on what a search finds |
 //! | [`import`] | files and folders into the store |
 //! | [`filter`] | searches of one type, and which resources meet them |
 //! | [`json`] | looking into a resource without building a tree |
-//! | [`error`] | [`ResourceError`] and [`BodyError`] |
+//! | [`error`] | [`ResourceError`] and [`ResourceBodyError`] |
 //! | `scan` | the JSON pass under `prepare` |
 //! | `bundle` | Bundles, taken apart |
 
 mod bundle;
 pub mod compartment;
 pub mod compartment_view;
-mod condition;
 pub mod error;
 pub mod filter;
 pub mod import;
@@ -31,9 +29,9 @@ pub mod service;
 pub mod transaction;
 
 pub use compartment_view::{CompartmentView, Restriction};
-pub use error::{BodyError, ResourceError};
-pub use import::{Bad, Count, ImportOptions, Progress, Report};
-pub use prepare::{Id, Limits, Prepared};
-pub use search::Found;
-pub use service::{Deletion, Expected, Resources, Stored, Tombstone, Written};
-pub use transaction::{Action, Done, Plan, Planned};
+pub use error::{ResourceBodyError, ResourceError};
+pub use import::{ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport};
+pub use prepare::{IdSource, PreparedResource, ResourceLimits};
+pub use search::FoundResource;
+pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tombstone, WrittenResource};
+pub use transaction::{EntryAction, EntryResult, PlannedEntry, TransactionPlan};

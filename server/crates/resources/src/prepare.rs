@@ -1,30 +1,30 @@
-//! Makes a text into a resource that can be stored: checks it, takes the whitespace between tokens away,
-//! and leaves room in `meta` for what the store gives. A pure function, and the hot path of an import.
+//! Converts a text to a resource that can be stored: checks it, removes the whitespace between tokens, and leaves
+//! room in `meta` for version and time. A pure function, and the hot path of an import.
 
-use store::Draft;
+use store::ResourceDraft;
 
-use crate::scan::{self, Names, Scan};
-use crate::{BodyError, compartment};
+use crate::scan::{self, RenamedReferences, ResourceScan};
+use crate::{ResourceBodyError, compartment};
 
-/// How much a resource may be.
+/// Limits on a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Length of the text in bytes.
     pub bytes: usize,
     /// Levels of objects and arrays within each other.
     pub depth: usize,
 }
 
-impl Default for Limits {
+impl Default for ResourceLimits {
     /// 16 MiB and 100 levels.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 100 }
     }
 }
 
-/// Where the id of a resource comes from.
+/// Source of a resource's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Id<'a> {
+pub enum IdSource<'a> {
     /// The text must have one.
     Own,
     /// The text must have this one.
@@ -35,31 +35,31 @@ pub enum Id<'a> {
 
 /// A resource that can be stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Prepared {
+pub struct PreparedResource {
     /// The resource type.
     pub kind: &'static str,
-    /// The id, as it stands in the draft.
+    /// The id, as in the draft.
     pub id: String,
     /// The text, for the store to splice `versionId` and `lastUpdated` in.
-    pub draft: Draft,
+    pub draft: ResourceDraft,
     /// The compartments that it belongs to, those of Patients first. Beside those of Patients, a Provenance is in a compartment of
     /// each of its targets, named by it (`Observation/o1`), so that it can be found from there.
     pub compartments: Vec<String>,
 }
 
-/// Prepares one resource. A reference counts for its compartments where it is relative, or absolute below `fhir_base`:
-/// another server's Patient is nobody here, whatever the id.
+/// Prepares one resource. A reference determines compartments if it is relative, or absolute below `fhir_base`; a
+/// Patient of another server has no compartment here, even with the same id.
 ///
-/// `kind` is the type that the address names, where one does. The text must be one JSON object in UTF-8
-/// (a byte order mark is dropped) of a type that FHIR R4 has. `resourceType`, `id` and `meta` may stand
-/// once; strings, numbers and the order of members are kept as they are. `meta` is added behind `id`
-/// where it is missing; its `versionId` and `lastUpdated` are replaced.
+/// `kind` is the type named by the address, if any. The text must be one JSON object in UTF-8 (a byte order mark is
+/// dropped) of a type of FHIR R4. `resourceType`, `id` and `meta` must not be repeated; strings, numbers and the
+/// order of members are preserved. `meta` is added after `id` if it is missing; its `versionId` and `lastUpdated` are
+/// replaced.
 ///
 /// ```
-/// use trefoil_resources::prepare::{Id, Limits, prepare};
+/// use trefoil_resources::prepare::{IdSource, ResourceLimits, prepare};
 ///
 /// let body = br#"{ "resourceType": "Observation", "id": "o", "subject": {"reference": "Patient/p"} }"#;
-/// let prepared = prepare(body, None, Id::Own, &Limits::default(), "https://here.example/r4").unwrap();
+/// let prepared = prepare(body, None, IdSource::Own, &ResourceLimits::default(), "https://here.example/r4").unwrap();
 /// assert_eq!(prepared.compartments, ["Patient/p"]);
 /// assert_eq!(
 ///     prepared.draft.bytes,
@@ -68,14 +68,14 @@ pub struct Prepared {
 /// ```
 ///
 /// # Errors
-/// The first thing that is wrong with the text.
+/// Returns the first fault of the text.
 pub fn prepare(
     body: &[u8],
     kind: Option<&'static str>,
-    id: Id<'_>,
-    limits: &Limits,
+    id: IdSource<'_>,
+    limits: &ResourceLimits,
     fhir_base: &str,
-) -> Result<Prepared, BodyError> {
+) -> Result<PreparedResource, ResourceBodyError> {
     prepare_named(body, kind, id, limits, fhir_base, None)
 }
 
@@ -83,71 +83,71 @@ pub fn prepare(
 pub(crate) fn prepare_named(
     body: &[u8],
     kind: Option<&'static str>,
-    id: Id<'_>,
-    limits: &Limits,
+    id: IdSource<'_>,
+    limits: &ResourceLimits,
     fhir_base: &str,
-    names: Option<&Names>,
-) -> Result<Prepared, BodyError> {
+    names: Option<&RenamedReferences>,
+) -> Result<PreparedResource, ResourceBodyError> {
     if body.len() > limits.bytes {
-        return Err(BodyError::TooBig { limit: limits.bytes });
+        return Err(ResourceBodyError::TooBig { limit: limits.bytes });
     }
     let body = text(body)?;
     let mut scan = scan::scan(body, None, limits.depth, names)?;
-    let found = scan.kind.as_deref().ok_or(BodyError::NoType)?;
-    let known = fhir::resource_type(found).ok_or_else(|| BodyError::UnknownType(found.to_owned()))?;
+    let found = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
+    let known = fhir::resource_type(found).ok_or_else(|| ResourceBodyError::UnknownType(found.to_owned()))?;
     if let Some(expected) = kind
         && expected != known
     {
-        return Err(BodyError::WrongType { expected: expected.to_owned(), found: known.to_owned() });
+        return Err(ResourceBodyError::WrongType { expected: expected.to_owned(), found: known.to_owned() });
     }
     if scan.late_type && !compartment::paths(known).is_empty() {
-        // The type stood behind elements that it gives a meaning to.
+        // The type came after elements whose meaning depends on it.
         scan = scan::scan(body, Some(known), limits.depth, names)?;
     }
     let id = settle_id(&mut scan, id)?;
     let compartments = compartments(known, &id, &scan, fhir_base);
-    Ok(Prepared { kind: known, id, draft: draft(scan), compartments })
+    Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments })
 }
 
 /// The text as UTF-8 bytes without byte order mark.
-fn text(body: &[u8]) -> Result<&[u8], BodyError> {
+fn text(body: &[u8]) -> Result<&[u8], ResourceBodyError> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     if let Err(error) = std::str::from_utf8(body) {
         let before = &body[..error.valid_up_to()];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
         let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
-        return Err(BodyError::Json { line, column, what: "not UTF-8" });
+        return Err(ResourceBodyError::Json { line, column, what: "not UTF-8" });
     }
     Ok(body)
 }
 
-/// Gives the resource its id, in the copy too; leaves `scan.id_range` where it stands there.
-fn settle_id(scan: &mut Scan, id: Id<'_>) -> Result<String, BodyError> {
+/// Writes the id into the copy and returns it; `scan.id_range` is its range there.
+fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>) -> Result<String, ResourceBodyError> {
     let own = scan.id.take();
     let id = match (id, own) {
-        (Id::Own | Id::Same(_), None) => return Err(BodyError::NoId),
-        (Id::Own, Some(own)) => own,
-        (Id::Same(id), Some(own)) if own == id => own,
-        (Id::Same(id), Some(own)) => {
-            return Err(BodyError::WrongId { expected: id.to_owned(), found: own });
+        (IdSource::Own | IdSource::Same(_), None) => return Err(ResourceBodyError::NoId),
+        (IdSource::Own, Some(own)) => own,
+        (IdSource::Same(id), Some(own)) if own == id => own,
+        (IdSource::Same(id), Some(own)) => {
+            return Err(ResourceBodyError::WrongId { expected: id.to_owned(), found: own });
         }
-        (Id::Given(id), Some(_)) => {
+        (IdSource::Given(id), Some(_)) => {
             let range = scan.id_range.clone();
             replace(scan, range, id);
             id.to_owned()
         }
-        (Id::Given(id), None) => {
+        (IdSource::Given(id), None) => {
             let at = scan.after_type;
             replace(scan, at..at, &format!(r#","id":"{id}""#));
             scan.id_range = at + 7..at + 7 + id.len();
             id.to_owned()
         }
     };
-    if fhir::is_id(&id) { Ok(id) } else { Err(BodyError::BadId(id)) }
+    if fhir::is_id(&id) { Ok(id) } else { Err(ResourceBodyError::BadId(id)) }
 }
 
-/// Replaces a part of the copy and moves the marks behind it.
-fn replace(scan: &mut Scan, range: std::ops::Range<usize>, text: &str) {
+/// Replaces a part of the copy and moves the positions after it.
+fn replace(scan: &mut ResourceScan, range: std::ops::Range<usize>, text: &str) {
     let moved = |mark: usize| if mark >= range.end { mark + text.len() - range.len() } else { mark };
     if let Some(meta) = &mut scan.meta {
         meta.version_at = moved(meta.version_at);
@@ -158,7 +158,7 @@ fn replace(scan: &mut Scan, range: std::ops::Range<usize>, text: &str) {
 }
 
 /// The copy with room for the two values of the store.
-fn draft(mut scan: Scan) -> Draft {
+fn draft(mut scan: ResourceScan) -> ResourceDraft {
     const META: &str = r#","meta":{"versionId":"","lastUpdated":""}"#;
     let (version_at, updated_at) = match scan.meta {
         Some(meta) => (meta.version_at, meta.updated_at),
@@ -168,10 +168,10 @@ fn draft(mut scan: Scan) -> Draft {
             (behind_id + 22, behind_id + 39)
         }
     };
-    Draft { bytes: scan.out, version_at, updated_at }
+    ResourceDraft { bytes: scan.out, version_at, updated_at }
 }
 
-fn compartments(kind: &str, id: &str, scan: &Scan, fhir_base: &str) -> Vec<String> {
+fn compartments(kind: &str, id: &str, scan: &ResourceScan, fhir_base: &str) -> Vec<String> {
     let own = (kind == "Patient").then(|| format!("Patient/{id}"));
     let targets = scan.references.iter().filter_map(|reference| compartment::local(reference, fhir_base));
     let mut all: Vec<String> = targets
@@ -194,13 +194,13 @@ mod tests {
 
     const BASE: &str = "https://here.example/r4";
 
-    fn prepared(body: impl AsRef<[u8]>) -> Result<Prepared, BodyError> {
-        prepare(body.as_ref(), None, Id::Own, &Limits::default(), BASE)
+    fn prepared(body: impl AsRef<[u8]>) -> Result<PreparedResource, ResourceBodyError> {
+        prepare(body.as_ref(), None, IdSource::Own, &ResourceLimits::default(), BASE)
     }
 
     /// The draft with the values that the store would splice in.
-    fn ready(prepared: &Prepared) -> String {
-        let Draft { bytes, version_at, updated_at } = &prepared.draft;
+    fn ready(prepared: &PreparedResource) -> String {
+        let ResourceDraft { bytes, version_at, updated_at } = &prepared.draft;
         assert!(version_at < updated_at);
         let mut text = String::from_utf8(bytes.clone()).unwrap();
         text.insert_str(*updated_at, "NOW");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_becomes_of_a_text() {
+    fn identity_and_meta_are_inserted() {
         #[track_caller]
         fn check(body: &str, expected: &str) {
             assert_eq!(ready(&prepared(body).unwrap()), expected);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused() {
+    fn invalid_resources_are_rejected() {
         #[track_caller]
         fn check(body: impl AsRef<[u8]>, expected: &str) {
             let error = prepared(body).expect_err("it must be refused");
@@ -262,8 +262,8 @@ mod tests {
         check("[]", "a resource is a JSON object, this is an array");
         check("[1", "not JSON at line 1, column 3: expected ',' or ']'");
         check("null", "a resource is a JSON object, this is null");
-        check("{}", "'resourceType' is missing or is no string");
-        check(r#"{"resourceType":7}"#, "'resourceType' is missing or is no string");
+        check("{}", "'resourceType' is missing or not a string");
+        check(r#"{"resourceType":7}"#, "'resourceType' is missing or not a string");
         check(r#"{"resourceType":"Pony","id":"b"}"#, "'Pony' is not a resource type of FHIR R4");
         check(r#"{"resourceType":"Basic"}"#, "'id' is missing");
         check(
@@ -291,7 +291,7 @@ mod tests {
             "member 'meta' is repeated: the member names of a JSON object must be unique",
         );
         check(basic(r#","meta":[]}"#), "'meta' is not an object");
-        check(basic("}x"), "not JSON at line 1, column 34: text behind the end of the resource");
+        check(basic("}x"), "not JSON at line 1, column 34: text after the end of the resource");
         check(basic(",\n \"a\":01}"), "not JSON at line 2, column 7: expected ',' or '}'");
         check(basic(",}"), "not JSON at line 1, column 34: expected a member name in quotes");
         check(basic(""), "not JSON at line 1, column 33: expected ',' or '}'");
@@ -313,21 +313,21 @@ mod tests {
             format!(r#"{{"resourceType":"Basic","id":"b","x":{open}{close}}}"#)
         };
         assert!(prepared(nested(99)).is_ok());
-        assert_eq!(prepared(nested(100)), Err(BodyError::TooDeep { limit: 100, line: 1 }));
-        assert_eq!(prepared("[".repeat(1_000_000)), Err(BodyError::TooDeep { limit: 100, line: 1 }));
-        let limits = Limits { bytes: 34, ..Limits::default() };
+        assert_eq!(prepared(nested(100)), Err(ResourceBodyError::TooDeep { limit: 100, line: 1 }));
+        assert_eq!(prepared("[".repeat(1_000_000)), Err(ResourceBodyError::TooDeep { limit: 100, line: 1 }));
+        let limits = ResourceLimits { bytes: 34, ..ResourceLimits::default() };
         let body = r#"{"resourceType":"Basic","id":"b"}"#;
-        assert!(prepare(body.as_bytes(), None, Id::Own, &limits, BASE).is_ok());
+        assert!(prepare(body.as_bytes(), None, IdSource::Own, &limits, BASE).is_ok());
         let body = format!("{body}  ");
-        let answer = prepare(body.as_bytes(), None, Id::Own, &limits, BASE);
-        assert_eq!(answer, Err(BodyError::TooBig { limit: 34 }));
+        let answer = prepare(body.as_bytes(), None, IdSource::Own, &limits, BASE);
+        assert_eq!(answer, Err(ResourceBodyError::TooBig { limit: 34 }));
     }
 
     #[test]
     fn where_the_id_comes_from() {
         #[track_caller]
-        fn check(body: &str, id: Id<'_>, expected: Result<&str, &str>) {
-            let answer = prepare(body.as_bytes(), Some("Basic"), id, &Limits::default(), BASE);
+        fn check(body: &str, id: IdSource<'_>, expected: Result<&str, &str>) {
+            let answer = prepare(body.as_bytes(), Some("Basic"), id, &ResourceLimits::default(), BASE);
             let answer = answer.map(|prepared| ready(&prepared)).map_err(|error| error.to_string());
             assert_eq!(answer.as_deref().map_err(String::as_str), expected);
         }
@@ -335,25 +335,25 @@ mod tests {
         let without = r#"{"resourceType":"Basic","x":1}"#;
         let ready =
             r#"{"resourceType":"Basic","id":"new","meta":{"versionId":"7","lastUpdated":"NOW"},"x":1}"#;
-        check(with, Id::Given("new"), Ok(ready));
-        check(without, Id::Given("new"), Ok(ready));
+        check(with, IdSource::Given("new"), Ok(ready));
+        check(without, IdSource::Given("new"), Ok(ready));
         check(
             r#"{"x":{},"meta":{"source":"s"},"resourceType":"Basic"}"#,
-            Id::Given("new"),
+            IdSource::Given("new"),
             Ok(
                 r#"{"x":{},"meta":{"versionId":"7","lastUpdated":"NOW","source":"s"},"resourceType":"Basic","id":"new"}"#,
             ),
         );
         check(
             r#"{"resourceType":"Basic","id":"longer","meta":{}}"#,
-            Id::Given("b"),
+            IdSource::Given("b"),
             Ok(r#"{"resourceType":"Basic","id":"b","meta":{"versionId":"7","lastUpdated":"NOW"}}"#),
         );
-        check(without, Id::Same("b"), Err("'id' is missing"));
-        check(with, Id::Same("c"), Err("'id' is 'b', but the address says 'c'"));
+        check(without, IdSource::Same("b"), Err("'id' is missing"));
+        check(with, IdSource::Same("c"), Err("'id' is 'b', but the URL has 'c'"));
         check(
             r#"{"resourceType":"Patient","id":"b"}"#,
-            Id::Own,
+            IdSource::Own,
             Err("'resourceType' is 'Patient', but 'Basic' belongs here"),
         );
     }
@@ -364,7 +364,7 @@ mod tests {
         fn check(body: Value, expected: &[&str]) {
             let mut body = body;
             body["id"] = json!("x");
-            // `serde_json` sorts members, so `resourceType` stands late here and first below.
+            // `serde_json` sorts members, so `resourceType` is late here and first below.
             let late = body.to_string();
             let kind = body["resourceType"].take();
             body.as_object_mut().unwrap().remove("resourceType");
@@ -468,8 +468,8 @@ mod tests {
                 meta.remove("lastUpdated");
             }
             prop_assert_eq!(&found, &body);
-            // What is ready is as short as it can be, and preparing it again changes nothing.
-            let again = prepare(text.as_bytes(), None, Id::Own, &Limits::default(), BASE).unwrap();
+            // A prepared text is minimal, and to prepare it again changes nothing.
+            let again = prepare(text.as_bytes(), None, IdSource::Own, &ResourceLimits::default(), BASE).unwrap();
             prop_assert_eq!(again, prepared);
         }
 
@@ -480,7 +480,7 @@ mod tests {
             let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&body);
             // Texts that close the object early may hold our three members twice; those are refused by both
             // or by us alone.
-            if !matches!(ours, Err(BodyError::DuplicateMember { .. })) {
+            if !matches!(ours, Err(ResourceBodyError::DuplicateMember { .. })) {
                 prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{:?} {:?} {}", ours, theirs, body);
             }
         }

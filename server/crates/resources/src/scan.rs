@@ -8,37 +8,37 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::{BodyError, compartment};
+use crate::{ResourceBodyError, compartment};
 
-/// What one pass found, and the copy that it made.
+/// Result of one pass, with the copy.
 #[derive(Debug, Default)]
-pub(crate) struct Scan {
+pub(crate) struct ResourceScan {
     /// The resource without whitespace between tokens; `meta`, where there is one, begins with empty
     /// strings for `versionId` and `lastUpdated`.
     pub out: Vec<u8>,
     pub kind: Option<String>,
-    /// Behind the member `resourceType` in `out`.
+    /// Position after the member `resourceType` in `out`.
     pub after_type: usize,
     /// The value of the member `id`.
     pub id: Option<String>,
-    /// Where it stands in `out`, without quotes.
+    /// Range of the id in `out`, without quotes.
     pub id_range: Range<usize>,
-    pub meta: Option<Meta>,
-    /// The References at the ends of the paths that were asked for.
+    pub meta: Option<ScannedMeta>,
+    /// References at the ends of the requested paths.
     pub references: Vec<String>,
-    /// Did another member stand before `resourceType`?
+    /// Whether another member preceded `resourceType`.
     pub late_type: bool,
 }
 
-/// Where the two values of `meta` go in `out`.
+/// Positions of the two values of `meta` in `out`.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Meta {
+pub(crate) struct ScannedMeta {
     pub version_at: usize,
     pub updated_at: usize,
 }
 
-/// Replacements of whole strings: what a Bundle calls its entries, by what they are called here.
-pub(crate) type Names = HashMap<String, String>;
+/// Replacements of whole strings: from the addresses of entries in the Bundle to their new references.
+pub(crate) type RenamedReferences = HashMap<String, String>;
 
 /// Reads `body`, which is UTF-8 without byte order mark. `kind` is the type where it is known already; else
 /// it is taken from `resourceType` as soon as that is read.
@@ -46,9 +46,9 @@ pub(crate) fn scan(
     body: &[u8],
     kind: Option<&str>,
     depth_limit: usize,
-    names: Option<&Names>,
-) -> Result<Scan, BodyError> {
-    let mut scanner = Scanner {
+    names: Option<&RenamedReferences>,
+) -> Result<ResourceScan, ResourceBodyError> {
+    let mut scanner = ResourceScanner {
         bytes: body,
         at: 0,
         copied: 0,
@@ -56,13 +56,13 @@ pub(crate) fn scan(
         depth_limit,
         paths: kind.map_or(&[], compartment::paths),
         names: names.filter(|names| !names.is_empty()),
-        found: Scan { out: Vec::with_capacity(body.len() + 96), ..Scan::default() },
+        found: ResourceScan { out: Vec::with_capacity(body.len() + 96), ..ResourceScan::default() },
     };
     scanner.resource()?;
     Ok(scanner.found)
 }
 
-struct Scanner<'a> {
+struct ResourceScanner<'a> {
     bytes: &'a [u8],
     /// The next byte to read.
     at: usize,
@@ -71,18 +71,18 @@ struct Scanner<'a> {
     depth: usize,
     depth_limit: usize,
     paths: &'static [&'static str],
-    names: Option<&'a Names>,
-    found: Scan,
+    names: Option<&'a RenamedReferences>,
+    found: ResourceScan,
 }
 
-/// The paths that the scanner is on: one bit for each, and how many steps of them are behind it.
+/// The paths that lead to the current member: one bit for each path, and the number of completed steps.
 #[derive(Clone, Copy)]
-struct Trail {
+struct ReferenceTrail {
     mask: u16,
     steps: usize,
 }
 
-impl Trail {
+impl ReferenceTrail {
     const OFF: Self = Self { mask: 0, steps: 0 };
 }
 
@@ -95,9 +95,9 @@ struct MemberNames<'a> {
 }
 
 impl<'a> MemberNames<'a> {
-    fn add(&mut self, name: Cow<'a, str>) -> Result<(), BodyError> {
+    fn add(&mut self, name: Cow<'a, str>) -> Result<(), ResourceBodyError> {
         if self.few.contains(&name) || self.many.contains(&name) {
-            return Err(BodyError::DuplicateMember { name: name.into_owned() });
+            return Err(ResourceBodyError::DuplicateMember { name: name.into_owned() });
         }
         if self.few.len() < self.few.inline_size() {
             self.few.push(name);
@@ -108,8 +108,8 @@ impl<'a> MemberNames<'a> {
     }
 }
 
-impl<'a> Scanner<'a> {
-    fn resource(&mut self) -> Result<(), BodyError> {
+impl<'a> ResourceScanner<'a> {
+    fn resource(&mut self) -> Result<(), ResourceBodyError> {
         self.space();
         if self.peek() != Some(b'{') {
             // Text that is no JSON at all says so rather than 'not an object'.
@@ -122,23 +122,23 @@ impl<'a> Scanner<'a> {
                 Some(_) => return Err(self.wrong("expected '{'")),
                 None => return Err(self.wrong("the text is empty")),
             };
-            self.value(Trail::OFF)?;
-            return Err(BodyError::NotObject { found });
+            self.value(ReferenceTrail::OFF)?;
+            return Err(ResourceBodyError::NotObject { found });
         }
         self.members(|scanner, key| scanner.top_member(&key))?;
         self.space();
         if self.at < self.bytes.len() {
-            return Err(self.wrong("text behind the end of the resource"));
+            return Err(self.wrong("text after the end of the resource"));
         }
         self.flush();
         Ok(())
     }
 
-    fn top_member(&mut self, key: &Key<'a>) -> Result<(), BodyError> {
+    fn top_member(&mut self, key: &MemberKey<'a>) -> Result<(), ResourceBodyError> {
         let name = key.text();
         match &*name {
             "resourceType" => {
-                let kind = self.text_value()?.ok_or(BodyError::NoType)?;
+                let kind = self.text_value()?.ok_or(ResourceBodyError::NoType)?;
                 if self.paths.is_empty() {
                     self.paths = compartment::paths(&kind);
                 }
@@ -149,7 +149,8 @@ impl<'a> Scanner<'a> {
             "id" => {
                 self.flush();
                 let start = self.found.out.len() + 1;
-                let id = self.text_value()?.ok_or_else(|| BodyError::BadId("not a string".to_owned()))?;
+                let id =
+                    self.text_value()?.ok_or_else(|| ResourceBodyError::BadId("not a string".to_owned()))?;
                 self.found.id = Some(id.into_owned());
                 self.flush();
                 self.found.id_range = start..self.found.out.len() - 1;
@@ -159,7 +160,7 @@ impl<'a> Scanner<'a> {
             }
             name => {
                 self.found.late_type |= self.found.kind.is_none();
-                let all = Trail { mask: bits(self.paths.len()), steps: 0 };
+                let all = ReferenceTrail { mask: bits(self.paths.len()), steps: 0 };
                 let trail = self.step(all, name);
                 self.value(trail)?;
             }
@@ -168,9 +169,9 @@ impl<'a> Scanner<'a> {
     }
 
     /// Copies `meta` with `versionId` and `lastUpdated` empty and in front, whatever they were.
-    fn meta(&mut self) -> Result<(), BodyError> {
+    fn meta(&mut self) -> Result<(), ResourceBodyError> {
         if self.peek() != Some(b'{') {
-            return Err(BodyError::BadMeta);
+            return Err(ResourceBodyError::BadMeta);
         }
         self.flush();
         let out = &mut self.found.out;
@@ -179,19 +180,19 @@ impl<'a> Scanner<'a> {
         out.extend_from_slice(br#"","lastUpdated":""#);
         let updated_at = out.len();
         out.push(b'"');
-        self.found.meta = Some(Meta { version_at, updated_at });
-        // What ends up behind `end` by itself (braces, commas, the two dropped members) is cut off again.
+        self.found.meta = Some(ScannedMeta { version_at, updated_at });
+        // The pass appends braces, commas and the two dropped members after `end`; they are cut off again.
         let mut end = out.len();
         self.members(|scanner, key| {
             scanner.found.out.truncate(end);
             scanner.copied = scanner.at;
             if matches!(&*key.text(), "versionId" | "lastUpdated") {
-                return scanner.value(Trail::OFF);
+                return scanner.value(ReferenceTrail::OFF);
             }
             scanner.found.out.push(b',');
             scanner.found.out.extend_from_slice(key.quoted);
             scanner.found.out.push(b':');
-            scanner.value(Trail::OFF)?;
+            scanner.value(ReferenceTrail::OFF)?;
             scanner.flush();
             end = scanner.found.out.len();
             Ok(())
@@ -205,8 +206,8 @@ impl<'a> Scanner<'a> {
     /// Reads an object; `member` is called behind each colon and reads the value.
     fn members(
         &mut self,
-        mut member: impl FnMut(&mut Self, Key<'a>) -> Result<(), BodyError>,
-    ) -> Result<(), BodyError> {
+        mut member: impl FnMut(&mut Self, MemberKey<'a>) -> Result<(), ResourceBodyError>,
+    ) -> Result<(), ResourceBodyError> {
         self.enter()?;
         self.space();
         if self.peek() == Some(b'}') {
@@ -220,7 +221,7 @@ impl<'a> Scanner<'a> {
             }
             let start = self.at;
             let escaped = self.string()?;
-            let key = Key { quoted: &self.bytes[start..self.at], escaped };
+            let key = MemberKey { quoted: &self.bytes[start..self.at], escaped };
             names.add(key.text())?;
             self.space();
             if self.peek() != Some(b':') {
@@ -242,7 +243,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn array(&mut self, trail: Trail) -> Result<(), BodyError> {
+    fn array(&mut self, trail: ReferenceTrail) -> Result<(), ResourceBodyError> {
         self.enter()?;
         self.space();
         if self.peek() == Some(b']') {
@@ -264,9 +265,9 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn value(&mut self, trail: Trail) -> Result<(), BodyError> {
+    fn value(&mut self, trail: ReferenceTrail) -> Result<(), ResourceBodyError> {
         match self.peek() {
-            Some(b'{') if trail.mask == 0 => self.members(|scanner, _| scanner.value(Trail::OFF)),
+            Some(b'{') if trail.mask == 0 => self.members(|scanner, _| scanner.value(ReferenceTrail::OFF)),
             Some(b'{') => {
                 let is_end = self.is_end(trail);
                 self.members(|scanner, key| {
@@ -292,33 +293,32 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The trail behind a member of this name.
-    fn step(&self, trail: Trail, name: &str) -> Trail {
+    /// Returns the trail after a member with this name.
+    fn step(&self, trail: ReferenceTrail, name: &str) -> ReferenceTrail {
         let mut mask = 0;
         for (at, path) in self.paths.iter().enumerate() {
             if trail.mask & (1 << at) != 0 && path.split('.').nth(trail.steps) == Some(name) {
                 mask |= 1 << at;
             }
         }
-        Trail { mask, steps: trail.steps + 1 }
+        ReferenceTrail { mask, steps: trail.steps + 1 }
     }
 
-    /// Does one of the paths end here?
-    fn is_end(&self, trail: Trail) -> bool {
+    /// Returns true if one of the paths ends here.
+    fn is_end(&self, trail: ReferenceTrail) -> bool {
         let on = |at: usize| trail.mask & (1 << at) != 0;
         self.paths.iter().enumerate().any(|(at, path)| on(at) && path.split('.').count() == trail.steps)
     }
 
-    /// Reads a string and gives its text, replaced where it is one of the names; `None` where the value is
-    /// none.
-    fn text_value(&mut self) -> Result<Option<Cow<'a, str>>, BodyError> {
+    /// Reads a string and returns its text, replaced if it is a renamed reference; `None` for other values.
+    fn text_value(&mut self) -> Result<Option<Cow<'a, str>>, ResourceBodyError> {
         if self.peek() != Some(b'"') {
-            self.value(Trail::OFF)?;
+            self.value(ReferenceTrail::OFF)?;
             return Ok(None);
         }
         let start = self.at;
         let escaped = self.string()?;
-        let text = Key { quoted: &self.bytes[start..self.at], escaped }.text();
+        let text = MemberKey { quoted: &self.bytes[start..self.at], escaped }.text();
         let Some(name) = self.names.and_then(|names| names.get(&*text)) else { return Ok(Some(text)) };
         self.found.out.extend_from_slice(&self.bytes[self.copied..start]);
         self.found.out.push(b'"');
@@ -329,7 +329,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a string; says whether it holds an escape.
-    fn string(&mut self) -> Result<bool, BodyError> {
+    fn string(&mut self) -> Result<bool, ResourceBodyError> {
         self.at += 1;
         let mut escaped = false;
         loop {
@@ -351,7 +351,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), BodyError> {
+    fn escape(&mut self) -> Result<(), ResourceBodyError> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => match self.unit(self.at)? {
@@ -368,7 +368,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The value of `\uXXXX` at this place.
-    fn unit(&self, at: usize) -> Result<u16, BodyError> {
+    fn unit(&self, at: usize) -> Result<u16, ResourceBodyError> {
         let digits = self.bytes.get(at..at + 6).and_then(|text| text.strip_prefix(b"\\u"));
         digits
             .filter(|digits| digits.iter().all(u8::is_ascii_hexdigit))
@@ -377,7 +377,7 @@ impl<'a> Scanner<'a> {
             .ok_or_else(|| self.wrong("half of a surrogate pair, or an escape without four hex digits"))
     }
 
-    fn number(&mut self) -> Result<(), BodyError> {
+    fn number(&mut self) -> Result<(), ResourceBodyError> {
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -400,7 +400,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), BodyError> {
+    fn digits(&mut self) -> Result<(), ResourceBodyError> {
         let start = self.at;
         while self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             self.at += 1;
@@ -408,7 +408,7 @@ impl<'a> Scanner<'a> {
         if self.at == start { Err(self.wrong("expected a digit")) } else { Ok(()) }
     }
 
-    fn literal(&mut self, word: &'static [u8]) -> Result<(), BodyError> {
+    fn literal(&mut self, word: &'static [u8]) -> Result<(), ResourceBodyError> {
         if !self.bytes[self.at..].starts_with(word) {
             return Err(self.wrong("expected a value"));
         }
@@ -416,9 +416,9 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), BodyError> {
+    fn enter(&mut self) -> Result<(), ResourceBodyError> {
         if self.depth == self.depth_limit {
-            return Err(BodyError::TooDeep { limit: self.depth_limit, line: self.place().0 });
+            return Err(ResourceBodyError::TooDeep { limit: self.depth_limit, line: self.place().0 });
         }
         self.depth += 1;
         self.at += 1;
@@ -459,19 +459,19 @@ impl<'a> Scanner<'a> {
         (line, column)
     }
 
-    fn wrong(&self, what: &'static str) -> BodyError {
+    fn wrong(&self, what: &'static str) -> ResourceBodyError {
         let (line, column) = self.place();
-        BodyError::Json { line, column, what }
+        ResourceBodyError::Json { line, column, what }
     }
 }
 
-/// A string as it stands, with its quotes; it was checked.
-struct Key<'a> {
+/// A checked string as written, with its quotes.
+struct MemberKey<'a> {
     quoted: &'a [u8],
     escaped: bool,
 }
 
-impl<'a> Key<'a> {
+impl<'a> MemberKey<'a> {
     fn text(&self) -> Cow<'a, str> {
         if self.escaped {
             let text = serde_json::from_slice(self.quoted).expect("the scanner has checked this string");
@@ -482,7 +482,7 @@ impl<'a> Key<'a> {
     }
 }
 
-/// So many low bits.
+/// Returns a number with the lowest `count` bits set.
 fn bits(count: usize) -> u16 {
     (0..count).fold(0, |mask, at| mask | 1 << at)
 }

@@ -2,35 +2,37 @@
 //! resource that a conditional request means.
 
 use jiff::Timestamp;
-use store::{Limit, ResourceKey, Scan, Seq, Version, Versions};
+use store::{PageLimit, ResourceKey, ScanOptions, Seq, Version, Versions};
 
 use crate::compartment_view::Restriction;
 use crate::filter::TypeFilter;
-use crate::prepare::{Id, prepare};
-use crate::service::{Written, stored};
-use crate::{BodyError, CompartmentView, Deletion, Expected, ResourceError, Resources, Stored};
+use crate::prepare::{IdSource, prepare};
+use crate::service::{WrittenResource, stored};
+use crate::{
+    CompartmentView, DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources,
+    StoredResource,
+};
 
 /// Resources that one page looks at, at most: where few meet a search, its pages hold few.
 const LOOKED_AT: usize = 20_000;
 /// Bytes that one page holds, about.
 const BYTES: usize = 16 << 20;
-/// How much of the store is held at once.
-const PAGE: Limit = Limit { count: 500, bytes: 512 * 1024 };
+/// Maximum size of a page in memory.
+const PAGE: PageLimit = PageLimit { count: 500, bytes: 512 * 1024 };
 
 /// A page of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// What meets the search, in an order that stays the same from page to page.
-    pub resources: Vec<Stored>,
-    /// Where the next page begins; `None` where this was the last.
+pub struct FoundResource {
+    /// Resources that meet the search, in an order that is the same on all pages.
+    pub resources: Vec<StoredResource>,
+    /// Start of the next page; `None` on the last.
     pub next: Option<String>,
 }
 
 /// Most compartments that are scanned one after the other; for more of them the type is scanned.
 const MAX_SCANNED_COMPARTMENTS: usize = 64;
 
-/// Where a page of a search begins: the moment of the search, the compartment (empty for a scan of the type), and the id
-/// that it follows.
+/// Start of a page: the moment of the search, the compartment (empty for a scan of the type), and the id before it.
 struct SearchCursor {
     at: Seq,
     compartment: String,
@@ -52,7 +54,7 @@ impl SearchCursor {
 
 impl CompartmentView<'_> {
     /// Up to `count` resources of a type that meet a search, where it has parameters, from the place on that an earlier
-    /// page gave as [`Found::next`].
+    /// page gave as [`FoundResource::next`].
     ///
     /// # Errors
     /// [`ResourceError::Page`] for a place that no page gave; the store's.
@@ -62,7 +64,7 @@ impl CompartmentView<'_> {
         filter: Option<&TypeFilter>,
         from: Option<&str>,
         count: usize,
-    ) -> Result<Found, ResourceError> {
+    ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
         let mut cursor = match from {
             Some(text) => SearchCursor::read(text).ok_or(ResourceError::Page)?,
@@ -77,10 +79,10 @@ impl CompartmentView<'_> {
         }
         let compartments = self.scanned_compartments();
         if let Some(compartments) = compartments {
-            // Those before are done; one that was removed since the last page is passed over.
+            // Earlier compartments are complete; one that was removed since the last page is skipped.
             let next = compartments.partition_point(|own| *own < cursor.compartment);
             let Some(compartment) = compartments.get(next) else {
-                return Ok(Found { resources: Vec::new(), next: None });
+                return Ok(FoundResource { resources: Vec::new(), next: None });
             };
             if *compartment != cursor.compartment {
                 (cursor.compartment, cursor.after) = (compartment.clone(), None);
@@ -89,7 +91,7 @@ impl CompartmentView<'_> {
         let mut resources = Vec::new();
         let (mut looked_at, mut bytes) = (0, 0);
         loop {
-            let scan = Scan::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
+            let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
             let page = match compartments {
                 None => store.scan_kind(kind, scan).await,
                 Some(_) => store.scan_compartment(&cursor.compartment, kind, scan).await,
@@ -100,7 +102,7 @@ impl CompartmentView<'_> {
             })?;
             for version in page.versions {
                 if resources.len() >= count || bytes >= BYTES {
-                    return Ok(Found { resources, next: Some(cursor.write()) });
+                    return Ok(FoundResource { resources, next: Some(cursor.write()) });
                 }
                 looked_at += 1;
                 cursor.after = Some(version.key.id.clone());
@@ -119,12 +121,14 @@ impl CompartmentView<'_> {
                 None => {
                     let following = compartments
                         .and_then(|own| own.get(own.partition_point(|own| *own <= cursor.compartment)));
-                    let Some(following) = following else { return Ok(Found { resources, next: None }) };
+                    let Some(following) = following else {
+                        return Ok(FoundResource { resources, next: None });
+                    };
                     (cursor.compartment, cursor.after) = (following.clone(), None);
                 }
             }
             if looked_at >= LOOKED_AT {
-                return Ok(Found { resources, next: Some(cursor.write()) });
+                return Ok(FoundResource { resources, next: Some(cursor.write()) });
             }
         }
     }
@@ -136,8 +140,8 @@ impl CompartmentView<'_> {
         ids: &[&str],
         filter: Option<&TypeFilter>,
         at: Seq,
-    ) -> Result<Found, ResourceError> {
-        let mut resources: Vec<Stored> = Vec::new();
+    ) -> Result<FoundResource, ResourceError> {
+        let mut resources: Vec<StoredResource> = Vec::new();
         for id in ids.iter().filter(|id| fhir::is_id(id)) {
             let version = self.resources().store().read(&ResourceKey::new(kind, *id), at).await?;
             let Some(version) = version.filter(|v| !v.is_deleted() && self.contains(id, &v.compartments))
@@ -148,18 +152,18 @@ impl CompartmentView<'_> {
                 resources.push(stored(kind, id, Some(version))?);
             }
         }
-        Ok(Found { resources, next: None })
+        Ok(FoundResource { resources, next: None })
     }
 
-    /// The one resource that meets a search, for a conditional request; `None` where there is none.
+    /// Returns the only resource that meets a search, for a conditional request; `None` if there is none.
     ///
     /// # Errors
-    /// [`ResourceError::Several`] where there is more than one.
+    /// Returns [`ResourceError::Several`] if there are several.
     pub async fn only(
         &self,
         kind: &'static str,
         filter: &TypeFilter,
-    ) -> Result<Option<Stored>, ResourceError> {
+    ) -> Result<Option<StoredResource>, ResourceError> {
         let mut only = None;
         let mut from: Option<String> = None;
         loop {
@@ -188,13 +192,13 @@ impl CompartmentView<'_> {
         body: &[u8],
         new_id: String,
         now: Timestamp,
-    ) -> Result<Written, ResourceError> {
+    ) -> Result<WrittenResource, ResourceError> {
         let kind = filter.kind;
         let own = self.resources().own_id(body, kind)?;
         let _turn = self.resources().one_conditional().await;
         match (searched.only(kind, filter).await?, own) {
             (Some(found), Some(own)) if own != found.id => {
-                Err(BodyError::WrongId { expected: found.id, found: own }.into())
+                Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into())
             }
             (Some(found), _) => self.replace(kind, &found, body, now).await,
             // Under a restriction the answer would reveal whether the id is taken outside.
@@ -203,7 +207,7 @@ impl CompartmentView<'_> {
             }
             (None, own) => {
                 let id = own.unwrap_or(new_id);
-                Ok(Written { stored: self.create(kind, id, body, now).await?, created: true })
+                Ok(WrittenResource { stored: self.create(kind, id, body, now).await?, created: true })
             }
         }
     }
@@ -219,12 +223,12 @@ impl CompartmentView<'_> {
         body: &[u8],
         new_id: String,
         now: Timestamp,
-    ) -> Result<Written, ResourceError> {
+    ) -> Result<WrittenResource, ResourceError> {
         let _turn = self.resources().one_conditional().await;
         if let Some(stored) = searched.only(filter.kind, filter).await? {
-            return Ok(Written { stored, created: false });
+            return Ok(WrittenResource { stored, created: false });
         }
-        Ok(Written { stored: self.create(filter.kind, new_id, body, now).await?, created: true })
+        Ok(WrittenResource { stored: self.create(filter.kind, new_id, body, now).await?, created: true })
     }
 
     /// Deletes the resource that meets a search (FHIR R4, conditional delete).
@@ -236,11 +240,13 @@ impl CompartmentView<'_> {
         searched: &Self,
         filter: &TypeFilter,
         now: Timestamp,
-    ) -> Result<Deletion, ResourceError> {
+    ) -> Result<DeleteResult, ResourceError> {
         let _turn = self.resources().one_conditional().await;
         match searched.only(filter.kind, filter).await? {
-            Some(found) => self.delete(filter.kind, &found.id, Expected::Version(found.version), now).await,
-            None => Ok(Deletion::WasAbsent),
+            Some(found) => {
+                self.delete(filter.kind, &found.id, ExpectedVersion::Version(found.version), now).await
+            }
+            None => Ok(DeleteResult::WasAbsent),
         }
     }
 
@@ -253,17 +259,21 @@ impl CompartmentView<'_> {
     }
 }
 
-/// Whether this is the first of the scanned compartments that a resource is in: in the others it was found before.
+/// Returns true if this is the first of the scanned compartments that contain the resource; it was not found before.
 fn is_first(scanned: &[String], compartment: &str, version: &Version) -> bool {
     scanned.iter().find(|own| version.compartments.contains(own)).is_some_and(|own| own == compartment)
 }
 
 impl Resources {
     /// The id that a body has, where it has one.
-    pub(crate) fn own_id(&self, body: &[u8], kind: &'static str) -> Result<Option<String>, BodyError> {
-        match prepare(body, Some(kind), Id::Own, &self.limits(), self.fhir_base()) {
+    pub(crate) fn own_id(
+        &self,
+        body: &[u8],
+        kind: &'static str,
+    ) -> Result<Option<String>, ResourceBodyError> {
+        match prepare(body, Some(kind), IdSource::Own, &self.limits(), self.fhir_base()) {
             Ok(prepared) => Ok(Some(prepared.id)),
-            Err(BodyError::NoId) => Ok(None),
+            Err(ResourceBodyError::NoId) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -4,26 +4,28 @@ use std::sync::{Arc, RwLock};
 
 use bytes::Bytes;
 use jiff::Timestamp;
-use store::{Effect, ExpectVersion, Limit, ResourceKey, Seq, Store, Version, VersionWrite, Versions};
+use store::{
+    ExpectVersion, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions, WriteEffect,
+};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::prepare::{Id, Limits, Prepared, prepare};
-use crate::{BodyError, ResourceError};
+use crate::prepare::{IdSource, PreparedResource, ResourceLimits, prepare};
+use crate::{ResourceBodyError, ResourceError};
 
 /// The resources in a store. Cheap to clone.
 #[derive(Clone)]
 pub struct Resources {
     store: Store,
-    limits: Arc<RwLock<Limits>>,
+    limits: Arc<RwLock<ResourceLimits>>,
     /// Address of the FHIR side; empty where none is known.
     fhir_base: Arc<str>,
     /// Conditional requests go one after the other: of two alike the second finds what the first wrote.
     conditional: Arc<Mutex<()>>,
 }
 
-/// A version of a resource as it is stored.
+/// A stored version of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stored {
+pub struct StoredResource {
     /// The resource type.
     pub kind: &'static str,
     /// The id.
@@ -38,9 +40,9 @@ pub struct Stored {
     pub bytes: Bytes,
 }
 
-/// What a write expects to find.
+/// Precondition of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedVersion {
     /// Whatever there is.
     Anything,
     /// A resource, in any version.
@@ -51,18 +53,18 @@ pub enum Expected {
     Version(u64),
 }
 
-impl From<Option<u64>> for Expected {
+impl From<Option<u64>> for ExpectedVersion {
     /// A version, or whatever there is.
     fn from(version: Option<u64>) -> Self {
         version.map_or(Self::Anything, Self::Version)
     }
 }
 
-/// What an update did.
+/// Result of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Written {
-    /// The resource as it is now.
-    pub stored: Stored,
+pub struct WrittenResource {
+    /// The current version.
+    pub stored: StoredResource,
     /// Did it not exist before?
     pub created: bool,
 }
@@ -80,9 +82,9 @@ pub struct Tombstone {
     pub compartments: Vec<String>,
 }
 
-/// What a delete did.
+/// Result of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Deletion {
+pub enum DeleteResult {
     /// The resource is deleted now.
     Deleted(Tombstone),
     /// There was nothing to delete.
@@ -105,20 +107,20 @@ impl Resources {
         &self.fhir_base
     }
 
-    /// Sets what a resource may measure, for all who hold these resources.
+    /// Sets the limits of a resource for all clones.
     ///
     /// # Panics
-    /// Never: nobody panics while it holds the lock.
-    pub fn set_limits(&self, limits: Limits) {
-        *self.limits.write().expect("nobody panics while it holds the lock") = limits;
+    /// Never: no thread panics while it holds the lock.
+    pub fn set_limits(&self, limits: ResourceLimits) {
+        *self.limits.write().expect("no thread panics while it holds the lock") = limits;
     }
 
-    /// What a resource may measure.
+    /// Returns the limits of a resource.
     ///
     /// # Panics
-    /// Never: nobody panics while it holds the lock.
-    pub fn limits(&self) -> Limits {
-        *self.limits.read().expect("nobody panics while it holds the lock")
+    /// Never: no thread panics while it holds the lock.
+    pub fn limits(&self) -> ResourceLimits {
+        *self.limits.read().expect("no thread panics while it holds the lock")
     }
 
     pub(crate) async fn one_conditional(&self) -> MutexGuard<'_, ()> {
@@ -140,9 +142,10 @@ impl Resources {
         id: String,
         body: impl AsRef<[u8]>,
         now: Timestamp,
-    ) -> Result<Stored, ResourceError> {
-        let prepared = prepare(body.as_ref(), Some(kind), Id::Given(&id), &self.limits(), &self.fhir_base)?;
-        // What the caller needs no more is not kept beside the copies of the store.
+    ) -> Result<StoredResource, ResourceError> {
+        let prepared =
+            prepare(body.as_ref(), Some(kind), IdSource::Given(&id), &self.limits(), &self.fhir_base)?;
+        // The caller's copy is dropped before the store makes its own.
         drop(body);
         Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
@@ -156,29 +159,30 @@ impl Resources {
         kind: &'static str,
         id: &str,
         body: impl AsRef<[u8]>,
-        expected: impl Into<Expected>,
+        expected: impl Into<ExpectedVersion>,
         now: Timestamp,
-    ) -> Result<Written, ResourceError> {
+    ) -> Result<WrittenResource, ResourceError> {
         if !fhir::is_id(id) {
-            return Err(BodyError::BadId(id.to_owned()).into());
+            return Err(ResourceBodyError::BadId(id.to_owned()).into());
         }
-        let prepared = prepare(body.as_ref(), Some(kind), Id::Same(id), &self.limits(), &self.fhir_base)?;
+        let prepared =
+            prepare(body.as_ref(), Some(kind), IdSource::Same(id), &self.limits(), &self.fhir_base)?;
         drop(body);
         self.put(prepared, self.condition(kind, id, expected.into()).await?, now).await
     }
 
-    /// What is expected, as the store is told.
+    /// Converts the precondition for the store.
     async fn condition(
         &self,
         kind: &'static str,
         id: &str,
-        expected: Expected,
+        expected: ExpectedVersion,
     ) -> Result<ExpectVersion, ResourceError> {
         Ok(match expected {
-            Expected::Anything => ExpectVersion::Any,
-            Expected::Absent => ExpectVersion::Absent,
-            Expected::Version(version) => ExpectVersion::Version(version),
-            Expected::Present => match self.read(kind, id).await {
+            ExpectedVersion::Anything => ExpectVersion::Any,
+            ExpectedVersion::Absent => ExpectVersion::Absent,
+            ExpectedVersion::Version(version) => ExpectVersion::Version(version),
+            ExpectedVersion::Present => match self.read(kind, id).await {
                 Ok(stored) => ExpectVersion::Version(stored.version),
                 Err(ResourceError::Store(error)) => return Err(error.into()),
                 Err(_) => return Err(ResourceError::VersionConflict { key: format!("{kind}/{id}") }),
@@ -188,17 +192,17 @@ impl Resources {
 
     pub(crate) async fn put(
         &self,
-        prepared: Prepared,
+        prepared: PreparedResource,
         expect: ExpectVersion,
         now: Timestamp,
-    ) -> Result<Written, ResourceError> {
-        let Prepared { kind, id, draft, compartments } = prepared;
+    ) -> Result<WrittenResource, ResourceError> {
+        let PreparedResource { kind, id, draft, compartments } = prepared;
         let key = ResourceKey::new(kind, &*id);
         let write = VersionWrite::put(key.clone(), draft, compartments).expecting(expect);
         let commit = self.store.commit(vec![write], now).await?;
-        let created = commit.written.iter().any(|written| written.effect == Effect::Created);
+        let created = commit.written.iter().any(|written| written.effect == WriteEffect::Created);
         let version = self.store.read(&key, commit.seq).await?;
-        Ok(Written { stored: stored(kind, &id, version)?, created })
+        Ok(WrittenResource { stored: stored(kind, &id, version)?, created })
     }
 
     /// Deletes a resource; its versions stay readable.
@@ -209,15 +213,17 @@ impl Resources {
         &self,
         kind: &'static str,
         id: &str,
-        expected: impl Into<Expected>,
+        expected: impl Into<ExpectedVersion>,
         now: Timestamp,
-    ) -> Result<Deletion, ResourceError> {
+    ) -> Result<DeleteResult, ResourceError> {
         let expect = self.condition(kind, id, expected.into()).await?;
         let write = VersionWrite::delete(ResourceKey::new(kind, id)).expecting(expect);
         let commit = self.store.commit(vec![write], now).await?;
         match commit.written[..] {
-            [store::Written { effect: Effect::Deleted, .. }] => self.deletion(kind, id, commit.seq).await,
-            _ => Ok(Deletion::WasAbsent),
+            [store::WriteResult { effect: WriteEffect::Deleted, .. }] => {
+                self.deletion(kind, id, commit.seq).await
+            }
+            _ => Ok(DeleteResult::WasAbsent),
         }
     }
 
@@ -227,19 +233,19 @@ impl Resources {
         kind: &'static str,
         id: &str,
         at: Seq,
-    ) -> Result<Deletion, ResourceError> {
+    ) -> Result<DeleteResult, ResourceError> {
         let tombstone = self.store.read(&ResourceKey::new(kind, id), at).await?;
         let Some(Version { version, compartments, .. }) = tombstone else {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         };
-        Ok(Deletion::Deleted(Tombstone { kind, id: id.to_owned(), version, compartments }))
+        Ok(DeleteResult::Deleted(Tombstone { kind, id: id.to_owned(), version, compartments }))
     }
 
     /// The newest version of a resource.
     ///
     /// # Errors
     /// [`ResourceError::NotFound`], [`ResourceError::Gone`].
-    pub async fn read(&self, kind: &'static str, id: &str) -> Result<Stored, ResourceError> {
+    pub async fn read(&self, kind: &'static str, id: &str) -> Result<StoredResource, ResourceError> {
         stored(kind, id, self.store.read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
     }
 
@@ -252,7 +258,7 @@ impl Resources {
         kind: &'static str,
         id: &str,
         version: u64,
-    ) -> Result<Stored, ResourceError> {
+    ) -> Result<StoredResource, ResourceError> {
         match self.version(kind, id, version).await? {
             Some(found) => stored(kind, id, Some(found)),
             None => {
@@ -270,7 +276,7 @@ impl Resources {
     ) -> Result<Option<Version>, ResourceError> {
         let mut before = Seq::LATEST;
         loop {
-            let page = self.history(kind, id, before, Limit::default()).await?;
+            let page = self.history(kind, id, before, PageLimit::default()).await?;
             let Some(last) = page.last() else { return Ok(None) };
             before = last.seq;
             if let Some(found) = page.into_iter().find(|found| found.version == version) {
@@ -289,23 +295,23 @@ impl Resources {
         kind: &'static str,
         id: &str,
         before: Seq,
-        limit: Limit,
+        limit: PageLimit,
     ) -> Result<Vec<Version>, ResourceError> {
         Ok(self.store.history(&ResourceKey::new(kind, id), before, limit).await?)
     }
 }
 
-/// A version that was read, or why there is none to show.
+/// Converts a version that was read, or explains why it cannot be returned.
 pub(crate) fn stored(
     kind: &'static str,
     id: &str,
     version: Option<Version>,
-) -> Result<Stored, ResourceError> {
+) -> Result<StoredResource, ResourceError> {
     let Some(Version { version, updated, compartments, body, .. }) = version else {
         return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
     };
     let Some(bytes) = body else {
         return Err(ResourceError::Gone { kind: kind.to_owned(), id: id.to_owned() });
     };
-    Ok(Stored { kind, id: id.to_owned(), version, updated, compartments, bytes })
+    Ok(StoredResource { kind, id: id.to_owned(), version, updated, compartments, bytes })
 }

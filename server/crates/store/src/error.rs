@@ -1,4 +1,4 @@
-//! What can go wrong in the store. Every engine speaks in these words.
+//! Errors of the store, the same for every engine.
 
 use std::path::PathBuf;
 
@@ -16,35 +16,35 @@ pub enum StoreError {
     Locked {
         /// The store's folder.
         dir: PathBuf,
-        /// Who may hold it, for people.
+        /// Likely holder of the lock, for messages.
         holder: String,
     },
-    /// The disk is nearly full, or a write failed and the store could not be opened again yet. Reads go on, and
-    /// writes come back by themselves.
-    #[error("the store only reads at the moment: {reason}; free space on its disk or mend it")]
+    /// The disk is nearly full, or a write failed and the store could not be reopened yet. Reads continue, and writes
+    /// resume automatically.
+    #[error("the store is read-only at the moment: {reason}; free space on its disk or repair the disk")]
     ReadOnly {
         /// The part that fails, for callers that must not learn more: `disk`, `engine`, `descriptors`.
         part: &'static str,
         /// Why, for the log.
         reason: String,
     },
-    /// The wall clock has jumped ahead. Times of writes never go back, so that a wrong one would stay for ever.
+    /// The wall clock has jumped forward. Times of writes never decrease, so a wrong time would persist.
     #[error(
-        "the clock of this machine has jumped {ahead_s} s ahead; set it right, or accept it with `trefoil clock accept`"
+        "the clock of this machine has jumped {ahead_s} s ahead; correct it, or accept it with `trefoil clock accept`"
     )]
     Clock {
-        /// How far, in seconds.
+        /// Difference in seconds.
         ahead_s: i64,
     },
     /// A key, kind, id or compartment that no engine can hold.
     #[error("'{key}' cannot be a key: {reason}")]
     Key {
-        /// The text as it was given.
+        /// The rejected text.
         key: String,
-        /// Which rule it breaks.
+        /// The violated rule.
         reason: &'static str,
     },
-    /// A draft whose splice offsets lie outside its bytes.
+    /// The splice offsets of a draft are outside its bytes.
     #[error("draft of '{key}' has splice offsets outside its {length} bytes")]
     Draft {
         /// `Type/id`.
@@ -53,15 +53,15 @@ pub enum StoreError {
         length: usize,
     },
     /// Stored bytes that this program did not write.
-    #[error("the store is damaged: {what}")]
+    #[error("the store is corrupt: {what}")]
     Corrupt {
-        /// What was found, and where.
+        /// The corrupt data and their place.
         what: String,
     },
     /// The engine or the operating system refused.
     #[error("failed to {action}: {reason}")]
     Engine {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The engine's own words.
         reason: String,

@@ -1,17 +1,16 @@
-//! Trefoil's storage: two ports and their engines. No FHIR and no rules of any domain live here.
+//! Storage: two ports and their engines. It contains no FHIR and no rules of a domain.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`ports`] | the traits [`Ledger`] (small records) and [`Versions`] (resource bytes by sequence) |
-//! | [`types`] | what goes in and out of them |
+//! | [`types`] | input and output of the ports |
 //! | [`error`] | [`StoreError`] |
-//! | `plan` | one rule book for every engine: checks conditions, gives versions, revisions and times |
+//! | `plan` | the rules of every engine: checks conditions, assigns versions, revisions and times |
 //! | [`space`] | free space on a disk, and its reserve |
-//! | [`memory`] | the engine for tests and trials: nothing outlives the process |
+//! | [`memory`] | the engine for tests: nothing outlives the process |
 //! | [`file`](mod@file) | the engine on a local folder: durable, one process |
 //!
-//! [`Store`] is the handle that the domains hold; it is cheap to clone. What must happen once is a
-//! compare-and-set ([`Expect`], [`ExpectVersion`]); no lock is held across calls.
+//! [`Store`] is the handle that the domains hold; it is cheap to clone. An operation that must happen once is a compare-and-set ([`Expect`], [`ExpectVersion`]); no lock is held across calls.
 //!
 //! ```
 //! use jiff::Timestamp;
@@ -46,6 +45,7 @@ pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
 pub use store::{Store, WriteGate};
 pub use types::{
-    Change, Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Limit, Lines, Mark, Page, Record,
-    ResourceKey, Scan, Seen, Seq, Snapshot, Version, VersionWrite, Whole, Written,
+    ChangeRecord, Commit, Expect, ExpectVersion, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
+    PageLimit, ResourceDraft, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, Version,
+    VersionHeader, VersionPage, VersionWrite, WriteEffect, WriteResult,
 };

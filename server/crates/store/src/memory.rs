@@ -7,61 +7,62 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::page::{Filling, FillingLines, unknown_start};
-use crate::plan::{Counters, Present, Round, StoredRecord};
+use crate::page::{FillingLines, PageBuilder, unknown_start};
+use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Mark, Page, Record, ResourceKey, Scan, Seen, Seq,
-    Snapshot, StoreError, Version, VersionWrite, Versions, Whole,
+    ChangeRecord, Commit, Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
+    ScanOptions, ScanPosition, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage,
+    VersionWrite, Versions,
 };
 
 /// A store in memory. Clones share it.
 #[derive(Clone)]
-pub struct Memory {
-    shared: Arc<Shared>,
+pub struct MemoryEngine {
+    shared: Arc<SharedState>,
 }
 
-struct Shared {
-    state: RwLock<State>,
+struct SharedState {
+    state: RwLock<StoreState>,
     last: watch::Sender<Seq>,
 }
 
 #[derive(Default)]
-struct State {
-    counters: Counters,
+struct StoreState {
+    counters: StoreCounters,
     /// The versions of each resource, the oldest first.
     versions: BTreeMap<ResourceKey, Vec<Version>>,
     /// Compartment, kind, id; from which sequence on the resource was in (`true`) or out.
     members: BTreeMap<(String, String, String), Vec<(Seq, bool)>>,
-    changes: BTreeMap<Seq, Change>,
+    changes: BTreeMap<Seq, ChangeRecord>,
     /// The first write of each kind.
     kinds: BTreeMap<String, Seq>,
     records: BTreeMap<String, StoredRecord>,
     expiries: BTreeSet<(i64, String)>,
 }
 
-impl Memory {
+impl MemoryEngine {
     /// An empty store.
     pub fn new() -> Self {
-        let shared = Shared { state: RwLock::default(), last: watch::Sender::new(Seq::ZERO) };
+        let shared = SharedState { state: RwLock::default(), last: watch::Sender::new(Seq::ZERO) };
         Self { shared: Arc::new(shared) }
     }
 
     // A panic while the lock was held cannot leave half a round: `apply` only inserts into maps.
-    fn read_state(&self) -> RwLockReadGuard<'_, State> {
+    fn read_state(&self) -> RwLockReadGuard<'_, StoreState> {
         self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
+    fn write_state(&self) -> RwLockWriteGuard<'_, StoreState> {
         self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Decides one request and carries it out.
     fn round<T>(
         &self,
-        decide: impl FnOnce(&mut Round<'_, State>) -> Result<T, StoreError>,
+        decide: impl FnOnce(&mut WriteRound<'_, StoreState>) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut state = self.write_state();
-        let mut round = Round::new(&*state, state.counters);
+        let mut round = WriteRound::new(&*state, state.counters);
         let answer = decide(&mut round)?;
         let (versions, records, counters) = round.into_puts();
         state.counters = counters;
@@ -73,7 +74,7 @@ impl Memory {
                     state.members.entry(member).or_default().push((put.new.seq, is_in));
                 }
             }
-            let change = Change {
+            let change = ChangeRecord {
                 seq: put.new.seq,
                 key: key.clone(),
                 version: put.new.version,
@@ -105,23 +106,24 @@ impl Memory {
     }
 }
 
-impl Default for Memory {
+impl Default for MemoryEngine {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl State {
+impl StoreState {
     fn at(&self, key: &ResourceKey, at: Seq) -> Option<&Version> {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
     }
 
-    /// Shows versions of a type between two marks until one is enough, whose id it gives.
+    /// Visits versions of a type between two positions, until the visitor has enough. Returns the id of the last one
+    /// then.
     fn walk_kind(
         &self,
         kind: &str,
-        (from, until): (Option<&Mark>, Option<&Mark>),
-        scan: Scan<'_>,
+        (from, until): (Option<&ScanPosition>, Option<&ScanPosition>),
+        scan: ScanOptions<'_>,
         mut is_enough: impl FnMut(&Version) -> bool,
     ) -> Result<Option<String>, StoreError> {
         let start = ResourceKey::new(kind, scan.after.unwrap_or_default());
@@ -129,7 +131,7 @@ impl State {
             return Err(unknown_start(&start));
         }
         let behind = self.versions.range((Bound::Excluded(start), Bound::Unbounded));
-        let is_before = |key: &ResourceKey, mark: Option<&Mark>, none: bool| {
+        let is_before = |key: &ResourceKey, mark: Option<&ScanPosition>, none: bool| {
             mark.map_or(none, |mark| key.id.as_bytes() < mark.key())
         };
         let keys = behind
@@ -147,7 +149,7 @@ impl State {
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
+        scan: ScanOptions<'_>,
         mut is_enough: impl FnMut(&Version) -> bool,
     ) -> Option<String> {
         let first = (compartment.to_owned(), kind.to_owned(), scan.after.unwrap_or_default().to_owned());
@@ -163,7 +165,7 @@ impl State {
     }
 }
 
-impl Present for State {
+impl PresentState for StoreState {
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
         Ok(self.at(key, Seq::LATEST).cloned())
     }
@@ -178,8 +180,8 @@ impl Present for State {
     }
 }
 
-impl Ledger for Memory {
-    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+impl Ledger for MemoryEngine {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
         let state = self.read_state();
         let live = state.records.get(key).filter(|record| record.is_live(now));
         Ok(live.cloned().map(StoredRecord::into_record))
@@ -195,7 +197,7 @@ impl Ledger for Memory {
         after: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
+    ) -> Result<Vec<(String, LedgerRecord)>, StoreError> {
         let start = match after {
             Some(after) if after >= prefix => Bound::Excluded(after),
             _ => Bound::Included(prefix),
@@ -215,12 +217,12 @@ impl Ledger for Memory {
     }
 }
 
-impl Versions for Memory {
+impl Versions for MemoryEngine {
     async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
         self.round(|round| round.commit(writes, now))
     }
 
-    async fn snapshot(&self, now: Timestamp) -> Result<Snapshot, StoreError> {
+    async fn snapshot(&self, now: Timestamp) -> Result<StoreSnapshot, StoreError> {
         self.round(|round| Ok(round.snapshot(now)))
     }
 
@@ -232,10 +234,10 @@ impl Versions for Memory {
         &self,
         key: &ResourceKey,
         before: Seq,
-        limit: Limit,
+        limit: PageLimit,
     ) -> Result<Vec<Version>, StoreError> {
         let state = self.read_state();
-        let mut page = Filling::new(limit);
+        let mut page = PageBuilder::new(limit);
         for version in state.versions.get(key).into_iter().flatten().rev() {
             if version.seq < before && page.push(version.clone()) {
                 break;
@@ -244,8 +246,8 @@ impl Versions for Memory {
         Ok(page.last().versions)
     }
 
-    async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
-        let mut page = Filling::new(scan.limit);
+    async fn scan_kind(&self, kind: &str, scan: ScanOptions<'_>) -> Result<VersionPage, StoreError> {
+        let mut page = PageBuilder::new(scan.limit);
         let state = self.read_state();
         let next = state.walk_kind(kind, (None, None), scan, |version| page.push(version.clone()))?;
         Ok(if next.is_some() { page.full() } else { page.last() })
@@ -255,9 +257,9 @@ impl Versions for Memory {
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
-    ) -> Result<Page, StoreError> {
-        let mut page = Filling::new(scan.limit);
+        scan: ScanOptions<'_>,
+    ) -> Result<VersionPage, StoreError> {
+        let mut page = PageBuilder::new(scan.limit);
         let push = |version: &Version| page.push(version.clone());
         let next = self.read_state().walk_compartment(compartment, kind, scan, push);
         Ok(if next.is_some() { page.full() } else { page.last() })
@@ -266,23 +268,23 @@ impl Versions for Memory {
     async fn scan_lines(
         &self,
         kind: &str,
-        of: Whole,
-        scan: Scan<'_>,
-        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-        page: impl FnMut(Lines) -> bool + Send + 'static,
+        of: LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+        page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
         let state = self.read_state();
         let mut lines = FillingLines::new(scan.limit, keep, page);
         let push = |lines: &mut FillingLines<_, _>, version: &Version, within: Option<&str>| {
             let key = within.is_none().then_some(version.key.id.as_bytes());
             let compartments = version.compartments.join("\0");
-            let seen = Seen::new(&version.key.id, version.updated, &compartments, within);
+            let seen = VersionHeader::new(&version.key.id, version.updated, &compartments, within);
             version.body.as_ref().is_some_and(|body| lines.push(key, &seen, body))
         };
-        let scan = Scan { deleted: false, ..scan };
+        let scan = ScanOptions { deleted: false, ..scan };
         let compartments = match of {
-            Whole::Compartments(compartments) => compartments,
-            Whole::Kind { from, until } => {
+            LineScanRange::Compartments(compartments) => compartments,
+            LineScanRange::Kind { from, until } => {
                 let span = (from.as_ref(), until.as_ref());
                 let push = |version: &Version| push(&mut lines, version, None);
                 if state.walk_kind(kind, span, scan, push)?.is_none() {
@@ -294,7 +296,7 @@ impl Versions for Memory {
         let mut after = scan.after;
         for compartment in &compartments {
             let push = |version: &Version| push(&mut lines, version, Some(compartment));
-            if state.walk_compartment(compartment, kind, Scan { after, ..scan }, push).is_some() {
+            if state.walk_compartment(compartment, kind, ScanOptions { after, ..scan }, push).is_some() {
                 return Ok(());
             }
             lines.leave_compartment();
@@ -309,7 +311,7 @@ impl Versions for Memory {
         Ok(state.kinds.iter().filter(|(_, first)| **first <= at).map(|(kind, _)| kind.clone()).collect())
     }
 
-    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         let state = self.read_state();
         let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));
         Ok(behind.take(limit).map(|(_, change)| change.clone()).collect())

@@ -1,17 +1,19 @@
 //! Fills pages of a scan up to their limit, with versions or with lines.
 
-use crate::{Limit, Lines, Mark, Page, ResourceKey, Seen, StoreError, Version};
+use crate::{
+    LinePage, PageLimit, ResourceKey, ScanPosition, StoreError, Version, VersionHeader, VersionPage,
+};
 
 /// A page that is being filled.
-pub(crate) struct Filling {
-    page: Page,
-    limit: Limit,
+pub(crate) struct PageBuilder {
+    page: VersionPage,
+    limit: PageLimit,
     bytes: usize,
 }
 
-impl Filling {
-    pub fn new(limit: Limit) -> Self {
-        Self { page: Page::default(), limit, bytes: 0 }
+impl PageBuilder {
+    pub fn new(limit: PageLimit) -> Self {
+        Self { page: VersionPage::default(), limit, bytes: 0 }
     }
 
     /// Adds a version; says whether the page is full now.
@@ -22,35 +24,35 @@ impl Filling {
     }
 
     /// The page after which nothing is left.
-    pub fn last(self) -> Page {
+    pub fn last(self) -> VersionPage {
         self.page
     }
 
-    /// The page after which the scan goes on, behind the last version that was pushed.
-    pub fn full(mut self) -> Page {
+    /// Returns the page, from whose last version the scan continues.
+    pub fn full(mut self) -> VersionPage {
         self.page.next = self.page.versions.last().map(|version| version.key.id.clone());
         self.page
     }
 }
 
-/// Pages of lines that are being filled. What is not wanted counts too, so that a page never takes long.
+/// Pages of lines in construction. Rejected lines count too, so that the time of a page is bounded.
 pub(crate) struct FillingLines<K, P> {
-    page: Lines,
+    page: LinePage,
     text: Vec<u8>,
     /// The id that was added last, in this compartment.
     last: String,
     keep: K,
     /// Takes each page; says whether one more is wanted.
     give: P,
-    limit: Limit,
+    limit: PageLimit,
     count: usize,
     bytes: usize,
 }
 
-impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
-    pub fn new(limit: Limit, keep: K, give: P) -> Self {
+impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines<K, P> {
+    pub fn new(limit: PageLimit, keep: K, give: P) -> Self {
         Self {
-            page: Lines::default(),
+            page: LinePage::default(),
             text: Vec::new(),
             last: String::new(),
             keep,
@@ -61,8 +63,8 @@ impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
         }
     }
 
-    /// Adds a version that is no tombstone, at a key where a type is scanned; says whether it was enough.
-    pub fn push(&mut self, key: Option<&[u8]>, seen: &Seen<'_>, body: &[u8]) -> bool {
+    /// Adds a version that is not a tombstone, with its key in a scan of a type. Returns true if the page is full.
+    pub fn push(&mut self, key: Option<&[u8]>, seen: &VersionHeader<'_>, body: &[u8]) -> bool {
         self.count += 1;
         self.bytes += body.len();
         self.last.clear();
@@ -78,7 +80,7 @@ impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
         }
         let is_full = self.count >= self.limit.count || self.bytes >= self.limit.bytes;
         if is_full {
-            self.page.mark = key.map(Mark::new);
+            self.page.mark = key.map(ScanPosition::new);
         }
         is_full && !self.give()
     }
@@ -95,16 +97,16 @@ impl<K: Fn(&Seen<'_>) -> bool, P: FnMut(Lines) -> bool> FillingLines<K, P> {
         self.give();
     }
 
-    /// Gives the page and begins another one.
+    /// Passes the page on and begins another one.
     fn give(&mut self) -> bool {
         (self.count, self.bytes) = (0, 0);
         let text = std::mem::take(&mut self.text).into();
         let next = (!self.last.is_empty()).then(|| std::mem::take(&mut self.last));
-        (self.give)(Lines { text, next, ..std::mem::take(&mut self.page) })
+        (self.give)(LinePage { text, next, ..std::mem::take(&mut self.page) })
     }
 }
 
-/// The answer to a scan of a type that is to go on behind what no page gave.
+/// The error of a scan that begins after a resource that does not exist.
 pub(crate) fn unknown_start(key: &ResourceKey) -> StoreError {
-    StoreError::Key { key: key.to_string(), reason: "a scan goes on behind a resource that exists" }
+    StoreError::Key { key: key.to_string(), reason: "a scan must continue after a resource that exists" }
 }

@@ -1,9 +1,9 @@
-//! The rule book of every engine: checks the conditions of a request, gives it sequence, version and
-//! revision numbers and times, and says what to write. Does no IO of its own.
+//! The rules of every engine: checks the conditions of a request, assigns sequence, version and revision numbers and
+//! times, and returns what to write. No IO.
 //!
-//! A [`Round`] takes several requests, one after the other; each sees what the ones before it in the round
-//! decided. The engine then writes [`Round::into_puts`] in one step and answers. A request that fails leaves no
-//! trace in the round.
+//! A [`WriteRound`] takes several requests in order; each sees the decisions on the requests before it. The engine
+//! then writes [`WriteRound::into_puts`] in one step and answers all of them. A request that fails leaves no trace in
+//! the round.
 
 use std::collections::HashMap;
 
@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Commit, Draft, Effect, Expect, ExpectVersion, LedgerWrite, Record, ResourceKey, Seq, Snapshot,
-    StoreError, Version, VersionWrite, Written,
+    Commit, Expect, ExpectVersion, LedgerRecord, LedgerWrite, ResourceDraft, ResourceKey, Seq, StoreError,
+    StoreSnapshot, Version, VersionWrite, WriteEffect, WriteResult,
 };
 
 /// Longest key, kind, id or compartment, in bytes.
@@ -21,7 +21,7 @@ const KEY_LIMIT: usize = 1_024;
 
 /// The numbers that an engine keeps beside its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(crate) struct Counters {
+pub(crate) struct StoreCounters {
     /// The last sequence number given.
     pub seq: u64,
     /// The last ledger revision given.
@@ -45,13 +45,13 @@ impl StoredRecord {
         self.expires_us.is_none_or(|at| now.as_microsecond() < at)
     }
 
-    pub fn into_record(self) -> Record {
-        Record { value: self.value, revision: self.revision }
+    pub fn into_record(self) -> LedgerRecord {
+        LedgerRecord { value: self.value, revision: self.revision }
     }
 }
 
-/// What an engine holds now. Answers may be asked several times in a round and do not change in it.
-pub(crate) trait Present {
+/// Content of an engine. It may be read several times in a round and does not change during it.
+pub(crate) trait PresentState {
     /// The newest version of a resource, tombstones included.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError>;
     /// The record under this key, expired or not.
@@ -83,7 +83,7 @@ pub(crate) struct RecordPut {
 }
 
 /// Requests that are decided together.
-pub(crate) struct Round<'a, P> {
+pub(crate) struct WriteRound<'a, P> {
     present: &'a P,
     newest: HashMap<ResourceKey, Option<Version>>,
     current: HashMap<String, Option<StoredRecord>>,
@@ -92,11 +92,11 @@ pub(crate) struct Round<'a, P> {
     /// To be written in this order.
     pub records: Vec<RecordPut>,
     /// The numbers after all of it.
-    pub counters: Counters,
+    pub counters: StoreCounters,
 }
 
-impl<'a, P: Present> Round<'a, P> {
-    pub fn new(present: &'a P, counters: Counters) -> Self {
+impl<'a, P: PresentState> WriteRound<'a, P> {
+    pub fn new(present: &'a P, counters: StoreCounters) -> Self {
         Self {
             present,
             newest: HashMap::new(),
@@ -112,7 +112,7 @@ impl<'a, P: Present> Round<'a, P> {
         let (before, mark) = (self.counters, self.versions.len());
         let updated = self.updated(now);
         let text = format!("{updated:.3}");
-        let written: Result<Vec<Written>, StoreError> =
+        let written: Result<Vec<WriteResult>, StoreError> =
             writes.into_iter().map(|write| self.version(write, updated, &text)).collect();
         match written {
             Ok(mut written) => {
@@ -149,18 +149,18 @@ impl<'a, P: Present> Round<'a, P> {
         revisions
     }
 
-    /// Decides a snapshot. See [`Snapshot`].
-    pub fn snapshot(&mut self, now: Timestamp) -> Snapshot {
+    /// Decides a snapshot. See [`StoreSnapshot`].
+    pub fn snapshot(&mut self, now: Timestamp) -> StoreSnapshot {
         let time = self.updated(now);
         self.counters.floor_ms += 1;
-        Snapshot { seq: Seq(self.counters.seq), time }
+        StoreSnapshot { seq: Seq(self.counters.seq), time }
     }
 
     /// Decides which expired records go.
     pub fn sweep(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let mark = self.records.len();
         for key in self.present.expired(now.as_microsecond(), limit)? {
-            // A request of this round may have written it anew.
+            // An earlier request of this round may have written it.
             let replaced = self.current_record(&key)?;
             if replaced.as_ref().is_some_and(|record| !record.is_live(now)) {
                 self.current.insert(key.clone(), None);
@@ -170,12 +170,12 @@ impl<'a, P: Present> Round<'a, P> {
         Ok(self.records.len() - mark)
     }
 
-    /// What is to be written, and the numbers after it. Nothing else of the round is kept: bodies may be large.
-    pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, Counters) {
+    /// Returns the puts and the counters after them. Bodies may be large, so the rest of the round is dropped.
+    pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, StoreCounters) {
         (self.versions, self.records, self.counters)
     }
 
-    /// Moves the hybrid clock to `now` unless it is ahead already, and gives its time.
+    /// Advances the hybrid clock to `now` unless it is ahead already, and returns its time.
     fn updated(&mut self, now: Timestamp) -> Timestamp {
         self.counters.floor_ms = self.counters.floor_ms.max(now.as_millisecond());
         Timestamp::from_millisecond(self.counters.floor_ms)
@@ -187,7 +187,7 @@ impl<'a, P: Present> Round<'a, P> {
         write: VersionWrite,
         updated: Timestamp,
         text: &str,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteResult, StoreError> {
         let VersionWrite { key, expect, body, mut compartments, unless_same } = write;
         check_key(&key.kind)?;
         check_key(&key.id)?;
@@ -224,13 +224,13 @@ impl<'a, P: Present> Round<'a, P> {
         if same {
             let (version, updated, seq) = replaced
                 .map_or((0, updated, Seq::ZERO), |version| (version.version, version.updated, version.seq));
-            return Ok(Written { effect: Effect::Nothing, version, updated, seq });
+            return Ok(WriteResult { effect: WriteEffect::Nothing, version, updated, seq });
         }
 
         let effect = match (&body, live) {
-            (None, _) => Effect::Deleted,
-            (Some(_), None) => Effect::Created,
-            (Some(_), Some(_)) => Effect::Replaced,
+            (None, _) => WriteEffect::Deleted,
+            (Some(_), None) => WriteEffect::Created,
+            (Some(_), Some(_)) => WriteEffect::Replaced,
         };
         let number = replaced.as_ref().map_or(1, |version| version.version + 1);
         let old = replaced.as_ref().map_or(&[][..], |version| &version.compartments[..]);
@@ -245,7 +245,7 @@ impl<'a, P: Present> Round<'a, P> {
         let new = Version { key: key.clone(), version: number, seq, updated, compartments, body };
         self.newest.insert(key, Some(new.clone()));
         self.versions.push(VersionPut { new, replaced, home, joined, left });
-        Ok(Written { effect, version: number, updated, seq })
+        Ok(WriteResult { effect, version: number, updated, seq })
     }
 
     fn record(&mut self, write: LedgerWrite, now: Timestamp) -> Result<u64, StoreError> {
@@ -292,15 +292,15 @@ pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     } else if key.len() > KEY_LIMIT {
         "it is longer than 1,024 bytes"
     } else if key.contains('\0') {
-        "it holds a zero byte"
+        "it contains a zero byte"
     } else {
         return Ok(());
     };
     Err(StoreError::Key { key: key.to_owned(), reason })
 }
 
-/// The draft cut at its two offsets, with the two values in between; values are pieces 1 and 3.
-fn pieces<'a>(draft: &'a Draft, version: &'a str, updated: &'a str) -> [&'a [u8]; 5] {
+/// Splits the draft at its two offsets and inserts version and update time there, as elements 1 and 3.
+fn pieces<'a>(draft: &'a ResourceDraft, version: &'a str, updated: &'a str) -> [&'a [u8]; 5] {
     let (version, updated) = (version.as_bytes(), updated.as_bytes());
     let bytes = &draft.bytes;
     let [(first_at, first), (second_at, second)] = if draft.version_at <= draft.updated_at {
@@ -312,8 +312,8 @@ fn pieces<'a>(draft: &'a Draft, version: &'a str, updated: &'a str) -> [&'a [u8]
 }
 
 /// The draft with the two values in between, in the buffer that it came in: a resource may be large.
-fn filled(draft: Draft, version: &str, updated: &str) -> Vec<u8> {
-    let Draft { mut bytes, version_at, updated_at } = draft;
+fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
+    let ResourceDraft { mut bytes, version_at, updated_at } = draft;
     bytes.reserve_exact(version.len() + updated.len());
     let mut values = [(version_at, version), (updated_at, updated)];
     // Stable, so that the version number stays in front. The last one goes in first and moves no mark.
@@ -326,7 +326,7 @@ fn filled(draft: Draft, version: &str, updated: &str) -> Vec<u8> {
 
 /// Would this draft, under the number and a time of the stored version, be the stored bytes? `any_time`
 /// only lends its length, which is the same for all.
-fn is_same(draft: &Draft, stored: &Version, any_time: &str) -> bool {
+fn is_same(draft: &ResourceDraft, stored: &Version, any_time: &str) -> bool {
     let number = stored.version.to_string();
     let mut rest = stored.body.as_deref().unwrap_or_default();
     for (at, piece) in pieces(draft, &number, any_time).into_iter().enumerate() {
@@ -344,7 +344,7 @@ fn is_same(draft: &Draft, stored: &Version, any_time: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn stored(draft: &Draft, version: u64) -> Version {
+    fn stored(draft: &ResourceDraft, version: u64) -> Version {
         let body = pieces(draft, &version.to_string(), "2026-11-21T08:00:00.000Z").concat();
         Version {
             key: ResourceKey::new("Patient", "p"),
@@ -360,7 +360,7 @@ mod tests {
     fn values_are_spliced_in_either_order() {
         #[track_caller]
         fn check(version_at: usize, updated_at: usize, expected: &str) {
-            let draft = Draft { bytes: b"v=,t=.".to_vec(), version_at, updated_at };
+            let draft = ResourceDraft { bytes: b"v=,t=.".to_vec(), version_at, updated_at };
             assert_eq!(pieces(&draft, "12", "now").concat(), expected.as_bytes());
             assert_eq!(filled(draft, "12", "now"), expected.as_bytes());
         }
@@ -372,7 +372,8 @@ mod tests {
 
     #[test]
     fn sameness_looks_past_the_two_values_only() {
-        let draft = |text: &str| Draft { bytes: text.as_bytes().to_vec(), version_at: 2, updated_at: 5 };
+        let draft =
+            |text: &str| ResourceDraft { bytes: text.as_bytes().to_vec(), version_at: 2, updated_at: 5 };
         let stored = stored(&draft("v=,t=.end"), 117);
         let time = "1999-01-01T00:00:00.000Z";
         assert!(is_same(&draft("v=,t=.end"), &stored, time));
@@ -382,9 +383,9 @@ mod tests {
     }
 
     /// A store that holds nothing.
-    struct Nothing;
+    struct EmptyStore;
 
-    impl Present for Nothing {
+    impl PresentState for EmptyStore {
         fn newest(&self, _: &ResourceKey) -> Result<Option<Version>, StoreError> {
             Ok(None)
         }
@@ -401,11 +402,11 @@ mod tests {
     #[test]
     fn a_request_that_fails_leaves_no_trace_in_its_round() {
         let now = Timestamp::UNIX_EPOCH;
-        let draft = Draft { bytes: Vec::new(), version_at: 0, updated_at: 0 };
+        let draft = ResourceDraft { bytes: Vec::new(), version_at: 0, updated_at: 0 };
         let put = |expect| {
             VersionWrite::put(ResourceKey::new("Basic", "b"), draft.clone(), Vec::new()).expecting(expect)
         };
-        let mut round = Round::new(&Nothing, Counters::default());
+        let mut round = WriteRound::new(&EmptyStore, StoreCounters::default());
         let fails = vec![put(ExpectVersion::Absent), put(ExpectVersion::Any), put(ExpectVersion::Version(9))];
         assert!(round.commit(fails, now).is_err());
         let commit = round.commit(vec![put(ExpectVersion::Absent)], now).unwrap();
@@ -417,7 +418,7 @@ mod tests {
         assert!(round.write(fails, now).is_err());
         assert_eq!(round.write(vec![put(Expect::Absent)], now), Ok(vec![1]));
         assert_eq!(round.records.len(), 1);
-        // What succeeded is seen by the next request of the round.
+        // The next request of the round sees successful writes.
         assert!(round.write(vec![put(Expect::Absent)], now).is_err());
         assert_eq!(round.write(vec![put(Expect::Revision(1))], now), Ok(vec![2]));
     }

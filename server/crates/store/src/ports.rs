@@ -1,7 +1,7 @@
-//! The two ports. Domains are written against these; an engine is whatever keeps their promises.
+//! The two traits of a store engine. The other crates use only these.
 //!
-//! Nothing here is special to an engine: a sequence number is a stored fact, a condition is part of the
-//! write, and no handle outlives a call. Callers pass the time in; the store never asks for it.
+//! They expose nothing of an engine: a sequence number is a stored fact, a condition is part of the write, and no
+//! handle outlives a call. The caller supplies the time; the store never reads a clock.
 
 use std::future::Future;
 
@@ -9,127 +9,129 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    Change, Commit, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
-    StoreError, Version, VersionWrite, Whole,
+    ChangeRecord, Commit, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
+    ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite,
 };
 
 /// Small records with compare-and-set and expiry: users, clients, codes, sessions, jobs, audit.
 pub trait Ledger: Clone + Send + Sync + 'static {
-    /// The record under `key`, or `None` where it is absent or has expired by `now`.
+    /// Returns the record under `key`; `None` if it is absent or has expired by `now`.
     fn get(
         &self,
         key: &str,
         now: Timestamp,
-    ) -> impl Future<Output = Result<Option<Record>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Option<LedgerRecord>, StoreError>> + Send;
 
-    /// Carries out all writes or none, durably; gives one new revision for each put and 0 for each
-    /// delete. Writes of one batch see each other in their order.
+    /// Performs all writes or none, durably. Returns one new revision for each put and 0 for each delete. Writes of
+    /// one batch see each other in order.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] names the first key whose condition does not hold.
+    /// Returns [`StoreError::Conflict`] with the first key whose condition does not hold.
     fn write(
         &self,
         writes: Vec<LedgerWrite>,
         now: Timestamp,
     ) -> impl Future<Output = Result<Vec<u64>, StoreError>> + Send;
 
-    /// Up to `limit` records whose key begins with `prefix`, behind the key `after`, in the order of keys
-    /// (byte by byte).
+    /// Returns up to `limit` records whose key begins with `prefix` and follows the key `after`, in byte order of the
+    /// keys.
     fn scan(
         &self,
         prefix: &str,
         after: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> impl Future<Output = Result<Vec<(String, Record)>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<(String, LedgerRecord)>, StoreError>> + Send;
 
-    /// Removes up to `limit` records that have expired by `now`, those that expired first before the
-    /// others; gives their number. Only frees space: they count as absent already.
+    /// Removes up to `limit` records that have expired by `now`, the earliest first, and returns their number.
+    /// Expired records count as absent already, so this only frees space.
     fn sweep(&self, now: Timestamp, limit: usize) -> impl Future<Output = Result<usize, StoreError>> + Send;
 }
 
 /// Resource bytes by key and sequence, with a compartment index and tombstones.
 ///
-/// Every version stays readable at its sequence for as long as the store exists: history is not pruned
-/// for now.
+/// Each version remains readable at its sequence as long as the store exists: history is not pruned for now.
 pub trait Versions: Clone + Send + Sync + 'static {
-    /// Carries out all writes or none, durably; all become visible at once. Writes of one commit see each
-    /// other in their order. `lastUpdated` is the latest of `now`, the last one given, and one millisecond
-    /// after the last snapshot.
+    /// Performs all writes or none, durably; all become visible at once. Writes of one commit see each other in
+    /// order. `lastUpdated` is the latest of `now`, the previous `lastUpdated`, and one millisecond after the last
+    /// snapshot.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] names the first resource whose condition does not hold.
+    /// Returns [`StoreError::Conflict`] with the first resource whose condition does not hold.
     fn commit(
         &self,
         writes: Vec<VersionWrite>,
         now: Timestamp,
     ) -> impl Future<Output = Result<Commit, StoreError>> + Send;
 
-    /// Marks this moment, durably: see [`Snapshot`] for what holds before and after it.
-    fn snapshot(&self, now: Timestamp) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+    /// Takes a durable snapshot of the current state: see [`StoreSnapshot`].
+    fn snapshot(&self, now: Timestamp) -> impl Future<Output = Result<StoreSnapshot, StoreError>> + Send;
 
-    /// The newest version of a resource at or before `at`, tombstones included; `None` where it did not
-    /// exist yet.
+    /// Returns the newest version of a resource at or before `at`, which may be a tombstone; `None` if the resource
+    /// did not exist then.
     fn read(
         &self,
         key: &ResourceKey,
         at: Seq,
     ) -> impl Future<Output = Result<Option<Version>, StoreError>> + Send;
 
-    /// Versions of one resource, the newest first, beginning with the newest one *before* `before`
-    /// ([`Seq::LATEST`] for the first page, then the `seq` of the last version that was given). Empty when
-    /// nothing is left.
+    /// Returns versions of one resource, the newest first, from the newest one *before* `before` ([`Seq::LATEST`] for
+    /// the first page, then the `seq` of the last version of the previous page). Empty after the last one.
     fn history(
         &self,
         key: &ResourceKey,
         before: Seq,
-        limit: Limit,
+        limit: PageLimit,
     ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send;
 
-    /// The resources of one type as they were at [`Scan::at`], each once, in an order of the engine's own.
+    /// Reads the resources of one type as of [`ScanOptions::at`], each once, in an order that the engine chooses.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when [`Scan::after`] names a resource that never was.
-    fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> impl Future<Output = Result<Page, StoreError>> + Send;
+    /// Returns [`StoreError::Key`] if [`ScanOptions::after`] names a resource that never existed.
+    fn scan_kind(
+        &self,
+        kind: &str,
+        scan: ScanOptions<'_>,
+    ) -> impl Future<Output = Result<VersionPage, StoreError>> + Send;
 
-    /// The same, but only resources whose version at [`Scan::at`] belongs to `compartment`. A tombstone
-    /// belongs to the compartments of the version that it replaced.
+    /// Like [`scan_kind`](Self::scan_kind), but only for resources whose version at [`ScanOptions::at`] belongs to
+    /// `compartment`. A tombstone belongs to the compartments of the version that it replaced.
     fn scan_compartment(
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
-    ) -> impl Future<Output = Result<Page, StoreError>> + Send;
+        scan: ScanOptions<'_>,
+    ) -> impl Future<Output = Result<VersionPage, StoreError>> + Send;
 
-    /// The same as text, for those who only pass it on: the bodies of the resources that `keep` wants, tombstones left
-    /// out. [`Scan::after`] is within the first of the compartments. `page` takes one page after the other, as soon as
-    /// each is full, and says whether one more is wanted; the last one is [`Lines::done`]. It must not wait: it runs
-    /// where pages are read.
+    /// Like [`scan_kind`](Self::scan_kind), but returns the bodies as lines of text, without tombstones, for callers
+    /// that only forward them. `keep` selects resources. [`ScanOptions::after`] is in the first of the compartments.
+    /// `page` receives each page as soon as it is full, and returns whether to continue; the last page has
+    /// [`LinePage::done`]. It must not block, because it runs on a reader thread.
     ///
     /// # Errors
-    /// [`StoreError::Key`] when [`Scan::after`] names a resource that never was.
+    /// Returns [`StoreError::Key`] if [`ScanOptions::after`] names a resource that never existed.
     fn scan_lines(
         &self,
         kind: &str,
-        of: Whole,
-        scan: Scan<'_>,
-        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-        page: impl FnMut(Lines) -> bool + Send + 'static,
+        of: LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+        page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// The types that had at least one version at `at` (which may be a tombstone by then), sorted.
+    /// Returns the types that had at least one version at `at`, sorted. The newest version may be a tombstone.
     fn kinds(&self, at: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
-    /// Up to `limit` writes behind `after`, in their order: what an index needs to follow the store.
+    /// Returns up to `limit` writes after `after`, in order, so that an index can follow the store.
     fn changes(
         &self,
         after: Seq,
         limit: usize,
-    ) -> impl Future<Output = Result<Vec<Change>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Vec<ChangeRecord>, StoreError>> + Send;
 
-    /// The number of the last commit that is visible.
+    /// Returns the sequence number of the last visible commit.
     fn last_seq(&self) -> Seq;
 
-    /// Follows [`Versions::last_seq`]: changes after each commit that wrote something.
+    /// Watches [`Versions::last_seq`], which changes after each commit that wrote something.
     fn watch(&self) -> watch::Receiver<Seq>;
 }

@@ -11,12 +11,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What stays free for small writes and for the engine's work behind them; on a small disk a tenth of it.
+/// Space that is kept free for small writes and for background tasks of the engine; a tenth of a small disk.
 const RESERVE_BYTES: u64 = 48 << 20;
 
 /// Space on the disk of a folder.
 #[derive(Debug, Clone, Copy)]
-pub struct Space {
+pub struct FreeSpace {
     /// Bytes that this process may write.
     pub free: u64,
     /// Bytes of the disk.
@@ -24,11 +24,11 @@ pub struct Space {
 }
 
 /// Asks for the space on the disk of a folder.
-pub type Probe = Arc<dyn Fn(&Path) -> io::Result<Space> + Send + Sync>;
+pub type SpaceProbe = Arc<dyn Fn(&Path) -> io::Result<FreeSpace> + Send + Sync>;
 
-/// What is to be written.
+/// Kind of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum WritePurpose {
     /// A small write to the store.
     Small,
     /// A large write to the store, with the bytes that the engine needs to merge its files.
@@ -42,9 +42,9 @@ pub enum Purpose {
 
 /// The disk of a folder.
 #[derive(Clone)]
-pub struct Disk {
+pub struct DiskSpace {
     dir: PathBuf,
-    probe: Probe,
+    probe: SpaceProbe,
 }
 
 /// There is not enough space for a write.
@@ -57,20 +57,20 @@ pub struct NoSpace {
     pub needed: u64,
 }
 
-impl fmt::Debug for Disk {
+impl fmt::Debug for DiskSpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Disk").field("dir", &self.dir).finish_non_exhaustive()
     }
 }
 
-impl Disk {
+impl DiskSpace {
     /// The disk of a folder, as the operating system reports it.
     pub fn of(dir: &Path) -> Self {
         Self::with_probe(dir, Arc::new(probe))
     }
 
     /// The disk of a folder, as `probe` reports it.
-    pub fn with_probe(dir: &Path, probe: Probe) -> Self {
+    pub fn with_probe(dir: &Path, probe: SpaceProbe) -> Self {
         Self { dir: dir.to_owned(), probe }
     }
 
@@ -78,23 +78,23 @@ impl Disk {
     ///
     /// # Errors
     /// [`NoSpace`] if what is kept free would be touched.
-    pub fn check(&self, bytes: u64, purpose: Purpose) -> Result<(), NoSpace> {
-        // A disk that cannot be asked is found out by writing.
-        let Ok(Space { free, total }) = (self.probe)(&self.dir) else { return Ok(()) };
+    pub fn check(&self, bytes: u64, purpose: WritePurpose) -> Result<(), NoSpace> {
+        // If the free space cannot be determined, the write itself will fail.
+        let Ok(FreeSpace { free, total }) = (self.probe)(&self.dir) else { return Ok(()) };
         let reserve = RESERVE_BYTES.min(total / 10);
         let kept = match purpose {
-            Purpose::Small => reserve / 8,
-            Purpose::Large { merge } => reserve + merge,
-            Purpose::Export => reserve + reserve / 2,
+            WritePurpose::Small => reserve / 8,
+            WritePurpose::Large { merge } => reserve + merge,
+            WritePurpose::Export => reserve + reserve / 2,
         };
         let needed = kept.saturating_add(bytes);
         if free >= needed { Ok(()) } else { Err(NoSpace { free, needed }) }
     }
 }
 
-fn probe(dir: &Path) -> io::Result<Space> {
+fn probe(dir: &Path) -> io::Result<FreeSpace> {
     let found = rustix::fs::statvfs(dir)?;
-    Ok(Space {
+    Ok(FreeSpace {
         free: found.f_bavail.saturating_mul(found.f_frsize),
         total: found.f_blocks.saturating_mul(found.f_frsize),
     })

@@ -6,11 +6,11 @@ use std::sync::{Arc, OnceLock};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::file::{File, FileOptions};
-use crate::memory::Memory;
+use crate::file::{FileEngine, FileOptions};
+use crate::memory::MemoryEngine;
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
-    StoreError, Version, VersionWrite, Versions, Whole,
+    ChangeRecord, Commit, Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
+    ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// Decides whether writes are accepted now.
@@ -19,42 +19,42 @@ pub type WriteGate = Arc<dyn Fn() -> Result<(), StoreError> + Send + Sync>;
 /// A store on one of the engines. Clones share it.
 #[derive(Clone)]
 pub struct Store {
-    engine: Engine,
+    engine: StoreEngine,
     gate: Arc<OnceLock<WriteGate>>,
 }
 
 #[derive(Clone)]
-enum Engine {
+enum StoreEngine {
     /// In memory: for tests and trials.
-    Memory(Memory),
+    Memory(MemoryEngine),
     /// In a folder: durable, for one process.
-    File(File),
+    File(FileEngine),
 }
 
 impl Store {
-    fn over(engine: Engine) -> Self {
+    fn over(engine: StoreEngine) -> Self {
         Self { engine, gate: Arc::default() }
     }
 
     /// An empty store in memory.
     pub fn memory() -> Self {
-        Self::over(Engine::Memory(Memory::new()))
+        Self::over(StoreEngine::Memory(MemoryEngine::new()))
     }
 
-    /// The store in a folder, made where there is none; released when the last clone is dropped.
+    /// Opens the store in a folder, or creates it. It is closed when the last clone is dropped.
     ///
     /// # Errors
-    /// See [`File::open`].
+    /// See [`FileEngine::open`].
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
-        File::open(dir).map(|file| Self::over(Engine::File(file)))
+        FileEngine::open(dir).map(|file| Self::over(StoreEngine::File(file)))
     }
 
     /// The store in a folder, with other options.
     ///
     /// # Errors
-    /// See [`File::open`].
+    /// See [`FileEngine::open`].
     pub fn open_with(dir: &Path, options: FileOptions) -> Result<Self, StoreError> {
-        File::open_with(dir, options).map(|file| Self::over(Engine::File(file)))
+        FileEngine::open_with(dir, options).map(|file| Self::over(StoreEngine::File(file)))
     }
 
     /// Asks `gate` before each write from now on, for this store and its clones. A store has one gate; a second call
@@ -71,31 +71,31 @@ impl Store {
     /// to the next process.
     pub fn id(&self) -> String {
         match &self.engine {
-            Engine::Memory(_) => "memory".to_owned(),
-            Engine::File(file) => file.id(),
+            StoreEngine::Memory(_) => "memory".to_owned(),
+            StoreEngine::File(file) => file.id(),
         }
     }
 
     /// The latest time that was given to a write, if there was one.
     ///
     /// # Errors
-    /// See [`File::last_time`].
+    /// See [`FileEngine::last_time`].
     pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
         match &self.engine {
-            Engine::Memory(_) => Ok(None),
-            Engine::File(file) => file.last_time(),
+            StoreEngine::Memory(_) => Ok(None),
+            StoreEngine::File(file) => file.last_time(),
         }
     }
 
     /// Checks what a write needs, without writing.
     ///
     /// # Errors
-    /// [`StoreError::Clock`]; see [`File::check_writable`].
+    /// [`StoreError::Clock`]; see [`FileEngine::check_writable`].
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         self.pass_gate()?;
         match &self.engine {
-            Engine::Memory(_) => Ok(()),
-            Engine::File(file) => file.check_writable().await,
+            StoreEngine::Memory(_) => Ok(()),
+            StoreEngine::File(file) => file.check_writable().await,
         }
     }
 }
@@ -104,14 +104,14 @@ impl Store {
 macro_rules! each {
     ($store:expr, $engine:ident => $call:expr) => {
         match &$store.engine {
-            Engine::Memory($engine) => $call,
-            Engine::File($engine) => $call,
+            StoreEngine::Memory($engine) => $call,
+            StoreEngine::File($engine) => $call,
         }
     };
 }
 
 impl Ledger for Store {
-    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
         each!(self, engine => engine.get(key, now).await)
     }
 
@@ -126,7 +126,7 @@ impl Ledger for Store {
         after: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
+    ) -> Result<Vec<(String, LedgerRecord)>, StoreError> {
         each!(self, engine => engine.scan(prefix, after, limit, now).await)
     }
 
@@ -142,7 +142,7 @@ impl Versions for Store {
         each!(self, engine => engine.commit(writes, now).await)
     }
 
-    async fn snapshot(&self, now: Timestamp) -> Result<Snapshot, StoreError> {
+    async fn snapshot(&self, now: Timestamp) -> Result<StoreSnapshot, StoreError> {
         self.pass_gate()?;
         each!(self, engine => engine.snapshot(now).await)
     }
@@ -155,12 +155,12 @@ impl Versions for Store {
         &self,
         key: &ResourceKey,
         before: Seq,
-        limit: Limit,
+        limit: PageLimit,
     ) -> Result<Vec<Version>, StoreError> {
         each!(self, engine => engine.history(key, before, limit).await)
     }
 
-    async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
+    async fn scan_kind(&self, kind: &str, scan: ScanOptions<'_>) -> Result<VersionPage, StoreError> {
         each!(self, engine => engine.scan_kind(kind, scan).await)
     }
 
@@ -168,18 +168,18 @@ impl Versions for Store {
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
-    ) -> Result<Page, StoreError> {
+        scan: ScanOptions<'_>,
+    ) -> Result<VersionPage, StoreError> {
         each!(self, engine => engine.scan_compartment(compartment, kind, scan).await)
     }
 
     async fn scan_lines(
         &self,
         kind: &str,
-        of: Whole,
-        scan: Scan<'_>,
-        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-        page: impl FnMut(Lines) -> bool + Send + 'static,
+        of: LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+        page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
         each!(self, engine => engine.scan_lines(kind, of, scan, keep, page).await)
     }
@@ -188,7 +188,7 @@ impl Versions for Store {
         each!(self, engine => engine.kinds(at).await)
     }
 
-    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         each!(self, engine => engine.changes(after, limit).await)
     }
 

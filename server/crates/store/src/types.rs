@@ -1,21 +1,21 @@
-//! What goes in and out of the two ports: plain values, the same for every engine.
+//! Input and output of the two ports: plain values, the same for every engine.
 
 use std::fmt;
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
-/// The place of a write in the order of all writes to [`Versions`](crate::Versions).
+/// Position of a write in the order of all writes to [`Versions`](crate::Versions).
 ///
-/// Each write of a commit has its own number and the numbers of one commit follow each other. A number
-/// is a stored fact, not an engine handle: reading at it gives the same answer at any later time.
+/// Each write of a commit has its own number, and the numbers of a commit are consecutive. A number is stored and is
+/// not a handle of the engine: a read at it has the same result at any later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
 impl Seq {
     /// Before the first write.
     pub const ZERO: Self = Self(0);
-    /// After every write: reads what is newest when it is asked.
+    /// After every write: reads the newest version.
     pub const LATEST: Self = Self(u64::MAX);
     /// The same as [`Seq::LATEST`].
     pub const MAX: Self = Self::LATEST;
@@ -49,12 +49,12 @@ impl fmt::Display for ResourceKey {
     }
 }
 
-/// A record of the ledger as it was read.
+/// A ledger record as read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Record {
+pub struct LedgerRecord {
     /// The bytes that were put.
     pub value: Bytes,
-    /// Changes with every put and never comes back, also not after a delete.
+    /// Changes with every put and is never reused, not even after a delete.
     pub revision: u64,
 }
 
@@ -63,9 +63,9 @@ pub struct Record {
 pub enum Expect {
     /// No condition.
     Any,
-    /// There is no record.
+    /// The record does not exist.
     Absent,
-    /// The record is the one that was read with this revision.
+    /// The record still has this revision.
     Revision(u64),
 }
 
@@ -80,14 +80,14 @@ pub enum LedgerWrite {
         value: Bytes,
         /// From this moment on (inclusive) the record counts as absent.
         expires: Option<Timestamp>,
-        /// What must hold.
+        /// Condition.
         expect: Expect,
     },
     /// Removes a record; removing an absent one succeeds with [`Expect::Any`] and [`Expect::Absent`].
     Delete {
         /// The key.
         key: String,
-        /// What must hold.
+        /// Condition.
         expect: Expect,
     },
 }
@@ -103,7 +103,7 @@ impl LedgerWrite {
         Self::Delete { key: key.into(), expect }
     }
 
-    /// Sets when the record expires; a delete stays what it is.
+    /// Sets the expiry of the record. Has no effect on a delete.
     #[must_use]
     pub fn expiring(mut self, at: Timestamp) -> Self {
         if let Self::Put { expires, .. } = &mut self {
@@ -130,19 +130,18 @@ pub enum ExpectVersion {
     Version(u64),
 }
 
-/// Resource bytes that lack only what the store gives at commit.
+/// Resource bytes without the version and time that the store assigns at commit.
 ///
-/// At commit the version number (decimal digits) is spliced in before the byte at `version_at`, and
-/// `lastUpdated` (24 bytes, `2026-11-21T08:00:00.000Z`) before the byte at `updated_at`; both offsets
-/// count in `bytes` as they are here. The result is stored, and read back, as it is.
+/// At commit, the version number (decimal digits) is inserted before the byte at `version_at`, and `lastUpdated` (24
+/// bytes, `2026-11-21T08:00:00.000Z`) before the byte at `updated_at`. Both are offsets in `bytes`. The result is
+/// stored and returned unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Draft {
+pub struct ResourceDraft {
     /// The bytes around the two values.
     pub bytes: Vec<u8>,
-    /// Where the version number goes.
+    /// Offset of the version number.
     pub version_at: usize,
-    /// Where `lastUpdated` goes; not equal to `version_at` in any sensible text, but if it is, the
-    /// version number comes first.
+    /// Offset of `lastUpdated`. If it equals `version_at`, the version number comes first.
     pub updated_at: usize,
 }
 
@@ -151,22 +150,22 @@ pub struct Draft {
 pub struct VersionWrite {
     /// The resource.
     pub key: ResourceKey,
-    /// What must hold.
+    /// Condition.
     pub expect: ExpectVersion,
-    /// The new content; `None` deletes. Deleting what is absent writes nothing ([`Effect::Nothing`]).
-    pub body: Option<Draft>,
+    /// The new content; `None` deletes. Deleting what is absent writes nothing ([`WriteEffect::Nothing`]).
+    pub body: Option<ResourceDraft>,
     /// The compartments that the version belongs to, such as `Patient/p1`; opaque to the store. Ignored
     /// for a tombstone, which keeps those of the version that it replaces. The first one given when the
     /// resource is created is the one whose scan an engine may make the fastest.
     pub compartments: Vec<String>,
-    /// Write nothing ([`Effect::Nothing`]) where the newest version has the same bytes but for the two
+    /// Write nothing ([`WriteEffect::Nothing`]) where the newest version has the same bytes but for the two
     /// spliced values, and the same compartments. Makes an import that is run again cheap.
     pub unless_same: bool,
 }
 
 impl VersionWrite {
     /// A new version without condition.
-    pub fn put(key: ResourceKey, draft: Draft, compartments: Vec<String>) -> Self {
+    pub fn put(key: ResourceKey, draft: ResourceDraft, compartments: Vec<String>) -> Self {
         Self { key, expect: ExpectVersion::Any, body: Some(draft), compartments, unless_same: false }
     }
 
@@ -183,31 +182,31 @@ impl VersionWrite {
     }
 }
 
-/// What a commit did.
+/// Result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
     /// Reading at this number sees the whole commit.
     pub seq: Seq,
     /// One answer for each write, in their order.
-    pub written: Vec<Written>,
+    pub written: Vec<WriteResult>,
 }
 
-/// What one write of a commit did.
+/// Result of one write of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Written {
-    /// What changed.
-    pub effect: Effect,
-    /// The newest version of the resource after the write; 0 where there never was one.
+pub struct WriteResult {
+    /// Effect.
+    pub effect: WriteEffect,
+    /// Newest version of the resource after the write; 0 if it never existed.
     pub version: u64,
-    /// `lastUpdated` of that version; the time of the commit where there never was one.
+    /// `lastUpdated` of that version; the time of the commit if the resource never existed.
     pub updated: Timestamp,
-    /// The sequence number of that version; that of the commit where there never was one.
+    /// Sequence number of that version; that of the commit if the resource never existed.
     pub seq: Seq,
 }
 
-/// What one write changed.
+/// Effect of one write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum WriteEffect {
     /// The resource did not exist before, or was deleted.
     Created,
     /// The resource has a newer version.
@@ -218,12 +217,12 @@ pub enum Effect {
     Nothing,
 }
 
-/// One version of a resource as it was read.
+/// One stored version of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     /// The resource.
     pub key: ResourceKey,
-    /// 1, 2, 3 … for each resource; goes on after a delete, which has a number too.
+    /// 1, 2, 3 … for each resource. A delete has a number too.
     pub version: u64,
     /// When it was written, in the order of all writes.
     pub seq: Seq,
@@ -236,7 +235,7 @@ pub struct Version {
 }
 
 impl Version {
-    /// Is this a tombstone?
+    /// Returns true for a tombstone.
     pub fn is_deleted(&self) -> bool {
         self.body.is_none()
     }
@@ -244,7 +243,7 @@ impl Version {
 
 /// A moment that can be read at any later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct StoreSnapshot {
     /// Everything that was committed before is at or below this number.
     pub seq: Seq,
     /// Every later commit has a `lastUpdated` that is at least one millisecond later, also after a
@@ -252,39 +251,39 @@ pub struct Snapshot {
     pub time: Timestamp,
 }
 
-/// How much one page may hold. A page always holds at least one version where there is one.
+/// Maximum size of a page. A page that is not empty contains at least one version, regardless of its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limit {
+pub struct PageLimit {
     /// Number of versions, at least 1.
     pub count: usize,
     /// Bytes of their bodies together; the last one may go beyond.
     pub bytes: usize,
 }
 
-impl Default for Limit {
+impl Default for PageLimit {
     /// 1,000 versions or 1 MiB.
     fn default() -> Self {
         Self { count: 1_000, bytes: 1 << 20 }
     }
 }
 
-/// Which versions a scan gives.
+/// Selection and limit of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scan<'a> {
-    /// Start behind this id, which an earlier page gave ([`Page::next`]); `None` starts at the first.
+pub struct ScanOptions<'a> {
+    /// Start behind this id, which an earlier page gave ([`VersionPage::next`]); `None` starts at the first.
     pub after: Option<&'a str>,
     /// The newest version at or before this number, of each id.
     pub at: Seq,
     /// The size of the page.
-    pub limit: Limit,
-    /// Also give resources whose version is a tombstone.
+    pub limit: PageLimit,
+    /// Whether tombstones are included.
     pub deleted: bool,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> ScanOptions<'a> {
     /// The first page at `at`, of default size and without tombstones.
     pub fn at(at: Seq) -> Self {
-        Self { after: None, at, limit: Limit::default(), deleted: false }
+        Self { after: None, at, limit: PageLimit::default(), deleted: false }
     }
 
     /// Starts behind this id.
@@ -296,12 +295,12 @@ impl<'a> Scan<'a> {
 
     /// Sets the size of the page.
     #[must_use]
-    pub fn limit(mut self, limit: Limit) -> Self {
+    pub fn limit(mut self, limit: PageLimit) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Gives tombstones too.
+    /// Includes tombstones.
     #[must_use]
     pub fn with_deleted(mut self) -> Self {
         self.deleted = true;
@@ -309,19 +308,18 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// A part of a scan. The order is the engine's own: whole scans at one sequence give the same resources in
-/// the same order at any later time.
+/// A page of a scan. The order is the engine's own; two scans at one sequence have the same order at any time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Page {
+pub struct VersionPage {
     /// The versions.
     pub versions: Vec<Version>,
-    /// Where to go on ([`Scan::after`]); `None` says that nothing is left.
+    /// Start of the next page ([`ScanOptions::after`]); `None` at the end.
     pub next: Option<String>,
 }
 
 /// One entry of the change feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Change {
+pub struct ChangeRecord {
     /// Its place.
     pub seq: Seq,
     /// The resource that changed.
@@ -332,20 +330,20 @@ pub struct Change {
     pub deleted: bool,
 }
 
-/// What a stored version says of itself before its body is looked at.
+/// Header of a stored version, read before its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen<'a> {
+pub struct VersionHeader<'a> {
     /// The id.
     pub id: &'a str,
     /// When it was written.
     pub updated: Timestamp,
     /// The compartment that is being walked.
     pub within: Option<&'a str>,
-    /// See [`Seen::compartments`].
+    /// See [`VersionHeader::compartments`].
     compartments: &'a str,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> VersionHeader<'a> {
     /// `compartments` have a zero byte between each two.
     pub(crate) fn new(
         id: &'a str,
@@ -362,38 +360,39 @@ impl<'a> Seen<'a> {
     }
 }
 
-/// Where a scan of lines looks.
+/// Range of a scan of lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Whole {
-    /// At a type, between two marks where there are any; [`Scan::after`] counts where there is no first one.
+pub enum LineScanRange {
+    /// A type, between two positions if they are set. Without a first one, [`ScanOptions::after`] applies.
     Kind {
-        /// The first resource is at it or behind it.
-        from: Option<Mark>,
+        /// Position of the first resource, or before it.
+        from: Option<ScanPosition>,
         /// The last one is before it.
-        until: Option<Mark>,
+        until: Option<ScanPosition>,
     },
     /// At a type within these compartments, one after the other.
     Compartments(Vec<String>),
 }
 
-/// A place between two resources of a type, in the engine's own order. It is good for scans that go on elsewhere at the
-/// same time, and not to be kept.
+/// A position between two resources of a type, in the engine's order. It is valid for concurrent scans and must not
+/// be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Mark(Vec<u8>);
+pub struct ScanPosition(Vec<u8>);
 
-impl Mark {
+impl ScanPosition {
     pub(crate) fn new(key: impl Into<Vec<u8>>) -> Self {
         Self(key.into())
     }
 
-    /// The key that it stands before.
+    /// Returns the key that follows the position.
     pub(crate) fn key(&self) -> &[u8] {
         &self.0
     }
 
-    /// A guess of the place that lies as far behind this one as this one behind `before`, which has to be an earlier one
-    /// of the same type: right where names are spread evenly, and always behind this one.
-    pub fn beyond(&self, before: &Self) -> Self {
+    /// Returns an estimate of the position that is as far after this one as this one is after `before`, an earlier
+    /// position of the same type. The estimate is exact if keys are evenly distributed, and always follows this
+    /// position.
+    pub fn extrapolate(&self, before: &Self) -> Self {
         let same = self.0.iter().zip(&before.0).take_while(|(a, b)| a == b).count();
         let number = |key: &[u8]| {
             let mut bytes = [0; 8];
@@ -409,17 +408,17 @@ impl Mark {
 
 /// A part of a scan as text: the bodies of the versions that were wanted, with a line feed behind each.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Lines {
+pub struct LinePage {
     /// The text.
     pub text: Bytes,
-    /// Where each line ends in it, behind its line feed.
+    /// End of each line in `text`, including its line feed.
     pub ends: Vec<usize>,
-    /// How many compartments are read to their end since the page before.
+    /// Number of compartments that were completed since the previous page.
     pub compartments: usize,
-    /// Where to go on ([`Scan::after`]), in the compartment behind those; `None` is at its beginning.
+    /// Start of the next page ([`ScanOptions::after`]) in the compartment after these; `None` is its beginning.
     pub next: Option<String>,
-    /// The last resource of a page that is full, in a scan of a type: [`Mark`]s beyond it can be guessed.
-    pub mark: Option<Mark>,
+    /// The last resource of a page that is full, in a scan of a type: [`ScanPosition`]s beyond it can be guessed.
+    pub mark: Option<ScanPosition>,
     /// Is nothing left?
     pub done: bool,
 }

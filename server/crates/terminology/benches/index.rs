@@ -1,6 +1,6 @@
-//! `cargo xtask bench terminology`: the index of a code system of SNOMED CT's size: how long it takes to build, what it
-//! costs in memory, how fast it is read back, and what one question costs in process (DESIGN 6). Over HTTP it is
-//! measured by the other benchmark, on the same code system.
+//! `cargo xtask bench terminology`: the index of a code system of SNOMED CT's size. Measures the time to build it, its
+//! memory, the time to load it, and the time of one request in process. The benchmark of the server measures the same
+//! code system over HTTP.
 
 use std::hint::black_box;
 use std::io::{BufReader, BufWriter};
@@ -10,30 +10,30 @@ use std::time::{Duration, Instant};
 
 use fhir::Parameters;
 use trefoil_fixtures::polyhierarchy::{Polyhierarchy, URL};
-use trefoil_fixtures::value_sets::{Shape, ValueSets};
-use trefoil_terminology::{Change, Index, Input, Level, Terminology};
+use trefoil_fixtures::value_sets::{SetShape, ValueSets};
+use trefoil_terminology::{CodeSystemIndex, OperationInput, OperationLevel, Terminology, TerminologyChange};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Questions of one median: more than any cache of ours holds.
-const QUESTIONS: usize = 200_000;
-/// Value sets of each shape.
+/// Number of requests per median: more than any cache contains.
+const REQUESTS: usize = 200_000;
+/// Number of value sets of each shape.
 const SETS: u32 = 2_000;
-/// The one that is asked often.
+/// Number of the value set that is tested often.
 const OFTEN: u32 = 0;
-/// Questions between two looks at the clock.
-const AT_ONCE: usize = 100;
+/// Number of requests between two readings of the clock.
+const REQUESTS_PER_READING: usize = 100;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     match args.first().map(String::as_str) {
-        Some("--load") => return load(&args[1], &args[2]),
-        Some("--read") => return read(&args[1]),
-        // The questions alone, of an index that `--load` saved, and of so many concepts.
+        Some("--load") => return measure_build(&args[1], &args[2]),
+        Some("--read") => return measure_read(&args[1]),
+        // Measures the requests only, on an index that `--load` saved, with this number of concepts.
         Some("--ask") => {
-            let concepts = args[2].parse().expect("how many concepts");
-            return ask(&Polyhierarchy::new(1, concepts), args[1].as_ref());
+            let concepts = args[2].parse().expect("a number of concepts");
+            return measure_requests(&Polyhierarchy::new(1, concepts), args[1].as_ref());
         }
         _ => {}
     }
@@ -43,7 +43,7 @@ fn main() {
     }
 }
 
-fn told(work: &str, figure: String, goal: &str) {
+fn print_row(work: &str, figure: String, goal: &str) {
     println!("{work:<48} {figure:>12} {goal:>14}");
 }
 
@@ -53,11 +53,11 @@ fn measure(concepts: u32) {
     let folder = tempfile::tempdir().expect("a folder");
     let (json, saved) = (folder.path().join("big.json"), folder.path().join("big.index"));
     let mut file = BufWriter::new(std::fs::File::create(&json).expect("a file"));
-    shape.write_json("big", &mut file).expect("the disk takes it");
+    shape.write_json("big", &mut file).expect("the file is written");
     drop(file);
-    let size = json.metadata().expect("it was written").len();
-    told("FHIR JSON", format!("{:.0} MB", size as f64 / 1e6), "");
-    // In a process of its own, so that its peak is its own.
+    let size = json.metadata().expect("the file is written").len();
+    print_row("FHIR JSON", format!("{:.0} MB", size as f64 / 1e6), "");
+    // In a separate process, whose peak memory is measured.
     let this = std::env::current_exe().expect("this program has a path");
     let loaded = Command::new(this).arg("--load").args([&json, &saved]).status().expect("it starts");
     assert!(loaded.success(), "loading failed");
@@ -65,80 +65,86 @@ fn measure(concepts: u32) {
     let back =
         Command::new(std::env::current_exe().expect("it has a path")).arg("--read").arg(&saved).status();
     assert!(back.expect("it starts").success(), "reading failed");
-    ask(&shape, &saved);
+    measure_requests(&shape, &saved);
 }
 
-/// The questions.
-fn ask(shape: &Polyhierarchy, saved: &std::path::Path) {
+/// Measures the requests.
+fn measure_requests(shape: &Polyhierarchy, saved: &std::path::Path) {
     let concepts = shape.len();
     let index = open(saved);
 
     let terminology = Terminology::default();
     let mut random = fastrand::Rng::with_seed(2);
     let sets = ValueSets::new(shape, None);
-    let changes = Shape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |number| (shape, number)));
+    let changes = SetShape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |number| (shape, number)));
     let changes = changes.map(|(shape, number)| {
         let json = sets.resource(shape, number);
         let id = json["id"].as_str().expect("it has one").to_owned();
-        Change::Put { kind: "ValueSet", id, bytes: json.to_string().into() }
+        TerminologyChange::Put { kind: "ValueSet", id, bytes: json.to_string().into() }
     });
     terminology.apply(changes);
-    terminology.apply([Change::Index { id: "big".to_owned(), index: index.clone() }]);
+    terminology.apply([TerminologyChange::Index { id: "big".to_owned(), index: index.clone() }]);
     let pairs = Pool::new(|at| {
         let below = random.u32(0..concepts);
-        // Half of them true.
+        // Half of the outcomes are positive.
         let above = if at % 2 == 0 { walk_up(shape, below, &mut random) } else { random.u32(0..concepts) };
         [Polyhierarchy::code(above), Polyhierarchy::code(below)]
     });
-    told("floor: one read of 64 MB, beyond the caches", floor(&mut random), "");
+    print_row("floor: one read of 64 MB, beyond the caches", measure_dependent_reads(&mut random), "");
     let subsumes = |at: usize| {
         let [a, b] = pairs.get(at);
         black_box(index.subsumes(a, b).expect("both are there"));
     };
-    told("subsumes, two codes", median(subsumes), "300 ns");
+    print_row("subsumes, two codes", median(subsumes), "300 ns");
     let member = |pool: &Pool, at: usize| {
         let [set, code] = pool.get(at);
         black_box(terminology.has_member(set, URL, code).expect("the set is there"));
     };
-    // Half of them true, in a set of these numbers.
-    let mut questions = |shape: Shape, numbers: Range<u32>| {
+    // Half of the outcomes are positive, in a value set with a number in this range.
+    let mut requests = |shape: SetShape, numbers: Range<u32>| {
         let pool = Pool::new(|at| {
             let number = random.u32(numbers.clone());
             [sets.url(shape, number), sets.code(shape, number, at.is_multiple_of(2), &mut random)]
         });
-        // Sets are compiled at their first question, and one alone has been asked often then.
-        (0..QUESTIONS).for_each(|at| member(&pool, at));
+        // Value sets are compiled by their first request. A single one is then tested often.
+        (0..REQUESTS).for_each(|at| member(&pool, at));
         pool
     };
-    for shape in Shape::ALL {
-        let pool = questions(shape, 0..SETS);
-        let goal = if shape == Shape::IsA { "300 ns" } else { "" };
-        told(&format!("in one of {SETS} sets: {}", shape.name()), median(|at| member(&pool, at)), goal);
+    for shape in SetShape::ALL {
+        let pool = requests(shape, 0..SETS);
+        let goal = if shape == SetShape::IsA { "300 ns" } else { "" };
+        print_row(&format!("in one of {SETS} sets: {}", shape.name()), median(|at| member(&pool, at)), goal);
     }
     let pages: Vec<_> = ["hier", "con num", "number 1", "12345", "hierarchy concept 99"]
-        .map(|filter| (filter, page(&terminology, filter)))
+        .map(|filter| (filter, median_page(&terminology, filter)))
         .into();
     for (filter, time) in pages {
-        told(&format!("$expand, a page of 20: '{filter}'"), time, "5 ms");
+        print_row(&format!("$expand, a page of 20: '{filter}'"), time, "5 ms");
     }
-    let pool = questions(Shape::IsA, OFTEN..OFTEN + 1);
-    told("in one set that is asked often: is-a", median(|at| member(&pool, at)), "200 ns");
+    let pool = requests(SetShape::IsA, OFTEN..OFTEN + 1);
+    print_row("in one set that is asked often: is-a", median(|at| member(&pool, at)), "200 ns");
 }
 
-/// The median of the time of a page of 20 of all concepts, filtered by text.
-fn page(terminology: &Terminology, filter: &str) -> String {
+/// Returns the median time of a page of 20 codes out of all concepts, filtered by text.
+fn median_page(terminology: &Terminology, filter: &str) -> String {
     const ROUNDS: usize = 21;
     let set = format!(
         r#"{{"resourceType":"ValueSet","id":"whole","url":"urn:whole","status":"active","compose":{{"include":[{{"system":"{URL}"}}]}}}}"#
     );
-    terminology.apply([Change::Put { kind: "ValueSet", id: "whole".to_owned(), bytes: set.into() }]);
+    terminology.apply([TerminologyChange::Put {
+        kind: "ValueSet",
+        id: "whole".to_owned(),
+        bytes: set.into(),
+    }]);
     let query =
         Parameters::from_query(&format!("url=urn:whole&count=20&filter={}", filter.replace(' ', "+")));
     let mut times: Vec<_> = (0..ROUNDS)
         .map(|_| {
             let started = Instant::now();
-            let input = Input::from_query(&query);
-            black_box(terminology.expand(Level::Type, input, "2026-01-01").expect("the set is there"));
+            let input = OperationInput::from_query(&query);
+            black_box(
+                terminology.expand(OperationLevel::Type, input, "2026-01-01").expect("the set is there"),
+            );
             started.elapsed()
         })
         .collect();
@@ -146,16 +152,16 @@ fn page(terminology: &Terminology, filter: &str) -> String {
     format!("{:.2} ms", times[ROUNDS / 2].as_secs_f64() * 1e3)
 }
 
-/// Questions of two texts each, one behind the other in memory: that of a request has just been read when it is asked.
+/// Requests of two texts each, in sequence in memory, because the text of a real request has just been read.
 struct Pool {
     text: String,
     ends: Vec<usize>,
 }
 
 impl Pool {
-    fn new(question: impl FnMut(usize) -> [String; 2]) -> Self {
+    fn new(request: impl FnMut(usize) -> [String; 2]) -> Self {
         let mut pool = Self { text: String::new(), ends: vec![0] };
-        for part in (0..QUESTIONS).flat_map(question) {
+        for part in (0..REQUESTS).flat_map(request) {
             pool.text.push_str(&part);
             pool.ends.push(pool.text.len());
         }
@@ -167,11 +173,11 @@ impl Pool {
     }
 }
 
-/// What one read costs where each tells where the next one is, in a column of about the index's size: questions about
-/// concepts in random order are made of such reads.
-fn floor(random: &mut fastrand::Rng) -> String {
+/// Returns the time of one read in a chain of dependent reads, in a column of about the size of the index. Requests
+/// about concepts in random order consist of such reads.
+fn measure_dependent_reads(random: &mut fastrand::Rng) -> String {
     let mut next: Vec<u32> = (0..16 << 20).collect();
-    // Sattolo's shuffle: one circle through all of them.
+    // Sattolo's shuffle, which yields one cycle through all elements.
     for at in (1..next.len()).rev() {
         next.swap(at, random.usize(..at));
     }
@@ -179,39 +185,39 @@ fn floor(random: &mut fastrand::Rng) -> String {
     median(|_| here.set(next[here.get() as usize]))
 }
 
-/// The program's other half: compiles a resource, saves it and tells what it took.
-fn load(json: &str, saved: &str) {
+/// Compiles a resource, saves the index and prints the measurements.
+fn measure_build(json: &str, saved: &str) {
     let started = Instant::now();
     let bytes = std::fs::read(json).expect("the file is there");
-    let index = Index::from_resource(&bytes).expect("it is a code system");
+    let index = CodeSystemIndex::from_resource(&bytes).expect("it is a code system");
     drop(bytes);
-    told("compiled from FHIR JSON", ms(started.elapsed()), "4 s");
-    told("resident at most meanwhile", format!("{} MiB", status_kib("VmHWM") / 1024), "400 MiB");
-    index.save(BufWriter::new(std::fs::File::create(saved).expect("a file"))).expect("the disk takes it");
+    print_row("compiled from FHIR JSON", ms(started.elapsed()), "4 s");
+    print_row("resident at most meanwhile", format!("{} MiB", status_kib("VmHWM") / 1024), "400 MiB");
+    index.save(BufWriter::new(std::fs::File::create(saved).expect("a file"))).expect("the file is written");
 }
 
-/// The program's third part: reads the index back and tells what that took.
-fn read(saved: &str) {
+/// Loads the index and prints the measurements.
+fn measure_read(saved: &str) {
     const MORE: u64 = 4;
     let path = std::path::Path::new(saved);
     let first = open(path);
-    // What reading itself takes has been taken by the first one; of several more, what the allocator and the kernel
-    // round up counts once.
+    // The first index includes the cost of the reader itself. With several more, the rounding of the allocator and the
+    // kernel counts once.
     let (started, before) = (Instant::now(), status_kib("VmRSS"));
-    let more: Vec<Index> = (0..MORE).map(|_| open(path)).collect();
-    told("read back from the saved index", ms(started.elapsed() / MORE as u32), "200 ms");
+    let more: Vec<CodeSystemIndex> = (0..MORE).map(|_| open(path)).collect();
+    print_row("read back from the saved index", ms(started.elapsed() / MORE as u32), "200 ms");
     let bytes = (status_kib("VmRSS") - before) * 1024;
     let each = bytes as f64 / (MORE * first.concepts() as u64) as f64;
-    told("memory of the index, a concept", format!("{each:.0} B"), "210 B");
+    print_row("memory of the index, a concept", format!("{each:.0} B"), "210 B");
     drop(more);
 }
 
-fn open(saved: &std::path::Path) -> Index {
-    let file = std::fs::File::open(saved).expect("it was saved");
-    Index::read(BufReader::new(file)).expect("it was saved whole")
+fn open(saved: &std::path::Path) -> CodeSystemIndex {
+    let file = std::fs::File::open(saved).expect("the index is saved");
+    CodeSystemIndex::read(BufReader::new(file)).expect("the index is valid")
 }
 
-/// A random ancestor, or the concept itself where it has none.
+/// Returns a random ancestor, or the concept itself if it has none.
 fn walk_up(shape: &Polyhierarchy, from: u32, random: &mut fastrand::Rng) -> u32 {
     let mut at = from;
     for _ in 0..random.u32(1..6) {
@@ -223,13 +229,13 @@ fn walk_up(shape: &Polyhierarchy, from: u32, random: &mut fastrand::Rng) -> u32 
     at
 }
 
-/// The median of the time of one question.
-fn median(question: impl Fn(usize)) -> String {
-    let mut times: Vec<Duration> = (0..QUESTIONS / AT_ONCE)
+/// Returns the median time of one request.
+fn median(request: impl Fn(usize)) -> String {
+    let mut times: Vec<Duration> = (0..REQUESTS / REQUESTS_PER_READING)
         .map(|round| {
             let started = Instant::now();
-            (round * AT_ONCE..(round + 1) * AT_ONCE).for_each(&question);
-            started.elapsed() / AT_ONCE as u32
+            (round * REQUESTS_PER_READING..(round + 1) * REQUESTS_PER_READING).for_each(&request);
+            started.elapsed() / REQUESTS_PER_READING as u32
         })
         .collect();
     times.sort_unstable();
@@ -240,7 +246,7 @@ fn ms(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// A figure of `/proc/self/status` (Linux).
+/// Returns a value of `/proc/self/status` (Linux).
 fn status_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -1,76 +1,58 @@
-//! FHIR R4 terminology: `$validate-code` and `CodeSystem/$subsumes` over immutable,
-//! in-memory indexes. No HTTP, no async, and no IO but for [`load`], which reads releases: the edge feeds resources
-//! in and asks questions.
+//! FHIR R4 terminology over immutable, in-memory indexes: `$validate-code` of value sets and of code systems,
+//! `$batch-validate-code`, `$subsumes`, `$lookup` and `$expand`. No HTTP, no async, no IO.
 //!
-//! | module | what lives there |
+//! The modules are layers: each one uses only those above it in this table.
+//!
+//! | module | contents |
 //! |---|---|
-//! | [`input`] | the parameters of a request, typed (body) or untyped (query) |
-//! | [`budget`] | the steps, memory and time that one question may take |
-//! | [`error`] | why a question could not be judged |
-//! | [`terminology`] | the service: `apply`, `validate_code`, `subsumes`, `lookup`, `expand` |
-//! | [`index`] | a compiled code system, to be saved and read back |
-//! | [`load`] | published releases of code systems, read into indexes |
-//! | `catalog` | what is stored, by id and by canonical URL; the choice between versions |
-//! | `built_in` | languages, countries and their subdivisions, currencies, media types, units |
-//! | `code_system` | one code system, compiled: codes, columns, hierarchy with interval labels |
-//! | `definition` | one StructureDefinition: the value sets that its elements are bound to |
-//! | `ecl` | SNOMED CT's expression constraint language |
-//! | `value_set` | one value set, compiled: includes, filters, the search for a code, all its members |
-//! | `overlay` | resources that requests bring along, kept compiled by content |
-//! | `validate` | the rules of `$validate-code` and `$batch-validate-code` |
-//! | [`subsumes`] | the rules of `$subsumes` |
-//! | [`expand`], `lookup` | the rules of `$expand` and `$lookup` |
-//! | `places` | the first place of a key in a list |
-//! | `texts` | all displays and designations of a concept |
-//! | `display`, `version` | languages and displays; versions and canonical URLs |
-//! | `messages` | every text a caller reads in `issues`, in one table |
-//! | `wire` | CodeSystem and ValueSet as JSON writes them |
+//! | `model` | canonical URLs and versions, languages, errors, the budget of a request, the JSON of resources |
+//! | `grammar` | codes that follow a grammar: language tags, media types, units |
+//! | `code_system` | the index of one code system: codes, columns, hierarchy, word index; its builder and its file |
+//! | `value_set` | one compiled value set: includes, filters, expression constraints, implicit value sets |
+//! | `catalog` | the stored and built-in resources by id and canonical URL, and the resources of a request |
+//! | `membership` | the search for one code in a value set, and the list of all its codes |
+//! | `ops` | the six operations, their parameters and messages, and the service [`Terminology`] |
 //!
-//! Nothing is expanded to test a code, nothing is compiled before it is used, and a question works
-//! on one catalog from beginning to end, whatever changes meanwhile.
+//! Testing a code does not expand the value set. A resource is compiled on first use. Each request is answered from one
+//! catalog, even if the stored resources change in the meantime.
 //!
 //! ```
 //! use fhir::Parameters;
-//! use trefoil_terminology::{Change, Input, Level, Terminology};
+//! use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
 //!
 //! let colours = r#"{"resourceType":"CodeSystem","id":"colours","url":"urn:colours","status":"active",
 //!     "content":"complete","concept":[{"code":"red","concept":[{"code":"crimson"}]}]}"#;
 //! let terminology = Terminology::default();
-//! terminology.apply([Change::Put { kind: "CodeSystem", id: "colours".into(), bytes: colours.into() }]);
+//! terminology.apply([TerminologyChange::Put { kind: "CodeSystem", id: "colours".into(), bytes: colours.into() }]);
 //!
 //! let query = Parameters::from_query("codeA=red&codeB=crimson");
-//! let answer = terminology.subsumes(Level::Instance("colours"), Input::from_query(&query)).unwrap();
+//! let answer = terminology.subsumes(OperationLevel::Instance("colours"), OperationInput::from_query(&query)).unwrap();
 //! assert_eq!(answer.text("outcome"), Some("subsumes"));
 //! ```
 
-pub mod budget;
-mod built_in;
 mod catalog;
 mod code_system;
-mod definition;
-mod display;
-mod ecl;
-pub mod error;
-pub mod expand;
-pub mod index;
-pub mod input;
-mod kept;
-pub mod load;
-mod lookup;
-mod messages;
-mod overlay;
-mod places;
-pub mod subsumes;
-pub mod terminology;
-mod texts;
-mod validate;
+mod grammar;
+mod membership;
+mod model;
+mod ops;
 mod value_set;
-mod version;
-mod wire;
 
-pub use budget::Budget;
-pub use error::{FilterFault, TxError, Unprocessable};
-pub use index::Index;
-pub use input::{Input, Level};
-pub use subsumes::Subsumption;
-pub use terminology::{Change, Problem, Terminology};
+pub use catalog::{ResourceProblem, TerminologyChange};
+pub use code_system::{CodeSystemIndex, Subsumption};
+pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
+pub use model::error::{FilterFault, TxError, Unprocessable};
+pub use ops::expand::{MAX_EXPANSION_CODES, expand_parameter_names};
+pub use ops::input::{OperationInput, OperationLevel};
+pub use ops::service::Terminology;
+
+/// Building blocks for importers: [`IndexBuilder`](indexing::IndexBuilder) takes the concepts of a code system and
+/// returns its index.
+pub mod indexing {
+    pub use crate::code_system::index_builder::{ConceptDesignation, ConceptNumber, IndexBuilder};
+    pub use crate::model::canonical::compare as compare_versions;
+    pub use crate::model::known_systems::{LOINC, SNOMED_CT, SNOMED_CT_DEFINITION};
+    pub use crate::model::resource_json::{
+        ContentMode, HierarchyMeaning, PropertyDefinition, ResourceHeader,
+    };
+}

@@ -1,22 +1,26 @@
-//! `{base}/admin/users`: users by subject. A change may demand the revision that was read (`ETag`,
-//! `If-Match`). Who is disabled or deleted, or gets another password, loses all sessions and tokens at once.
+//! `{base}/admin/users`: users by subject. A change can require the revision that was read (`ETag`, `If-Match`).
+//! Disabling or deleting a user, or setting a password, ends all sessions and tokens of the user immediately.
 
 use http::{StatusCode, header};
-use identity::directory::{ChangeError, Entry, OtherMethods};
-use identity::password::{self, PasswordError};
-use identity::scope::Scopes;
-use identity::user::{Claims, User, UserError};
+use identity::directory::user_directory::UserError;
+use identity::directory::user_directory::{ChangeUserError, OtherMethods, VersionedUser};
+use identity::model::scope::Scopes;
+use identity::model::user::{StandardClaims, User};
+use identity::sign_in::password::{self, PasswordError};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
-use super::{body, check, json, page, refuse, revision, stale, store, unknown, wrong};
-use crate::http::extract::Call;
+use super::{
+    admin_error, check_administrator, expected_revision, invalid_request, json, not_found, page_parameters,
+    parse_body, precondition_failed, store_error,
+};
+use crate::http::extract::RequestContext;
 use crate::http::reply::{self, Response};
 
-/// Longest text of a claim, in bytes.
+/// Maximum length of a claim, in bytes.
 const TEXT: usize = 500;
 
-fn shown(user: &User) -> Value {
+fn user_json(user: &User) -> Value {
     json!({
         "sub": user.sub,
         "username": user.username,
@@ -29,49 +33,51 @@ fn shown(user: &User) -> Value {
     })
 }
 
-fn with_tag(status: StatusCode, entry: &Entry) -> Response {
+fn user_response(status: StatusCode, entry: &VersionedUser) -> Response {
     let tag = format!("W/\"{}\"", entry.revision);
-    reply::with(json(status, &shown(&entry.user)), header::ETAG, &tag)
+    reply::with(json(status, &user_json(&entry.user)), header::ETAG, &tag)
 }
 
-/// A member that is there, perhaps with null, which takes the value away.
-fn given<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Option<Option<T>>, D::Error> {
+/// Deserializes a present member. Its value is `None` for null, which removes the value of the user.
+fn present_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    from: D,
+) -> Result<Option<Option<T>>, D::Error> {
     Option::deserialize(from).map(Some)
 }
 
-/// What may be said of a user; what is left out stays as it is.
+/// A change of a user; members that are absent do not change.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-struct Change {
-    #[serde(deserialize_with = "given")]
+struct UserChange {
+    #[serde(deserialize_with = "present_or_null")]
     name: Option<Option<String>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     given_name: Option<Option<String>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     family_name: Option<Option<String>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     email: Option<Option<String>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     email_verified: Option<Option<bool>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     phone_number: Option<Option<String>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     phone_number_verified: Option<Option<bool>>,
-    #[serde(deserialize_with = "given")]
+    #[serde(deserialize_with = "present_or_null")]
     fhir_user: Option<Option<String>>,
     allowed_scopes: Option<String>,
     administrator: Option<bool>,
     disabled: Option<bool>,
 }
 
-/// A change that was judged.
-struct Checked {
-    change: Change,
+/// A valid change.
+struct CheckedUserChange {
+    change: UserChange,
     scopes: Option<Scopes>,
 }
 
-impl Change {
-    fn check(self) -> Result<Checked, Response> {
+impl UserChange {
+    fn check_administrator(self) -> Result<CheckedUserChange, Response> {
         let texts = [
             &self.name,
             &self.given_name,
@@ -83,26 +89,26 @@ impl Change {
         let is_bad =
             |text: &String| text.is_empty() || text.len() > TEXT || text.chars().any(char::is_control);
         if texts.into_iter().flatten().flatten().any(is_bad) {
-            return Err(wrong("a text is empty, longer than 500 bytes or has control characters"));
+            return Err(invalid_request("a text must have 1 to 500 bytes and no control characters"));
         }
         let is_reference = |text: &String| {
             text.split_once('/')
                 .is_some_and(|(kind, id)| fhir::resource_type(kind).is_some() && !id.is_empty())
         };
         if !self.fhir_user.iter().flatten().all(is_reference) {
-            return Err(wrong("fhir_user must be a resource such as Patient/p1"));
+            return Err(invalid_request("fhir_user must be a resource such as Patient/p1"));
         }
         let scopes = self.allowed_scopes.as_deref().map(Scopes::parse).transpose();
-        let scopes = scopes.map_err(|error| wrong(&error.to_string()))?;
-        Ok(Checked { change: self, scopes })
+        let scopes = scopes.map_err(|error| invalid_request(&error.to_string()))?;
+        Ok(CheckedUserChange { change: self, scopes })
     }
 }
 
-impl Checked {
+impl CheckedUserChange {
     fn apply(&self, user: &mut User) {
-        fn set<T: Clone>(to: &mut T, given: &Option<T>) {
-            if let Some(given) = given {
-                to.clone_from(given);
+        fn set<T: Clone>(to: &mut T, present_or_null: &Option<T>) {
+            if let Some(present_or_null) = present_or_null {
+                to.clone_from(present_or_null);
             }
         }
         let change = &self.change;
@@ -110,7 +116,7 @@ impl Checked {
         set(&mut user.claims.given_name, &change.given_name);
         set(&mut user.claims.family_name, &change.family_name);
         if change.email.is_some() || change.email_verified.is_some() {
-            // What a provider verified was another address.
+            // The provider verified the previous address.
             user.claims.email_verified = None;
             user.email_verified_by = None;
         }
@@ -123,97 +129,108 @@ impl Checked {
         let before = (user.disabled, user.administrator);
         set(&mut user.administrator, &change.administrator);
         set(&mut user.disabled, &change.disabled);
-        // What was issued before comes back neither with `disabled = false` nor with another right.
+        // Tokens issued before must not become valid again, nor gain another right.
         if before != (user.disabled, user.administrator) {
             user.epoch += 1;
         }
     }
 }
 
-/// A user who was not changed.
-pub(super) fn change_error(error: &ChangeError) -> Response {
+/// Returns the response for a user that was not changed.
+pub(super) fn change_error(error: &ChangeUserError) -> Response {
     match error {
-        ChangeError::Unknown => unknown("user"),
-        ChangeError::Stale => stale(&error.to_string()),
-        ChangeError::User(error) => user_error(error),
-        ChangeError::Store(error) => store(error),
+        ChangeUserError::Unknown => not_found("user"),
+        ChangeUserError::Stale => precondition_failed(&error.to_string()),
+        ChangeUserError::User(error) => user_error(error),
+        ChangeUserError::Store(error) => store_error(error),
     }
 }
 
 fn user_error(error: &UserError) -> Response {
     match error {
-        UserError::Exists(_) => refuse(StatusCode::CONFLICT, "conflict", &error.to_string()),
-        UserError::BadName(_) => wrong(&error.to_string()),
-        UserError::Unknown(_) => unknown("user"),
-        UserError::Store(error) => store(error),
+        UserError::Exists(_) => admin_error(StatusCode::CONFLICT, "conflict", &error.to_string()),
+        UserError::BadName(_) => invalid_request(&error.to_string()),
+        UserError::Unknown(_) => not_found("user"),
+        UserError::Store(error) => store_error(error),
     }
 }
 
-async fn hash(call: &Call, plain: String, username: String) -> Result<String, Response> {
-    let (random, service) = (call.app.clock.random.clone(), call.app.base_url.clone());
-    let policy = call.app.settings().passwords;
-    let hash = move || {
-        policy.check(&plain, &username, &service)?;
-        Ok(password::hash(&plain, &*random))
+async fn hash_new_password(
+    context: &RequestContext,
+    plain: String,
+    username: String,
+) -> Result<String, Response> {
+    let (random, service) = (context.app.clock.random.clone(), context.app.base_url.clone());
+    let policy = context.app.settings().passwords;
+    let hash_new_password = move || {
+        policy.check_password(&plain, &username, &service)?;
+        Ok(password::hash_password(&plain, &*random))
     };
-    let hashed: Result<String, PasswordError> = call.app.hashing.run(hash).await;
-    hashed.map_err(|error| wrong(&error.to_string()))
+    let hashed: Result<String, PasswordError> = context.app.hashing.run(hash_new_password).await;
+    hashed.map_err(|error| invalid_request(&error.to_string()))
 }
 
-pub(super) async fn entry(call: &Call) -> Result<Entry, Response> {
-    let found = call.app.identity.user_entry(&call.args[0], call.now).await.map_err(|error| store(&error))?;
-    found.ok_or_else(|| unknown("user"))
+pub(super) async fn addressed_user(context: &RequestContext) -> Result<VersionedUser, Response> {
+    let found = context
+        .app
+        .identity
+        .users
+        .versioned_user(&context.args[0], context.now)
+        .await
+        .map_err(|error| store_error(&error))?;
+    found.ok_or_else(|| not_found("user"))
 }
 
 /// GET {base}/admin/users
-pub async fn list(call: Call) -> Response {
-    answer_list(&call).await.unwrap_or_else(|response| response)
+pub async fn list_users(context: RequestContext) -> Response {
+    answer_list(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_list(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let (after, count) = page(call)?;
-    let found = call.app.identity.users_page(after.as_deref(), count, call.now).await;
-    let (users, next) = found.map_err(|error| store(&error))?;
-    let users: Vec<_> = users.iter().map(shown).collect();
+async fn answer_list(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let (after, count) = page_parameters(context)?;
+    let found = context.app.identity.users.users_page(after.as_deref(), count, context.now).await;
+    let (users, next) = found.map_err(|error| store_error(&error))?;
+    let users: Vec<_> = users.iter().map(user_json).collect();
     Ok(json(StatusCode::OK, &json!({ "users": users, "next": next })))
 }
 
 /// GET {base}/admin/users/{sub}
-pub async fn read(call: Call) -> Response {
-    answer_read(&call).await.unwrap_or_else(|response| response)
+pub async fn read_user(context: RequestContext) -> Response {
+    answer_read(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_read(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    Ok(with_tag(StatusCode::OK, &entry(call).await?))
+async fn answer_read(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    Ok(user_response(StatusCode::OK, &addressed_user(context).await?))
 }
 
 /// POST {base}/admin/users
-pub async fn create(mut call: Call) -> Response {
-    answer_create(&mut call).await.unwrap_or_else(|response| response)
+pub async fn create_user(mut context: RequestContext) -> Response {
+    answer_create(&mut context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_create(call: &mut Call) -> Result<Response, Response> {
-    check(call).await?;
-    let mut said: serde_json::Map<String, Value> = body(call).await?;
+async fn answer_create(context: &mut RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let mut members: serde_json::Map<String, Value> = parse_body(context).await?;
     let text = |value: Option<Value>, name: &str| match value {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(wrong(&format!("{name} must be a text"))),
+        Some(_) => Err(invalid_request(&format!("{name} must be a string"))),
     };
-    let username = text(said.remove("username"), "username")?.ok_or_else(|| wrong("username is missing"))?;
-    let password = text(said.remove("password"), "password")?;
-    let change: Change = serde_json::from_value(Value::Object(said))
-        .map_err(|error| wrong(&format!("the body is not understood: {error}")))?;
-    let checked = change.check()?;
+    let username = text(members.remove("username"), "username")?
+        .ok_or_else(|| invalid_request("username is missing"))?;
+    let password = text(members.remove("password"), "password")?;
+    let change: UserChange = serde_json::from_value(Value::Object(members))
+        .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))?;
+    let checked = change.check_administrator()?;
     let password = match password {
-        Some(plain) => Some(hash(call, plain, username.clone()).await?),
+        Some(plain) => Some(hash_new_password(context, plain, username.clone()).await?),
         None => None,
     };
     let mut user = User {
         sub: String::new(),
-        claims: Claims { preferred_username: Some(username.clone()), ..Claims::default() },
+        claims: StandardClaims { preferred_username: Some(username.clone()), ..StandardClaims::default() },
         username,
         email_verified_by: None,
         allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
@@ -225,32 +242,36 @@ async fn answer_create(call: &mut Call) -> Result<Response, Response> {
         demo: false,
     };
     checked.apply(&mut user);
-    let identity = &call.app.identity;
-    let user = identity.add_user(user, call.now).await.map_err(|error| user_error(&error))?;
-    let found = identity.user_entry(&user.sub, call.now).await.map_err(|error| store(&error))?;
-    let response = with_tag(StatusCode::CREATED, &found.ok_or_else(|| unknown("user"))?);
-    let at = format!("{}/admin/users/{}", call.app.base_url, user.sub);
+    let identity = &context.app.identity;
+    let user = identity.users.add_user(user, context.now).await.map_err(|error| user_error(&error))?;
+    let found =
+        identity.users.versioned_user(&user.sub, context.now).await.map_err(|error| store_error(&error))?;
+    let response = user_response(StatusCode::CREATED, &found.ok_or_else(|| not_found("user"))?);
+    let at = format!("{}/admin/users/{}", context.app.base_url, user.sub);
     Ok(reply::with(response, header::LOCATION, &at))
 }
 
-/// PATCH {base}/admin/users/{sub}: members that are there are changed, null takes a value away (RFC 7396).
-pub async fn change(mut call: Call) -> Response {
-    answer_change(&mut call).await.unwrap_or_else(|response| response)
+/// PATCH {base}/admin/users/{sub}: changes the members that are present; null removes a value (RFC 7396).
+pub async fn change_user(mut context: RequestContext) -> Response {
+    answer_change(&mut context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_change(call: &mut Call) -> Result<Response, Response> {
-    check(call).await?;
-    let change: Change = body(call).await?;
-    let checked = change.check()?;
-    let revision = revision(call)?;
-    let identity = &call.app.identity;
-    let done = identity.change_entry(&call.args[0], revision, call.now, |user| checked.apply(user)).await;
-    Ok(with_tag(StatusCode::OK, &done.map_err(|error| change_error(&error))?))
+async fn answer_change(context: &mut RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let change: UserChange = parse_body(context).await?;
+    let checked = change.check_administrator()?;
+    let revision = expected_revision(context)?;
+    let identity = &context.app.identity;
+    let done = identity
+        .users
+        .change_versioned_user(&context.args[0], revision, context.now, |user| checked.apply(user))
+        .await;
+    Ok(user_response(StatusCode::OK, &done.map_err(|error| change_error(&error))?))
 }
 
 /// PUT {base}/admin/users/{sub}/password
-pub async fn set_password(mut call: Call) -> Response {
-    answer_set_password(&mut call).await.unwrap_or_else(|response| response)
+pub async fn set_password(mut context: RequestContext) -> Response {
+    answer_set_password(&mut context).await.unwrap_or_else(|response| response)
 }
 
 #[derive(Deserialize)]
@@ -262,57 +283,68 @@ struct NewPassword {
     keep_sign_in_methods: bool,
 }
 
-async fn answer_set_password(call: &mut Call) -> Result<Response, Response> {
-    check(call).await?;
-    let new: NewPassword = body(call).await?;
-    let username = entry(call).await?.user.username;
-    let phc = hash(call, new.password.clone(), username).await?;
-    let revision = revision(call)?;
+async fn answer_set_password(context: &mut RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let new: NewPassword = parse_body(context).await?;
+    let username = addressed_user(context).await?.user.username;
+    let phc = hash_new_password(context, new.password.clone(), username).await?;
+    let revision = expected_revision(context)?;
     let others = if new.keep_sign_in_methods { OtherMethods::Keep } else { OtherMethods::Remove };
-    let done = call.app.identity.reset_password(&call.args[0], revision, &phc, others, call.now).await;
+    let done = context
+        .app
+        .identity
+        .users
+        .reset_password(&context.args[0], revision, &phc, others, context.now)
+        .await;
     done.map_err(|error| change_error(&error))?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// POST {base}/admin/users/{sub}/sign-out
-pub async fn sign_out(call: Call) -> Response {
-    answer_sign_out(&call).await.unwrap_or_else(|response| response)
+pub async fn sign_out_user(context: RequestContext) -> Response {
+    answer_sign_out(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_sign_out(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let username = entry(call).await?.user.username;
-    let done = call.app.identity.sign_out_everywhere(&username, call.now).await;
+async fn answer_sign_out(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let username = addressed_user(context).await?.user.username;
+    let done = context.app.identity.users.sign_out_everywhere(&username, context.now).await;
     done.map_err(|error| user_error(&error))?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// DELETE {base}/admin/users/{sub}
-pub async fn delete(call: Call) -> Response {
-    answer_delete(&call).await.unwrap_or_else(|response| response)
+pub async fn delete_user(context: RequestContext) -> Response {
+    answer_delete(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_delete(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let found = entry(call).await?;
-    if revision(call)?.is_some_and(|revision| revision != found.revision) {
-        return Err(stale("the user was changed since; read it again"));
+async fn answer_delete(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let found = addressed_user(context).await?;
+    if expected_revision(context)?.is_some_and(|revision| revision != found.revision) {
+        return Err(precondition_failed("the user was changed since it was read; read it again"));
     }
-    let done = call.app.identity.delete_user(&found.user.username, call.now).await;
+    let done = context.app.identity.users.delete_user(&found.user.username, context.now).await;
     done.map_err(|error| user_error(&error))?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// GET {base}/admin/users/{sub}/sessions
-pub async fn sessions(call: Call) -> Response {
-    answer_sessions(&call).await.unwrap_or_else(|response| response)
+pub async fn list_sessions(context: RequestContext) -> Response {
+    answer_sessions(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_sessions(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let user = entry(call).await?.user;
-    let found = call.app.identity.sessions_of(&user, call.now).await.map_err(|error| store(&error))?;
-    let shown: Vec<_> = found
+async fn answer_sessions(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let user = addressed_user(context).await?.user;
+    let found = context
+        .app
+        .identity
+        .sessions
+        .user_sessions(&user, context.now)
+        .await
+        .map_err(|error| store_error(&error))?;
+    let user_json: Vec<_> = found
         .iter()
         .map(|session| {
             json!({
@@ -321,57 +353,63 @@ async fn answer_sessions(call: &Call) -> Result<Response, Response> {
                 "last_seen": fhir::instant::format(session.last_seen),
                 "amr": session.amr,
                 "provider": session.provider,
-                "address": session.place.address,
-                "user_agent": session.place.agent,
+                "address": session.origin.address,
+                "user_agent": session.origin.agent,
             })
         })
         .collect();
-    Ok(json(StatusCode::OK, &json!({ "sessions": shown })))
+    Ok(json(StatusCode::OK, &json!({ "sessions": user_json })))
 }
 
-/// DELETE {base}/admin/users/{sub}/sessions/{sid}: with every token that was issued from it.
-pub async fn end_session(call: Call) -> Response {
-    answer_end_session(&call).await.unwrap_or_else(|response| response)
+/// DELETE {base}/admin/users/{sub}/sessions/{sid}: ends the session and all tokens issued in it.
+pub async fn end_session(context: RequestContext) -> Response {
+    answer_end_session(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_end_session(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let sub = entry(call).await?.user.sub;
-    let done = call.app.identity.end_session_of(&sub, &call.args[1], call.now).await;
-    if !done.map_err(|error| store(&error))? {
-        return Err(unknown("session"));
+async fn answer_end_session(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let sub = addressed_user(context).await?.user.sub;
+    let done = context.app.identity.sessions.end_user_session(&sub, &context.args[1], context.now).await;
+    if !done.map_err(|error| store_error(&error))? {
+        return Err(not_found("session"));
     }
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// GET {base}/admin/users/{sub}/consents
-pub async fn consents(call: Call) -> Response {
-    answer_consents(&call).await.unwrap_or_else(|response| response)
+pub async fn list_consents(context: RequestContext) -> Response {
+    answer_consents(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_consents(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let sub = entry(call).await?.user.sub;
-    let found = call.app.identity.consents(&sub, call.now).await.map_err(|error| store(&error))?;
-    let shown: Vec<_> = found
+async fn answer_consents(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let sub = addressed_user(context).await?.user.sub;
+    let found = context
+        .app
+        .identity
+        .consents
+        .user_consents(&sub, context.now)
+        .await
+        .map_err(|error| store_error(&error))?;
+    let user_json: Vec<_> = found
         .iter()
         .map(|consent| {
             let at = fhir::instant::format(consent.at);
             json!({ "client_id": consent.client_id, "scope": consent.scopes.to_string(), "at": at })
         })
         .collect();
-    Ok(json(StatusCode::OK, &json!({ "consents": shown })))
+    Ok(json(StatusCode::OK, &json!({ "consents": user_json })))
 }
 
-/// DELETE {base}/admin/users/{sub}/consents/{client_id}: what was granted on it ends.
-pub async fn withdraw(call: Call) -> Response {
-    answer_withdraw(&call).await.unwrap_or_else(|response| response)
+/// DELETE {base}/admin/users/{sub}/consents/{client_id}: withdraws the consent and ends the grants based on it.
+pub async fn withdraw_consent(context: RequestContext) -> Response {
+    answer_withdraw(&context).await.unwrap_or_else(|response| response)
 }
 
-async fn answer_withdraw(call: &Call) -> Result<Response, Response> {
-    check(call).await?;
-    let sub = entry(call).await?.user.sub;
-    let done = call.app.identity.withdraw(&sub, &call.args[1], call.now).await;
-    done.map_err(|error| store(&error))?;
+async fn answer_withdraw(context: &RequestContext) -> Result<Response, Response> {
+    check_administrator(context).await?;
+    let sub = addressed_user(context).await?.user.sub;
+    let done = context.app.identity.consents.withdraw_consent(&sub, &context.args[1], context.now).await;
+    done.map_err(|error| store_error(&error))?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }

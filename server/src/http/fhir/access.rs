@@ -1,112 +1,140 @@
-//! Who may what at the FHIR endpoints (DESIGN, who may what): the token's SMART scopes, by type and by whose
-//! data it is.
+//! Authorization at the FHIR endpoints, by the SMART scopes of the token: per resource type, and per patient.
 
 use std::sync::Arc;
 
 use fhir::IssueCode;
 use http::{StatusCode, header};
-use identity::scope::{Context, Permissions};
-use identity::token::{Access, BadToken, Reach};
+use identity::model::scope::{ScopeContext, ScopePermissions};
+use identity::tokens::access_token::{BadToken, ResourceAccess, TokenAccess};
 use resources::Restriction;
 
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// Judges the access token of a FHIR request.
+/// Authenticates the access token of a FHIR request.
 ///
 /// # Errors
-/// 401 without a token, with one that does not hold, or with one for somebody else.
-pub async fn token(call: &Call) -> Result<Arc<Access>, Response> {
-    let sent = match call.presented() {
+/// Returns a 401 response if the token is missing or not valid.
+pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, Response> {
+    let sent = match context.credentials() {
         Ok(Some(sent)) => sent,
         Ok(None) => {
             let text = "send an access token as 'Authorization: Bearer TOKEN'";
-            return Err(problem::fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
+            return Err(problem::fhir_error(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
         }
         Err(error) => return Err(problem::fhir_token(&BadToken::Proof(error))),
     };
-    call.app.identity.judge(&sent, call.now).await.map_err(|error| problem::fhir_token(&error))
+    context
+        .app
+        .identity
+        .tokens
+        .authenticate_token(&sent, context.now)
+        .await
+        .map_err(|error| problem::fhir_token(&error))
 }
 
-/// Whose resources of a type the token opens.
-pub fn reach<'a>(call: &Call, access: &'a Access, kind: &str, permissions: Permissions) -> Reach<'a> {
-    if access.token.is_for(&call.app.fhir_base) { access.reach(kind, permissions) } else { Reach::Nothing }
+/// Returns the resources of a type that the token grants access to.
+pub fn resource_access<'a>(
+    context: &RequestContext,
+    access: &'a TokenAccess,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> ResourceAccess<'a> {
+    if access.token.is_for_audience(&context.app.fhir_base) {
+        access.resource_access(kind, permissions)
+    } else {
+        ResourceAccess::Nothing
+    }
 }
 
-/// What the token may see of a type, and may do there if `permissions` are writes: the reach of its scopes, and for a
-/// client with `groups` only what belongs to a current member of those Groups. It reads its Groups and does not write
-/// them: they decide what it may see.
+/// Returns the restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
+/// only the compartments of the current members of these Groups. Such a client can read its Groups but not write
+/// them, because they determine its access.
 ///
 /// # Errors
-/// Returns a 500 if a Group cannot be read.
+/// Returns a 500 response if a Group cannot be read.
 pub async fn restriction(
-    call: &Call,
-    access: &Access,
+    context: &RequestContext,
+    access: &TokenAccess,
     kind: &str,
-    permissions: Permissions,
+    permissions: ScopePermissions,
 ) -> Result<Restriction, Response> {
-    let reach = reach(call, access, kind, permissions);
-    let client = call.app.identity.client(&access.token.client_id, call.now).await;
-    let client = client.map_err(|error| problem::store(Dialect::Fhir, &error))?;
+    let reach = resource_access(context, access, kind, permissions);
+    let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await;
+    let client = client.map_err(|error| problem::store_error(Dialect::Fhir, &error))?;
     let Some(groups) = client.and_then(|client| client.groups) else {
         return Ok(match reach {
-            Reach::All => Restriction::None,
-            Reach::Patients(ids) => Restriction::patients(ids),
-            Reach::Nothing => Restriction::patients([]),
+            ResourceAccess::All => Restriction::None,
+            ResourceAccess::Patients(ids) => Restriction::patients(ids),
+            ResourceAccess::Nothing => Restriction::patients([]),
         });
     };
-    if kind == "Group" && reach == Reach::All {
+    if kind == "Group" && reach == ResourceAccess::All {
         return Ok(Restriction::ReadOnly(groups.into()));
     }
     let is_of_compartments = kind == "Patient" || !resources::compartment::paths(kind).is_empty();
-    if reach == Reach::All && !is_of_compartments {
+    if reach == ResourceAccess::All && !is_of_compartments {
         return Ok(Restriction::None);
     }
-    let app = &call.app;
-    let members = app.group_members.compartments(&groups, &app.store, &app.bulk, call.now).await;
-    let members = members.map_err(|error| problem::members(&error))?;
+    let app = &context.app;
+    let members = app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await;
+    let members = members.map_err(|error| problem::group_members(&error))?;
     Ok(match reach {
-        Reach::All => Restriction::Compartments(members),
-        Reach::Nothing => Restriction::patients([]),
-        Reach::Patients(ids) => {
+        ResourceAccess::All => Restriction::Compartments(members),
+        ResourceAccess::Nothing => Restriction::patients([]),
+        ResourceAccess::Patients(ids) => {
             let is_member = |id: &&str| members.binary_search(&format!("Patient/{id}")).is_ok();
             Restriction::patients(ids.into_iter().filter(is_member))
         }
     })
 }
 
-/// May the token read all of a type for a back end: what exports give?
-pub fn exports(call: &Call, access: &Access, kind: &str) -> bool {
-    access.token.is_for(&call.app.fhir_base) && access.scopes.allow(Context::System, kind, Permissions::READ)
+/// Returns whether the token allows a backend client to export a type.
+pub fn may_export(context: &RequestContext, access: &TokenAccess, kind: &str) -> bool {
+    access.token.is_for_audience(&context.app.fhir_base)
+        && access.scopes.allow_access(ScopeContext::System, kind, ScopePermissions::READ)
 }
 
-/// Demands a scope for a type, for all of its resources or those of some Patients.
+/// Checks that the token grants `permissions` on at least some resources of a type.
 ///
 /// # Errors
-/// 401 without a good token, 403 without the scope.
-pub async fn demand(call: &Call, kind: &str, permissions: Permissions) -> Result<Arc<Access>, Response> {
-    let access = token(call).await?;
-    match reach(call, &access, kind, permissions) {
-        Reach::Nothing => Err(lacking(&format!("the token has no scope that allows this on {kind}"))),
-        _ => Ok(access),
-    }
+/// Returns a 401 response without a valid token, and a 403 response without the scope.
+pub async fn require_some(
+    context: &RequestContext,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> Result<Arc<TokenAccess>, Response> {
+    require(context, kind, permissions, |granted| !matches!(granted, ResourceAccess::Nothing)).await
 }
 
-/// Demands a scope for all of a type.
+/// Checks that the token grants `permissions` on all resources of a type.
 ///
 /// # Errors
-/// 401 without a good token, 403 without the scope.
-pub async fn demand_all(call: &Call, kind: &str, permissions: Permissions) -> Result<Arc<Access>, Response> {
-    let access = token(call).await?;
-    match reach(call, &access, kind, permissions) {
-        Reach::All => Ok(access),
-        _ => Err(lacking(&format!("the token has no scope that allows this on {kind}"))),
-    }
+/// Returns a 401 response without a valid token, and a 403 response without the scope.
+pub async fn require_all(
+    context: &RequestContext,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> Result<Arc<TokenAccess>, Response> {
+    require(context, kind, permissions, |granted| matches!(granted, ResourceAccess::All)).await
 }
 
-/// 403 for a token that lacks a scope.
-pub fn lacking(text: &str) -> Response {
-    let response = problem::fhir(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
+async fn require(
+    context: &RequestContext,
+    kind: &str,
+    permissions: ScopePermissions,
+    is_enough: impl FnOnce(&ResourceAccess<'_>) -> bool,
+) -> Result<Arc<TokenAccess>, Response> {
+    let access = authenticate(context).await?;
+    if is_enough(&resource_access(context, &access, kind, permissions)) {
+        return Ok(access);
+    }
+    Err(insufficient_scope(&format!("the token has no scope that allows this on {kind}")))
+}
+
+/// Returns the 403 response for a token without the necessary scope.
+pub fn insufficient_scope(text: &str) -> Response {
+    let response = problem::fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
     reply::with(response, header::WWW_AUTHENTICATE, &problem::bearer_challenge("insufficient_scope", text))
 }

@@ -2,122 +2,122 @@
 
 use fhir::{IssueCode, OperationOutcome};
 use http::StatusCode;
-use identity::scope::Permissions;
-use resources::{Action, Deletion, Done, ResourceError, Restriction, Stored};
+use identity::model::scope::ScopePermissions;
+use resources::{DeleteResult, EntryAction, EntryResult, ResourceError, Restriction, StoredResource};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
 
 use super::{access, check_accept, json_body, recording};
 use crate::clock::resource_id;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
 
-/// Audit events that are held in memory before they are written.
+/// Number of audit events that are held in memory before they are written.
 const RECORDED_TOGETHER: usize = 1_000;
 
-/// Judges every entry before any of them is carried out.
-pub async fn post(mut call: Call) -> Response {
-    let token = match access::token(&call).await {
+/// Executes a Bundle. All entries are authorized before the first one is executed.
+pub async fn execute_bundle(mut context: RequestContext) -> Response {
+    let token = match access::authenticate(&context).await {
         Ok(token) => token,
         Err(response) => return response,
     };
-    if let Err(response) = check_accept(&call, &[]) {
+    if let Err(response) = check_accept(&context, &[]) {
         return response;
     }
-    let body = match json_body(&mut call).await {
+    let body = match json_body(&mut context).await {
         Ok(body) => body,
         Err(response) => return response,
     };
-    let random = call.app.clock.random.clone();
-    let plan = match call.app.resources.plan(&body, || resource_id(&*random), call.now) {
+    let random = context.app.clock.random.clone();
+    let plan = match context.app.resources.plan(&body, || resource_id(&*random), context.now) {
         Ok(plan) => plan,
-        Err(error) => return problem::resource(&ResourceError::Body(error)),
+        Err(error) => return problem::resource_error(&ResourceError::Body(error)),
     };
     for entry in plan.entries.iter().flatten() {
         let permissions = match entry.action {
-            Action::Create => Permissions::CREATE,
-            Action::Update => Permissions::UPDATE,
-            Action::Delete => Permissions::DELETE,
-            Action::Read => Permissions::GET,
+            EntryAction::Create => ScopePermissions::CREATE,
+            EntryAction::Update => ScopePermissions::UPDATE,
+            EntryAction::Delete => ScopePermissions::DELETE,
+            EntryAction::Read => ScopePermissions::GET,
         };
         let permissions = match entry.is_conditional() {
-            true => [permissions, Permissions::SEARCH],
+            true => [permissions, ScopePermissions::SEARCH],
             false => [permissions; 2],
         };
         // Bundles require access to all resources of a type; restricted clients send one resource at a time.
         for permission in permissions {
-            match access::restriction(&call, &token, entry.kind, permission).await {
+            match access::restriction(&context, &token, entry.kind, permission).await {
                 Ok(Restriction::None) => {}
                 Ok(_) => {
                     let text = format!("the token does not allow this on all {} resources", entry.kind);
-                    return access::lacking(&text);
+                    return access::insufficient_scope(&text);
                 }
                 Err(response) => return response,
             }
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
-    let answers = match call.app.resources.carry_out(plan, call.now).await {
+    let answers = match context.app.resources.carry_out(plan, context.now).await {
         Ok(answers) => answers,
-        Err(error) => return problem::resource(&error),
+        Err(error) => return problem::resource_error(&error),
     };
     for (at, done) in answers.iter().enumerate() {
         if let Ok(done) = done {
-            recording::bundle_entry(&call, &token, done);
+            recording::bundle_entry(&context, &token, done);
         }
         if at % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
-            call.app.audit.flush().await;
+            context.app.audit.flush().await;
         }
     }
-    if let Err(error) = call.app.follow().await {
-        return problem::store(problem::Dialect::Fhir, &error);
+    if let Err(error) = context.app.terminology_sync.apply_changes().await {
+        return problem::store_error(problem::Dialect::Fhir, &error);
     }
-    let entry = answers.into_iter().map(entry).collect();
-    let answer = Answer { resource_type: "Bundle", kind, entry };
+    let entry = answers.into_iter().map(response_entry).collect();
+    let answer = ResponseBundle { resource_type: "Bundle", kind, entry };
     reply::no_store(reply::fhir_json(StatusCode::OK, &answer))
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer {
+struct ResponseBundle {
     resource_type: &'static str,
     #[serde(rename = "type")]
     kind: &'static str,
-    entry: Vec<Entry>,
+    entry: Vec<ResponseEntry>,
 }
 
-/// An answer to one entry.
+/// The response to one entry.
 #[derive(Serialize)]
-struct Entry {
-    /// As it is stored: a `Value` would write its numbers anew, and 1.10 is not 1.1 in FHIR.
+struct ResponseEntry {
+    /// The stored text: a `Value` would write its numbers in another way, and 1.10 is not 1.1 in FHIR.
     #[serde(skip_serializing_if = "Option::is_none")]
     resource: Option<Box<RawValue>>,
     response: Value,
 }
 
-fn entry(answer: Result<Done, ResourceError>) -> Entry {
+fn response_entry(answer: Result<EntryResult, ResourceError>) -> ResponseEntry {
     let mut resource = None;
     let response = match answer {
-        Ok(Done::Created(stored)) => written("201 Created", &stored),
-        Ok(Done::Updated(stored) | Done::Found(stored)) => written("200 OK", &stored),
-        Ok(Done::Read(stored)) => {
+        Ok(EntryResult::Created(stored)) => stored_response("201 Created", &stored),
+        Ok(EntryResult::Updated(stored) | EntryResult::Found(stored)) => stored_response("200 OK", &stored),
+        Ok(EntryResult::Read(stored)) => {
             resource = serde_json::from_slice(&stored.bytes).ok();
-            written("200 OK", &stored)
+            stored_response("200 OK", &stored)
         }
-        Ok(Done::Deleted(Deletion::Deleted(_) | Deletion::WasAbsent)) => {
+        Ok(EntryResult::Deleted(DeleteResult::Deleted(_) | DeleteResult::WasAbsent)) => {
             json!({ "status": "204 No Content" })
         }
         Err(error) => {
-            let status = problem::resource(&error).status();
+            let status = problem::resource_error(&error).status();
             let outcome = OperationOutcome::error(IssueCode::Processing, error.to_string());
             json!({ "status": status.to_string(), "outcome": outcome })
         }
     };
-    Entry { resource, response }
+    ResponseEntry { resource, response }
 }
 
-fn written(status: &str, stored: &Stored) -> Value {
+fn stored_response(status: &str, stored: &StoredResource) -> Value {
     json!({
         "status": status,
         "location": format!("{}/{}/_history/{}", stored.kind, stored.id, stored.version),

@@ -1,39 +1,38 @@
-//! Bulk Data export: kick-off, status, delete (SPEC, bulk export; Bulk Data Access 2.0.0 and
-//! 3.0.0).
+//! Bulk Data export: kick-off, status, delete (Bulk Data Access 2.0.0 and 3.0.0).
 
-use bulk::{JobError, KickOff, KickOffError, Level, Method, Status, TypeAccess};
+use bulk::{ExportLevel, JobRequestError, JobStatus, KickOff, KickOffError, KickOffMethod, TypeAccess};
 use fhir::IssueCode;
 use http::{StatusCode, header};
-use identity::token::Access;
+use identity::tokens::access_token::TokenAccess;
 
 use super::{access, check_accept};
-use crate::audit::Entry;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
+use crate::records::audit::AuditEntry;
 
-/// Media types of NDJSON files, which may stand in `Accept` here.
+/// Media types of NDJSON files, which are accepted in `Accept`, too.
 const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "application/x-ndjson"];
 
 /// GET, POST {fhir_base}/$export
-pub async fn system(call: Call) -> Response {
-    kick_off(call, Level::System).await
+pub async fn export_system(context: RequestContext) -> Response {
+    kick_off(context, ExportLevel::System).await
 }
 
 /// GET, POST {fhir_base}/Patient/$export
-pub async fn patient(call: Call) -> Response {
-    kick_off(call, Level::Patient).await
+pub async fn export_patients(context: RequestContext) -> Response {
+    kick_off(context, ExportLevel::Patient).await
 }
 
 /// GET, POST {fhir_base}/Group/{id}/$export
-pub async fn group(call: Call) -> Response {
-    let id = call.args[0].clone();
-    kick_off(call, Level::Group(id)).await
+pub async fn export_group(context: RequestContext) -> Response {
+    let id = context.args[0].clone();
+    kick_off(context, ExportLevel::Group(id)).await
 }
 
-/// The types that the token's `system/` scopes let the client read.
-fn readable(call: &Call, access: &Access) -> TypeAccess {
-    let may = |kind: &str| access::exports(call, access, kind);
+/// Returns the types that the `system/` scopes of the token allow to read.
+fn readable_types(context: &RequestContext, access: &TokenAccess) -> TypeAccess {
+    let may = |kind: &str| access::may_export(context, access, kind);
     if may("*") {
         TypeAccess::All
     } else {
@@ -41,10 +40,9 @@ fn readable(call: &Call, access: &Access) -> TypeAccess {
     }
 }
 
-/// `Prefer: handling=lenient`, among whatever else is preferred; of two that differ the first counts (RFC 7240
-/// 2).
-fn is_lenient(call: &Call) -> bool {
-    let values = call.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
+/// Returns whether the request prefers `handling=lenient`. The first `handling` counts (RFC 7240 section 2).
+fn is_lenient(context: &RequestContext) -> bool {
+    let values = context.headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let mut preferences = values.flat_map(|value| value.split(',')).filter_map(|preference| {
         let (name, value) = preference.split(';').next()?.split_once('=')?;
         name.trim().eq_ignore_ascii_case("handling").then(|| value.trim().trim_matches('"'))
@@ -52,151 +50,165 @@ fn is_lenient(call: &Call) -> bool {
     preferences.next().is_some_and(|handling| handling.eq_ignore_ascii_case("lenient"))
 }
 
-/// The parameters of a kick-off: of the query by GET, of the body by POST.
-async fn parameters(call: &mut Call) -> Result<(Method, Vec<(String, String)>), Response> {
-    let in_query: Vec<_> = form_urlencoded::parse(call.query.as_bytes()).into_owned().collect();
-    if call.method != http::Method::POST {
-        return Ok((Method::Get, in_query));
+/// Reads the parameters of a kick-off: from the query of a GET, from the body of a POST.
+async fn kick_off_parameters(
+    context: &mut RequestContext,
+) -> Result<(KickOffMethod, Vec<(String, String)>), Response> {
+    let in_query: Vec<_> = form_urlencoded::parse(context.query.as_bytes()).into_owned().collect();
+    if context.method != http::Method::POST {
+        return Ok((KickOffMethod::Get, in_query));
     }
     if let Some((name, _)) = in_query.iter().find(|(name, _)| name != "_format") {
-        let text = format!("'{name}' stands in the address; parameters of a POST stand in its body");
-        return Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Invalid, text));
+        let text = format!("send '{name}' in the request body: a POST kick-off takes no query parameters");
+        return Err(problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Invalid, text));
     }
-    // Without a body there is no media type to name.
-    if call.content_type().is_none() && call.bytes(0).await.is_ok() {
-        return Ok((Method::Post, Vec::new()));
+    // A request without a body needs no media type.
+    if context.content_type().is_none() && context.bytes(0).await.is_ok() {
+        return Ok((KickOffMethod::Post, Vec::new()));
     }
-    let body = super::json_body(call).await?;
+    let body = super::json_body(context).await?;
     let body = fhir::Parameters::from_json(&body).map_err(|error| {
         let text = format!("the body is not a Parameters resource: {error}");
-        problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
+        problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
     })?;
-    bulk::kick_off::pairs(body).map(|pairs| (Method::Post, pairs)).map_err(|error| refused(&error))
+    bulk::request::kick_off::pairs(body)
+        .map(|pairs| (KickOffMethod::Post, pairs))
+        .map_err(|error| kick_off_error(&error))
 }
 
-async fn kick_off(mut call: Call, level: Level) -> Response {
-    let access = match access::token(&call).await {
+async fn kick_off(mut context: RequestContext, level: ExportLevel) -> Response {
+    let access = match access::authenticate(&context).await {
         Ok(access) => access,
         Err(response) => return response,
     };
-    let types = readable(&call, &access);
+    let types = readable_types(&context, &access);
     if types.is_empty() {
-        return access::lacking("an export needs system/ read scopes, which client_credentials gives");
+        return access::insufficient_scope(
+            "an export requires system/ read scopes, which a client gets by client_credentials",
+        );
     }
-    if let Err(response) = check_accept(&call, &NDJSON) {
+    if let Err(response) = check_accept(&context, &NDJSON) {
         return response;
     }
-    let groups = match call.app.identity.client(&access.token.client_id, call.now).await {
+    let groups = match context.app.identity.clients.active_client(&access.token.client_id, context.now).await
+    {
         Ok(client) => client.and_then(|client| client.groups),
-        Err(error) => return problem::store(Dialect::Fhir, &error),
+        Err(error) => return problem::store_error(Dialect::Fhir, &error),
     };
-    if groups.is_some() && !matches!(level, Level::Group(_)) {
-        return access::lacking("this client may export its Groups and nothing else");
+    if groups.is_some() && !matches!(level, ExportLevel::Group(_)) {
+        return access::insufficient_scope("this client may export only its Groups");
     }
-    let (by, parameters) = match parameters(&mut call).await {
+    let (by, parameters) = match kick_off_parameters(&mut context).await {
         Ok(parameters) => parameters,
         Err(response) => return response,
     };
-    let query = if call.query.is_empty() { String::new() } else { format!("?{}", call.query) };
+    let query = if context.query.is_empty() { String::new() } else { format!("?{}", context.query) };
     let request = KickOff {
         level,
         parameters,
         by,
-        request_url: format!("{}{}{query}", call.app.base_url, call.path),
+        request_url: format!("{}{}{query}", context.app.base_url, context.path),
         client_id: access.token.client_id.clone(),
         types,
         groups,
-        lenient: is_lenient(&call),
+        lenient: is_lenient(&context),
     };
-    let (asked, parameters) = (request.request_url.clone(), request.parameters.clone());
-    match call.app.bulk.kick_off(request, call.now).await {
+    let (request_url, parameters) = (request.request_url.clone(), request.parameters.clone());
+    match context.app.bulk.kick_off(request, context.now).await {
         Ok(job) => {
             let (client_id, job_id) = (access.token.client_id.clone(), job.to_string());
-            call.app.audit.add(&Entry::Export { client_id, job: job_id, request: asked.clone() });
-            if let Some(log) = &call.app.export_log {
-                log.kickoff(&job, &asked, &parameters).await;
+            context.app.audit.add(&AuditEntry::Export {
+                client_id,
+                job: job_id,
+                request: request_url.clone(),
+            });
+            if let Some(log) = &context.app.export_log {
+                log.record_kick_off(&job, &request_url, &parameters).await;
             }
-            let text = "the export has begun; its status is at the address in Content-Location";
+            let text = "the export has started; its status is at the URL in Content-Location";
             let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
                 fhir::Severity::Information,
                 IssueCode::Informational,
                 text,
             ));
-            let at = format!("{}/bulk/{job}", call.app.fhir_base);
-            reply::with(problem::outcome(StatusCode::ACCEPTED, &outcome), header::CONTENT_LOCATION, &at)
+            let at = format!("{}/bulk/{job}", context.app.fhir_base);
+            reply::with(
+                problem::outcome_response(StatusCode::ACCEPTED, &outcome),
+                header::CONTENT_LOCATION,
+                &at,
+            )
         }
-        Err(error) => refused(&error),
+        Err(error) => kick_off_error(&error),
     }
 }
 
-fn refused(error: &KickOffError) -> Response {
+fn kick_off_error(error: &KickOffError) -> Response {
     let (status, code) = match error {
         KickOffError::Parameter { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
         KickOffError::Unsupported { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotSupported),
         KickOffError::UnknownPatients { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotFound),
         KickOffError::BadGroup(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing),
         KickOffError::UnknownGroup { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
-        KickOffError::Forbidden { .. } => return access::lacking(&error.to_string()),
-        KickOffError::TooMany { retry_after_s, .. } => {
+        KickOffError::Forbidden { .. } => return access::insufficient_scope(&error.to_string()),
+        KickOffError::TooManyExports { retry_after_s, .. } => {
             let response =
-                problem::fhir(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
+                problem::fhir_error(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
             return reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
         }
-        KickOffError::Resource(error) => return problem::resource(error),
-        KickOffError::Store(error) => return problem::store(Dialect::Fhir, error),
+        KickOffError::Resource(error) => return problem::resource_error(error),
+        KickOffError::Store(error) => return problem::store_error(Dialect::Fhir, error),
     };
-    problem::fhir(status, code, error.to_string())
+    problem::fhir_error(status, code, error.to_string())
 }
 
-fn no_job(error: &JobError) -> Response {
+fn job_request_error(error: &JobRequestError) -> Response {
     match error {
-        JobError::NotFound { .. } => {
-            problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, error.to_string())
+        JobRequestError::NotFound { .. } => {
+            problem::fhir_error(StatusCode::NOT_FOUND, IssueCode::NotFound, error.to_string())
         }
-        JobError::Store(error) => {
-            // The job is not at fault, only this poll: the code is one of the transient kind.
+        JobRequestError::Store(error) => {
+            // The job did not fail, only this status request: so the issue code is a transient one.
             tracing::error!(%error, "status of an export");
-            let text = "the status cannot be read at the moment; ask again";
-            let response = problem::fhir(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+            let text = "the status cannot be read at the moment; try again";
+            let response = problem::fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
             reply::with(response, header::RETRY_AFTER, "5")
         }
     }
 }
 
-/// The client of a request on a job, and what its token may read: status, files and delete are its
-/// own alone.
+/// Returns the client of a request on a job, and the types that its token allows to read.
 ///
 /// # Errors
-/// 401 without a good token, 403 without any `system/` scope.
-pub async fn owner(call: &Call) -> Result<(String, TypeAccess), Response> {
-    let access = access::token(call).await?;
-    let types = readable(call, &access);
+/// Returns a 401 response without a valid token, and a 403 response without any `system/` scope.
+pub async fn job_owner(context: &RequestContext) -> Result<(String, TypeAccess), Response> {
+    let access = access::authenticate(context).await?;
+    let types = readable_types(context, &access);
     if types.is_empty() {
-        return Err(access::lacking("exports need system/ read scopes"));
+        return Err(access::insufficient_scope("exports need system/ read scopes"));
     }
     Ok((access.token.client_id.clone(), types))
 }
 
-/// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest; `?page=` names another one, whose address
-/// stands in the page before.
-pub async fn status(call: Call) -> Response {
-    let (client_id, types) = match owner(&call).await {
+/// GET {fhir_base}/bulk/{job}: the status, with the first page of the manifest. `?page=` selects another page, whose
+/// URL is a link in the page before it.
+pub async fn export_status(context: RequestContext) -> Response {
+    let (client_id, types) = match job_owner(&context).await {
         Ok(owner) => owner,
         Err(response) => return response,
     };
-    if let Err(response) = check_accept(&call, &NDJSON) {
+    if let Err(response) = check_accept(&context, &NDJSON) {
         return response;
     }
-    let Ok(page) = call.params().get("page").unwrap_or("1").parse() else {
-        let text = "'page' is a number; take the address of the link in the page before";
-        return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
+    let Ok(page) = context.params().get("page").unwrap_or("1").parse() else {
+        let text = "'page' must be a number; use the link in the previous page";
+        return problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, text);
     };
-    let status = call.app.bulk.status(&call.args[0], page, &client_id, &types, call.now).await;
-    if let (Some(log), Ok(status)) = (&call.app.export_log, &status) {
-        log.status(&call.args[0], page, status).await;
+    let status = context.app.bulk.status(&context.args[0], page, &client_id, &types, context.now).await;
+    if let (Some(log), Ok(status)) = (&context.app.export_log, &status) {
+        log.record_status(&context.args[0], page, status).await;
     }
     match status {
-        Ok(Status::InProgress { progress, retry_after_s, manifest }) => {
+        Ok(JobStatus::InProgress { progress, retry_after_s, manifest }) => {
             let response = match manifest {
                 Some(manifest) => reply::body(StatusCode::ACCEPTED, "application/json", manifest),
                 None => reply::empty(StatusCode::ACCEPTED),
@@ -205,46 +217,46 @@ pub async fn status(call: Call) -> Response {
             let response = reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
             reply::with(response, header::HeaderName::from_static("x-progress"), &progress)
         }
-        Ok(Status::TooSoon { retry_after_s }) => {
-            let text = format!("the status was asked for too often; ask again in {retry_after_s} s");
-            let response = problem::fhir(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, text);
+        Ok(JobStatus::TooSoon { retry_after_s }) => {
+            let text = format!("too many status requests; try again in {retry_after_s} s");
+            let response = problem::fhir_error(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, text);
             reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string())
         }
-        Ok(Status::Forbidden { kind }) => {
-            access::lacking(&format!("the export holds {kind}, which the token has no scope to read"))
-        }
-        Ok(Status::Complete { manifest, expires }) => {
+        Ok(JobStatus::Forbidden { kind }) => access::insufficient_scope(&format!(
+            "the export contains {kind}, for which the token has no read scope"
+        )),
+        Ok(JobStatus::Complete { manifest, expires }) => {
             let response = reply::body(StatusCode::OK, "application/json", manifest);
             let response = reply::with(response, header::CACHE_CONTROL, "private, no-cache");
             reply::with(response, header::EXPIRES, &reply::http_date(expires))
         }
-        Ok(Status::Failed { by_data, reason }) => {
+        Ok(JobStatus::Failed { by_data, reason }) => {
             let (status, code) = if by_data {
                 (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing)
             } else {
                 (StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception)
             };
-            problem::fhir(status, code, reason)
+            problem::fhir_error(status, code, reason)
         }
-        Err(error) => no_job(&error),
+        Err(error) => job_request_error(&error),
     }
 }
 
 /// DELETE {fhir_base}/bulk/{job}
-pub async fn delete(call: Call) -> Response {
-    let (client_id, _) = match owner(&call).await {
+pub async fn delete_export(context: RequestContext) -> Response {
+    let (client_id, _) = match job_owner(&context).await {
         Ok(owner) => owner,
         Err(response) => return response,
     };
-    match call.app.bulk.delete(&call.args[0], &client_id, call.now).await {
+    match context.app.bulk.delete(&context.args[0], &client_id, context.now).await {
         Ok(()) => {
             let outcome = fhir::OperationOutcome::from(fhir::Issue::new(
                 fhir::Severity::Information,
                 IssueCode::Informational,
                 "the export and its files are deleted",
             ));
-            problem::outcome(StatusCode::ACCEPTED, &outcome)
+            problem::outcome_response(StatusCode::ACCEPTED, &outcome)
         }
-        Err(error) => no_job(&error),
+        Err(error) => job_request_error(&error),
     }
 }

@@ -1,7 +1,6 @@
-//! GET {fhir_base}/metadata: the CapabilityStatement, true to the routes; with `mode=terminology` the
-//! TerminologyCapabilities, true to what is stored.
+//! GET {fhir_base}/metadata: the CapabilityStatement or, with `mode=terminology`, the TerminologyCapabilities.
 
-use ::terminology::expand;
+use ::terminology::expand_parameter_names;
 use bytes::Bytes;
 use fhir::IssueCode;
 use http::{StatusCode, header};
@@ -9,12 +8,12 @@ use resources::filter;
 use serde_json::{Value, json};
 
 use super::check_accept;
-use crate::app::App;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
+use crate::node::app::App;
 
-/// What a client should know of exports (Bulk Data Access 2.0.0, server capability documentation).
+/// Documentation of the export operations (Bulk Data Access 2.0.0, server capability documentation).
 const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_until`, `_elements` (root elements), \
     `_typeFilter` (the search parameters of R4 but composite and special ones; modifiers :not, :missing, :exact, :contains and \
     :[type]), `includeAssociatedData`, and by POST below the system `patient`. Patient and Group exports hold the Patient \
@@ -23,33 +22,33 @@ const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_unt
     changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
     out; naming one is refused. Attachments stay as they were stored.";
 
-/// Answers with the CapabilityStatement or the TerminologyCapabilities; no token is needed.
-pub async fn get(call: Call) -> Response {
-    if let Err(response) = check_accept(&call, &[]) {
+/// Responds with the CapabilityStatement or the TerminologyCapabilities. No token is required.
+pub async fn read_metadata(context: RequestContext) -> Response {
+    if let Err(response) = check_accept(&context, &[]) {
         return response;
     }
-    match call.params().get("mode") {
-        // Only one part of what the server can do is normative in R4, so there is no smaller statement.
+    match context.params().get("mode") {
+        // Only a part of the capabilities is normative in R4, so there is no smaller statement.
         None | Some("full" | "normative") => {}
-        Some("terminology") => return terminology(&call).await,
+        Some("terminology") => return terminology_capabilities(&context).await,
         Some(_) => {
-            let text = "mode is full, normative or terminology";
-            return problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text);
+            let text = "mode must be full, normative or terminology";
+            return problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, text);
         }
     }
-    let statement = call.app.capabilities.get_or_init(|| statement(&call.app)).clone();
+    let statement = context.app.capabilities.get_or_init(|| capability_statement(&context.app)).clone();
     let response = reply::body(StatusCode::OK, reply::FHIR_JSON, statement);
     reply::with(response, header::CACHE_CONTROL, "public, max-age=300")
 }
 
-/// The search parameters of a type. Their definitions are R4's, and are not named one by one: that would be most of the
-/// statement.
+/// Returns the search parameters of a type, without the canonical URLs of their R4 definitions, which would be the
+/// largest part of the statement.
 fn search_parameters(kind: &str) -> Vec<Value> {
     filter::parameters(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
-/// The CapabilityStatement of a server; it stays what it is while the server runs.
-fn statement(app: &App) -> Bytes {
+/// Builds the CapabilityStatement, which does not change while the server runs.
+fn capability_statement(app: &App) -> Bytes {
     let base = &app.base_url;
     let operation = |name: &str, definition: &str| json!({ "name": name, "definition": definition });
     let export = |name: &str| {
@@ -75,7 +74,7 @@ fn statement(app: &App) -> Bytes {
                 "conditionalUpdate": true,
                 "conditionalDelete": "single",
             });
-            // FHIR has no empty lists, and some types no parameters of their own.
+            // FHIR does not allow empty lists, and some types have no parameters of their own.
             if let known @ [_, ..] = &*search_parameters(kind) {
                 resource["searchParam"] = known.into();
             }
@@ -84,7 +83,7 @@ fn statement(app: &App) -> Bytes {
                 "Patient" => resource["operation"] = export("patient-export"),
                 "ValueSet" => {
                     let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
-                    // The ecosystem's guide names the operation, but publishes no definition of it.
+                    // The guide of the terminology ecosystem names the operation but publishes no definition.
                     let batch = format!("{}/ValueSet/$batch-validate-code", app.fhir_base);
                     resource["operation"] = json!([
                         operation("expand", &defined("expand")),
@@ -144,11 +143,11 @@ fn statement(app: &App) -> Bytes {
     statement.to_string().into()
 }
 
-/// What the terminology operations can draw upon. Code systems and versions are listed as they are
-/// stored; nothing is compiled for it.
-async fn terminology(call: &Call) -> Response {
-    if let Err(error) = call.app.follow().await {
-        return problem::store(Dialect::Fhir, &error);
+/// Responds with the TerminologyCapabilities: the code systems and versions as they are stored. No index is built for
+/// it.
+async fn terminology_capabilities(context: &RequestContext) -> Response {
+    if let Err(error) = context.app.terminology_sync.apply_changes().await {
+        return problem::store_error(Dialect::Fhir, &error);
     }
     let version = |(at, code): (usize, Option<String>)| {
         let mut version = json!({ "isDefault": at == 0 });
@@ -157,19 +156,19 @@ async fn terminology(call: &Call) -> Response {
         }
         version
     };
-    let systems = call.app.terminology.code_systems_by_url().into_iter().map(|(url, versions)| {
+    let systems = context.app.terminology.code_systems_by_url().into_iter().map(|(url, versions)| {
         let versions: Vec<Value> = versions.into_iter().enumerate().map(version).collect();
         json!({ "uri": url, "version": versions })
     });
     let parameter = |name: &str| json!({ "name": name });
-    let parameters: Vec<Value> = expand::parameter_names().into_iter().map(parameter).collect();
+    let parameters: Vec<Value> = expand_parameter_names().into_iter().map(parameter).collect();
     let statement = json!({
         "resourceType": "TerminologyCapabilities",
         "status": "active",
         "date": "2026-11-21",
         "kind": "instance",
         "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
-        "implementation": { "description": "Trefoil: terminology", "url": call.app.fhir_base },
+        "implementation": { "description": "Trefoil: terminology", "url": context.app.fhir_base },
         "codeSystem": systems.collect::<Vec<Value>>(),
         "expansion": {
             "hierarchical": true,
@@ -180,6 +179,6 @@ async fn terminology(call: &Call) -> Response {
         },
         "validateCode": { "translations": false },
     });
-    // It changes with what is written.
+    // The statement changes with the stored code systems.
     reply::no_store(reply::fhir_json(StatusCode::OK, &statement))
 }

@@ -1,46 +1,47 @@
-//! Searches of one type, the history of one resource, and what a conditional request searches for (FHIR R4, RESTful
-//! API and search).
+//! Searches of one type, the history of a resource, and the searches of conditional requests (FHIR R4, RESTful API
+//! and search).
 
 use fhir::IssueCode;
 use http::{StatusCode, header};
-use identity::scope::Permissions;
-use identity::token::Access;
+use identity::model::scope::ScopePermissions;
+use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
 use serde_json::json;
-use store::{Limit, Seq};
+use store::{PageLimit, Seq};
 
-use super::resource::{addressed, kind, view};
+use super::resource::{addressed_resource, path_type, permitted_view};
 use super::{access, check_accept, recording};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// Resources on a page where nothing is said, and at most.
+/// Default and maximum number of resources on a page.
 const COUNT: usize = 100;
 const COUNT_LIMIT: usize = 1_000;
-/// Longest form of a search by POST, in bytes.
+/// Maximum size of the form of a search by POST, in bytes.
 const FORM_LIMIT: usize = 64 * 1024;
 
-/// What a search says beside what it searches for.
-struct Page {
+/// The paging parameters of a search, and all others.
+struct SearchPage {
     count: usize,
-    /// Where it begins.
+    /// Cursor of the page.
     from: Option<String>,
-    /// The other parameters, as they were sent.
+    /// The other parameters, in their order.
     rest: Vec<(String, String)>,
 }
 
-impl Page {
+impl SearchPage {
     fn read(query: &str) -> Result<Self, Response> {
         let mut page = Self { count: COUNT, from: None, rest: Vec::new() };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "_count" => {
-                    let count = value.parse::<usize>().map_err(|_| bad("_count", "it is a number"))?;
+                    let count =
+                        value.parse::<usize>().map_err(|_| bad_parameter("_count", "it must be a number"))?;
                     page.count = count.clamp(1, COUNT_LIMIT);
                 }
                 "_page" => page.from = Some(value.into_owned()),
-                // Looked at before; how an answer is laid out is ours.
+                // `_format` is checked elsewhere; `_pretty` is ignored.
                 "_format" | "_pretty" => {}
                 _ => page.rest.push((name.into_owned(), value.into_owned())),
             }
@@ -48,7 +49,7 @@ impl Page {
         Ok(page)
     }
 
-    /// The address of the page that begins there.
+    /// Returns the URL of the page with this cursor.
     fn address(&self, at: &str, from: Option<&str>) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.extend_pairs(&self.rest).append_pair("_count", &self.count.to_string());
@@ -59,69 +60,77 @@ impl Page {
     }
 }
 
-fn bad(parameter: &str, why: &str) -> Response {
-    problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
+fn bad_parameter(parameter: &str, why: &str) -> Response {
+    problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
 }
 
-/// The search of a type that parameters ask for.
-fn filter(call: &Call, kind: &str, rest: &[(String, String)]) -> Result<TypeFilter, Response> {
+/// Parses the search parameters of a type.
+fn parse_filter(
+    context: &RequestContext,
+    kind: &str,
+    rest: &[(String, String)],
+) -> Result<TypeFilter, Response> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
-    TypeFilter::read(&format!("{kind}?{query}"), &call.app.fhir_base, call.now)
-        .map_err(|why| problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
+    TypeFilter::read(&format!("{kind}?{query}"), &context.app.fhir_base, context.now)
+        .map_err(|why| problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
 }
 
-/// What a conditional request searches for, and the token, which must open both the search and the write.
-pub async fn condition(
-    call: &Call,
+/// Parses the search of a conditional request. The token must grant the search, too.
+pub async fn parse_condition(
+    context: &RequestContext,
     kind: &'static str,
     query: &str,
-    access: &Access,
+    access: &TokenAccess,
 ) -> Result<TypeFilter, Response> {
-    if access::reach(call, access, kind, Permissions::SEARCH) == identity::token::Reach::Nothing {
-        return Err(access::lacking(&format!("a conditional request needs a scope to search {kind}")));
+    if access::resource_access(context, access, kind, ScopePermissions::SEARCH)
+        == identity::tokens::access_token::ResourceAccess::Nothing
+    {
+        return Err(access::insufficient_scope(&format!(
+            "a conditional request needs a scope to search {kind}"
+        )));
     }
-    let page = Page::read(query)?;
+    let page = SearchPage::read(query)?;
     if page.rest.is_empty() || page.from.is_some() {
-        let text = format!("name a resource by its id, or by a search such as {kind}?identifier=…");
-        return Err(problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Required, text));
+        let text = format!("identify the resource by its id, or by a search such as {kind}?identifier=…");
+        return Err(problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Required, text));
     }
-    filter(call, kind, &page.rest)
+    parse_filter(context, kind, &page.rest)
 }
 
 /// GET {fhir_base}/{type}?…
-pub async fn get(call: Call) -> Response {
-    let query = call.query.clone();
-    search(call, &query).await.unwrap_or_else(|response| response)
+pub async fn search_by_get(context: RequestContext) -> Response {
+    let query = context.query.clone();
+    search(context, &query).await.unwrap_or_else(|response| response)
 }
 
 /// POST {fhir_base}/{type}/_search: the parameters in a form.
-pub async fn post(mut call: Call) -> Response {
-    if call.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
+pub async fn search_by_post(mut context: RequestContext) -> Response {
+    if context.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
         let text = "send the parameters as application/x-www-form-urlencoded";
-        return problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text);
+        return problem::fhir_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text);
     }
-    let form = match call.bytes(FORM_LIMIT).await {
+    let form = match context.bytes(FORM_LIMIT).await {
         Ok(form) => form,
-        Err(error) => return problem::unreadable(Dialect::Fhir, &error),
+        Err(error) => return problem::body_error(Dialect::Fhir, &error),
     };
-    let query = [call.query.as_str(), &String::from_utf8_lossy(&form)].join("&");
-    search(call, &query).await.unwrap_or_else(|response| response)
+    let query = [context.query.as_str(), &String::from_utf8_lossy(&form)].join("&");
+    search(context, &query).await.unwrap_or_else(|response| response)
 }
 
-async fn search(call: Call, query: &str) -> Result<Response, Response> {
-    let kind = kind(&call)?;
-    let access = access::demand(&call, kind, Permissions::SEARCH).await?;
-    check_accept(&call, &[])?;
-    let page = Page::read(query)?;
-    let filter = if page.rest.is_empty() { None } else { Some(filter(&call, kind, &page.rest)?) };
-    let from = page.from.as_deref().map(|cursor| verified_cursor(&call, kind, cursor)).transpose()?;
-    let view = view(&call, &access, kind, Permissions::SEARCH).await?;
+async fn search(context: RequestContext, query: &str) -> Result<Response, Response> {
+    let kind = path_type(&context)?;
+    let access = access::require_some(&context, kind, ScopePermissions::SEARCH).await?;
+    check_accept(&context, &[])?;
+    let page = SearchPage::read(query)?;
+    let filter = if page.rest.is_empty() { None } else { Some(parse_filter(&context, kind, &page.rest)?) };
+    let from = page.from.as_deref().map(|cursor| verified_cursor(&context, kind, cursor)).transpose()?;
+    let view = permitted_view(&context, &access, kind, ScopePermissions::SEARCH).await?;
     let found = view.search(kind, filter.as_ref(), from.as_deref(), page.count).await;
-    let mut found = found.map_err(|error| problem::resource(&error))?;
-    recording::search(&call, &access, query, &found.resources);
-    found.next = found.next.map(|cursor| signed_cursor(&call, kind, &cursor));
-    let at = format!("{}/{kind}", call.app.fhir_base);
-    let mut bundle = Bundle::new("searchset");
+    let mut found = found.map_err(|error| problem::resource_error(&error))?;
+    recording::search(&context, &access, query, &found.resources);
+    found.next = found.next.map(|cursor| signed_cursor(&context, kind, &cursor));
+    let at = format!("{}/{kind}", context.app.fhir_base);
+    let mut bundle = BundleWriter::new("searchset");
     if page.from.is_none() && found.next.is_none() {
         bundle.member("total", &found.resources.len());
     }
@@ -140,44 +149,44 @@ async fn search(call: Call, query: &str) -> Result<Response, Response> {
 /// Purpose of the message authentication code of a cursor.
 const CURSOR: &str = "search cursor";
 
-/// A cursor for `_page`. It names a moment of the store, so it carries a message authentication code: a client that could
-/// choose the moment could read what was deleted since.
-fn signed_cursor(call: &Call, kind: &str, cursor: &str) -> String {
-    format!("{}~{cursor}", call.app.identity.mark(CURSOR, &format!("{kind} {cursor}")))
+/// Returns a cursor for `_page` with a message authentication code. The cursor contains a moment of the store: a
+/// client that could choose the moment could read resources deleted since.
+fn signed_cursor(context: &RequestContext, kind: &str, cursor: &str) -> String {
+    format!("{}~{cursor}", context.app.identity.server_secret.mac(CURSOR, &format!("{kind} {cursor}")))
 }
 
-/// The cursor of `_page` without its code.
-fn verified_cursor(call: &Call, kind: &str, signed: &str) -> Result<String, Response> {
-    let found = signed
-        .split_once('~')
-        .filter(|(code, cursor)| call.app.identity.is_marked(CURSOR, &format!("{kind} {cursor}"), code));
-    let (_, cursor) = found.ok_or_else(|| problem::resource(&resources::ResourceError::Page))?;
+/// Verifies the message authentication code of a cursor, and returns the cursor.
+fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Result<String, Response> {
+    let found = signed.split_once('~').filter(|(code, cursor)| {
+        context.app.identity.server_secret.verify_mac(CURSOR, &format!("{kind} {cursor}"), code)
+    });
+    let (_, cursor) = found.ok_or_else(|| problem::resource_error(&resources::ResourceError::Page))?;
     Ok(cursor.to_owned())
 }
 
 /// GET {fhir_base}/{type}/{id}/_history
-pub async fn history(call: Call) -> Response {
-    versions(call).await.unwrap_or_else(|response| response)
+pub async fn instance_history(context: RequestContext) -> Response {
+    read_history(context).await.unwrap_or_else(|response| response)
 }
 
-async fn versions(call: Call) -> Result<Response, Response> {
-    let (kind, id, access) = addressed(&call, Permissions::GET).await?;
-    let page = Page::read(&call.query)?;
+async fn read_history(context: RequestContext) -> Result<Response, Response> {
+    let (kind, id, access) = addressed_resource(&context, ScopePermissions::GET).await?;
+    let page = SearchPage::read(&context.query)?;
     if let Some((name, _)) = page.rest.first() {
-        return Err(bad(name, "a history takes _count only"));
+        return Err(bad_parameter(name, "not supported; a history takes only _count"));
     }
     let before = match page.from.as_deref().map(str::parse) {
         None => Seq::LATEST,
         Some(Ok(before)) => Seq(before),
-        Some(Err(_)) => return Err(problem::resource(&resources::ResourceError::Page)),
+        Some(Err(_)) => return Err(problem::resource_error(&resources::ResourceError::Page)),
     };
-    let limit = Limit { count: page.count, ..Limit::default() };
-    let view = view(&call, &access, kind, Permissions::GET).await?;
+    let limit = PageLimit { count: page.count, ..PageLimit::default() };
+    let view = permitted_view(&context, &access, kind, ScopePermissions::GET).await?;
     let (versions, next) =
-        view.history(kind, &id, before, limit).await.map_err(|error| problem::resource(&error))?;
-    recording::history(&call, &access, kind, &id, &versions);
-    let at = format!("{}/{kind}/{id}", call.app.fhir_base);
-    let mut bundle = Bundle::new("history");
+        view.history(kind, &id, before, limit).await.map_err(|error| problem::resource_error(&error))?;
+    recording::history(&context, &access, kind, &id, &versions);
+    let at = format!("{}/{kind}/{id}", context.app.fhir_base);
+    let mut bundle = BundleWriter::new("history");
     let address = |from: Option<&str>| page.address(&format!("{at}/_history"), from);
     let mut links = vec![json!({ "relation": "self", "url": address(page.from.as_deref()) })];
     links.extend(next.map(|next| json!({ "relation": "next", "url": address(Some(&next.to_string())) })));
@@ -195,15 +204,15 @@ async fn versions(call: Call) -> Result<Response, Response> {
     Ok(bundle.answer())
 }
 
-/// A Bundle as it is written: resources go in as they are stored, without being parsed.
-struct Bundle {
+/// Writes a Bundle. Stored resources are copied into it without being parsed.
+struct BundleWriter {
     text: Vec<u8>,
     entries: Vec<u8>,
-    /// Members of the entry that comes next.
+    /// Members of the next entry.
     ahead: Vec<u8>,
 }
 
-impl Bundle {
+impl BundleWriter {
     fn new(kind: &str) -> Self {
         let text = format!("{{\"resourceType\":\"Bundle\",\"type\":\"{kind}\"").into_bytes();
         Self { text, entries: Vec::new(), ahead: Vec::new() }
@@ -227,7 +236,7 @@ impl Bundle {
         }
         members.append(&mut self.ahead);
         write_member(&mut members, name, value);
-        // Behind the first comma.
+        // Without the leading comma.
         self.entries.extend_from_slice(&members[1..]);
         self.entries.push(b'}');
     }
@@ -245,19 +254,19 @@ impl Bundle {
 
 fn write_member(text: &mut Vec<u8>, name: &str, value: &impl serde::Serialize) {
     text.extend_from_slice(format!(",\"{name}\":").as_bytes());
-    serde_json::to_writer(text, value).expect("our own values serialise");
+    serde_json::to_writer(text, value).expect("these values serialise to JSON");
 }
 
-/// The header `If-None-Exist`, where it is sent: the query of a conditional create.
-pub fn if_none_exist(call: &Call) -> Option<String> {
-    let value = call.headers.get("if-none-exist")?.to_str().ok()?;
-    // Some clients send the address before it.
+/// Returns the query of a conditional create, from the header `If-None-Exist`.
+pub fn if_none_exist(context: &RequestContext) -> Option<String> {
+    let value = context.headers.get("if-none-exist")?.to_str().ok()?;
+    // Some clients send a complete URL.
     Some(value.split_once('?').map_or(value, |(_, query)| query).to_owned())
 }
 
-/// Does `If-None-Match` name this version?
-pub fn is_known(call: &Call, version: u64) -> bool {
-    let Some(value) = call.header(header::IF_NONE_MATCH) else { return false };
+/// Returns whether `If-None-Match` contains this version.
+pub fn is_known(context: &RequestContext, version: u64) -> bool {
+    let Some(value) = context.header(header::IF_NONE_MATCH) else { return false };
     let tag = format!("\"{version}\"");
     value.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|known| known == "*" || known == tag)
 }

@@ -1,8 +1,8 @@
-//! Which connections are admitted: a maximum for the server and one for each address. At a maximum, a connection on which
-//! no request is under way is closed for the new one; if there is none, the new one is refused.
+//! Admission of connections: a maximum for the server and one for each address. At a maximum, an idle connection is
+//! closed for the new one; if there is none, the new one is refused.
 //!
-//! The address with the most connections loses first, so that a client with few connections is served however many a
-//! flood opens.
+//! Connections of the address with the most connections are closed first, so that a client with few connections is
+//! served even during a flood from other addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,24 +13,17 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
-/// Longest wait for a connection that was told to close.
+use crate::config::ConnectionLimits;
+
+/// Maximum wait for an evicted connection to close.
 const EVICTION_TIME: Duration = Duration::from_secs(1);
 
-/// Maximum numbers of open connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ConnectionLimits {
-    /// Of the server.
-    pub total: usize,
-    /// Of one address; an IPv6 address counts by its /64 network.
-    pub per_address: usize,
-}
-
-/// What the accept loop, the stream and the HTTP service of one connection share.
+/// State shared by the accept loop, the stream and the HTTP service of a connection.
 #[derive(Debug, Default)]
 pub struct ConnectionState {
-    /// Requests whose response is not complete.
+    /// Number of requests whose response is not complete.
     in_flight: AtomicU32,
-    /// Requests so far.
+    /// Number of requests.
     requests: AtomicU64,
     first_request: Notify,
     eviction: Notify,
@@ -46,12 +39,12 @@ impl ConnectionState {
         RequestGuard(Arc::clone(self))
     }
 
-    /// Whether no request is under way.
+    /// Returns whether no request is being served.
     pub fn is_waiting(&self) -> bool {
         self.in_flight.load(Ordering::Acquire) == 0
     }
 
-    /// Number of requests so far.
+    /// Returns the number of requests so far.
     pub fn requests(&self) -> u64 {
         self.requests.load(Ordering::Acquire)
     }
@@ -63,13 +56,13 @@ impl ConnectionState {
         }
     }
 
-    /// Waits until the connection has to make room for another one.
+    /// Waits until the connection must close for another one.
     pub async fn evicted(&self) {
         self.eviction.notified().await;
     }
 }
 
-/// A request that is under way.
+/// A request that is being served.
 #[derive(Debug)]
 pub struct RequestGuard(Arc<ConnectionState>);
 
@@ -79,45 +72,45 @@ impl Drop for RequestGuard {
     }
 }
 
-/// The open connections.
+/// The open connections and their limits.
 pub struct Admission {
     limits: ConnectionLimits,
-    table: Mutex<Table>,
-    /// A connection was closed.
+    table: Mutex<ConnectionTable>,
+    /// Notified when a connection is closed.
     closed: Notify,
 }
 
 #[derive(Default)]
-struct Table {
+struct ConnectionTable {
     total: usize,
     next_id: u64,
-    addresses: HashMap<IpAddr, Address>,
+    addresses: HashMap<IpAddr, AddressConnections>,
 }
 
 /// The connections of one address, the oldest first.
 #[derive(Default)]
-struct Address {
+struct AddressConnections {
     /// A trusted proxy, which has no maximum of its own.
     is_proxy: bool,
     connections: BTreeMap<u64, Arc<ConnectionState>>,
 }
 
-impl Address {
+impl AddressConnections {
     fn oldest_waiting(&self) -> Option<u64> {
         self.connections.iter().find(|(_, state)| state.is_waiting()).map(|(id, _)| *id)
     }
 }
 
 /// An admitted connection; it leaves the table when this is dropped.
-pub struct Admitted {
+pub struct AdmittedConnection {
     admission: Arc<Admission>,
     address: IpAddr,
     id: u64,
-    /// Its state.
+    /// The shared state of the connection.
     pub state: Arc<ConnectionState>,
 }
 
-impl Drop for Admitted {
+impl Drop for AdmittedConnection {
     fn drop(&mut self) {
         let mut table = self.admission.table();
         if let Some(address) = table.addresses.get_mut(&self.address) {
@@ -132,25 +125,25 @@ impl Drop for Admitted {
     }
 }
 
-/// What the table says to a new connection.
-enum Verdict {
+/// The decision about a new connection.
+enum AdmissionDecision {
     Admit(u64),
-    /// This connection was told to close.
+    /// Wait until the evicted connection has closed.
     WaitForEviction,
     Refuse,
 }
 
 impl Admission {
-    /// No connection is open yet.
+    /// Returns a table without connections.
     pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, table: Mutex::default(), closed: Notify::new() })
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, ConnectionTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of open connections.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.table().total
     }
@@ -166,31 +159,32 @@ impl Admission {
         }
     }
 
-    /// Admits a connection, after closing a waiting one if a maximum is reached. `None` if there is none to close.
-    pub async fn admit(self: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Option<Admitted> {
+    /// Admits a connection, after closing an idle one if a maximum is reached. Returns `None` if there is no idle
+    /// one.
+    pub async fn admit(self: &Arc<Self>, peer: IpAddr, is_proxy: bool) -> Option<AdmittedConnection> {
         let address = group(peer);
         let state = Arc::new(ConnectionState::default());
         let admit = async {
             loop {
                 let closed = self.closed.notified();
                 match self.decide(address, is_proxy, &state) {
-                    Verdict::Admit(id) => return Some(id),
-                    Verdict::Refuse => return None,
-                    Verdict::WaitForEviction => closed.await,
+                    AdmissionDecision::Admit(id) => return Some(id),
+                    AdmissionDecision::Refuse => return None,
+                    AdmissionDecision::WaitForEviction => closed.await,
                 }
             }
         };
         let id = timeout(EVICTION_TIME, admit).await.ok().flatten()?;
-        Some(Admitted { admission: Arc::clone(self), address, id, state })
+        Some(AdmittedConnection { admission: Arc::clone(self), address, id, state })
     }
 
-    fn decide(&self, address: IpAddr, is_proxy: bool, state: &Arc<ConnectionState>) -> Verdict {
+    fn decide(&self, address: IpAddr, is_proxy: bool, state: &Arc<ConnectionState>) -> AdmissionDecision {
         let mut table = self.table();
         let own = table.addresses.get(&address).map_or(0, |address| address.connections.len());
         let victim = if !is_proxy && own >= self.limits.per_address {
             address
         } else if table.total >= self.limits.total {
-            let Some(heaviest) = table.heaviest(own, is_proxy) else { return Verdict::Refuse };
+            let Some(heaviest) = table.heaviest(own, is_proxy) else { return AdmissionDecision::Refuse };
             heaviest
         } else {
             let id = table.next_id;
@@ -199,7 +193,7 @@ impl Admission {
             let entry = table.addresses.entry(address).or_default();
             entry.is_proxy = is_proxy;
             entry.connections.insert(id, Arc::clone(state));
-            return Verdict::Admit(id);
+            return AdmissionDecision::Admit(id);
         };
         let connections = table.addresses.get_mut(&victim);
         let evicted = connections.and_then(|victim| {
@@ -207,18 +201,18 @@ impl Admission {
             victim.connections.remove(&id)
         });
         match evicted {
-            None => Verdict::Refuse,
+            None => AdmissionDecision::Refuse,
             Some(state) => {
                 state.eviction.notify_one();
-                Verdict::WaitForEviction
+                AdmissionDecision::WaitForEviction
             }
         }
     }
 }
 
-impl Table {
-    /// The address with the most connections of those with a waiting one and at least `own` connections. Proxies are
-    /// spared unless the new connection is a proxy's.
+impl ConnectionTable {
+    /// Returns the address with the most connections, of those with an idle one and at least `own` connections.
+    /// Proxies are exempt unless the new connection is that of a proxy.
     fn heaviest(&self, own: usize, is_proxy: bool) -> Option<IpAddr> {
         let mut found: Option<(IpAddr, usize)> = None;
         for (ip, address) in &self.addresses {
@@ -236,7 +230,7 @@ impl Table {
     }
 }
 
-/// The address that connections are counted by.
+/// Returns the address by which connections are counted.
 fn group(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(ip) => {
@@ -255,13 +249,13 @@ mod tests {
         IpAddr::from([127, 0, 0, last])
     }
 
-    /// Connections whose tasks close them when they are evicted, as the accept loop's tasks do.
-    fn hold(admitted: Admitted) -> tokio::task::JoinHandle<()> {
+    /// A task that closes its connection when it is evicted, as those of the accept loop do.
+    fn hold(admitted: AdmittedConnection) -> tokio::task::JoinHandle<()> {
         tokio::spawn(async move { admitted.state.evicted().await })
     }
 
     #[tokio::test]
-    async fn a_flood_gives_way_to_a_client_with_few_connections() {
+    async fn a_client_with_few_connections_is_admitted_during_a_flood() {
         let admission = Admission::new(ConnectionLimits { total: 10, per_address: 8 });
         let flood: Vec<_> =
             futures_util::future::join_all((0..10).map(|n| admission.admit(ip(n % 2 + 1), false)))

@@ -1,5 +1,5 @@
-//! warp as a hyper service. It refuses requests whose target is ambiguous (RFC 9112 section 3.2), counts the requests
-//! under way, and asks clients to close their connections before a stop.
+//! warp as a hyper service. It rejects requests with an ambiguous target (RFC 9112 section 3.2), counts running
+//! requests, and asks clients to close their connections before a stop.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -15,11 +15,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 
 use super::admission::{ConnectionState, RequestGuard};
-use super::{Peer, Phase};
+use super::{PeerAddress, ServingPhase};
 use crate::http::reply::Response;
 use crate::http::routes::{self, Routes};
 
-/// Body of a response; the request counts as under way until it is sent or dropped.
+/// Body of a response. The request counts as running until the body is sent or dropped.
 pub struct CountedBody<B> {
     body: B,
     _request: RequestGuard,
@@ -45,9 +45,9 @@ impl<B: Body + Unpin> Body for CountedBody<B> {
     }
 }
 
-/// The body type of a response; warp does not name its own.
+/// Names the body type of a response, for which warp has no public name.
 pub trait HasBody {
-    /// The type.
+    /// The body type.
     type Body;
 }
 
@@ -55,29 +55,29 @@ impl<B> HasBody for http::Response<B> {
     type Body = B;
 }
 
-type Counted = http::Response<CountedBody<<Response as HasBody>::Body>>;
+type CountedResponse = http::Response<CountedBody<<Response as HasBody>::Body>>;
 
-/// The service of one connection.
+/// Returns the service of one connection.
 pub fn service(
     routes: Routes,
     peer: SocketAddr,
     state: Arc<ConnectionState>,
-    phase: watch::Receiver<Phase>,
+    phase: watch::Receiver<ServingPhase>,
 ) -> impl Service<
     Request<Incoming>,
-    Response = Counted,
+    Response = CountedResponse,
     Error = Infallible,
-    Future = impl Future<Output = Result<Counted, Infallible>> + Send,
+    Future = impl Future<Output = Result<CountedResponse, Infallible>> + Send,
 > {
     let inner = TowerToHyperService::new(warp::service(routes));
     service_fn(move |mut request: Request<Incoming>| {
         let guard = state.begin_request();
         let is_http1 = request.version() < Version::HTTP_2;
-        let asks_to_close = is_http1 && *phase.borrow() != Phase::Serving;
+        let asks_to_close = is_http1 && *phase.borrow() != ServingPhase::Serving;
         let answered = match refusal(&request) {
             Some(response) => Err(response),
             None => {
-                request.extensions_mut().insert(Peer(peer));
+                request.extensions_mut().insert(PeerAddress(peer));
                 Ok(inner.call(request))
             }
         };
@@ -94,12 +94,12 @@ pub fn service(
     })
 }
 
-/// The response to a request that has no target here or an ambiguous one.
+/// Returns the response to a request whose target is ambiguous or not supported.
 fn refusal(request: &Request<Incoming>) -> Option<Response> {
     let dialect = routes::dialect(request.uri().path());
     if request.method() == Method::CONNECT {
         let text = "CONNECT is not supported: this server is not a proxy";
-        return Some(dialect.plain(StatusCode::NOT_IMPLEMENTED, text));
+        return Some(dialect.plain_error(StatusCode::NOT_IMPLEMENTED, text));
     }
     let hosts = request.headers().get_all(header::HOST).iter().count();
     let is_clear = match request.version() {
@@ -108,5 +108,5 @@ fn refusal(request: &Request<Incoming>) -> Option<Response> {
         _ => hosts <= 1,
     };
     let text = format!("the request has {hosts} Host headers; HTTP/1.1 requires exactly one");
-    (!is_clear).then(|| dialect.plain(StatusCode::BAD_REQUEST, &text))
+    (!is_clear).then(|| dialect.plain_error(StatusCode::BAD_REQUEST, &text))
 }

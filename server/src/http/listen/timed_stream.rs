@@ -11,36 +11,36 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::Timers;
+use super::ConnectionTimers;
 use super::admission::ConnectionState;
 
 /// A TCP stream that fails with [`io::ErrorKind::TimedOut`] after a deadline.
 pub struct TimedStream {
     stream: TcpStream,
     state: Arc<ConnectionState>,
-    timers: Timers,
+    timers: ConnectionTimers,
     /// Bytes moved since the deadline was set.
     moved: bool,
-    /// Stays set: later calls fail too.
+    /// Stays set, so that later calls fail, too.
     expired: bool,
-    head: Option<Head>,
-    /// Set once requests are expected; bytes of a TLS handshake do not begin a request.
+    head: Option<ArrivingHead>,
+    /// Set when requests are expected; the bytes of a TLS handshake do not begin a request.
     expects_requests: bool,
     deadline: Pin<Box<Sleep>>,
 }
 
 /// A request head that has begun to arrive.
-struct Head {
+struct ArrivingHead {
     since: Instant,
     /// [`ConnectionState::requests`] at that time; a higher number means that the head is complete.
     requests: u64,
-    /// Whether the deadline takes it into account.
+    /// The deadline includes this head.
     is_armed: bool,
 }
 
 impl TimedStream {
-    /// The first byte must arrive within `timers.first`.
-    pub fn new(stream: TcpStream, state: Arc<ConnectionState>, timers: Timers) -> Self {
+    /// Returns a stream whose first byte must arrive within `timers.first`.
+    pub fn new(stream: TcpStream, state: Arc<ConnectionState>, timers: ConnectionTimers) -> Self {
         let deadline = Box::pin(sleep_until(Instant::now() + timers.first));
         Self {
             stream,
@@ -59,22 +59,22 @@ impl TimedStream {
         self.expects_requests = true;
     }
 
-    /// Notes that a head begins with the bytes that were just read, unless one is already arriving.
+    /// Records that a head begins with the bytes just read, unless one is already arriving.
     fn note_head(&mut self) {
         let requests = self.state.requests();
         let is_same = self.head.as_ref().is_some_and(|head| head.requests == requests);
         if self.expects_requests && !is_same && self.state.is_waiting() {
-            self.head = Some(Head { since: Instant::now(), requests, is_armed: false });
+            self.head = Some(ArrivingHead { since: Instant::now(), requests, is_armed: false });
         }
     }
 
-    /// When the head that is arriving must be complete.
+    /// Returns the deadline of the head that is arriving.
     fn head_deadline(&self) -> Option<Instant> {
         let head = self.head.as_ref().filter(|head| head.requests == self.state.requests())?;
         Some(head.since + self.timers.head)
     }
 
-    /// Moves the deadline up for a head that did not arrive in one piece. Most do, and cost no timer.
+    /// Brings the deadline forward for a head that did not arrive in one piece. Most heads do, and need no timer.
     fn arm_for_head(&mut self) {
         let Some(deadline) = self.head_deadline() else { return };
         if let Some(head) = self.head.as_mut().filter(|head| !head.is_armed) {
@@ -85,8 +85,8 @@ impl TimedStream {
         }
     }
 
-    /// Passes on what a read or write returned, or a timeout. The timer is set once per interval and not for every
-    /// read: silence ends a connection after once to twice the idle time.
+    /// Passes on the result of a read or write, or a timeout. The timer is reset once per interval instead of for
+    /// every read, so an idle connection ends after one to two times the idle time.
     fn check_deadline<T>(
         &mut self,
         context: &mut Context<'_>,

@@ -1,141 +1,165 @@
-//! GET {base}/oauth2/authorize (SPEC, authorize), and GET {base}/oauth2/resume, where our pages lead back to.
+//! GET {base}/oauth2/authorize, and GET {base}/oauth2/resume, to which our pages return.
 //!
-//! Checks the request, then sends the browser on: to a page of ours, to an external provider, or with the
-//! answer to the client. Once the redirect URI is established every fault goes there.
+//! Checks the request and redirects the browser: to one of our pages, to an external provider, or to the client with
+//! the response. Once the redirect URI is validated, every error is sent there.
 
 use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use http::StatusCode;
-use identity::authorize::{ErrorCode, Refusal, Reply, Request};
-use identity::interaction::{Interaction, LONGEST_QUERY, Step};
-use identity::session::Session;
-use identity::user::User;
+use identity::authorize::interaction::{InteractionState, MAX_QUERY_BYTES, NextStep};
+use identity::authorize::request::{AuthorizationError, AuthorizationReply, AuthorizationRequest};
+use identity::model::error_code::ErrorCode;
+use identity::model::user::User;
+use identity::sign_in::session::Session;
 use store::StoreError;
 
 use super::federation;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::pages::{self, cookie};
 use crate::http::problem;
 use crate::http::reply::{self, Response};
 
 /// Answers an authorization request.
-pub async fn get(call: Call) -> Response {
-    if call.query.len() > LONGEST_QUERY {
-        let text = "The request of the application is too long. (It can be pushed: RFC 9126.)";
+pub async fn authorize(context: RequestContext) -> Response {
+    if context.query.len() > MAX_QUERY_BYTES {
+        let text = "The request of the application is too long. (The application can push it: RFC 9126.)";
         return pages::error(StatusCode::URI_TOO_LONG, text);
     }
-    match call.app.identity.check_authorization_request(&call.query, call.now).await {
+    match context.app.identity.authorization.check_authorization_request(&context.query, context.now).await {
         Ok(request) => {
-            let interaction = Interaction::new(&request, call.now);
-            carry_on(&call, request, interaction).await
+            let interaction = InteractionState::new(&request, context.now);
+            continue_request(&context, request, interaction).await
         }
-        Err(refusal) => refused(&refusal),
+        Err(refusal) => request_error(&refusal),
     }
 }
 
-/// GET {base}/oauth2/resume: a page of ours is done with its part.
-pub async fn resume(call: Call) -> Response {
-    let sealed = call.params().get("continue").unwrap_or_default().to_owned();
-    match opened(&call, &sealed).await {
-        Ok((request, interaction)) => carry_on(&call, request, interaction).await,
+/// GET {base}/oauth2/resume: continues an authorization request after one of our pages.
+pub async fn resume_request(context: RequestContext) -> Response {
+    let continuation = context.params().get("continue").unwrap_or_default().to_owned();
+    match open_continuation(&context, &continuation).await {
+        Ok((request, interaction)) => continue_request(&context, request, interaction).await,
         Err(response) => response,
     }
 }
 
-/// The request in a sealed value, checked once more.
+/// Verifies a continuation and checks its authorization request again.
 ///
 /// # Errors
-/// The page or redirect that says why there is none.
-pub async fn opened(call: &Call, sealed: &str) -> Result<(Request, Interaction), Response> {
-    let browser = cookie::known_browser(call).unwrap_or_default();
-    let Some(interaction) = call.app.identity.open_seal(sealed, browser, call.now) else {
+/// Returns an error page, or the redirect to the client with the error.
+pub async fn open_continuation(
+    context: &RequestContext,
+    continuation: &str,
+) -> Result<(AuthorizationRequest, InteractionState), Response> {
+    let browser = cookie::known_browser(context).unwrap_or_default();
+    let Some(interaction) =
+        context.app.identity.authorization.verify_continuation(continuation, browser, context.now)
+    else {
         return Err(pages::error(
             StatusCode::BAD_REQUEST,
-            "This sign-in was not begun in this browser, or took too long. Go back to the application and begin again.",
+            "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         ));
     };
-    match call.app.identity.check_interaction(&interaction, call.now).await {
+    match context.app.identity.authorization.check_interaction(&interaction, context.now).await {
         Ok(request) => Ok((request, interaction)),
-        Err(refusal) => Err(refused(&refusal)),
+        Err(refusal) => Err(request_error(&refusal)),
     }
 }
 
-/// The address of a page, with the sealed request.
-fn page_address(call: &Call, page: &str, sealed: &str) -> String {
-    // Its alphabet needs no encoding.
-    format!("{}/{page}?continue={sealed}", call.app.base_url)
+/// Returns the URL of a page with a continuation.
+fn page_address(context: &RequestContext, page: &str, continuation: &str) -> String {
+    // The alphabet of a continuation needs no percent-encoding.
+    format!("{}/{page}?continue={continuation}", context.app.base_url)
 }
 
-/// Who is signed in in this browser.
+/// Returns the session and the user of this browser.
 ///
 /// # Errors
-/// The store's.
-pub async fn signed_in(call: &Call) -> Result<Option<(Session, User)>, StoreError> {
-    match cookie::session(call) {
-        Some(value) => call.app.identity.session(value, call.now).await,
+/// Returns [`StoreError`] if the session cannot be read.
+pub async fn signed_in(context: &RequestContext) -> Result<Option<(Session, User)>, StoreError> {
+    match cookie::session(context) {
+        Some(value) => context.app.identity.sessions.active_session(value, context.now).await,
         None => Ok(None),
     }
 }
 
-/// Tells the client an error, by redirect.
-pub fn refuse(to: &Reply, error: ErrorCode, description: Option<&str>) -> Response {
-    found(&to.error(error, description))
+/// Redirects to the client with an error.
+pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Option<&str>) -> Response {
+    redirect_found(&to.error_url(error, description))
 }
 
-fn refused(refusal: &Refusal) -> Response {
+fn request_error(refusal: &AuthorizationError) -> Response {
     match refusal {
-        Refusal::Show(error) => problem::show(error),
-        Refusal::Redirect { reply, error } => refuse(reply, *error, None),
+        AuthorizationError::Show(error) => problem::page_error(error),
+        AuthorizationError::Redirect { reply, error } => redirect_error(reply, *error, None),
     }
 }
 
-fn found(to: &str) -> Response {
+fn redirect_found(to: &str) -> Response {
     reply::no_store(reply::redirect(StatusCode::FOUND, to))
 }
 
-async fn carry_on(call: &Call, request: Request, interaction: Interaction) -> Response {
+async fn continue_request(
+    context: &RequestContext,
+    request: AuthorizationRequest,
+    interaction: InteractionState,
+) -> Response {
     let to = request.reply.clone();
-    match AssertUnwindSafe(proceed(call, request, interaction)).catch_unwind().await {
+    match AssertUnwindSafe(take_next_step(context, request, interaction)).catch_unwind().await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             tracing::error!(%error, "authorize");
-            refuse(&to, ErrorCode::ServerError, None)
+            redirect_error(&to, ErrorCode::ServerError, None)
         }
         Err(_) => {
             tracing::error!("authorize panicked");
-            refuse(&to, ErrorCode::ServerError, None)
+            redirect_error(&to, ErrorCode::ServerError, None)
         }
     }
 }
 
-async fn proceed(call: &Call, request: Request, interaction: Interaction) -> Result<Response, StoreError> {
-    let identity = &call.app.identity;
-    let page = match identity.next_step(&request, &interaction, signed_in(call).await?, call.now).await? {
-        Step::Grant(ready) => {
-            return Ok(match identity.grant(&request, *ready, call.now).await? {
-                Some(to) => found(&to),
-                None => refuse(&request.reply, ErrorCode::InvalidRequest, None),
+async fn take_next_step(
+    context: &RequestContext,
+    request: AuthorizationRequest,
+    interaction: InteractionState,
+) -> Result<Response, StoreError> {
+    let identity = &context.app.identity;
+    let page = match identity
+        .authorization
+        .next_step(&request, &interaction, signed_in(context).await?, context.now)
+        .await?
+    {
+        NextStep::Grant(ready) => {
+            return Ok(match identity.authorization.grant_request(&request, *ready, context.now).await? {
+                Some(to) => redirect_found(&to),
+                None => redirect_error(&request.reply, ErrorCode::InvalidRequest, None),
             });
         }
-        Step::Refuse(error) => return Ok(refuse(&request.reply, error, None)),
-        Step::SignIn => "sign-in",
-        Step::ChoosePatient { .. } => "patient",
-        Step::Consent { .. } => "consent",
+        NextStep::Reject(error) => return Ok(redirect_error(&request.reply, error, None)),
+        NextStep::SignIn => "sign-in",
+        NextStep::ChoosePatient { .. } => "patient",
+        NextStep::Consent { .. } => "consent",
     };
-    let (browser, set_cookie) = cookie::browser(call);
-    let sealed = identity.seal(&interaction, &browser);
-    let mut to = page_address(call, page, &sealed);
+    let (browser, set_cookie) = cookie::browser(context);
+    let continuation = identity.authorization.sign_continuation(&interaction, &browser);
+    let mut to = page_address(context, page, &continuation);
     if page == "sign-in" {
         if let Some(name) = &request.identity_provider {
-            return match call.app.settings().providers.iter().find(|known| known.provider.name == *name) {
+            return match context.app.settings().providers.iter().find(|known| known.provider.name == *name) {
                 Some(provider) => {
-                    let response =
-                        federation::begin(call, provider, &browser, &sealed, None, request.provider_prompt())
-                            .await?;
+                    let response = federation::redirect_to_provider(
+                        context,
+                        provider,
+                        &browser,
+                        &continuation,
+                        None,
+                        request.provider_prompt(),
+                    )
+                    .await?;
                     Ok(cookie::set(response, set_cookie))
                 }
-                None => Ok(refuse(&request.reply, ErrorCode::InvalidRequest, None)),
+                None => Ok(redirect_error(&request.reply, ErrorCode::InvalidRequest, None)),
             };
         }
         if let Some(hint) = &request.login_hint {
@@ -144,5 +168,5 @@ async fn proceed(call: &Call, request: Request, interaction: Interaction) -> Res
             to = format!("{to}&{pair}");
         }
     }
-    Ok(cookie::set(found(&to), set_cookie))
+    Ok(cookie::set(redirect_found(&to), set_cookie))
 }

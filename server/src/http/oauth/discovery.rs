@@ -1,14 +1,13 @@
-//! What this server can do, for programs: OpenID Connect Discovery 1.0, RFC 8414, RFC 7517, and
-//! SMART's smart-configuration.
+//! Discovery documents: OpenID Connect Discovery 1.0, RFC 8414, RFC 7517, and SMART's smart-configuration.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{StatusCode, header};
 use identity::SigningAlg;
-use identity::keys::KEY_SET_LIFE;
+use identity::lifetimes;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::reply::{self, Response};
 
 const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
@@ -39,25 +38,25 @@ const SCOPES: [&str; 15] = [
 ];
 
 fn assertion_algs() -> Vec<&'static str> {
-    identity::assertion::algorithms().collect()
+    identity::assertion_algorithms().collect()
 }
 
-fn cached(response: Response) -> Response {
-    let life = format!("public, max-age={}", KEY_SET_LIFE.as_secs());
+fn cacheable(response: Response) -> Response {
+    let life = format!("public, max-age={}", lifetimes::PUBLISHED_KEY_SET.as_secs());
     reply::with(response, header::CACHE_CONTROL, &life)
 }
 
-/// The scopes that everybody may know of, and the operator's own.
-fn scopes(call: &Call) -> Vec<String> {
-    let own = call.app.settings().scopes.iter().map(|scope| scope.name.clone()).collect::<Vec<_>>();
+/// Returns the public scopes and the custom ones.
+fn scopes(context: &RequestContext) -> Vec<String> {
+    let own = context.app.settings().scopes.iter().map(|scope| scope.name.clone()).collect::<Vec<_>>();
     SCOPES.into_iter().map(str::to_owned).chain(own).collect()
 }
 
 /// GET {base}/.well-known/openid-configuration and …/oauth-authorization-server
-pub async fn openid_configuration(call: Call) -> Response {
-    let base = &call.app.base_url;
+pub async fn openid_configuration(context: RequestContext) -> Response {
+    let base = &context.app.base_url;
     let at = |path: &str| format!("{base}{path}");
-    cached(reply::json(
+    cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "issuer": base,
@@ -70,8 +69,8 @@ pub async fn openid_configuration(call: Call) -> Response {
             "introspection_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "pushed_authorization_request_endpoint": at("/oauth2/par"),
             "require_pushed_authorization_requests": false,
-            "dpop_signing_alg_values_supported": identity::dpop::ALGORITHMS,
-            "acr_values_supported": identity::token::ACR_VALUES,
+            "dpop_signing_alg_values_supported": identity::tokens::dpop::PROOF_ALGORITHMS,
+            "acr_values_supported": identity::tokens::id_token::ACR_VALUES,
             "display_values_supported": ["page"],
             "device_authorization_endpoint": at("/oauth2/device_authorization"),
             "end_session_endpoint": at("/logout"),
@@ -81,7 +80,7 @@ pub async fn openid_configuration(call: Call) -> Response {
             "grant_types_supported": GRANT_TYPES.into_iter().chain(["implicit"]).collect::<Vec<_>>(),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
-            "scopes_supported": scopes(&call),
+            "scopes_supported": scopes(&context),
             "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "fhirUser", "name", "given_name",
                 "family_name", "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
@@ -99,25 +98,25 @@ pub async fn openid_configuration(call: Call) -> Response {
 }
 
 /// GET {base}/.well-known/jwks.json
-pub async fn jwks(call: Call) -> Response {
-    let keys = call.app.identity.jwks(call.now).to_string();
+pub async fn key_set(context: RequestContext) -> Response {
+    let keys = context.app.identity.signing_keys.published_key_set(context.now).to_string();
     let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&Sha256::digest(keys.as_bytes())[..12]));
     // The weak comparison of RFC 9110 13.1.2.
-    let known = call.header(header::IF_NONE_MATCH).unwrap_or_default();
+    let known = context.header(header::IF_NONE_MATCH).unwrap_or_default();
     let is_known =
         known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag);
     let response = match is_known {
         true => reply::empty(StatusCode::NOT_MODIFIED),
         false => reply::body(StatusCode::OK, "application/json;charset=UTF-8", keys),
     };
-    cached(reply::with(response, header::ETAG, &tag))
+    cacheable(reply::with(response, header::ETAG, &tag))
 }
 
-/// GET {fhir_base}/.well-known/smart-configuration: JSON whatever Accept says.
-pub async fn smart_configuration(call: Call) -> Response {
-    let base = &call.app.base_url;
+/// GET {fhir_base}/.well-known/smart-configuration: always JSON, whatever `Accept` contains.
+pub async fn smart_configuration(context: RequestContext) -> Response {
+    let base = &context.app.base_url;
     let at = |path: &str| format!("{base}{path}");
-    cached(reply::json(
+    cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "issuer": base,
@@ -128,7 +127,7 @@ pub async fn smart_configuration(call: Call) -> Response {
             "introspection_endpoint": at("/oauth2/introspect"),
             "management_endpoint": at("/account"),
             "grant_types_supported": ["authorization_code", "client_credentials"],
-            "scopes_supported": scopes(&call),
+            "scopes_supported": scopes(&context),
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
@@ -140,17 +139,18 @@ pub async fn smart_configuration(call: Call) -> Response {
     ))
 }
 
-/// GET {base}/.well-known/oauth-protected-resource/fhir/R4 (RFC 9728): who gives tokens for the FHIR endpoints.
-pub async fn protected_resource(call: Call) -> Response {
-    let (base, fhir) = (&call.app.base_url, &call.app.fhir_base);
-    cached(reply::json(
+/// GET {base}/.well-known/oauth-protected-resource/fhir/R4 (RFC 9728): the authorization server of the FHIR
+/// endpoints.
+pub async fn protected_resource(context: RequestContext) -> Response {
+    let (base, fhir) = (&context.app.base_url, &context.app.fhir_base);
+    cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "resource": fhir,
             "authorization_servers": [base],
-            "scopes_supported": scopes(&call),
+            "scopes_supported": scopes(&context),
             "bearer_methods_supported": ["header"],
-            "dpop_signing_alg_values_supported": identity::dpop::ALGORITHMS,
+            "dpop_signing_alg_values_supported": identity::tokens::dpop::PROOF_ALGORITHMS,
             "resource_name": "Trefoil FHIR R4",
         }),
     ))

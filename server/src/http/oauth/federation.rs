@@ -1,7 +1,7 @@
-//! Federated sign-in: the calls to an external provider (SPEC, Errors; DESIGN, providers).
+//! Federated sign-in: the requests to an external provider.
 //!
-//! Each call has a limit for the answer head and one for each silence in the body, a size limit, and
-//! follows no redirect. What a provider sends never reaches the client; only SPEC's texts do.
+//! Each request has a limit for the response head, one for each pause in the body, and a maximum size; redirects are
+//! not followed. Nothing that a provider sends is passed on to the client.
 
 use std::error::Error;
 use std::io;
@@ -10,148 +10,172 @@ use std::time::Duration;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
-use identity::audit::Event;
-use identity::authorize::{ErrorCode, Reply};
+use identity::audit::AuditEvent;
+use identity::authorize::request::AuthorizationReply;
+use identity::directory::user_directory::UserError;
+use identity::model::error_code::ErrorCode;
+use identity::model::provider::{ExternalUser, ProviderFailure};
 use identity::params::Params;
-use identity::pending::PendingKind;
-use identity::provider::{ExternalUser, Flow, LinkError, ProviderFailure};
-use identity::session::Proof;
-use identity::user::UserError;
+use identity::sign_in::linked_account::LinkError;
+use identity::sign_in::pending_quota::PendingKind;
+use identity::sign_in::provider_sign_in::ProviderSignIn;
+use identity::sign_in::session::SignInProof;
 use store::StoreError;
 use tokio::time::timeout;
 
-use super::authorize::{self, refuse};
-use crate::app::App;
+use super::authorize::{self, redirect_error};
 use crate::config::ConfiguredProvider;
-use crate::http::extract::Call;
-use crate::http::pages::sign_in::Onward;
+use crate::http::extract::RequestContext;
+use crate::http::pages::sign_in::SignInDestination;
 use crate::http::pages::{self, cookie};
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
+use crate::node::app::App;
 
-const PROVIDER_FAILED: &str = "The provider did not answer as it should. Please try again later.";
+const PROVIDER_FAILED: &str = "The provider did not respond correctly. Please try again later.";
 
-/// Largest answer of a provider that is read, in bytes.
+/// Maximum size of a provider's response, in bytes.
 const ANSWER_LIMIT: usize = 1 << 20;
 
-/// Sends the browser to the provider. `back` is where it goes on afterwards (see [`pages::resume`]); `link_to` is
-/// the session of a user who wants to link the account; `prompt` is what the provider is to show.
+/// Redirects the browser to the provider. `back` is the destination after the sign-in (see [`pages::resume`]);
+/// `link_to` is the session of a user who links the account; `prompt` is the parameter of that name.
 ///
 /// # Errors
-/// The store's.
-pub async fn begin(
-    call: &Call,
+/// Returns [`StoreError`] if the sign-in cannot be stored.
+pub async fn redirect_to_provider(
+    context: &RequestContext,
     provider: &ConfiguredProvider,
     browser: &str,
     back: &str,
     link_to: Option<&str>,
     prompt: Option<&str>,
 ) -> Result<Response, StoreError> {
-    let mut to = call.app.identity.begin_flow(&provider.provider, back, link_to, browser, call.now).await?;
+    let mut to = context
+        .app
+        .identity
+        .provider_sign_ins
+        .begin_provider_sign_in(&provider.provider, back, link_to, browser, context.now)
+        .await?;
     if let Some(prompt) = prompt {
         to.push_str("&prompt=");
         to.push_str(prompt);
     }
-    // A form led here or a link did: 303 is right after both.
+    // After a form, 303 turns the POST into a GET.
     let status = if link_to.is_some() { StatusCode::SEE_OTHER } else { StatusCode::FOUND };
     Ok(reply::no_store(reply::redirect(status, &to)))
 }
 
-/// GET {base}/sign-in/with/{provider}: chosen on the sign-in page.
-pub async fn start(call: Call) -> Response {
-    let settings = call.app.settings();
-    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == call.args[0]) else {
-        return pages::error(StatusCode::NOT_FOUND, "There is no such way to sign in here.");
+/// GET {base}/sign-in/with/{provider}: starts a sign-in at a provider that was selected on the sign-in page.
+pub async fn start_sign_in(context: RequestContext) -> Response {
+    let settings = context.app.settings();
+    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == context.args[0])
+    else {
+        return pages::error(StatusCode::NOT_FOUND, "This sign-in method is not available.");
     };
-    if let Err(error) = call.add_pending(PendingKind::ProviderSignIn, None) {
-        return problem::pending(Dialect::Page, error);
+    if let Err(error) = context.add_pending(PendingKind::ProviderSignIn, None) {
+        return problem::pending_error(Dialect::Page, error);
     }
-    let back = pages::resume::read(&call.params());
-    let (browser, set_cookie) = cookie::browser(&call);
+    let back = pages::resume::read_destination(&context.params());
+    let (browser, set_cookie) = cookie::browser(&context);
     let prompt = match pages::resume::is_request(&back) {
-        true => authorize::opened(&call, &back).await.ok().and_then(|(request, _)| request.provider_prompt()),
+        true => authorize::open_continuation(&context, &back)
+            .await
+            .ok()
+            .and_then(|(request, _)| request.provider_prompt()),
         false => None,
     };
-    match begin(&call, provider, &browser, &back, None, prompt).await {
+    match redirect_to_provider(&context, provider, &browser, &back, None, prompt).await {
         Ok(response) => cookie::set(response, set_cookie),
-        Err(error) => problem::store(Dialect::Page, &error),
+        Err(error) => problem::store_error(Dialect::Page, &error),
     }
 }
 
-/// GET {base}/oauth2/idpresponse/{provider}: the provider sends the browser back.
-pub async fn callback(call: Call) -> Response {
-    let params = call.params();
+/// GET {base}/oauth2/idpresponse/{provider}: the callback from the provider.
+pub async fn provider_callback(context: RequestContext) -> Response {
+    let params = context.params();
     let lost = || {
         pages::error(
             StatusCode::BAD_REQUEST,
-            "This sign-in was not begun in this browser, or took too long. Go back to the application and begin again.",
+            "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         )
     };
-    let (Some(state), Some(browser)) = (params.get("state"), cookie::known_browser(&call)) else {
+    let (Some(state), Some(browser)) = (params.get("state"), cookie::known_browser(&context)) else {
         return lost();
     };
-    let flow = match call.app.identity.take_flow(state, browser, call.now).await {
-        Ok(Some(flow)) => flow,
-        Ok(None) => return lost(),
-        Err(error) => return problem::store(Dialect::Page, &error),
-    };
-    if flow.provider != call.args[0] {
-        tracing::warn!(begun = flow.provider, answered = call.args[0], "a sign-in ended at another provider");
+    let flow =
+        match context.app.identity.provider_sign_ins.take_provider_sign_in(state, browser, context.now).await
+        {
+            Ok(Some(flow)) => flow,
+            Ok(None) => return lost(),
+            Err(error) => return problem::store_error(Dialect::Page, &error),
+        };
+    if flow.provider != context.args[0] {
+        tracing::warn!(
+            begun = flow.provider,
+            answered = context.args[0],
+            "a sign-in ended at another provider"
+        );
         return lost();
     }
     if flow.link_to.is_some() {
-        return link(&call, &params, &flow).await;
+        return link_account(&context, &params, &flow).await;
     }
-    // Errors go to the application that waits, where one does.
+    // If an application is waiting, errors are sent to it.
     let waiting = match pages::resume::is_request(&flow.back) {
-        true => match authorize::opened(&call, &flow.back).await {
+        true => match authorize::open_continuation(&context, &flow.back).await {
             Ok((request, _)) => Some(request.reply),
             Err(response) => return response,
         },
         false => None,
     };
-    let settings = call.app.settings();
+    let settings = context.app.settings();
     let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
-    let Some(provider) = known else { return failed(waiting.as_ref(), ErrorCode::ServerError, None) };
-    let external = match outcome(&call, &params, provider, &flow).await {
+    let Some(provider) = known else {
+        return failure_response(waiting.as_ref(), ErrorCode::ServerError, None);
+    };
+    let external = match external_user(&context, &params, provider, &flow).await {
         Ok(external) => external,
         Err(failure) => {
             let reason = "the external provider refused or failed";
-            call.app.identity.record(Event::SignInFailed { sub: None, reason });
-            let (error, description) = provider.provider.describe(&failure);
-            return failed(waiting.as_ref(), error, description.as_deref());
+            context.app.identity.audit.record(AuditEvent::SignInFailed { sub: None, reason });
+            let (error, description) = provider.provider.describe_failure(&failure);
+            return failure_response(waiting.as_ref(), error, description.as_deref());
         }
     };
-    match sign_in(&call, provider, external, &flow, browser).await {
+    match sign_in_external(&context, provider, external, &flow, browser).await {
         Ok(response) => response,
         Err(error) => {
             tracing::error!(%error, "federated sign-in");
-            failed(waiting.as_ref(), ErrorCode::ServerError, None)
+            failure_response(waiting.as_ref(), ErrorCode::ServerError, None)
         }
     }
 }
 
-/// Tells the application that waits, or whoever looks at the browser.
-fn failed(waiting: Option<&Reply>, error: ErrorCode, description: Option<&str>) -> Response {
+/// Reports an error to the waiting application, or on a page if there is none.
+fn failure_response(
+    waiting: Option<&AuthorizationReply>,
+    error: ErrorCode,
+    description: Option<&str>,
+) -> Response {
     match waiting {
-        Some(reply) => refuse(reply, error, description),
+        Some(reply) => redirect_error(reply, error, description),
         None => pages::error(StatusCode::BAD_GATEWAY, PROVIDER_FAILED),
     }
 }
 
-/// Who has signed in at the provider, or what failed.
-async fn outcome(
-    call: &Call,
+/// Returns the user who signed in at the provider.
+async fn external_user(
+    context: &RequestContext,
     params: &Params,
     provider: &ConfiguredProvider,
-    flow: &Flow,
+    flow: &ProviderSignIn,
 ) -> Result<ExternalUser, ProviderFailure> {
     let issuer = params.get("iss");
     let is_other = issuer.is_some_and(|issuer| issuer != provider.provider.issuer);
     let outcome = match (params.get("error"), params.get("code")) {
         _ if is_other => Err(ProviderFailure::Other("the response names another issuer (RFC 9207)")),
         (Some("access_denied"), _) => Err(ProviderFailure::Denied),
-        (None, Some(code)) => exchange(&call.app, provider, flow, code, call).await,
+        (None, Some(code)) => exchange_code(&context.app, provider, flow, code, context).await,
         _ => Err(ProviderFailure::Other("the provider answered with an error or without a code")),
     };
     outcome.inspect_err(|failure| {
@@ -159,84 +183,93 @@ async fn outcome(
     })
 }
 
-/// Signs the linked user in. An account that is linked to nobody, and that the provider's switches do not
-/// admit, waits for its owner to sign in here once.
-async fn sign_in(
-    call: &Call,
+/// Signs in the linked user. An account that is not linked, and that the settings of the provider do not admit, is
+/// stored until its owner has signed in here once.
+async fn sign_in_external(
+    context: &RequestContext,
     provider: &ConfiguredProvider,
     external: ExternalUser,
-    flow: &Flow,
+    flow: &ProviderSignIn,
     browser: &str,
 ) -> Result<Response, UserError> {
-    let identity = &call.app.identity;
+    let identity = &context.app.identity;
     let rules = &provider.provider;
-    let user = match identity.linked_user(&external, call.now).await? {
+    let user = match identity.sign_in.linked_user(&external, context.now).await? {
         Some(user) => Some(user),
-        None => identity.admit(rules, &external, call.now).await?,
+        None => identity.sign_in.admit_external_user(rules, &external, context.now).await?,
     };
-    let onward = Onward { back: flow.back.clone(), link: None };
+    let onward = SignInDestination { back: flow.back.clone(), link: None };
     if let Some(user) = user {
-        return Ok(pages::sign_in::complete(call, &user, &Proof::provider(&rules.name), &onward).await?);
+        return Ok(pages::sign_in::complete_sign_in(
+            context,
+            &user,
+            &SignInProof::provider(&rules.name),
+            &onward,
+        )
+        .await?);
     }
-    let link = identity.keep_for_linking(&rules.name, external, browser, call.now).await?;
-    let onward = Onward { link: Some(link), ..onward };
-    let to = format!("{}{}", call.app.base_url, onward.at("/sign-in"));
+    let link = identity.sign_in.store_pending_link(&rules.name, external, browser, context.now).await?;
+    let onward = SignInDestination { link: Some(link), ..onward };
+    let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
     Ok(reply::no_store(reply::redirect(StatusCode::FOUND, &to)))
 }
 
-/// Links the account to the user who asked for it, in the session in which it was asked.
-async fn link(call: &Call, params: &Params, flow: &Flow) -> Response {
-    let identity = &call.app.identity;
-    let session = match cookie::session(call) {
-        Some(value) => identity.session(value, call.now).await,
+/// Links the account to the user who started the linking, in the same session.
+async fn link_account(context: &RequestContext, params: &Params, flow: &ProviderSignIn) -> Response {
+    let identity = &context.app.identity;
+    let session = match cookie::session(context) {
+        Some(value) => identity.sessions.active_session(value, context.now).await,
         None => Ok(None),
     };
     let user = match session {
         Ok(Some((session, user))) if flow.link_to.as_ref() == Some(&session.sid) => user,
         Ok(_) => {
-            let text = "You have signed out since you began to link this account. Sign in and begin again.";
+            let text = "You have signed out since you started to link this account. Sign in and start again.";
             return pages::error(StatusCode::FORBIDDEN, text);
         }
-        Err(error) => return problem::store(Dialect::Page, &error),
+        Err(error) => return problem::store_error(Dialect::Page, &error),
     };
-    let settings = call.app.settings();
+    let settings = context.app.settings();
     let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
     let Some(provider) = known else {
-        return pages::error(StatusCode::NOT_FOUND, "This provider is not offered here any more.");
+        return pages::error(StatusCode::NOT_FOUND, "This provider is no longer available.");
     };
-    let external = match outcome(call, params, provider, flow).await {
+    let external = match external_user(context, params, provider, flow).await {
         Ok(external) => external,
         Err(ProviderFailure::Denied) => {
-            return pages::error(StatusCode::FORBIDDEN, "You said no at the provider. Nothing was linked.");
+            return pages::error(
+                StatusCode::FORBIDDEN,
+                "You denied access at the provider. No account was linked.",
+            );
         }
         Err(_) => {
             let text =
-                "The provider did not answer as it should. Nothing was linked; please try again later.";
+                "The provider did not respond correctly. No account was linked; please try again later.";
             return pages::error(StatusCode::BAD_GATEWAY, text);
         }
     };
-    match identity.link(&user, &provider.provider.name, &external, call.now).await {
+    match identity.sign_in.link_account(&user, &provider.provider.name, &external, context.now).await {
         Ok(()) => {
-            let to = format!("{}/account?said=linked", call.app.base_url);
+            let to = format!("{}/account?notice=linked", context.app.base_url);
             reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
         }
-        Err(LinkError::Store(error)) => problem::store(Dialect::Page, &error),
+        Err(LinkError::Store(error)) => problem::store_error(Dialect::Page, &error),
         Err(error @ (LinkError::Taken | LinkError::OnlyWay)) => {
-            pages::error(StatusCode::CONFLICT, &pages::passkey::sentence(&error.to_string()))
+            pages::error(StatusCode::CONFLICT, &pages::passkey::as_sentence(&error.to_string()))
         }
     }
 }
 
-/// Exchanges the code and judges the ID token.
-async fn exchange(
+/// Exchanges the code and validates the ID token.
+async fn exchange_code(
     app: &App,
     provider: &ConfiguredProvider,
-    flow: &Flow,
+    flow: &ProviderSignIn,
     code: &str,
-    call: &Call,
+    context: &RequestContext,
 ) -> Result<ExternalUser, ProviderFailure> {
     let rules = &provider.provider;
-    let callback = app.identity.callback_url(rules);
+    let callback = app.identity.provider_sign_ins.callback_url(rules);
     let mut form = vec![
         ("grant_type", "authorization_code"),
         ("code", code),
@@ -252,17 +285,19 @@ async fn exchange(
         }
         None => form.push(("client_id", &rules.client_id)),
     }
-    let answer = fetch(request.form(&form), provider.timeout, ProviderFailure::TokenTimeout).await?;
-    let answer: serde_json::Value =
-        serde_json::from_slice(&answer).map_err(|_| ProviderFailure::Other("the token answer is no JSON"))?;
+    let answer = send_request(request.form(&form), provider.timeout, ProviderFailure::TokenTimeout).await?;
+    let answer: serde_json::Value = serde_json::from_slice(&answer)
+        .map_err(|_| ProviderFailure::Other("the token response is not JSON"))?;
     let id_token = answer["id_token"].as_str().ok_or(ProviderFailure::Other("there is no ID token"))?;
-    let keys = fetch(app.http.get(&rules.jwks_uri), provider.timeout, ProviderFailure::KeySetTimeout).await?;
-    let keys = serde_json::from_slice(&keys).map_err(|_| ProviderFailure::Other("the key set is no JSON"))?;
-    flow.check_id_token(rules, id_token, &keys, call.now)
+    let keys =
+        send_request(app.http.get(&rules.jwks_uri), provider.timeout, ProviderFailure::KeySetTimeout).await?;
+    let keys =
+        serde_json::from_slice(&keys).map_err(|_| ProviderFailure::Other("the key set is not JSON"))?;
+    flow.verify_id_token(rules, id_token, &keys, context.now)
 }
 
-/// One call: the body of a 2xx answer, or what failed.
-async fn fetch(
+/// Sends a request. Returns the body of a 2xx response.
+async fn send_request(
     request: reqwest::RequestBuilder,
     limit: Duration,
     on_timeout: ProviderFailure,
@@ -270,7 +305,7 @@ async fn fetch(
     let mut response = match timeout(limit, request.send()).await {
         Err(_) => return Err(on_timeout),
         Ok(Err(error)) if error.is_timeout() => return Err(on_timeout),
-        Ok(Err(error)) => return Err(classify(&error)),
+        Ok(Err(error)) => return Err(classify_error(&error)),
         Ok(Ok(response)) => response,
     };
     let mut body = BytesMut::new();
@@ -278,7 +313,7 @@ async fn fetch(
         loop {
             match timeout(limit, response.chunk()).await {
                 Err(_) => return Err(ProviderFailure::Stalled),
-                Ok(Err(error)) => return Err(classify(&error)),
+                Ok(Err(error)) => return Err(classify_error(&error)),
                 Ok(Ok(None)) => return Ok(()),
                 Ok(Ok(Some(piece))) if body.len() + piece.len() > ANSWER_LIMIT => {
                     return Err(ProviderFailure::Other("the answer is too large"));
@@ -292,7 +327,7 @@ async fn fetch(
     if status.is_success() {
         return ended.map(|()| body.freeze());
     }
-    // The status is what counts; the body only may add a code.
+    // The error code of the body is added to the status if there is one.
     let code = serde_json::from_slice::<serde_json::Value>(&body)
         .ok()
         .and_then(|body| body["error"].as_str().map(str::to_owned))
@@ -302,9 +337,9 @@ async fn fetch(
     Err(ProviderFailure::Status { status: status.as_u16(), code })
 }
 
-/// What a failed call means. A refused connection, a name that is not found and TLS trouble come
-/// before any exchange and are `Other`.
-fn classify(error: &reqwest::Error) -> ProviderFailure {
+/// Classifies a failed request. A refused connection, an unknown host name and a TLS failure precede any exchange and
+/// are `Other`.
+fn classify_error(error: &reqwest::Error) -> ProviderFailure {
     if error.is_connect() {
         return ProviderFailure::Other("no connection to the provider");
     }

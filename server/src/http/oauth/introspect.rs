@@ -1,53 +1,59 @@
-//! POST {base}/oauth2/introspect (RFC 7662): for clients with a secret or a key, and for whoever has a token with
-//! the scope `trefoil/introspect` (SMART App Launch 2.2, token introspection).
+//! POST {base}/oauth2/introspect (RFC 7662): for clients with a secret or a key, and for tokens with the scope
+//! `trefoil/introspect` (SMART App Launch 2.2, token introspection).
 
 use http::{StatusCode, header};
-use identity::client::Client;
+use identity::model::client::Client;
 
-use super::{client, form};
-use crate::http::extract::Call;
+use super::{authenticate_client, read_form};
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// Scope of tokens that may introspect every token.
+/// Scope of tokens that may introspect all tokens.
 pub const SCOPE: &str = "trefoil/introspect";
 
-/// Says what a token says.
-pub async fn post(mut call: Call) -> Response {
-    let form = match form(&mut call).await {
+/// Responds with the state and the claims of a token.
+pub async fn introspect_token(mut context: RequestContext) -> Response {
+    let form = match read_form(&mut context).await {
         Ok(form) => form,
         Err(response) => return response,
     };
-    let client = match caller(&call, &form).await {
+    let client = match authenticate_caller(&context, &form).await {
         Ok(client) => client,
         Err(response) => return response,
     };
     let Some(token) = form.get("token") else {
-        return problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", Some("token is missing"));
+        return problem::oauth_error(StatusCode::BAD_REQUEST, "invalid_request", Some("token is missing"));
     };
-    match call.app.identity.introspect(token, &client, call.now).await {
-        Ok(told) => reply::no_store(reply::json(StatusCode::OK, &told)),
-        Err(error) => problem::store(Dialect::OAuth, &error),
+    match context.app.identity.tokens.introspect_token(token, &client, context.now).await {
+        Ok(response) => reply::no_store(reply::json(StatusCode::OK, &response)),
+        Err(error) => problem::store_error(Dialect::OAuth, &error),
     }
 }
 
-async fn caller(call: &Call, form: &identity::params::Params) -> Result<Client, Response> {
-    let identity = &call.app.identity;
-    if let Ok(Some(sent)) = call.presented() {
-        let access =
-            identity.judge(&sent, call.now).await.map_err(|error| problem::userinfo_token(&error))?;
-        if !access.scopes.has(SCOPE) {
+async fn authenticate_caller(
+    context: &RequestContext,
+    form: &identity::params::Params,
+) -> Result<Client, Response> {
+    let identity = &context.app.identity;
+    if let Ok(Some(sent)) = context.credentials() {
+        let access = identity
+            .tokens
+            .authenticate_token(&sent, context.now)
+            .await
+            .map_err(|error| problem::userinfo_token(&error))?;
+        if !access.scopes.contains(SCOPE) {
             let text = format!("the token lacks the scope {SCOPE}");
-            let response = problem::oauth(StatusCode::FORBIDDEN, "insufficient_scope", Some(&text));
+            let response = problem::oauth_error(StatusCode::FORBIDDEN, "insufficient_scope", Some(&text));
             let challenge = problem::bearer_challenge("insufficient_scope", &text);
             return Err(reply::with(response, header::WWW_AUTHENTICATE, &challenge));
         }
         return Ok(Client { introspects: true, ..Client::new(&access.token.client_id) });
     }
-    let client = client(call, form).await?;
+    let client = authenticate_client(context, form).await?;
     if client.is_public() {
-        let text = "introspection needs a client with a secret or a key";
-        return Err(problem::oauth(StatusCode::UNAUTHORIZED, "invalid_client", Some(text)));
+        let text = "introspection requires a client with a secret or a key";
+        return Err(problem::oauth_error(StatusCode::UNAUTHORIZED, "invalid_client", Some(text)));
     }
     Ok(client)
 }

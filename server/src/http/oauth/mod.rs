@@ -11,49 +11,51 @@ pub mod token;
 pub mod userinfo;
 
 use http::header;
-use identity::client::Client;
-use identity::dpop::{ProofError, Proven};
+use identity::model::client::Client;
 use identity::params::Params;
+use identity::tokens::dpop::{DpopRequest, ProofError};
 
-use super::extract::Call;
+use super::extract::RequestContext;
 use super::problem::{self, Dialect};
 use super::reply::Response;
 
-/// Largest form that is read, in bytes.
+/// Maximum size of a form, in bytes.
 const FORM_LIMIT: usize = 64 * 1024;
 
-/// Reads the form of a request: right media type, nothing twice.
-async fn form(call: &mut Call) -> Result<Params, Response> {
-    let wrong = |text: &str| problem::oauth(http::StatusCode::BAD_REQUEST, "invalid_request", Some(text));
-    if call.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
-        return Err(wrong("the body must be application/x-www-form-urlencoded"));
+/// Reads a form: checks the media type, and that no parameter is repeated.
+async fn read_form(context: &mut RequestContext) -> Result<Params, Response> {
+    let invalid =
+        |text: &str| problem::oauth_error(http::StatusCode::BAD_REQUEST, "invalid_request", Some(text));
+    if context.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
+        return Err(invalid("the body must be application/x-www-form-urlencoded"));
     }
-    let body = call.bytes(FORM_LIMIT).await.map_err(|error| problem::unreadable(Dialect::OAuth, &error))?;
+    let body =
+        context.bytes(FORM_LIMIT).await.map_err(|error| problem::body_error(Dialect::OAuth, &error))?;
     let form = Params::parse(&body);
     match form.defect() {
-        Some(defect) => Err(wrong(&defect.to_string())),
+        Some(defect) => Err(invalid(&defect.to_string())),
         None => Ok(form),
     }
 }
 
-/// The client that sent a form, by the header or by the form.
-async fn client(call: &Call, form: &Params) -> Result<Client, Response> {
-    let authorization = call.header(header::AUTHORIZATION);
-    let client = call.app.identity.authenticate_client(authorization, form, call.now).await;
-    client.map_err(|error| problem::client_auth(&error))
+/// Authenticates the client that sent a form, by the header or by the form.
+async fn authenticate_client(context: &RequestContext, form: &Params) -> Result<Client, Response> {
+    let authorization = context.header(header::AUTHORIZATION);
+    let client = context.app.identity.client_auth.authenticate_client(authorization, form, context.now).await;
+    client.map_err(|error| problem::client_error(&error))
 }
 
-/// A form, and the client that sent it.
-async fn form_of_client(call: &mut Call) -> Result<(Params, Client), Response> {
-    let form = form(call).await?;
-    let client = client(call, &form).await?;
+/// Reads a form, and authenticates the client that sent it.
+async fn read_client_form(context: &mut RequestContext) -> Result<(Params, Client), Response> {
+    let form = read_form(context).await?;
+    let client = authenticate_client(context, &form).await?;
     Ok((form, client))
 }
 
-/// The thumbprint of the key that the request proves by DPoP, where it has a proof.
-async fn proven(call: &Call) -> Result<Option<String>, ProofError> {
-    let Some(proof) = call.proof()? else { return Ok(None) };
-    let url = format!("{}{}", call.app.base_url, call.path);
-    let request = Proven { method: call.method.as_str(), url: &url, access_token: None };
-    call.app.identity.check_proof(proof, &request, call.now).await.map(Some)
+/// Verifies the DPoP proof, if there is one. Returns the thumbprint of its key.
+async fn verify_proof(context: &RequestContext) -> Result<Option<String>, ProofError> {
+    let Some(proof) = context.proof()? else { return Ok(None) };
+    let url = format!("{}{}", context.app.base_url, context.path);
+    let request = DpopRequest { method: context.method.as_str(), url: &url, access_token: None };
+    context.app.identity.dpop.verify_proof(proof, &request, context.now).await.map(Some)
 }

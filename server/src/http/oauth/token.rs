@@ -2,21 +2,22 @@
 //! 4.1.3, 4.4, 6; SMART Backend Services; RFC 8628 3.4).
 
 use http::StatusCode;
-use identity::client::{Client, GrantType};
-use identity::grant::{CodeExchange, Grant, GrantError};
+use identity::lifetimes;
+use identity::model::client::{Client, GrantType};
+use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
-use identity::scope::{Context, Scopes, SmartScope};
-use identity::token::{ACCESS_LIFE, BACKEND_LIFE, Beside};
+use identity::tokens::grant::{CodeExchange, Grant, GrantError};
+use identity::tokens::id_token::IdTokenContext;
 use serde::Serialize;
 
-use super::{client, form, proven};
-use crate::http::extract::Call;
+use super::{authenticate_client, read_form, verify_proof};
+use crate::http::extract::RequestContext;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
 
-/// A successful answer (RFC 6749 5.1).
+/// A successful response (RFC 6749 section 5.1).
 #[derive(Serialize)]
-struct Tokens {
+struct TokenResponse {
     access_token: String,
     token_type: &'static str,
     expires_in: i64,
@@ -32,49 +33,52 @@ struct Tokens {
     need_patient_banner: Option<bool>,
 }
 
-fn wrong(error: &str, text: &str) -> Response {
-    problem::oauth(StatusCode::BAD_REQUEST, error, Some(text))
+fn token_error(error: &str, text: &str) -> Response {
+    problem::oauth_error(StatusCode::BAD_REQUEST, error, Some(text))
 }
 
 /// Answers a token request.
-pub async fn post(mut call: Call) -> Response {
-    let form = match form(&mut call).await {
+pub async fn issue_tokens(mut context: RequestContext) -> Response {
+    let form = match read_form(&mut context).await {
         Ok(form) => form,
         Err(response) => return response,
     };
     let grant_type = match form.get("grant_type") {
-        None => return wrong("invalid_request", "grant_type is missing"),
+        None => return token_error("invalid_request", "grant_type is missing"),
         Some("authorization_code") => GrantType::AuthorizationCode,
         Some("refresh_token") => GrantType::RefreshToken,
         Some("client_credentials") => GrantType::ClientCredentials,
         Some("urn:ietf:params:oauth:grant-type:device_code") => GrantType::DeviceCode,
         Some(_) => {
-            return wrong(
+            return token_error(
                 "unsupported_grant_type",
                 "grant_type must be authorization_code, refresh_token, client_credentials or urn:ietf:params:oauth:grant-type:device_code",
             );
         }
     };
-    let client = match client(&call, &form).await {
+    let client = match authenticate_client(&context, &form).await {
         Ok(client) => client,
         Err(response) => return response,
     };
     if !client.grant_types.contains(&grant_type) {
-        return wrong("unauthorized_client", "the client is not registered for this grant_type");
+        return token_error("unauthorized_client", "the client is not registered for this grant_type");
     }
-    // After the client is known, so that strangers cannot fill the memory of used proofs.
-    let jkt = match proven(&call).await {
+    // After the client is authenticated, so that strangers cannot fill the memory of used proofs.
+    let jkt = match verify_proof(&context).await {
         Ok(None) if client.dpop_bound => {
-            return wrong("invalid_dpop_proof", "this client's tokens are bound to a key: send a DPoP proof");
+            return token_error(
+                "invalid_dpop_proof",
+                "this client's tokens are bound to a key: send a DPoP proof",
+            );
         }
         Ok(jkt) => jkt,
-        Err(error) => return problem::proof(&error),
+        Err(error) => return problem::proof_error(&error),
     };
     let answered = match grant_type {
-        GrantType::AuthorizationCode => code(&call, &form, &client, jkt).await,
-        GrantType::RefreshToken => refresh(&call, &form, &client, jkt).await,
-        GrantType::ClientCredentials => backend(&call, &form, &client, jkt),
-        GrantType::DeviceCode => device(&call, &form, &client, jkt).await,
+        GrantType::AuthorizationCode => code_tokens(&context, &form, &client, jkt).await,
+        GrantType::RefreshToken => refresh_tokens(&context, &form, &client, jkt).await,
+        GrantType::ClientCredentials => backend_tokens(&context, &form, &client, jkt),
+        GrantType::DeviceCode => device_tokens(&context, &form, &client, jkt).await,
     };
     match answered {
         Ok(tokens) => reply::no_store(reply::json(StatusCode::OK, &tokens)),
@@ -82,9 +86,14 @@ pub async fn post(mut call: Call) -> Response {
     }
 }
 
-async fn code(call: &Call, form: &Params, client: &Client, jkt: Option<String>) -> Result<Tokens, Response> {
+async fn code_tokens(
+    context: &RequestContext,
+    form: &Params,
+    client: &Client,
+    jkt: Option<String>,
+) -> Result<TokenResponse, Response> {
     let need = |name: &'static str| {
-        form.get(name).ok_or_else(|| wrong("invalid_request", &format!("{name} is missing")))
+        form.get(name).ok_or_else(|| token_error("invalid_request", &format!("{name} is missing")))
     };
     let sent = CodeExchange {
         code: need("code")?,
@@ -92,84 +101,96 @@ async fn code(call: &Call, form: &Params, client: &Client, jkt: Option<String>) 
         verifier: form.get("code_verifier"),
         jkt: jkt.as_deref(),
     };
-    let grant = call
+    let grant = context
         .app
         .identity
-        .redeem_code(&sent, client, call.now)
+        .grants
+        .redeem_authorization_code(&sent, client, context.now)
         .await
-        .map_err(|error| problem::grant(&error))?;
-    first_tokens(call, client, &grant).await
+        .map_err(|error| problem::grant_error(&error))?;
+    first_tokens(context, client, &grant).await
 }
 
-async fn device(
-    call: &Call,
+async fn device_tokens(
+    context: &RequestContext,
     form: &Params,
     client: &Client,
     jkt: Option<String>,
-) -> Result<Tokens, Response> {
-    let code = form.get("device_code").ok_or_else(|| wrong("invalid_request", "device_code is missing"))?;
-    let grant = call
+) -> Result<TokenResponse, Response> {
+    let code =
+        form.get("device_code").ok_or_else(|| token_error("invalid_request", "device_code is missing"))?;
+    let grant = context
         .app
         .identity
-        .redeem_device(code, client, jkt.as_deref(), call.now)
+        .devices
+        .redeem_device_code(code, client, jkt.as_deref(), context.now)
         .await
-        .map_err(|error| problem::device(&error))?;
-    first_tokens(call, client, &grant).await
+        .map_err(|error| problem::device_error(&error))?;
+    first_tokens(context, client, &grant).await
 }
 
-/// The first tokens of a grant, with a refresh token where the client may have one.
-async fn first_tokens(call: &Call, client: &Client, grant: &Grant) -> Result<Tokens, Response> {
-    let identity = &call.app.identity;
-    let refresh_token = if identity.may_refresh(client, grant) {
-        let issued = identity.issue_refresh(grant, client, call.now).await;
-        Some(issued.map_err(|error| problem::grant(&GrantError::Store(error)))?)
+/// Issues the first tokens of a grant, with a refresh token if the client may have one.
+async fn first_tokens(
+    context: &RequestContext,
+    client: &Client,
+    grant: &Grant,
+) -> Result<TokenResponse, Response> {
+    let identity = &context.app.identity;
+    let refresh_token = if grant.allows_refresh(client) {
+        let issued = identity.grants.issue_refresh_token(grant, client, context.now).await;
+        Some(issued.map_err(|error| problem::grant_error(&GrantError::Store(error)))?)
     } else {
         None
     };
-    user_tokens(call, client, grant, refresh_token).await
+    user_tokens(context, client, grant, refresh_token).await
 }
 
-async fn refresh(
-    call: &Call,
+async fn refresh_tokens(
+    context: &RequestContext,
     form: &Params,
     client: &Client,
     jkt: Option<String>,
-) -> Result<Tokens, Response> {
-    let token =
-        form.get("refresh_token").ok_or_else(|| wrong("invalid_request", "refresh_token is missing"))?;
+) -> Result<TokenResponse, Response> {
+    let token = form
+        .get("refresh_token")
+        .ok_or_else(|| token_error("invalid_request", "refresh_token is missing"))?;
     let scopes = form
         .get("scope")
         .map(Scopes::parse)
         .transpose()
-        .map_err(|error| wrong("invalid_scope", &error.to_string()))?;
-    let (grant, successor) = call
+        .map_err(|error| token_error("invalid_scope", &error.to_string()))?;
+    let (grant, successor) = context
         .app
         .identity
-        .redeem_refresh(token, client, scopes.as_ref(), jkt.as_deref(), call.now)
+        .grants
+        .redeem_refresh_token(token, client, scopes.as_ref(), jkt.as_deref(), context.now)
         .await
-        .map_err(|error| problem::grant(&error))?;
-    user_tokens(call, client, &grant, Some(successor)).await
+        .map_err(|error| problem::grant_error(&error))?;
+    user_tokens(context, client, &grant, Some(successor)).await
 }
 
 async fn user_tokens(
-    call: &Call,
+    context: &RequestContext,
     client: &Client,
     grant: &Grant,
     refresh_token: Option<String>,
-) -> Result<Tokens, Response> {
-    let identity = &call.app.identity;
+) -> Result<TokenResponse, Response> {
+    let identity = &context.app.identity;
     let user = identity
-        .user(&grant.sub, call.now)
+        .users
+        .active_user(&grant.sub, context.now)
         .await
-        .map_err(|error| problem::grant(&GrantError::Store(error)))?;
-    let access_token = identity.mint_access_token(grant, call.now);
-    let beside = Beside { access_token: Some(&access_token), user: user.as_ref() };
-    let id_token =
-        grant.scopes.has("openid").then(|| identity.mint_id_token(client, grant, beside, call.now));
-    Ok(Tokens {
+        .map_err(|error| problem::grant_error(&GrantError::Store(error)))?;
+    let access_token = identity.tokens.mint_access_token(grant, context.now);
+    let beside = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };
+    let id_token = grant
+        .scopes
+        .contains("openid")
+        .then(|| identity.tokens.mint_id_token(client, grant, beside, context.now));
+    Ok(TokenResponse {
         access_token,
         token_type: token_type(grant.jkt.as_deref()),
-        expires_in: ACCESS_LIFE.as_secs(),
+        expires_in: lifetimes::ACCESS_TOKEN.as_secs(),
         scope: grant.scopes.to_string(),
         id_token,
         refresh_token,
@@ -182,24 +203,34 @@ fn token_type(jkt: Option<&str>) -> &'static str {
     if jkt.is_some() { "DPoP" } else { "Bearer" }
 }
 
-/// client_credentials: `system/` scopes and plain custom ones; those that the client does not have
-/// are dropped, and none left is `invalid_scope`.
-fn backend(call: &Call, form: &Params, client: &Client, jkt: Option<String>) -> Result<Tokens, Response> {
-    let asked = match form.get("scope") {
-        Some(text) => Scopes::parse(text).map_err(|error| wrong("invalid_scope", &error.to_string()))?,
+/// Grants `system/` scopes and plain custom ones by client_credentials. Scopes that are not registered for the client
+/// are dropped; if none is left, the error is `invalid_scope`.
+fn backend_tokens(
+    context: &RequestContext,
+    form: &Params,
+    client: &Client,
+    jkt: Option<String>,
+) -> Result<TokenResponse, Response> {
+    let requested = match form.get("scope") {
+        Some(text) => {
+            Scopes::parse(text).map_err(|error| token_error("invalid_scope", &error.to_string()))?
+        }
         None => client.scopes.clone(),
     };
-    let granted = asked.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
-        Some(smart) => smart.context == Context::System,
-        None => !identity::scope::RESERVED.contains(&scope) && scope != "offline_access",
+    let granted = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
+        Some(smart) => smart.context == ScopeContext::System,
+        None => !identity::model::scope::RESERVED_SCOPES.contains(&scope) && scope != "offline_access",
     });
     if granted.is_empty() {
-        return Err(wrong("invalid_scope", "none of the scopes asked for is registered for this client"));
+        return Err(token_error(
+            "invalid_scope",
+            "none of the requested scopes is registered for this client",
+        ));
     }
-    Ok(Tokens {
+    Ok(TokenResponse {
         token_type: token_type(jkt.as_deref()),
-        access_token: call.app.identity.mint_backend_token(client, &granted, jkt, call.now),
-        expires_in: BACKEND_LIFE.as_secs(),
+        access_token: context.app.identity.tokens.mint_backend_token(client, &granted, jkt, context.now),
+        expires_in: lifetimes::BACKEND_ACCESS_TOKEN.as_secs(),
         scope: granted.to_string(),
         id_token: None,
         refresh_token: None,

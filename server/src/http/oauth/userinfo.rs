@@ -1,39 +1,43 @@
-//! GET and POST {base}/oauth2/userinfo (SPEC, userinfo; OpenID Connect Core 5.3; RFC 6750 3).
+//! GET and POST {base}/oauth2/userinfo (OpenID Connect Core section 5.3; RFC 6750 section 3).
 
 use http::{StatusCode, header};
-use identity::token::BadToken;
+use identity::tokens::access_token::BadToken;
 
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem;
 use crate::http::reply::{self, Response};
 
-fn refuse(status: StatusCode, error: &str, description: &str) -> Response {
+fn userinfo_error(status: StatusCode, error: &str, description: &str) -> Response {
     let body = serde_json::json!({ "error": error, "error_description": description });
     let response = reply::no_store(reply::json(status, &body));
     reply::with(response, header::WWW_AUTHENTICATE, &problem::bearer_challenge(error, description))
 }
 
-/// Answers with the claims that the token's scopes open.
-pub async fn answer(call: Call) -> Response {
-    let sent = match call.presented() {
+/// Responds with the claims that the scopes of the token grant.
+pub async fn user_info(context: RequestContext) -> Response {
+    let sent = match context.credentials() {
         Ok(Some(sent)) => sent,
         Ok(None) => {
             let text = "send the access token as 'Authorization: Bearer TOKEN'";
-            return refuse(StatusCode::BAD_REQUEST, "invalid_request", text);
+            return userinfo_error(StatusCode::BAD_REQUEST, "invalid_request", text);
         }
         Err(error) => return problem::userinfo_token(&BadToken::Proof(error)),
     };
-    let identity = &call.app.identity;
-    let access = match identity.judge(&sent, call.now).await {
+    let identity = &context.app.identity;
+    let access = match identity.tokens.authenticate_token(&sent, context.now).await {
         Ok(access) => access,
         Err(error) => return problem::userinfo_token(&error),
     };
-    if !access.scopes.has("openid") {
-        return refuse(StatusCode::FORBIDDEN, "insufficient_scope", "the token lacks the scope openid");
+    if !access.scopes.contains("openid") {
+        return userinfo_error(
+            StatusCode::FORBIDDEN,
+            "insufficient_scope",
+            "the token lacks the scope openid",
+        );
     }
     match &access.user {
         Some(user) => {
-            reply::no_store(reply::json(StatusCode::OK, &identity.user_claims(user, &access.scopes)))
+            reply::no_store(reply::json(StatusCode::OK, &identity.tokens.user_claims(user, &access.scopes)))
         }
         None => problem::userinfo_token(&BadToken::UserGone),
     }

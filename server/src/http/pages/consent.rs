@@ -1,68 +1,72 @@
-//! {base}/consent: the user is asked whether an application gets what it asks for (OpenID Connect Core
-//! 3.1.2.4).
+//! {base}/consent: asks the user for consent to the requested scopes (OpenID Connect Core section 3.1.2.4).
 
 use http::StatusCode;
-use identity::authorize::Request;
-use identity::interaction::{Interaction, Step};
-use identity::scope::Scopes;
-use identity::user::User;
+use identity::authorize::interaction::{InteractionState, NextStep};
+use identity::authorize::request::AuthorizationRequest;
+use identity::model::scope::Scopes;
+use identity::model::user::User;
 use maud::html;
 
 use super::{cookie, csrf, page, resume, scopes as words};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::oauth::authorize;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// What the user is asked about.
-struct Question {
-    request: Request,
-    interaction: Interaction,
+/// The request that needs the consent of the user.
+struct ConsentQuestion {
+    request: AuthorizationRequest,
+    interaction: InteractionState,
     user: User,
     scopes: Scopes,
     patient: Option<String>,
 }
 
-/// The question that this request leads to now; anything else is for the authorization endpoint.
-async fn question(call: &Call, sealed: &str) -> Result<Question, Response> {
-    let (request, interaction) = authorize::opened(call, sealed).await?;
-    let failed = |error| problem::store(Dialect::Page, &error);
-    let signed_in = authorize::signed_in(call).await.map_err(failed)?;
-    let step = call.app.identity.next_step(&request, &interaction, signed_in, call.now).await;
+/// Returns the question that this request leads to now. Any other step is left to the authorization endpoint.
+async fn read_question(context: &RequestContext, continuation: &str) -> Result<ConsentQuestion, Response> {
+    let (request, interaction) = authorize::open_continuation(context, continuation).await?;
+    let failed = |error| problem::store_error(Dialect::Page, &error);
+    let signed_in = authorize::signed_in(context).await.map_err(failed)?;
+    let step =
+        context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await;
     match step.map_err(failed)? {
-        Step::Consent { user, scopes, patient } => {
-            Ok(Question { request, interaction, user, scopes, patient })
+        NextStep::Consent { user, scopes, patient } => {
+            Ok(ConsentQuestion { request, interaction, user, scopes, patient })
         }
-        _ => Err(go_on(call, sealed)),
+        _ => Err(resume_request(context, continuation)),
     }
 }
 
-fn go_on(call: &Call, sealed: &str) -> Response {
-    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &resume::address(&call.app, sealed)))
+fn resume_request(context: &RequestContext, continuation: &str) -> Response {
+    reply::no_store(reply::redirect(
+        StatusCode::SEE_OTHER,
+        &resume::destination_url(&context.app, continuation),
+    ))
 }
 
-/// Asks.
-pub async fn get(call: Call) -> Response {
-    let sealed = call.params().get("continue").unwrap_or_default().to_owned();
-    let Question { request, user, scopes, patient, .. } = match question(&call, &sealed).await {
-        Ok(question) => question,
-        Err(response) => return response,
-    };
-    let (browser, set_cookie) = cookie::browser(&call);
+/// Shows the question.
+pub async fn show_question(context: RequestContext) -> Response {
+    let continuation = context.params().get("continue").unwrap_or_default().to_owned();
+    let ConsentQuestion { request, user, scopes, patient, .. } =
+        match read_question(&context, &continuation).await {
+            Ok(question) => question,
+            Err(response) => return response,
+        };
+    let (browser, set_cookie) = cookie::browser(&context);
     let name = user.claims.name.as_deref().unwrap_or(&user.username);
     let client = &request.client.name;
     let content = html! {
         p { strong { (client) } " asks to:" }
-        (words::list(&call, &scopes))
+        (words::list(&context, &scopes))
         @if let Some(patient) = &patient { p { "Patient: " strong { (patient) } } }
         @if request.needs_interaction() {
             p { "This application runs on your own device. Allow it only if you have just opened it there." }
         }
-        p.quiet { "You are signed in as " (name) ". You can take this back at any time on your account page." }
+        p.quiet { "You are signed in as " (name) ". You can withdraw this at any time on your account page." }
         form method="post" action="/consent" {
-            (csrf::field(&browser))
-            input type="hidden" name="continue" value=(sealed);
-            // What was shown is what is allowed.
+            (csrf::hidden_field(&browser))
+            input type="hidden" name="continue" value=(continuation);
+            // Only the scopes that were shown are granted.
             input type="hidden" name="scope" value=(scopes);
             button type="submit" name="answer" value="allow" { "Allow" }
             button.second type="submit" name="answer" value="deny" { "Do not allow" }
@@ -72,33 +76,42 @@ pub async fn get(call: Call) -> Response {
     reply::no_store(cookie::set(reply::html(StatusCode::OK, page(&title, &content)), set_cookie))
 }
 
-/// Takes the answer.
-pub async fn post(mut call: Call) -> Response {
-    let sent = match csrf::form(&mut call).await {
+/// Processes the answer.
+pub async fn submit_answer(mut context: RequestContext) -> Response {
+    let sent = match csrf::read_form(&mut context).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    let sealed = sent.get("continue").unwrap_or_default();
-    let Question { request, interaction, user, scopes, .. } = match question(&call, sealed).await {
-        Ok(question) => question,
-        Err(response) => return response,
-    };
-    let identity = &call.app.identity;
+    let continuation = sent.get("continue").unwrap_or_default();
+    let ConsentQuestion { request, interaction, user, scopes, .. } =
+        match read_question(&context, continuation).await {
+            Ok(question) => question,
+            Err(response) => return response,
+        };
+    let identity = &context.app.identity;
     match sent.get("answer") {
         Some("allow") if sent.get("scope") == Some(&scopes.to_string()) => {
-            match identity.allow(&user.sub, &request.client, &scopes, call.now).await {
+            match identity.consents.allow_scopes(&user.sub, &request.client, &scopes, context.now).await {
                 Ok(()) => {
-                    let browser = cookie::known_browser(&call).unwrap_or_default();
-                    go_on(&call, &identity.seal(&interaction.allowed(&user, &scopes), browser))
+                    let browser = cookie::known_browser(&context).unwrap_or_default();
+                    resume_request(
+                        &context,
+                        &identity
+                            .authorization
+                            .sign_continuation(&interaction.allowed(&user, &scopes), browser),
+                    )
                 }
-                Err(error) => problem::store(Dialect::Page, &error),
+                Err(error) => problem::store_error(Dialect::Page, &error),
             }
         }
         Some("deny") => {
-            let browser = cookie::known_browser(&call).unwrap_or_default();
-            go_on(&call, &identity.seal(&interaction.denied(), browser))
+            let browser = cookie::known_browser(&context).unwrap_or_default();
+            resume_request(
+                &context,
+                &identity.authorization.sign_continuation(&interaction.denied(), browser),
+            )
         }
-        // Something else was shown than what would be allowed now: it is shown again.
-        _ => go_on(&call, sealed),
+        // The scopes changed since they were shown: the page is shown again.
+        _ => resume_request(&context, continuation),
     }
 }

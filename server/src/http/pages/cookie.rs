@@ -1,16 +1,16 @@
-//! Cookies: the session's, one that names the browser before anybody is signed in, and one that says of a
-//! browser that a user has signed in there before (see `identity::throttle`).
+//! Cookies: the session, the browser before any sign-in, and the device in which a user has signed in before (see
+//! `identity::sign_in::throttle`).
 //!
-//! `__Host-` ties them to this host and to HTTPS; over `--insecure-http` they lose the prefix, which
-//! browsers would refuse.
+//! The prefix `__Host-` binds them to this host and to HTTPS. With `--insecure-http` it is left out, because browsers
+//! would reject it.
 
 use http::header;
 
-use crate::app::App;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::reply::{self, Response};
+use crate::node::app::App;
 
-/// How long a browser is known again.
+/// Lifetime of the device cookie, in seconds.
 const DEVICE_LIFE_S: u32 = 365 * 24 * 3600;
 
 fn names(app: &App) -> (&'static str, &'static str) {
@@ -25,42 +25,42 @@ fn attributes(app: &App) -> &'static str {
     if app.is_https { "; Path=/; HttpOnly; SameSite=Lax; Secure" } else { "; Path=/; HttpOnly; SameSite=Lax" }
 }
 
-/// Value of the session cookie.
-pub fn session(call: &Call) -> Option<&str> {
-    call.cookie(names(&call.app).0)
+/// Returns the value of the session cookie.
+pub fn session(context: &RequestContext) -> Option<&str> {
+    context.cookie(names(&context.app).0)
 }
 
-/// `Set-Cookie` of a new session.
+/// Returns `Set-Cookie` for a new session.
 pub fn set_session(app: &App, value: &str) -> String {
     format!("{}={value}{}", names(app).0, attributes(app))
 }
 
-/// `Set-Cookie` that takes the session away.
+/// Returns `Set-Cookie` that removes the session.
 pub fn clear_session(app: &App) -> String {
     format!("{}=; Max-Age=0{}", names(app).0, attributes(app))
 }
 
-/// The browser's value, where it has one.
-pub fn known_browser(call: &Call) -> Option<&str> {
-    call.cookie(names(&call.app).1).filter(|value| value.len() == 43)
+/// Returns the value of the browser cookie.
+pub fn known_browser(context: &RequestContext) -> Option<&str> {
+    context.cookie(names(&context.app).1).filter(|value| value.len() == 43)
 }
 
-/// The browser's value, and the `Set-Cookie` that gives it one where it has none.
-pub fn browser(call: &Call) -> (String, Option<String>) {
-    if let Some(known) = known_browser(call) {
+/// Returns the value of the browser cookie and, if the browser has none, the `Set-Cookie` of a new one.
+pub fn browser(context: &RequestContext) -> (String, Option<String>) {
+    if let Some(known) = known_browser(context) {
         return (known.to_owned(), None);
     }
-    let value = call.app.clock.random.secret();
-    let set = format!("{}={value}{}", names(&call.app).1, attributes(&call.app));
+    let value = context.app.clock.random.secret();
+    let set = format!("{}={value}{}", names(&context.app).1, attributes(&context.app));
     (value, Some(set))
 }
 
-/// Value of the device cookie.
-pub fn device(call: &Call) -> Option<&str> {
-    call.cookie(device_name(&call.app))
+/// Returns the value of the device cookie.
+pub fn device(context: &RequestContext) -> Option<&str> {
+    context.cookie(device_name(&context.app))
 }
 
-/// `Set-Cookie` of the device cookie.
+/// Returns `Set-Cookie` for a device.
 pub fn set_device(app: &App, value: &str) -> String {
     format!("{}={value}{}; Max-Age={DEVICE_LIFE_S}", device_name(app), attributes(app))
 }

@@ -1,99 +1,109 @@
-//! {base}/device: a person says yes or no to a device that shows a code (RFC 8628 3.3).
+//! {base}/device: the user allows or denies access for a device that shows a code (RFC 8628 section 3.3).
 //!
-//! Nobody is asked before they have signed in, and nothing is granted before they have compared the code
-//! and pressed a button (RFC 8628 5.4). Guessing codes is made slow by user and by address.
+//! The page requires a sign-in, and access requires that the user compares the code and presses a button (RFC 8628
+//! section 5.4). Attempts with wrong codes are limited by user and by address.
 
 use http::StatusCode;
-use identity::device::Question;
+use identity::authorize::device::DeviceQuestion;
+use identity::model::user::User;
 use identity::params::Params;
-use identity::session::Session;
-use identity::throttle::Outcome;
-use identity::user::User;
+use identity::sign_in::session::Session;
+use identity::sign_in::throttle::AttemptResult;
 use maud::html;
 use store::StoreError;
 
-use super::sign_in::{self, Onward};
+use super::sign_in::{self, SignInDestination};
 use super::{cookie, csrf, page, resume, scopes};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-const UNKNOWN: &str =
-    "This code is not known here, has expired, or was answered already. Look at your device once more.";
+const UNKNOWN: &str = "This code is unknown, has expired or was already used. Check the code on your device.";
 
-/// Shows the form for the code, or, where the address carries one, the question.
-pub async fn get(call: Call) -> Response {
-    let params = call.params();
+/// Shows the form for the code or, if the address contains one, the question.
+pub async fn show_form(context: RequestContext) -> Response {
+    let params = context.params();
     let code = params.get("user_code").unwrap_or_default();
     let answered = async {
-        match super::signed_in(&call).await? {
+        match super::signed_in(&context).await? {
             None => {
-                let onward = Onward { back: resume::device(code), link: None };
-                let to = format!("{}{}", call.app.base_url, onward.at("/sign-in"));
+                let onward = SignInDestination { back: resume::device_destination(code), link: None };
+                let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
                 Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)))
             }
-            Some(_) if code.is_empty() => Ok(enter(&call, StatusCode::OK, "", None)),
-            Some((_, user)) => Ok(match question(&call, code, &user).await? {
-                Ok(question) => ask(&call, &question, &user),
+            Some(_) if code.is_empty() => Ok(code_form(&context, StatusCode::OK, "", None)),
+            Some((_, user)) => Ok(match find_question(&context, code, &user).await? {
+                Ok(question) => question_page(&context, &question, &user),
                 Err(response) => response,
             }),
         }
     };
-    answered.await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+    answered.await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
 }
 
-/// Takes the code, or the answer.
-pub async fn post(mut call: Call) -> Response {
-    let sent = match csrf::form(&mut call).await {
+/// Processes the code or the answer.
+pub async fn submit_form(mut context: RequestContext) -> Response {
+    let sent = match csrf::read_form(&mut context).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    answer(&call, &sent).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+    process_form(&context, &sent).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
 }
 
-async fn answer(call: &Call, sent: &Params) -> Result<Response, StoreError> {
+async fn process_form(context: &RequestContext, sent: &Params) -> Result<Response, StoreError> {
     let code = sent.get("user_code").unwrap_or_default();
-    let Some((session, user)) = super::signed_in(call).await? else {
-        let onward = Onward { back: resume::device(code), link: None };
-        let to = format!("{}{}", call.app.base_url, onward.at("/sign-in"));
+    let Some((session, user)) = super::signed_in(context).await? else {
+        let onward = SignInDestination { back: resume::device_destination(code), link: None };
+        let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
         return Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)));
     };
-    let question = match question(call, code, &user).await? {
+    let question = match find_question(context, code, &user).await? {
         Ok(question) => question,
         Err(response) => return Ok(response),
     };
     match sent.get("answer") {
-        None => Ok(ask(call, &question, &user)),
-        Some("allow") if !question.scopes.is_empty() => decide(call, &question, true, &session, &user).await,
-        Some("deny") => decide(call, &question, false, &session, &user).await,
-        Some(_) => Ok(super::error(StatusCode::BAD_REQUEST, "The answer is either yes or no.")),
+        None => Ok(question_page(context, &question, &user)),
+        Some("allow") if !question.scopes.is_empty() => {
+            record_answer(context, &question, true, &session, &user).await
+        }
+        Some("deny") => record_answer(context, &question, false, &session, &user).await,
+        Some(_) => Ok(super::error(StatusCode::BAD_REQUEST, "The answer must be yes or no.")),
     }
 }
 
-/// What is asked under this code; or the page that says that it is not known, or to wait.
-async fn question(call: &Call, code: &str, user: &User) -> Result<Result<Question, Response>, StoreError> {
-    let identity = &call.app.identity;
-    let address = super::address(call);
-    let attempt = match identity.attempt_guess("user-code", &user.sub, &address, call.now).await? {
+/// Returns the question for this code, or a page that says that the code is unknown or that the user must wait.
+async fn find_question(
+    context: &RequestContext,
+    code: &str,
+    user: &User,
+) -> Result<Result<DeviceQuestion, Response>, StoreError> {
+    let identity = &context.app.identity;
+    let address = super::address(context);
+    let attempt = match identity.throttle.begin_guess("user-code", &user.sub, &address, context.now).await? {
         Ok(attempt) => attempt,
         Err(wait) => {
-            let (text, with_header) = sign_in::too_often(wait);
-            return Ok(Err(with_header(enter(call, StatusCode::TOO_MANY_REQUESTS, code, Some(&text)))));
+            let (text, with_header) = sign_in::lockout_response(wait);
+            return Ok(Err(with_header(code_form(
+                context,
+                StatusCode::TOO_MANY_REQUESTS,
+                code,
+                Some(&text),
+            ))));
         }
     };
-    let question = identity.device_question(code, user, call.now).await?;
-    let outcome = if question.is_some() { Outcome::Right } else { Outcome::Wrong };
-    identity.settle(attempt, outcome, call.now).await?;
-    Ok(question.ok_or_else(|| enter(call, StatusCode::BAD_REQUEST, code, Some(UNKNOWN))))
+    let question = identity.devices.device_question(code, user, context.now).await?;
+    let outcome = if question.is_some() { AttemptResult::Success } else { AttemptResult::Failure };
+    identity.throttle.settle_attempt(attempt, outcome, context.now).await?;
+    Ok(question.ok_or_else(|| code_form(context, StatusCode::BAD_REQUEST, code, Some(UNKNOWN))))
 }
 
-fn enter(call: &Call, status: StatusCode, code: &str, said: Option<&str>) -> Response {
-    let (browser, set_cookie) = cookie::browser(call);
-    let described = if said.is_some() { "said hint" } else { "hint" };
+fn code_form(context: &RequestContext, status: StatusCode, code: &str, notice: Option<&str>) -> Response {
+    let (browser, set_cookie) = cookie::browser(context);
+    let described = if notice.is_some() { "notice hint" } else { "hint" };
     let content = html! {
-        @if let Some(said) = said { p #said .error role="alert" { (said) } }
+        @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
         form method="post" action="/device" {
-            (csrf::field(&browser))
+            (csrf::hidden_field(&browser))
             label for="user_code" { "Code" }
             input #user_code .code name="user_code" autocomplete="off" autocapitalize="characters" spellcheck="false"
                 maxlength="20" required value=(code) autofocus aria-describedby=(described);
@@ -105,22 +115,22 @@ fn enter(call: &Call, status: StatusCode, code: &str, said: Option<&str>) -> Res
     reply::no_store(cookie::set(response, set_cookie))
 }
 
-fn ask(call: &Call, question: &Question, user: &User) -> Response {
-    let (browser, set_cookie) = cookie::browser(call);
+fn question_page(context: &RequestContext, question: &DeviceQuestion, user: &User) -> Response {
+    let (browser, set_cookie) = cookie::browser(context);
     let name = user.claims.name.as_deref().unwrap_or(&user.username);
     let content = html! {
         p { "Does your device show this code?" }
         p.code { (question.user_code) }
         @if question.scopes.is_empty() {
-            p.error role="alert" { "You cannot grant any of what this device asks for." }
+            p.error role="alert" { "You cannot grant any of the access that this device requests." }
         } @else {
             p { strong { (question.client.name) } " asks to act for you, " strong { (name) } ", and to:" }
-            (scopes::list(call, &question.scopes))
+            (scopes::list(context, &question.scopes))
         }
-        p.quiet { "Say yes only if you began this yourself, on a device that is in front of you. "
-            "Whoever sent you a code or a link would get in with your account." }
+        p.quiet { "Say yes only if you started this yourself, on a device that is in front of you. "
+            "Anyone who sent you a code or a link would get access to your account." }
         form method="post" action="/device" {
-            (csrf::field(&browser))
+            (csrf::hidden_field(&browser))
             input type="hidden" name="user_code" value=(question.user_code);
             div.choice {
                 @if !question.scopes.is_empty() {
@@ -134,21 +144,21 @@ fn ask(call: &Call, question: &Question, user: &User) -> Response {
     reply::no_store(cookie::set(response, set_cookie))
 }
 
-async fn decide(
-    call: &Call,
-    question: &Question,
+async fn record_answer(
+    context: &RequestContext,
+    question: &DeviceQuestion,
     allow: bool,
     session: &Session,
     user: &User,
 ) -> Result<Response, StoreError> {
     let code = &question.user_code;
-    if !call.app.identity.answer_device(code, allow, session, user, call.now).await? {
-        return Ok(enter(call, StatusCode::BAD_REQUEST, code, Some(UNKNOWN)));
+    if !context.app.identity.devices.answer_device_question(code, allow, session, user, context.now).await? {
+        return Ok(code_form(context, StatusCode::BAD_REQUEST, code, Some(UNKNOWN)));
     }
     let (title, text) = if allow {
-        ("Device connected", "Go back to your device. It goes on by itself in a few seconds.")
+        ("Device connected", "Return to your device. It continues automatically in a few seconds.")
     } else {
-        ("Device refused", "The device was told no. You can close this page.")
+        ("Access denied", "Access for the device was denied. You can close this page.")
     };
     Ok(reply::no_store(reply::html(StatusCode::OK, page(title, &html! { p { (text) } }))))
 }

@@ -6,32 +6,32 @@ use std::time::Duration;
 use http::StatusCode;
 use store::{Ledger as _, StoreError};
 
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::reply::{self, Response};
 
 const TEXT: &str = "text/plain;charset=utf-8";
 
-/// Longest wait for the store. Writes before the check may take a while on a slow disk.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Maximum wait for the store. Earlier writes may take some time on a slow disk.
+const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The process runs.
-pub async fn live(_: Call) -> Response {
+/// Responds as long as the process runs.
+pub async fn is_live(_: RequestContext) -> Response {
     reply::no_store(reply::body(StatusCode::OK, TEXT, "live\n"))
 }
 
-/// What a write needs is there: the store can be read and written, and the audit log. Nothing is written for it. The
-/// answer names the part that fails, and the log says why.
-pub async fn ready(call: Call) -> Response {
-    if call.app.is_stopping.load(Ordering::Acquire) {
+/// Checks that the server can read and write the store and the audit log, without writing anything. The response
+/// names the part that fails; the log has the details.
+pub async fn is_ready(context: RequestContext) -> Response {
+    if context.app.is_stopping.load(Ordering::Acquire) {
         let text = "the server is stopping\n";
         return reply::no_store(reply::body(StatusCode::SERVICE_UNAVAILABLE, TEXT, text));
     }
-    let trouble = match call.app.store.get("health", call.now).await {
-        Err(error) => Some(unready(&error)),
-        Ok(_) => match tokio::time::timeout(PATIENCE, call.app.store.check_writable()).await {
+    let trouble = match context.app.store.get("health", context.now).await {
+        Err(error) => Some(describe_fault(&error)),
+        Ok(_) => match tokio::time::timeout(STORE_TIMEOUT, context.app.store.check_writable()).await {
             Err(_) => Some("the store has not answered for 5 seconds".to_owned()),
-            Ok(Err(error)) => Some(unready(&error)),
-            Ok(Ok(())) => call.app.audit.trouble().map(str::to_owned),
+            Ok(Err(error)) => Some(describe_fault(&error)),
+            Ok(Ok(())) => context.app.audit.fault().map(str::to_owned),
         },
     };
     let (status, text) = match trouble {
@@ -41,7 +41,7 @@ pub async fn ready(call: Call) -> Response {
     reply::no_store(reply::body(status, TEXT, format!("{text}\n")))
 }
 
-fn unready(error: &StoreError) -> String {
+fn describe_fault(error: &StoreError) -> String {
     tracing::warn!(%error, "not ready");
     match error {
         StoreError::ReadOnly { part, .. } => format!("the store cannot be written: {part}"),

@@ -1,15 +1,15 @@
-//! GET {base}/: what this server is, links, a line to try.
+//! GET {base}/: describes the server, with links and an example.
 
 use http::StatusCode;
 use maud::html;
 
 use super::page;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::reply::{self, Response};
 
-/// The page.
-pub async fn get(call: Call) -> Response {
-    let (base, fhir) = (&call.app.base_url, &call.app.fhir_base);
+/// Shows the page.
+pub async fn show_home(context: RequestContext) -> Response {
+    let (base, fhir) = (&context.app.base_url, &context.app.fhir_base);
     let links = [
         ("Sign in", format!("{base}/sign-in"), "your account and its sessions"),
         (
@@ -30,7 +30,7 @@ pub async fn get(call: Call) -> Response {
             }
         }
         h2 { "Try it" }
-        pre { code { "curl " @if call.app.is_loopback && call.app.is_https { "--insecure " } (fhir) "/metadata" } }
+        pre { code { "curl " @if context.app.is_loopback && context.app.is_https { "--insecure " } (fhir) "/metadata" } }
         p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
     };
     reply::no_store(reply::html(StatusCode::OK, page("A server with three leaves", &content)))

@@ -1,16 +1,16 @@
-//! Pages for people: rendered here, work without script, look right on a phone.
+//! The HTML pages. They work without scripts (except for passkeys) and on small screens.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`home`] | what this server is |
-//! | [`consent`], [`patient`] | what an application gets, and whose |
-//! | [`sign_in`], [`passkey`], [`recovery`] | the ways in; how each of them ends |
-//! | [`sign_out`], [`account`] | the way out, and what a person can change |
-//! | [`device`] | yes or no to a device without a browser |
-//! | [`resume`] | where the browser goes on after a sign-in |
-//! | [`scopes`] | scopes in words |
-//! | [`cookie`], [`csrf`] | what ties a form to a browser |
-//! | [`health`] | for load balancers |
+//! | [`home`] | description of the server |
+//! | [`consent`], [`patient`] | consent, and the choice of a patient |
+//! | [`sign_in`], [`passkey`], [`recovery`] | sign-in, and its completion |
+//! | [`sign_out`], [`account`] | sign-out, and the user's account |
+//! | [`device`] | the question whether a device gets access |
+//! | [`resume`] | the destination after a sign-in |
+//! | [`scopes`] | descriptions of scopes |
+//! | [`cookie`], [`csrf`] | cookies, and forms bound to a browser |
+//! | [`health`] | liveness and readiness |
 
 pub mod account;
 pub mod consent;
@@ -28,23 +28,23 @@ pub mod sign_in;
 pub mod sign_out;
 
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use identity::session::Session;
-use identity::user::User;
+use identity::model::user::User;
+use identity::sign_in::session::Session;
 use maud::{DOCTYPE, Markup, html};
 use store::StoreError;
 
-use super::extract::Call;
+use super::extract::RequestContext;
 use super::reply::{self, Response};
 
-/// Largest form that is read, in bytes.
+/// Maximum size of a form, in bytes.
 const FORM_LIMIT: usize = 64 * 1024;
 
-/// The frame of every page.
+/// Returns a page.
 fn page(title: &str, content: &Markup) -> Markup {
     frame(title, content, false)
 }
 
-/// The frame of a page that has forms for passkeys.
+/// Returns a page with the script for passkeys.
 fn page_with_script(title: &str, content: &Markup) -> Markup {
     frame(title, content, true)
 }
@@ -73,28 +73,28 @@ fn frame(title: &str, content: &Markup, script: bool) -> Markup {
     }
 }
 
-/// Who is signed in in this browser.
+/// Returns the session and the user of this browser.
 ///
 /// # Errors
-/// The store's.
-async fn signed_in(call: &Call) -> Result<Option<(Session, User)>, StoreError> {
-    match cookie::session(call) {
-        Some(value) => call.app.identity.session(value, call.now).await,
+/// Returns [`StoreError`] if the session cannot be read.
+async fn signed_in(context: &RequestContext) -> Result<Option<(Session, User)>, StoreError> {
+    match cookie::session(context) {
+        Some(value) => context.app.identity.sessions.active_session(value, context.now).await,
         None => Ok(None),
     }
 }
 
-/// The address that somebody comes from.
-fn address(call: &Call) -> String {
-    call.client_ip.map(|peer| peer.to_string()).unwrap_or_default()
+/// Returns the address of the client, or an empty text.
+fn address(context: &RequestContext) -> String {
+    context.client_address.map(|peer| peer.to_string()).unwrap_or_default()
 }
 
-/// An error page.
+/// Returns an error page.
 pub fn error(status: StatusCode, text: &str) -> Response {
     let title = match status.as_u16() {
         404 => "Not found",
-        405 => "Not possible",
-        500.. => "Something went wrong here",
+        405 => "Not supported",
+        500.. => "Something went wrong",
         _ => "This request cannot be answered",
     };
     let mut letters = text.chars();
@@ -106,11 +106,10 @@ pub fn error(status: StatusCode, text: &str) -> Response {
     reply::no_store(reply::html(status, page(title, &content)))
 }
 
-/// Headers of every page: nothing from elsewhere and no script but the one for passkeys, no frames, no referrer for other sites. (Without any
-/// referrer browsers would also hide the origin of our own forms.)
+/// Adds the headers of every page: no content from other hosts, no script except the one for passkeys, no frames, and
+/// no referrer for other sites. (Without any referrer, browsers would also hide the origin of our own forms.)
 ///
-/// `form-action` is left out on purpose: browsers apply it to the redirect to the client that
-/// follows the sign-in form.
+/// `form-action` is left out because browsers apply it to the redirect to the client that follows the sign-in form.
 pub fn with_page_headers(mut response: Response) -> Response {
     let headers = [
         (
@@ -128,7 +127,7 @@ pub fn with_page_headers(mut response: Response) -> Response {
 }
 
 /// GET {base}/style.css
-pub async fn style(_: Call) -> Response {
+pub async fn style_sheet(_: RequestContext) -> Response {
     let response = reply::body(StatusCode::OK, "text/css;charset=utf-8", include_str!("style.css"));
     reply::with(response, header::CACHE_CONTROL, "public, max-age=3600")
 }

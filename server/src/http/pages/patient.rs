@@ -1,27 +1,27 @@
-//! {base}/patient: the user chooses the patient that an application is launched for (SMART App Launch 2.2,
-//! `launch/patient`). Only Patients that the user may see are listed, and only those are taken.
+//! {base}/patient: the user chooses the patient for whom an application is launched (SMART App Launch 2.2,
+//! `launch/patient`). Only Patients that the user may access are listed and accepted.
 
 use http::StatusCode;
-use identity::authorize::Request;
-use identity::interaction::{Interaction, Step};
-use identity::user::User;
+use identity::authorize::interaction::{InteractionState, NextStep};
+use identity::authorize::request::AuthorizationRequest;
+use identity::model::user::User;
 use maud::{Markup, html};
 use serde::Deserialize;
-use store::{Limit, Scan, StoreError, Versions as _};
+use store::{PageLimit, ScanOptions, StoreError, Versions as _};
 
 use super::{cookie, csrf, page, resume};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::oauth::authorize;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// Patients on a page.
+/// Number of Patients on a page.
 const PAGE: usize = 20;
-/// Patients that one search looks at; the next page goes on from there.
-const LOOKED_AT: usize = 5_000;
+/// Maximum number of Patients that are read for one page.
+const MAX_SCANNED: usize = 5_000;
 
-/// What is shown of a Patient.
-struct Row {
+/// A Patient in the list.
+struct PatientRow {
     id: String,
     name: String,
     birth_date: String,
@@ -29,22 +29,22 @@ struct Row {
 
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
-struct Patient {
-    name: Vec<Name>,
+struct PatientSummary {
+    name: Vec<HumanName>,
     birth_date: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Name {
+struct HumanName {
     text: Option<String>,
     given: Vec<String>,
     family: String,
 }
 
-impl Row {
-    fn of(id: String, body: &[u8]) -> Self {
-        let patient: Patient = serde_json::from_slice(body).unwrap_or_default();
+impl PatientRow {
+    fn from_json(id: String, body: &[u8]) -> Self {
+        let patient: PatientSummary = serde_json::from_slice(body).unwrap_or_default();
         let name = patient.name.first().map(|name| match &name.text {
             Some(text) => text.clone(),
             None => format!("{} {}", name.given.join(" "), name.family).trim().to_owned(),
@@ -52,93 +52,101 @@ impl Row {
         Self { name: name.unwrap_or_else(|| id.clone()), id, birth_date: patient.birth_date }
     }
 
-    fn fits(&self, wanted: &str) -> bool {
+    fn matches(&self, wanted: &str) -> bool {
         self.id == wanted || self.name.to_lowercase().contains(&wanted.to_lowercase())
     }
 }
 
-/// Patients after an id, and the id to go on from where there are more.
-async fn rows(
-    call: &Call,
+/// Returns Patients after an id, and the id after which the next page begins.
+async fn find_patients(
+    context: &RequestContext,
     user: &User,
     wanted: &str,
     after: Option<String>,
-) -> Result<(Vec<Row>, Option<String>), StoreError> {
-    let (mut found, mut looked_at, mut after) = (Vec::new(), 0, after);
+) -> Result<(Vec<PatientRow>, Option<String>), StoreError> {
+    let (mut found, mut scanned, mut after) = (Vec::new(), 0, after);
     loop {
-        let scan = Scan::at(call.app.store.last_seq()).after(after.as_deref());
-        let scan = scan.limit(Limit { count: PAGE, ..Limit::default() });
-        let page = call.app.store.scan_kind("Patient", scan).await?;
-        looked_at += page.versions.len();
+        let scan = ScanOptions::at(context.app.store.last_seq()).after(after.as_deref());
+        let scan = scan.limit(PageLimit { count: PAGE, ..PageLimit::default() });
+        let page = context.app.store.scan_kind("Patient", scan).await?;
+        scanned += page.versions.len();
         for version in page.versions {
             if let Some(body) = version.body.filter(|_| user.may_see_patient(&version.key.id)) {
-                let row = Row::of(version.key.id, &body);
-                if wanted.is_empty() || row.fits(wanted) {
+                let row = PatientRow::from_json(version.key.id, &body);
+                if wanted.is_empty() || row.matches(wanted) {
                     found.push(row);
                 }
             }
         }
         after = page.next;
-        if after.is_none() || found.len() >= PAGE || looked_at >= LOOKED_AT {
+        if after.is_none() || found.len() >= PAGE || scanned >= MAX_SCANNED {
             return Ok((found, after));
         }
     }
 }
 
-/// The user who has to choose now; anything else is for the authorization endpoint.
-async fn chooser(call: &Call, sealed: &str) -> Result<(Request, Interaction, User), Response> {
-    let (request, interaction) = authorize::opened(call, sealed).await?;
-    let failed = |error| problem::store(Dialect::Page, &error);
-    let signed_in = authorize::signed_in(call).await.map_err(failed)?;
-    let step = call.app.identity.next_step(&request, &interaction, signed_in, call.now).await;
+/// Returns the user who must choose a patient. Any other step is left to the authorization endpoint.
+async fn choosing_user(
+    context: &RequestContext,
+    continuation: &str,
+) -> Result<(AuthorizationRequest, InteractionState, User), Response> {
+    let (request, interaction) = authorize::open_continuation(context, continuation).await?;
+    let failed = |error| problem::store_error(Dialect::Page, &error);
+    let signed_in = authorize::signed_in(context).await.map_err(failed)?;
+    let step =
+        context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await;
     match step.map_err(failed)? {
-        Step::ChoosePatient { user } => Ok((request, interaction, user)),
-        _ => Err(go_on(call, sealed)),
+        NextStep::ChoosePatient { user } => Ok((request, interaction, user)),
+        _ => Err(resume_request(context, continuation)),
     }
 }
 
-fn go_on(call: &Call, sealed: &str) -> Response {
-    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &resume::address(&call.app, sealed)))
+fn resume_request(context: &RequestContext, continuation: &str) -> Response {
+    reply::no_store(reply::redirect(
+        StatusCode::SEE_OTHER,
+        &resume::destination_url(&context.app, continuation),
+    ))
 }
 
 /// Shows the list.
-pub async fn get(call: Call) -> Response {
-    let params = call.params();
-    let sealed = params.get("continue").unwrap_or_default();
-    let (request, _, user) = match chooser(&call, sealed).await {
+pub async fn show_patients(context: RequestContext) -> Response {
+    let params = context.params();
+    let continuation = params.get("continue").unwrap_or_default();
+    let (request, _, user) = match choosing_user(&context, continuation).await {
         Ok(chooser) => chooser,
         Err(response) => return response,
     };
     let wanted = params.get("name").unwrap_or_default().trim();
-    let (rows, next) = match rows(&call, &user, wanted, params.get("after").map(str::to_owned)).await {
-        Ok(found) => found,
-        Err(error) => return problem::store(Dialect::Page, &error),
-    };
-    let (browser, set_cookie) = cookie::browser(&call);
-    let content = content(&request.client.name, sealed, wanted, &rows, next.as_deref(), &browser);
+    let (rows, next) =
+        match find_patients(&context, &user, wanted, params.get("after").map(str::to_owned)).await {
+            Ok(found) => found,
+            Err(error) => return problem::store_error(Dialect::Page, &error),
+        };
+    let (browser, set_cookie) = cookie::browser(&context);
+    let content = render_list(&request.client.name, continuation, wanted, &rows, next.as_deref(), &browser);
     reply::no_store(cookie::set(reply::html(StatusCode::OK, page("Choose a patient", &content)), set_cookie))
 }
 
-fn content(
+fn render_list(
     client: &str,
-    sealed: &str,
+    continuation: &str,
     wanted: &str,
-    rows: &[Row],
+    rows: &[PatientRow],
     next: Option<&str>,
     browser: &str,
 ) -> Markup {
     html! {
-        p { strong { (client) } " works with one patient. Whose records shall it open?" }
+        p { strong { (client) } " works with one patient. Choose whose records it opens." }
         form method="get" action="/patient" {
-            input type="hidden" name="continue" value=(sealed);
+            input type="hidden" name="continue" value=(continuation);
             label for="name" { "Name or id" }
             input #name name="name" type="search" autocomplete="off" maxlength="100" value=(wanted);
             button.second type="submit" { "Search" }
         }
         form method="post" action="/patient" {
-            (csrf::field(browser))
-            input type="hidden" name="continue" value=(sealed);
-            @if rows.is_empty() { p role="status" { "No patient of that name is among these." } }
+            (csrf::hidden_field(browser))
+            input type="hidden" name="continue" value=(continuation);
+            @if rows.is_empty() { p role="status" { "No patient with this name was found." } }
             ul.choices {
                 @for row in rows {
                     li {
@@ -153,35 +161,43 @@ fn content(
         }
         @if let Some(next) = next {
             @let query = form_urlencoded::Serializer::new(String::new())
-                .append_pair("continue", sealed).append_pair("name", wanted).append_pair("after", next).finish();
+                .append_pair("continue", continuation).append_pair("name", wanted).append_pair("after", next).finish();
             p { a href=(format!("/patient?{query}")) { "More patients" } }
         }
     }
 }
 
-/// Takes the choice.
-pub async fn post(mut call: Call) -> Response {
-    let sent = match csrf::form(&mut call).await {
+/// Processes the choice.
+pub async fn submit_choice(mut context: RequestContext) -> Response {
+    let sent = match csrf::read_form(&mut context).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    let sealed = sent.get("continue").unwrap_or_default();
-    let (_, interaction, user) = match chooser(&call, sealed).await {
+    let continuation = sent.get("continue").unwrap_or_default();
+    let (_, interaction, user) = match choosing_user(&context, continuation).await {
         Ok(chooser) => chooser,
         Err(response) => return response,
     };
-    let identity = &call.app.identity;
-    let browser = cookie::known_browser(&call).unwrap_or_default();
+    let identity = &context.app.identity;
+    let browser = cookie::known_browser(&context).unwrap_or_default();
     if sent.get("answer") == Some("deny") {
-        return go_on(&call, &identity.seal(&interaction.denied(), browser));
+        return resume_request(
+            &context,
+            &identity.authorization.sign_continuation(&interaction.denied(), browser),
+        );
     }
     let chosen = sent.get("patient").filter(|id| fhir::is_id(id) && user.may_see_patient(id));
     let exists = match chosen {
-        Some(id) => call.app.resources.read("Patient", id).await.is_ok(),
+        Some(id) => context.app.resources.read("Patient", id).await.is_ok(),
         None => false,
     };
     match chosen.filter(|_| exists) {
-        Some(id) => go_on(&call, &identity.seal(&interaction.with_patient(&user, id), browser)),
-        None => super::error(StatusCode::BAD_REQUEST, "There is no such patient that you may see."),
+        Some(id) => resume_request(
+            &context,
+            &identity.authorization.sign_continuation(&interaction.with_patient(&user, id), browser),
+        ),
+        None => {
+            super::error(StatusCode::BAD_REQUEST, "This patient does not exist, or you do not have access.")
+        }
     }
 }

@@ -1,30 +1,30 @@
-//! {base}/recovery: sign-in by a recovery code, for who has lost the passkey or the password.
+//! {base}/recovery: sign-in by a recovery code, for users who have lost their passkey or password.
 
 use http::StatusCode;
-use identity::audit::Event;
+use identity::audit::AuditEvent;
 use identity::params::Params;
-use identity::session::Proof;
-use identity::throttle::Outcome;
+use identity::sign_in::session::SignInProof;
+use identity::sign_in::throttle::AttemptResult;
 use maud::{Markup, html};
 use store::StoreError;
 
-use super::sign_in::{self, Onward};
+use super::sign_in::{self, SignInDestination};
 use super::{cookie, csrf, page};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
 const WRONG: &str = "The user name or the code is wrong, or the code was used before.";
 
-fn form(browser: &str, onward: &Onward, username: &str, said: Option<&str>) -> Markup {
-    let (described, invalid) = (said.map(|_| "said"), said.map(|_| "true"));
+fn render_form(browser: &str, onward: &SignInDestination, username: &str, notice: Option<&str>) -> Markup {
+    let (described, invalid) = (notice.map(|_| "notice"), notice.map(|_| "true"));
     page(
         "Use a recovery code",
         &html! {
-            @if let Some(said) = said { p #said .error role="alert" { (said) } }
-            p { "Each code that you kept when you set up your account signs you in once." }
+            @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
+            p { "Each of your recovery codes signs you in once." }
             form method="post" action="/recovery" {
-                (csrf::field(browser))
+                (csrf::hidden_field(browser))
                 (onward.fields())
                 label for="username" { "User name" }
                 input #username name="username" autocomplete="username" autocapitalize="none" spellcheck="false"
@@ -40,46 +40,49 @@ fn form(browser: &str, onward: &Onward, username: &str, said: Option<&str>) -> M
 }
 
 /// Shows the form.
-pub async fn get(call: Call) -> Response {
-    let (browser, set_cookie) = cookie::browser(&call);
-    let response = reply::html(StatusCode::OK, form(&browser, &Onward::read(&call.params()), "", None));
+pub async fn show_form(context: RequestContext) -> Response {
+    let (browser, set_cookie) = cookie::browser(&context);
+    let response = reply::html(
+        StatusCode::OK,
+        render_form(&browser, &SignInDestination::read(&context.params()), "", None),
+    );
     reply::no_store(cookie::set(response, set_cookie))
 }
 
 /// Checks the code.
-pub async fn post(mut call: Call) -> Response {
-    let sent = match csrf::form(&mut call).await {
+pub async fn submit_form(mut context: RequestContext) -> Response {
+    let sent = match csrf::read_form(&mut context).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    check(&call, &sent).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+    check(&context, &sent).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
 }
 
-async fn check(call: &Call, sent: &Params) -> Result<Response, StoreError> {
+async fn check(context: &RequestContext, sent: &Params) -> Result<Response, StoreError> {
     let username = sent.get("username").unwrap_or_default();
     let code = sent.get("code").unwrap_or_default();
-    let onward = Onward::read(sent);
-    let browser = cookie::known_browser(call).unwrap_or_default();
-    let again = |status: StatusCode, said: &str| {
-        reply::no_store(reply::html(status, form(browser, &onward, username, Some(said))))
+    let onward = SignInDestination::read(sent);
+    let browser = cookie::known_browser(context).unwrap_or_default();
+    let again = |status: StatusCode, notice: &str| {
+        reply::no_store(reply::html(status, render_form(browser, &onward, username, Some(notice))))
     };
-    let (user, counted) = sign_in::attempt(call, username).await?;
+    let (user, counted) = sign_in::begin_attempt(context, username).await?;
     let attempt = match counted {
         Ok(attempt) => attempt,
         Err(wait) => {
-            let (text, with_header) = sign_in::too_often(wait);
+            let (text, with_header) = sign_in::lockout_response(wait);
             return Ok(with_header(again(StatusCode::TOO_MANY_REQUESTS, &text)));
         }
     };
-    let identity = &call.app.identity;
-    let right = identity.spend_recovery_code(user.as_ref(), code, call.now).await?;
-    let outcome = if right { Outcome::Right } else { Outcome::Wrong };
-    identity.settle(attempt, outcome, call.now).await?;
+    let identity = &context.app.identity;
+    let right = identity.sign_in.redeem_recovery_code(user.as_ref(), code, context.now).await?;
+    let outcome = if right { AttemptResult::Success } else { AttemptResult::Failure };
+    identity.throttle.settle_attempt(attempt, outcome, context.now).await?;
     let sub = user.as_ref().map(|user| user.sub.clone());
     let Some(user) = user.filter(|_| right) else {
-        identity.record(Event::SignInFailed { sub, reason: "wrong recovery code" });
+        identity.audit.record(AuditEvent::SignInFailed { sub, reason: "wrong recovery code" });
         return Ok(again(StatusCode::UNAUTHORIZED, WRONG));
     };
-    // A code that works once is a one-time password (RFC 8176 2).
-    sign_in::complete(call, &user, &Proof::by(&["otp"]), &onward).await
+    // A code that works once is a one-time password (RFC 8176 section 2).
+    sign_in::complete_sign_in(context, &user, &SignInProof::from_methods(&["otp"]), &onward).await
 }

@@ -1,33 +1,33 @@
-//! Where the browser goes on after a sign-in: what the form's hidden field `continue` holds, and the
-//! address of ours that it leads to. Everybody else treats it as opaque.
+//! The destination of the browser after a sign-in, from the hidden form field `continue`. All other modules treat it
+//! as opaque.
 //!
-//! It is a sealed authorization request (see [`identity::interaction`]), the code of a device, or nothing.
+//! It is a signed authorization request (see [`identity::authorize::interaction`]), the code of a device, or empty.
 
 use identity::params::Params;
 
-use crate::app::App;
+use crate::node::app::App;
 
-/// What leads back to the page that asks about a device.
-pub fn device(user_code: &str) -> String {
+/// Returns the value for the page that asks about a device.
+pub fn device_destination(user_code: &str) -> String {
     form_urlencoded::Serializer::new(String::new()).append_pair("device", user_code).finish()
 }
 
-/// Is it a sealed authorization request?
+/// Returns whether this is a signed authorization request.
 pub fn is_request(back: &str) -> bool {
     !back.is_empty() && back.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// What was sent; nothing where it is none of these, whatever was typed there.
-pub fn read(sent: &Params) -> String {
+/// Returns the value that was sent; empty if it is not valid.
+pub fn read_destination(sent: &Params) -> String {
     let back = sent.get("continue").unwrap_or_default();
     if is_request(back) {
         return back.to_owned();
     }
-    Params::parse(back.as_bytes()).get("device").map(device).unwrap_or_default()
+    Params::parse(back.as_bytes()).get("device").map(device_destination).unwrap_or_default()
 }
 
-/// The address to go on to: always one of ours.
-pub fn address(app: &App, back: &str) -> String {
+/// Returns the URL of the destination, which is always on this server.
+pub fn destination_url(app: &App, back: &str) -> String {
     let base = &app.base_url;
     if is_request(back) {
         return format!("{base}/oauth2/resume?continue={back}");

@@ -1,13 +1,13 @@
-//! Scopes in words, for pages that ask somebody to grant them.
+//! Descriptions of scopes, for pages that ask for consent.
 
-use identity::scope::{Context, Permissions, Scopes, SmartScope};
+use identity::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
 use maud::{Markup, html};
 
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 
-/// A list of what is asked for. The operator's own scopes are worded by `[[scope]]` of `trefoil.toml`.
-pub fn list(call: &Call, scopes: &Scopes) -> Markup {
-    let settings = call.app.settings();
+/// Returns a list of the requested scopes. The texts of custom scopes are those of `[[scope]]` in `trefoil.toml`.
+pub fn list(context: &RequestContext, scopes: &Scopes) -> Markup {
+    let settings = context.app.settings();
     html! {
         ul.scopes {
             @for scope in scopes.iter() {
@@ -37,22 +37,22 @@ fn words(scope: &str) -> Option<&'static str> {
 }
 
 fn smart_words(scope: &SmartScope) -> Markup {
-    let changes = [Permissions::CREATE, Permissions::UPDATE, Permissions::DELETE]
+    let changes = [ScopePermissions::CREATE, ScopePermissions::UPDATE, ScopePermissions::DELETE]
         .into_iter()
-        .any(|permission| scope.permissions.contain(permission));
-    let verb = match (scope.permissions.contain(Permissions::GET), changes) {
+        .any(|permission| scope.permissions.contains_all(permission));
+    let verb = match (scope.permissions.contains_all(ScopePermissions::GET), changes) {
         (true, true) => "read and change",
         (false, true) => "change",
         _ => "read",
     };
-    let whose = match scope.context {
-        Context::Patient => " of the patient",
-        Context::User => " that you may see",
-        Context::System => "",
+    let records = match scope.context {
+        ScopeContext::Patient => " of the patient",
+        ScopeContext::User => " that you may see",
+        ScopeContext::System => "",
     };
     html! {
         (verb) " "
         @if scope.kind == "*" { "all health records" } @else { strong { (scope.kind) } " records" }
-        (whose)
+        (records)
     }
 }

@@ -1,49 +1,49 @@
-//! {base}/sign-in: user name and password, and how every sign-in ends.
+//! {base}/sign-in: sign-in by user name and password, and the completion of every sign-in.
 //!
-//! The form carries where the browser goes on to, see [`resume`], and the answer goes there with 303; only
-//! that GET sends the browser to the client. A passkey or a recovery code signs in at [`super::passkey`] and
+//! The form contains the destination of the browser (see [`resume`]), to which the response redirects with 303; only
+//! that GET redirects to the client. The handlers for passkeys and recovery codes are in [`super::passkey`] and
 //! [`super::recovery`].
 
 use http::{StatusCode, header};
-use identity::audit::Event;
+use identity::audit::AuditEvent;
+use identity::model::user::User;
 use identity::params::Params;
-use identity::password;
-use identity::provider::LinkError;
-use identity::session::{Place, Proof};
-use identity::throttle::{Attempt, Outcome};
-use identity::user::User;
+use identity::sign_in::linked_account::LinkError;
+use identity::sign_in::password;
+use identity::sign_in::session::{SessionOrigin, SignInProof};
+use identity::sign_in::throttle::{AttemptResult, SignInAttempt};
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use store::StoreError;
 
 use super::{cookie, csrf, page_with_script, passkey, resume};
-use crate::app::App;
-use crate::hashing::Requester;
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
+use crate::node::app::App;
+use crate::node::hashing::HashRequester;
 
-/// What the page says above the form after an attempt.
+/// The error that is shown after a failed attempt.
 const WRONG: &str = "The user name or the password is wrong.";
-/// After how many seconds somebody may come again who found too many others waiting.
-const BUSY_S: u64 = 5;
+/// Seconds after which the browser may retry if too many hashes are waiting.
+const RETRY_AFTER_S: u64 = 5;
 
-/// What the forms of a sign-in carry on.
-pub struct Onward {
-    /// Where the browser goes on to, see [`resume`].
+/// The values that the forms of a sign-in pass on.
+pub struct SignInDestination {
+    /// The destination of the browser, see [`resume`].
     pub back: String,
-    /// The external account that waits to be linked.
+    /// The external account that is linked after the sign-in.
     pub link: Option<String>,
 }
 
-impl Onward {
-    /// From a query or form.
+impl SignInDestination {
+    /// Reads the values from a query or form.
     pub fn read(sent: &Params) -> Self {
-        Self { back: resume::read(sent), link: sent.get("link").map(str::to_owned) }
+        Self { back: resume::read_destination(sent), link: sent.get("link").map(str::to_owned) }
     }
 
-    /// The hidden fields.
+    /// Returns the hidden fields.
     pub fn fields(&self) -> Markup {
         html! {
             input type="hidden" name="continue" value=(self.back);
@@ -51,7 +51,7 @@ impl Onward {
         }
     }
 
-    /// A page of ours that takes these fields in its query.
+    /// Returns the path of a page with these values in its query.
     pub fn at(&self, path: &str) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query.append_pair("continue", &self.back);
@@ -62,32 +62,40 @@ impl Onward {
     }
 }
 
-async fn form(call: &Call, browser: &str, onward: &Onward, username: &str, said: Option<&str>) -> Markup {
-    let app = &call.app;
-    let client = match app.identity.open_seal(&onward.back, browser, call.now) {
-        Some(interaction) => app.identity.check_interaction(&interaction, call.now).await.ok(),
+async fn render_form(
+    context: &RequestContext,
+    browser: &str,
+    onward: &SignInDestination,
+    username: &str,
+    notice: Option<&str>,
+) -> Markup {
+    let app = &context.app;
+    let client = match app.identity.authorization.verify_continuation(&onward.back, browser, context.now) {
+        Some(interaction) => {
+            app.identity.authorization.check_interaction(&interaction, context.now).await.ok()
+        }
         None => None,
     };
     let client = client.map(|request| request.client);
     let waiting = match &onward.link {
-        Some(link) => app.identity.kept_for_linking(link, browser, call.now).await.ok().flatten(),
+        Some(link) => app.identity.sign_in.pending_link(link, browser, context.now).await.ok().flatten(),
         None => None,
     };
     let settings = app.settings();
     let providers = settings.providers.iter().filter(|_| waiting.is_none());
-    let (described, invalid) = (said.map(|_| "said"), said.map(|_| "true"));
+    let (described, invalid) = (notice.map(|_| "notice"), notice.map(|_| "true"));
     page_with_script(
         "Sign in",
         &html! {
-            @if let Some(said) = said { p #said .error role="alert" { (said) } }
+            @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
             @if let Some(client) = &client { p.quiet { "to continue to " strong { (client.name) } } }
             @if let Some((provider, account)) = &waiting {
-                p { "Your " strong { (provider) } " account " strong { (account) } " is not linked to anybody here yet. "
-                    "Sign in once with the account that you have here, and it will be." }
-                p { a href=(Onward { back: onward.back.clone(), link: None }.at("/sign-in")) { "Do not link it" } }
+                p { "Your " strong { (provider) } " account " strong { (account) } " is not linked to an account here yet. "
+                    "To link it, sign in once with your account here." }
+                p { a href=(SignInDestination { back: onward.back.clone(), link: None }.at("/sign-in")) { "Do not link it" } }
             }
             form method="post" action="/sign-in" {
-                (csrf::field(browser))
+                (csrf::hidden_field(browser))
                 (onward.fields())
                 label for="username" { "User name" }
                 input #username name="username" autocomplete="username webauthn" autocapitalize="none" spellcheck="false"
@@ -98,7 +106,7 @@ async fn form(call: &Call, browser: &str, onward: &Onward, username: &str, said:
                     required autofocus[!username.is_empty()] aria-describedby=[described] aria-invalid=[invalid];
                 button type="submit" { "Sign in" }
             }
-            @if app.identity.has_passkeys() { (passkey::sign_in_form(browser, onward)) }
+            @if app.identity.sign_in.supports_passkeys() { (passkey::sign_in_form(browser, onward)) }
             p { a href=(onward.at("/recovery")) { "Use a recovery code" } }
             @for provider in providers {
                 @let name = &provider.provider.name;
@@ -110,32 +118,38 @@ async fn form(call: &Call, browser: &str, onward: &Onward, username: &str, said:
 }
 
 /// Shows the form.
-pub async fn get(call: Call) -> Response {
-    let params = call.params();
-    let (browser, set_cookie) = cookie::browser(&call);
-    let onward = Onward::read(&params);
+pub async fn show_form(context: RequestContext) -> Response {
+    let params = context.params();
+    let (browser, set_cookie) = cookie::browser(&context);
+    let onward = SignInDestination::read(&params);
     let hint = params.get("login_hint").unwrap_or_default();
-    let response = reply::html(StatusCode::OK, form(&call, &browser, &onward, hint, None).await);
+    let response = reply::html(StatusCode::OK, render_form(&context, &browser, &onward, hint, None).await);
     reply::no_store(cookie::set(response, set_cookie))
 }
 
-/// The form once more, with a word about the attempt.
-pub async fn again(call: &Call, onward: &Onward, username: &str, status: StatusCode, said: &str) -> Response {
-    let (browser, set_cookie) = cookie::browser(call);
-    let response = reply::html(status, form(call, &browser, onward, username, Some(said)).await);
+/// Shows the form again with an error.
+pub async fn show_error(
+    context: &RequestContext,
+    onward: &SignInDestination,
+    username: &str,
+    status: StatusCode,
+    notice: &str,
+) -> Response {
+    let (browser, set_cookie) = cookie::browser(context);
+    let response = reply::html(status, render_form(context, &browser, onward, username, Some(notice)).await);
     reply::no_store(cookie::set(response, set_cookie))
 }
 
-/// An attempt of this name from this browser: noted, or how long to wait; and whose name it is.
+/// Counts an attempt for this user name from this browser. Returns the user and the attempt, or the time to wait.
 ///
 /// # Errors
-/// The store's.
-pub async fn attempt(
-    call: &Call,
+/// Returns [`StoreError`] if the attempt cannot be counted.
+pub async fn begin_attempt(
+    context: &RequestContext,
     username: &str,
-) -> Result<(Option<User>, Result<Attempt, SignedDuration>), StoreError> {
-    let (address, device) = (super::address(call), cookie::device(call));
-    count_attempt(&call.app, username, &address, device, call.now).await
+) -> Result<(Option<User>, Result<SignInAttempt, SignedDuration>), StoreError> {
+    let (address, device) = (super::address(context), cookie::device(context));
+    count_attempt(&context.app, username, &address, device, context.now).await
 }
 
 async fn count_attempt(
@@ -144,62 +158,69 @@ async fn count_attempt(
     address: &str,
     device: Option<&str>,
     now: Timestamp,
-) -> Result<(Option<User>, Result<Attempt, SignedDuration>), StoreError> {
-    let user = app.identity.user_for_sign_in(username, now).await?;
+) -> Result<(Option<User>, Result<SignInAttempt, SignedDuration>), StoreError> {
+    let user = app.identity.users.active_user_by_name(username, now).await?;
     let limits = app.settings().throttle;
-    let counted =
-        app.identity.attempt_sign_in(username, user.as_ref(), address, device, &limits, now).await?;
+    let counted = app
+        .identity
+        .throttle
+        .begin_sign_in_attempt(username, user.as_ref(), address, device, &limits, now)
+        .await?;
     Ok((user, counted))
 }
 
-/// What came of a password.
+/// The result of checking a password.
 pub enum PasswordResult {
-    /// It is the user's.
+    /// The password is correct.
     Right,
-    /// It is not, or the user is unknown.
+    /// The password is wrong, or the user is unknown.
     Wrong,
-    /// It was not checked: too many attempts.
+    /// Not checked, because there were too many attempts.
     Locked(SignedDuration),
-    /// It was not checked: too many others wait.
+    /// Not checked, because too many requests are waiting.
     Busy,
 }
 
-/// Checks the password that was typed for this name, as a counted attempt; and whose name it is.
+/// Counts an attempt and checks the password of a user. Returns the user, too.
 ///
-/// The attempt is settled also if the client leaves meanwhile: otherwise it would keep its place until it expires.
+/// The attempt is settled even if the client disconnects; otherwise it would stay open until it expires.
 ///
 /// # Errors
-/// The store's.
+/// Returns [`StoreError`] if the user cannot be read or the attempt not counted.
 pub async fn check_password(
-    call: &Call,
+    context: &RequestContext,
     username: &str,
     typed: &str,
 ) -> Result<(Option<User>, PasswordResult), StoreError> {
-    let (app, now) = (call.app.clone(), call.now);
-    let (username, typed, address) = (username.to_owned(), typed.to_owned(), super::address(call));
-    let device = cookie::device(call).map(str::to_owned);
+    let (app, now) = (context.app.clone(), context.now);
+    let (username, typed, address) = (username.to_owned(), typed.to_owned(), super::address(context));
+    let device = cookie::device(context).map(str::to_owned);
     let task = async move {
         let (user, counted) = count_attempt(&app, &username, &address, device.as_deref(), now).await?;
         let attempt = match counted {
             Ok(attempt) => attempt,
             Err(wait) => return Ok((user, PasswordResult::Locked(wait))),
         };
-        let requester = if attempt.is_from_known_device() { Requester::Known } else { Requester::Stranger };
+        let requester =
+            if attempt.is_from_known_device() { HashRequester::Known } else { HashRequester::Stranger };
         let phc = user.as_ref().and_then(|user| user.password.clone());
-        let right = app.hashing.in_turn(requester, move || password::verify(&typed, phc.as_deref())).await;
+        let right = app
+            .hashing
+            .run_in_turn(requester, move || password::verify_password(&typed, phc.as_deref()))
+            .await;
         let (outcome, result) = match right {
-            Some(true) => (Outcome::Right, PasswordResult::Right),
-            Some(false) => (Outcome::Wrong, PasswordResult::Wrong),
-            None => (Outcome::Unseen, PasswordResult::Busy),
+            Some(true) => (AttemptResult::Success, PasswordResult::Right),
+            Some(false) => (AttemptResult::Failure, PasswordResult::Wrong),
+            None => (AttemptResult::NotEvaluated, PasswordResult::Busy),
         };
-        app.identity.settle(attempt, outcome, app.clock.now()).await?;
+        app.identity.throttle.settle_attempt(attempt, outcome, app.clock.now()).await?;
         Ok((user, result))
     };
     tokio::spawn(task).await.expect("checking a password does not panic")
 }
 
-/// What is said to somebody who tries too often, and the header that says it to programs.
-pub fn too_often(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Response) {
+/// Returns the text for a user with too many attempts, and a function that adds `Retry-After`.
+pub fn lockout_response(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Response) {
     let seconds = wait.as_secs() + 1;
     let text = match seconds {
         ..60 => format!("Too many attempts. Try again in {seconds} s."),
@@ -208,60 +229,64 @@ pub fn too_often(wait: SignedDuration) -> (String, impl FnOnce(Response) -> Resp
     (text, move |response| reply::with(response, header::RETRY_AFTER, &seconds.to_string()))
 }
 
-/// Checks what was typed.
-pub async fn post(mut call: Call) -> Response {
-    let sent = match csrf::form(&mut call).await {
+/// Processes the form.
+pub async fn submit_form(mut context: RequestContext) -> Response {
+    let sent = match csrf::read_form(&mut context).await {
         Ok(sent) => sent,
         Err(response) => return response,
     };
-    check(&call, &sent).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+    sign_in(&context, &sent).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
 }
 
-async fn check(call: &Call, sent: &Params) -> Result<Response, StoreError> {
-    let (app, now) = (&call.app, call.now);
+async fn sign_in(context: &RequestContext, sent: &Params) -> Result<Response, StoreError> {
+    let (app, now) = (&context.app, context.now);
     let username = sent.get("username").unwrap_or_default();
     let typed = sent.get("password").unwrap_or_default().to_owned();
-    let onward = Onward::read(sent);
-    let (user, result) = check_password(call, username, &typed).await?;
+    let onward = SignInDestination::read(sent);
+    let (user, result) = check_password(context, username, &typed).await?;
     let sub = user.as_ref().map(|user| user.sub.clone());
     match result {
         PasswordResult::Right => {}
         PasswordResult::Wrong => {
-            app.identity.record(Event::SignInFailed { sub, reason: "wrong user name or password" });
-            return Ok(again(call, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
+            app.identity
+                .audit
+                .record(AuditEvent::SignInFailed { sub, reason: "wrong user name or password" });
+            return Ok(show_error(context, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
         }
         PasswordResult::Locked(wait) => {
-            app.identity.record(Event::SignInFailed { sub, reason: "too many attempts" });
-            let (text, with_header) = too_often(wait);
+            app.identity.audit.record(AuditEvent::SignInFailed { sub, reason: "too many attempts" });
+            let (text, with_header) = lockout_response(wait);
             return Ok(with_header(
-                again(call, &onward, username, StatusCode::TOO_MANY_REQUESTS, &text).await,
+                show_error(context, &onward, username, StatusCode::TOO_MANY_REQUESTS, &text).await,
             ));
         }
         PasswordResult::Busy => {
             let text = "Too many people are signing in at this moment. Please try again.";
-            let response = again(call, &onward, username, StatusCode::SERVICE_UNAVAILABLE, text).await;
-            return Ok(reply::with(response, header::RETRY_AFTER, &BUSY_S.to_string()));
+            let response =
+                show_error(context, &onward, username, StatusCode::SERVICE_UNAVAILABLE, text).await;
+            return Ok(reply::with(response, header::RETRY_AFTER, &RETRY_AFTER_S.to_string()));
         }
     }
     let Some(user) = user else {
-        return Ok(again(call, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
+        return Ok(show_error(context, &onward, username, StatusCode::UNAUTHORIZED, WRONG).await);
     };
-    let user = renew_hash(call, user, typed).await;
-    if app.identity.needs_passkey(&user.sub, now).await? {
-        return Ok(passkey::after_password(call, &user, &onward).await);
+    let user = renew_hash(context, user, typed).await;
+    if app.identity.sign_in.requires_passkey(&user.sub, now).await? {
+        return Ok(passkey::ask_after_password(context, &user, &onward).await);
     }
-    complete(call, &user, &Proof::password(), &onward).await
+    complete_sign_in(context, &user, &SignInProof::password(), &onward).await
 }
 
-/// Hashes the password anew where today's parameters are others. What fails is tried again next time.
-async fn renew_hash(call: &Call, user: User, password: String) -> User {
-    let (app, before) = (&call.app, user.password.clone());
-    if !before.as_deref().is_some_and(password::is_outdated) {
+/// Hashes the password again if the parameters of the hash are outdated. A failure is ignored; the next sign-in tries
+/// again.
+async fn renew_hash(context: &RequestContext, user: User, password: String) -> User {
+    let (app, before) = (&context.app, user.password.clone());
+    if !before.as_deref().is_some_and(password::needs_rehash) {
         return user;
     }
     let random = app.clock.random.clone();
-    let hash = move || password::hash(&password, &*random);
-    let Some(phc) = app.hashing.in_turn(Requester::Known, hash).await else {
+    let hash = move || password::hash_password(&password, &*random);
+    let Some(phc) = app.hashing.run_in_turn(HashRequester::Known, hash).await else {
         return user;
     };
     let change = |user: &mut User| {
@@ -269,35 +294,35 @@ async fn renew_hash(call: &Call, user: User, password: String) -> User {
             user.password = Some(phc.clone());
         }
     };
-    app.identity.change_user(&user.username, call.now, change).await.unwrap_or(user)
+    app.identity.users.change_user(&user.username, context.now, change).await.unwrap_or(user)
 }
 
-/// How every sign-in ends: a new session, what waits to be linked, the cookies, and on.
+/// Completes a sign-in: creates the session, links a pending external account, sets the cookies and redirects.
 ///
 /// # Errors
-/// The store's.
-pub async fn complete(
-    call: &Call,
+/// Returns [`StoreError`] if the session or the link cannot be stored.
+pub async fn complete_sign_in(
+    context: &RequestContext,
     user: &User,
-    proof: &Proof,
-    onward: &Onward,
+    proof: &SignInProof,
+    onward: &SignInDestination,
 ) -> Result<Response, StoreError> {
-    let (app, identity) = (&call.app, &call.app.identity);
-    // The clock is asked again: hashing may have waited for its turn.
+    let (app, identity) = (&context.app, &context.app.identity);
+    // The request time may be old, because the hash may have waited for its turn.
     let now = app.clock.now();
-    let agent = call.header(header::USER_AGENT).unwrap_or_default().to_owned();
-    let place = Place { address: super::address(call), agent };
-    let value = identity.begin_session(user, proof, place, cookie::session(call), now).await?;
-    if let (Some(link), Some(browser)) = (&onward.link, cookie::known_browser(call)) {
-        match identity.link_kept(link, browser, user, now).await {
+    let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
+    let place = SessionOrigin { address: super::address(context), agent };
+    let value = identity.sessions.begin_session(user, proof, place, cookie::session(context), now).await?;
+    if let (Some(link), Some(browser)) = (&onward.link, cookie::known_browser(context)) {
+        match identity.sign_in.link_pending_account(link, browser, user, now).await {
             Ok(()) => {}
             Err(LinkError::Store(error)) => return Err(error),
             Err(error) => tracing::warn!(%error, "an external account was not linked"),
         }
     }
-    let status = if call.method == http::Method::GET { StatusCode::FOUND } else { StatusCode::SEE_OTHER };
-    let response = reply::no_store(reply::redirect(status, &resume::address(app, &onward.back)));
+    let status = if context.method == http::Method::GET { StatusCode::FOUND } else { StatusCode::SEE_OTHER };
+    let response = reply::no_store(reply::redirect(status, &resume::destination_url(app, &onward.back)));
     let response = cookie::set(response, Some(cookie::set_session(app, &value)));
-    let device = identity.device_cookie(user, cookie::device(call));
+    let device = identity.throttle.device_cookie(user, cookie::device(context));
     Ok(cookie::set(response, Some(cookie::set_device(app, &device))))
 }

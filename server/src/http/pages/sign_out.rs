@@ -1,7 +1,7 @@
 //! {base}/sign-out and /logout: ends the browser session (OpenID Connect RP-Initiated Logout 1.0).
 //!
-//! Only an ID token of ours for the user of this session ends it without asking; a link from anywhere else
-//! leads to a page that asks. The browser goes on only to an address that the client registered.
+//! Only a valid ID token for the user of this session ends it without a question; a link from another site leads to a
+//! page that asks. The browser is redirected only to an address that the client registered.
 
 use http::StatusCode;
 use identity::params::Params;
@@ -9,21 +9,23 @@ use maud::html;
 use store::StoreError;
 
 use super::{cookie, csrf, page};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// Ends the session, or asks first.
-pub async fn get(call: Call) -> Response {
-    let params = call.params();
-    request(&call, &params).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+/// Ends the session, or asks for confirmation.
+pub async fn sign_out(context: RequestContext) -> Response {
+    let params = context.params();
+    request(&context, &params).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
 }
 
-async fn request(call: &Call, params: &Params) -> Result<Response, StoreError> {
-    let app = &call.app;
-    let hint = params.get("id_token_hint").and_then(|hint| app.identity.read_id_token_hint(hint, call.now));
-    let session = match cookie::session(call) {
-        Some(value) => app.identity.session(value, call.now).await?,
+async fn request(context: &RequestContext, params: &Params) -> Result<Response, StoreError> {
+    let app = &context.app;
+    let hint = params
+        .get("id_token_hint")
+        .and_then(|hint| app.identity.tokens.verify_id_token_hint(hint, context.now));
+    let session = match cookie::session(context) {
+        Some(value) => app.identity.sessions.active_session(value, context.now).await?,
         None => None,
     };
     let hinted = match (&hint, &session) {
@@ -32,30 +34,36 @@ async fn request(call: &Call, params: &Params) -> Result<Response, StoreError> {
         (None, _) => false,
     };
     if let Some((_, client_id, sid)) = hint.filter(|_| hinted && params.defect().is_none()) {
-        // The browser session may have ended by itself; its tokens live on until now.
-        app.identity.end_sid(&sid, call.now).await?;
-        let back = back_address(call, params, client_id).await?;
-        return end(call, back.as_deref()).await;
+        // The browser session may have expired before; its tokens end now.
+        app.identity.sessions.end_session_by_id(&sid, context.now).await?;
+        let back = back_address(context, params, client_id).await?;
+        return end(context, back.as_deref()).await;
     }
     if session.is_none() {
-        return end(call, None).await;
+        return end(context, None).await;
     }
-    let (browser, set_cookie) = cookie::browser(call);
+    let (browser, set_cookie) = cookie::browser(context);
     let content = html! {
         p { "Do you want to sign out of this browser?" }
-        form method="post" action="/sign-out" { (csrf::field(&browser)) button type="submit" { "Sign out" } }
+        form method="post" action="/sign-out" { (csrf::hidden_field(&browser)) button type="submit" { "Sign out" } }
     };
     let response = reply::html(StatusCode::OK, page("Sign out", &content));
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
-/// Where the client wants the browser afterwards, if it registered that address.
-async fn back_address(call: &Call, params: &Params, client_id: String) -> Result<Option<String>, StoreError> {
+/// Returns the requested address after sign-out, if the client registered it.
+async fn back_address(
+    context: &RequestContext,
+    params: &Params,
+    client_id: String,
+) -> Result<Option<String>, StoreError> {
     let Some(wanted) = params.get("post_logout_redirect_uri") else { return Ok(None) };
     if params.get("client_id").is_some_and(|named| named != client_id) {
         return Ok(None);
     }
-    let Some(client) = call.app.identity.client(&client_id, call.now).await? else { return Ok(None) };
+    let Some(client) = context.app.identity.clients.active_client(&client_id, context.now).await? else {
+        return Ok(None);
+    };
     let known = client.post_logout_redirect_uris.iter().find(|uri| uri.as_str() == wanted);
     Ok(known.map(|uri| match params.get("state") {
         Some(state) => uri.with_query(&[("state", state)]),
@@ -63,9 +71,9 @@ async fn back_address(call: &Call, params: &Params, client_id: String) -> Result
     }))
 }
 
-async fn end(call: &Call, back: Option<&str>) -> Result<Response, StoreError> {
-    if let Some(value) = cookie::session(call) {
-        call.app.identity.end_session(value, call.now).await?;
+async fn end(context: &RequestContext, back: Option<&str>) -> Result<Response, StoreError> {
+    if let Some(value) = cookie::session(context) {
+        context.app.identity.sessions.end_session(value, context.now).await?;
     }
     let response = match back {
         Some(to) => reply::redirect(StatusCode::SEE_OTHER, to),
@@ -74,21 +82,23 @@ async fn end(call: &Call, back: Option<&str>) -> Result<Response, StoreError> {
             page("You are signed out", &html! { p { "You can close this page." } }),
         ),
     };
-    Ok(reply::no_store(cookie::set(response, Some(cookie::clear_session(&call.app)))))
+    Ok(reply::no_store(cookie::set(response, Some(cookie::clear_session(&context.app)))))
 }
 
-/// The answer to the page that asks; and RP-initiated logout by POST.
-pub async fn post(mut call: Call) -> Response {
-    if call.path == "/logout" {
-        let body = match call.bytes(super::FORM_LIMIT).await {
+/// Processes the answer to the confirmation, and RP-initiated logout by POST.
+pub async fn submit_form(mut context: RequestContext) -> Response {
+    if context.path == "/logout" {
+        let body = match context.bytes(super::FORM_LIMIT).await {
             Ok(body) => body,
-            Err(error) => return problem::unreadable(Dialect::Page, &error),
+            Err(error) => return problem::body_error(Dialect::Page, &error),
         };
         let params = Params::parse(&body);
-        return request(&call, &params).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error));
+        return request(&context, &params)
+            .await
+            .unwrap_or_else(|error| problem::store_error(Dialect::Page, &error));
     }
-    if let Err(response) = csrf::form(&mut call).await {
+    if let Err(response) = csrf::read_form(&mut context).await {
         return response;
     }
-    end(&call, None).await.unwrap_or_else(|error| problem::store(Dialect::Page, &error))
+    end(&context, None).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
 }

@@ -25,7 +25,7 @@ fn events(server: &Server) -> BTreeMap<String, Vec<Value>> {
     events
 }
 
-/// What the entities of events of one kind refer to.
+/// Returns the entities of all events of one kind.
 fn recorded(events: &BTreeMap<String, Vec<Value>>, code: &str, pointer: &str) -> BTreeSet<String> {
     let events = events.get(code).into_iter().flatten();
     events.filter_map(|event| event.pointer(pointer)?.as_str().map(str::to_owned)).collect()

@@ -81,7 +81,7 @@ fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     let (files, mut seeded, mut all) = (files(root), Seeded(305), Vec::new());
     for file in &files {
         let bytes = fs::read(root.join(file)).unwrap();
-        // Behind the end of a journal everything is blank.
+        // The rest of a journal is blank.
         let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         all.extend(
             [Damage::Deleted, Damage::Emptied, Damage::Cut(length / 2)].map(|damage| (file.clone(), damage)),
@@ -121,7 +121,7 @@ fn clear(root: &Path) {
     }
 }
 
-/// What a server answers, or the request that it refused with an error of its own.
+/// Returns the answers of a server, or the request that it refused with an error of its own.
 async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String> {
     // A client does not trust a certificate that is damaged.
     let client = server.try_client().map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! A client fills the disk with exports: everybody else still signs in, and deleting exports frees the space.
+//! A client fills the disk with exports: other users still sign in, and deleting exports frees the space.
 
 use std::path::Path;
 
@@ -45,7 +45,7 @@ async fn exports_do_not_take_the_space_that_a_sign_in_needs() {
             assert!(matches!(status(job).await, 200 | 202));
         }
     }
-    // Tokens and small writes go on.
+    // Tokens and small writes still succeed.
     let signed_in = size(20, 400);
     for number in 0..signed_in {
         let token = server.backend_token("system/Group.cud").await;

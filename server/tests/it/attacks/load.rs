@@ -72,7 +72,7 @@ async fn p99(server: &Server, requests: usize) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_are_served_among_many_connections() {
-    trefoil_server::descriptors::budget();
+    trefoil_server::node::descriptors::descriptor_budget();
     for descriptors in [None, Some(1_024)] {
         let mut server = Server::in_fresh_folder().over_plain_http();
         if let Some(limit) = descriptors {

@@ -10,6 +10,7 @@ mod damage;
 mod full_disk;
 mod load;
 mod memory;
+mod passwords;
 mod terminology;
 
 use std::fmt::Display;

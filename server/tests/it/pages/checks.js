@@ -40,10 +40,10 @@ for (const element of all("[aria-describedby]")) {
 const ids = all("[id]").map((element) => element.id);
 need(new Set(ids).size === ids.length, `an id stands twice: ${ids}`);
 // 3.3.1: an error belongs to the fields of its form.
-const said = document.querySelector("#said");
-if (said && shown("form input:not([type=hidden])").length > 0) {
-  need(said.getAttribute("role") === "alert", "an error that is not announced");
-  need(all("[aria-describedby~=said]").length > 0, "an error without its field");
+const notice = document.querySelector("#notice");
+if (notice && shown("form input:not([type=hidden])").length > 0) {
+  need(notice.getAttribute("role") === "alert", "an error that is not announced");
+  need(all("[aria-describedby~=notice]").length > 0, "an error without its field");
 }
 
 // 1.4.3, 1.4.11

@@ -1,9 +1,9 @@
-//! What comes along with what is exported: Provenance, supporting resources; and members of large and nested Groups.
+//! Provenance, supporting resources, and members of large and nested Groups.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use trefoil_bulk::{KickOffError, Level, Method};
+use trefoil_bulk::{ExportLevel, KickOffError, KickOffMethod};
 
 use crate::support::{World, finish};
 
@@ -12,7 +12,7 @@ fn reference(to: &str) -> Value {
 }
 
 /// The ids of one type in an export.
-async fn ids(world: &World, level: Level, query: &[(&str, &str)], kind: &str) -> BTreeSet<String> {
+async fn ids(world: &World, level: ExportLevel, query: &[(&str, &str)], kind: &str) -> BTreeSet<String> {
     let manifest = world.export(level, query).await;
     world.read(&world.bulk, &manifest).await.remove(kind).unwrap_or_default()
 }
@@ -30,16 +30,16 @@ async fn provenance_is_that_of_what_this_export_holds() {
     world.put("Condition", "c", json!({ "subject": reference("Patient/p") })).await;
     world.put("Observation", "o", json!({ "subject": reference("Patient/p"), "status": "final" })).await;
     let of = |targets: &[&str], recorded: &str| json!({ "target": targets.iter().map(|t| reference(t)).collect::<Vec<_>>(), "recorded": recorded });
-    // The one that was written last was not recorded last.
+    // The resource that was written last was not the last one recorded.
     world.put("Provenance", "new", of(&["Condition/c"], "2025-01-01T00:00:00Z")).await;
     world.put("Provenance", "old", of(&["Condition/c"], "2020-01-01T00:00:00Z")).await;
     world.put("Provenance", "both", of(&["Observation/o", "Condition/c"], "2022-01-01T00:00:00Z")).await;
     world.put("Provenance", "other", of(&["Patient/q"], "2026-01-01T00:00:00Z")).await;
     world.put("Provenance", "stray", of(&["Device/d"], "2026-01-01T00:00:00Z")).await;
     world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
-    let group = || Level::Group("g".to_owned());
+    let group = || ExportLevel::Group("g".to_owned());
     let associated = |value: &'static str| [("_type", "Condition"), ("includeAssociatedData", value)];
-    for level in [group(), Level::Patient, Level::System] {
+    for level in [group(), ExportLevel::Patient, ExportLevel::System] {
         let all = ids(&world, level.clone(), &associated("RelevantProvenanceResources"), "Provenance").await;
         assert_eq!(all, set(&["new", "old", "both"]), "{level:?}");
         let latest = ids(&world, level.clone(), &associated("LatestProvenanceResources"), "Provenance").await;
@@ -48,8 +48,11 @@ async fn provenance_is_that_of_what_this_export_holds() {
     let both = [("includeAssociatedData", "LatestProvenanceResources")];
     assert_eq!(ids(&world, group(), &both, "Provenance").await, set(&["new", "both"]));
     assert_eq!(ids(&world, group(), &[], "Provenance").await, set(&["new", "old", "both"]));
-    assert_eq!(ids(&world, Level::Patient, &[], "Provenance").await, set(&["new", "old", "both", "other"]));
-    assert_eq!(ids(&world, Level::System, &[], "Provenance").await.len(), 5);
+    assert_eq!(
+        ids(&world, ExportLevel::Patient, &[], "Provenance").await,
+        set(&["new", "old", "both", "other"])
+    );
+    assert_eq!(ids(&world, ExportLevel::System, &[], "Provenance").await.len(), 5);
     assert_eq!(ids(&world, group(), &[("_type", "Condition")], "Provenance").await, set(&[]));
 }
 
@@ -74,7 +77,7 @@ async fn supporting_resources_come_once_with_what_they_refer_to() {
     world.put("Organization", "o3", json!({ "partOf": reference("Organization/o2") })).await;
     world.put("Organization", "o4", json!({})).await;
     world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
-    for level in [Level::Group("g".to_owned()), Level::Patient] {
+    for level in [ExportLevel::Group("g".to_owned()), ExportLevel::Patient] {
         let manifest = world.export(level.clone(), &[("includeAssociatedData", "_supporting")]).await;
         let mut all = world.read(&world.bulk, &manifest).await;
         assert_eq!(all.remove("Organization").unwrap(), set(&["o1", "o2", "o3"]), "{level:?}");
@@ -83,16 +86,16 @@ async fn supporting_resources_come_once_with_what_they_refer_to() {
         assert_eq!(all.keys().collect::<Vec<_>>(), ["Encounter", "Patient"]);
         assert!(!world.read(&world.bulk, &world.export(level, &[]).await).await.contains_key("Organization"));
     }
-    // At system level what is asked for comes whole, and only the rest goes by what refers to it.
+    // At system level, named types are exported in full, and only the rest depends on references.
     let query = [("_type", "Patient,Practitioner"), ("includeAssociatedData", "_supporting")];
-    let all = world.read(&world.bulk, &world.export(Level::System, &query).await).await;
+    let all = world.read(&world.bulk, &world.export(ExportLevel::System, &query).await).await;
     assert_eq!(all["Practitioner"], set(&["d1", "d2"]));
     assert_eq!(all["Organization"], set(&["o1"]));
     // A change of what refers is enough: the Organization was not touched since.
     let since = fhir::instant::format(world.now());
     world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o4") })).await;
     let query = [("_since", since.as_str()), ("includeAssociatedData", "_supporting")];
-    let all = world.read(&world.bulk, &world.export(Level::Patient, &query).await).await;
+    let all = world.read(&world.bulk, &world.export(ExportLevel::Patient, &query).await).await;
     assert_eq!(all["Patient"], set(&["p"]));
     assert_eq!(all["Organization"], set(&["o4"]));
 }
@@ -102,7 +105,7 @@ async fn supporting_resources_are_limited_to_what_the_client_may_read() {
     let world = World::new();
     world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o") })).await;
     world.put("Organization", "o", json!({})).await;
-    let mut request = world.request(Level::Patient, &[("includeAssociatedData", "_supporting")]);
+    let mut request = world.request(ExportLevel::Patient, &[("includeAssociatedData", "_supporting")]);
     request.types = trefoil_bulk::TypeAccess::only(["Patient"]);
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
@@ -117,16 +120,16 @@ async fn patients_are_checked_at_the_kick_off() {
         world.put("Patient", patient, json!({})).await;
     }
     world.put("Group", "g", json!({ "member": [{ "entity": reference("Patient/p") }] })).await;
-    let ask = |level: Level, patients: &'static str, lenient: bool| {
+    let ask = |level: ExportLevel, patients: &'static str, lenient: bool| {
         let mut request = world.request(level, &[("patient", patients)]);
-        (request.by, request.lenient) = (Method::Post, lenient);
+        (request.by, request.lenient) = (KickOffMethod::Post, lenient);
         world.bulk.kick_off(request, world.now())
     };
-    let error = ask(Level::Patient, "Patient/p,Patient/x", false).await.unwrap_err();
+    let error = ask(ExportLevel::Patient, "Patient/p,Patient/x", false).await.unwrap_err();
     assert_eq!(error.to_string(), "parameter 'patient': not known here: Patient/x");
-    let error = ask(Level::Group("g".to_owned()), "Patient/q", false).await.unwrap_err();
+    let error = ask(ExportLevel::Group("g".to_owned()), "Patient/q", false).await.unwrap_err();
     assert!(matches!(error, KickOffError::UnknownPatients { why: "not in the Group", .. }));
-    let job = ask(Level::Group("g".to_owned()), "Patient/p,Patient/q", true).await.unwrap();
+    let job = ask(ExportLevel::Group("g".to_owned()), "Patient/p,Patient/q", true).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
     assert_eq!(world.read(&world.bulk, &manifest).await["Patient"], set(&["p"]));
     assert_eq!(manifest["error"][0]["count"], 1);
@@ -142,16 +145,16 @@ async fn a_patient_export_leaves_out_who_is_not_there() {
         .await;
     world.put("Observation", "of-group", json!({ "status": "final", "subject": reference("Group/g") })).await;
     world.put("Organization", "o", json!({})).await;
-    let all = world.read(&world.bulk, &world.export(Level::Patient, &[]).await).await;
+    let all = world.read(&world.bulk, &world.export(ExportLevel::Patient, &[]).await).await;
     assert_eq!(all.keys().collect::<Vec<_>>(), ["Observation", "Patient"]);
     assert_eq!(all["Observation"], set(&["of-p"]));
 }
 
 #[tokio::test]
-async fn a_group_of_very_many_gives_the_same_as_one_of_few() {
+async fn a_large_group_is_exported_like_a_small_one() {
     const MEMBERS: usize = 120_000;
     let world = World::new();
-    let limits = resources::prepare::Limits { bytes: 64 << 20, ..Default::default() };
+    let limits = resources::prepare::ResourceLimits { bytes: 64 << 20, ..Default::default() };
     world.resources.set_limits(limits);
     for patient in ["m0000001", "m0099999", "other"] {
         world.put("Patient", patient, json!({})).await;
@@ -169,7 +172,7 @@ async fn a_group_of_very_many_gives_the_same_as_one_of_few() {
     };
     world.put("Group", "large", group(MEMBERS)).await;
     let exported = async |id: &str| {
-        let manifest = world.export(Level::Group(id.to_owned()), &[]).await;
+        let manifest = world.export(ExportLevel::Group(id.to_owned()), &[]).await;
         world.read(&world.bulk, &manifest).await
     };
     let large = exported("large").await;

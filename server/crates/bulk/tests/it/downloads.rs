@@ -1,15 +1,18 @@
-//! Files of finished exports: ranges, gzip, and what is said of a file that is not what it was.
+//! Files of finished exports: ranges, gzip, and responses if a file has changed.
 
 use std::io::Read as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use trefoil_bulk::{Encoding, File, FileError, Level, Signature, Signing, Status, TypeAccess};
+use trefoil_bulk::{
+    AddressSignature, AddressSigning, ContentEncoding, ExportFile, ExportLevel, FileError, JobStatus,
+    TypeAccess,
+};
 
 use crate::support::{RETENTION, World, bytes_of, finish};
 
 /// A world with a file of some MiB, and that file.
-async fn world_and_file() -> (World, String, File) {
+async fn world_and_file() -> (World, String, ExportFile) {
     let world = World::new();
     for number in 0..700_u32 {
         // Text that packs badly.
@@ -22,7 +25,7 @@ async fn world_and_file() -> (World, String, File) {
             .collect();
         world.put("Patient", &format!("p{number}"), json!({ "language": noise })).await;
     }
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &job, world.now()).await;
     let file = world.bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
     (world, job, file)
@@ -37,27 +40,27 @@ fn unpacked(gzip: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn ranges_and_gzip_are_of_the_same_bytes() {
     let (world, job, file) = world_and_file().await;
-    let text = bytes_of(&file, Encoding::Identity, None).await;
+    let text = bytes_of(&file, ContentEncoding::Identity, None).await;
     assert!(text.len() > 2 << 20, "more than two blocks: {}", text.len());
-    let gzip = bytes_of(&file, Encoding::Gzip, None).await;
+    let gzip = bytes_of(&file, ContentEncoding::Gzip, None).await;
     assert_eq!(unpacked(&gzip), text);
-    for (encoding, whole) in [(Encoding::Identity, &text), (Encoding::Gzip, &gzip)] {
+    for (encoding, whole) in [(ContentEncoding::Identity, &text), (ContentEncoding::Gzip, &gzip)] {
         let length = whole.len();
         for (start, end) in [(0, 1), (1, 300_000), (length / 2, length), (length - 1, length), (7, 7)] {
             let part = bytes_of(&file, encoding, Some(start as u64..end as u64)).await;
             assert!(part == whole[start..end], "{encoding:?} {start}..{end}");
         }
     }
-    assert_ne!(file.etag(Encoding::Identity), file.etag(Encoding::Gzip));
+    assert_ne!(file.etag(ContentEncoding::Identity), file.etag(ContentEncoding::Gzip));
     // Many ask at the same time for what is not made yet.
-    let again = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let again = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &again, world.now()).await;
     let other = world.bulk.file(&again, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
-    let all = (0..8).map(|_| bytes_of(&other, Encoding::Gzip, None));
+    let all = (0..8).map(|_| bytes_of(&other, ContentEncoding::Gzip, None));
     for made in futures_util::future::join_all(all).await {
         assert!(made == gzip, "the same text gives the same bytes");
     }
-    assert_eq!(other.etag(Encoding::Gzip), file.etag(Encoding::Gzip));
+    assert_eq!(other.etag(ContentEncoding::Gzip), file.etag(ContentEncoding::Gzip));
     world.bulk.delete(&job, "client", world.now()).await.unwrap();
     assert!(!world.folder_of(&job).exists());
 }
@@ -70,19 +73,19 @@ async fn a_damaged_file_is_refused() {
     bytes[1_500_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let refused = |found: Result<_, FileError>| matches!(found, Err(FileError::Damaged { .. }));
-    assert!(refused(file.open(Encoding::Identity).await.map(drop)), "this process wrote other bytes");
-    assert!(refused(file.open(Encoding::Gzip).await.map(drop)), "its bytes are other ones");
+    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "this process wrote other bytes");
+    assert!(refused(file.open(ContentEncoding::Gzip).await.map(drop)), "its bytes are other ones");
     bytes.pop();
     std::fs::write(&path, &bytes).unwrap();
-    assert!(refused(file.open(Encoding::Identity).await.map(drop)), "it is too short");
+    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "it is too short");
     std::fs::remove_file(&path).unwrap();
-    assert!(refused(file.open(Encoding::Identity).await.map(drop)), "it is gone");
+    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "it is gone");
 }
 
 #[tokio::test]
 async fn a_damaged_gzip_is_made_again() {
     let (world, job, file) = world_and_file().await;
-    let gzip = bytes_of(&file, Encoding::Gzip, None).await;
+    let gzip = bytes_of(&file, ContentEncoding::Gzip, None).await;
     let path = world.folder_of(&job).join("1.Patient.0001.ndjson.gzip1");
     let sum = path.with_extension("gzip1.sum");
     assert_eq!(std::fs::read(&path).unwrap(), gzip);
@@ -93,20 +96,20 @@ async fn a_damaged_gzip_is_made_again() {
     };
     for damaged in [gzip[..gzip.len() / 2].to_vec(), flipped(0), flipped(gzip.len() / 2), Vec::new()] {
         std::fs::write(&path, damaged).unwrap();
-        assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+        assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
         assert!(std::fs::read(&path).unwrap() == gzip);
     }
     for damaged in ["", "1 x00", "nonsense"] {
         std::fs::write(&sum, damaged).unwrap();
-        assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+        assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
     }
     std::fs::remove_file(&sum).unwrap();
-    assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+    assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
     // A process that did not write it compares it too.
     std::fs::write(&path, flipped(gzip.len() / 3)).unwrap();
     let bulk = world.reopened();
     let file = bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
-    assert!(bytes_of(&file, Encoding::Gzip, None).await == gzip);
+    assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
 }
 
 #[tokio::test]
@@ -116,11 +119,11 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
     let folder = world.dir.path().join("exports");
     std::fs::remove_dir(&folder).unwrap();
     std::fs::write(&folder, "in the way").unwrap();
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let reason = loop {
         match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
-            Status::Failed { by_data: false, reason } => break reason,
-            Status::InProgress { .. } => tokio::task::yield_now().await,
+            JobStatus::Failed { by_data: false, reason } => break reason,
+            JobStatus::InProgress { .. } => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
         }
     };
@@ -131,44 +134,44 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
 #[tokio::test]
 async fn polls_are_counted_where_that_is_configured() {
     let world = World::with(|options| options.poll_limit = Some(3));
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let poll = || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now());
     for _ in 0..3 {
-        assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
+        assert!(!matches!(poll().await.unwrap(), JobStatus::TooSoon { .. }));
     }
     world.pass(std::time::Duration::from_secs(20));
-    assert!(matches!(poll().await.unwrap(), Status::TooSoon { retry_after_s: 40 }));
+    assert!(matches!(poll().await.unwrap(), JobStatus::TooSoon { retry_after_s: 40 }));
     world.pass(std::time::Duration::from_secs(40));
-    assert!(!matches!(poll().await.unwrap(), Status::TooSoon { .. }));
+    assert!(!matches!(poll().await.unwrap(), JobStatus::TooSoon { .. }));
 }
 
-/// What an address carries.
-fn parts_of(url: &str) -> (&str, Signature<'_>) {
+/// Returns the query of a signed address.
+fn parts_of(url: &str) -> (&str, AddressSignature<'_>) {
     let (name, query) = url.rsplit('/').next().unwrap().split_once('?').unwrap();
     let (expires, signature) = query.split_once('&').unwrap();
     let expires = expires.strip_prefix("expires=").unwrap();
-    (name, Signature { expires, signature: signature.strip_prefix("signature=").unwrap() })
+    (name, AddressSignature { expires, signature: signature.strip_prefix("signature=").unwrap() })
 }
 
 #[tokio::test]
 async fn a_signed_address_opens_one_file_for_a_while() {
-    let signing = |key: &[u8]| Signing::new(key, Duration::from_secs(300));
+    let signing = |key: &[u8]| AddressSigning::new(key, Duration::from_secs(300));
     let world = World::with(|options| options.signing = Some(signing(b"the key")));
     world.put("Patient", "p", json!({})).await;
     world.put("Observation", "o", json!({})).await;
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
     assert_eq!(manifest["requiresAccessToken"], false);
     let url = |at: usize, manifest: &Value| manifest["output"][at]["url"].as_str().unwrap().to_owned();
     let (first, second) = (url(0, &manifest), url(1, &manifest));
     let ((name, signature), (other, other_signature)) = (parts_of(&first), parts_of(&second));
-    let open = async |name: &str, signature: &Signature<'_>| {
+    let open = async |name: &str, signature: &AddressSignature<'_>| {
         let file = world.bulk.signed_file(&job, name, signature, world.now()).await;
         file.map(|_| ()).map_err(|error| error.to_string())
     };
     assert_eq!(open(name, &signature).await, Ok(()));
     assert_eq!(open(other, &other_signature).await, Ok(()));
-    let does_not_fit = Err("the address does not work: its signature does not fit".to_owned());
+    let does_not_fit = Err("the address does not work: its signature does not match".to_owned());
     let later = (signature.expires.parse::<u64>().unwrap() + 1).to_string();
     let changed = signature.signature.replacen(|c: char| c.is_ascii_alphabetic(), "0", 1);
     for (name, expires, signature) in [
@@ -179,7 +182,7 @@ async fn a_signed_address_opens_one_file_for_a_while() {
         (name, signature.expires, &signature.signature[1..]),
         (name, "", ""),
     ] {
-        assert_eq!(open(name, &Signature { expires, signature }).await, does_not_fit);
+        assert_eq!(open(name, &AddressSignature { expires, signature }).await, does_not_fit);
     }
     let another = World::with(|options| options.signing = Some(signing(b"another key")));
     let found = another.bulk.signed_file(&job, name, &signature, world.now()).await;
@@ -194,10 +197,10 @@ async fn a_signed_address_opens_one_file_for_a_while() {
     assert_eq!(open(name, &signature).await, Err("the address does not work: it has expired".to_owned()));
     let renewed = url(0, &again().await);
     assert_eq!(open(name, &parts_of(&renewed).1).await, Ok(()));
-    // Addresses are given to whoever may read all that they open.
+    // Addresses are returned only to clients that may read every type of the export.
     let few = TypeAccess::only(["Patient"]);
     let status = world.bulk.status(&job, 1, "client", &few, world.now()).await.unwrap();
-    assert!(matches!(status, Status::Forbidden { kind } if kind == "Observation"));
+    assert!(matches!(status, JobStatus::Forbidden { kind } if kind == "Observation"));
     // None works for longer than its job is there.
     world.pass(RETENTION - Duration::from_secs(310));
     let last = url(0, &again().await);
@@ -212,9 +215,9 @@ async fn a_signed_address_opens_one_file_for_a_while() {
 async fn signatures_open_nothing_where_they_are_not_configured() {
     let world = World::new();
     world.put("Patient", "p", json!({})).await;
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &job, world.now()).await;
-    let signature = Signature { expires: "9999999999", signature: "" };
+    let signature = AddressSignature { expires: "9999999999", signature: "" };
     let found = world.bulk.signed_file(&job, "Patient.0001.ndjson", &signature, world.now()).await;
     assert!(matches!(found, Err(FileError::BadAddress { .. })));
 }

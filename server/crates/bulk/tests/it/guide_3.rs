@@ -1,9 +1,9 @@
-//! What version 3.0.0 of the guide adds: output in blocks, and manifests in pages.
+//! Additions of version 3.0.0 of the guide: output in blocks, and manifests in pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
-use trefoil_bulk::{FileError, Guide, Level, Status, TypeAccess};
+use trefoil_bulk::{ExportLevel, FileError, GuideVersion, JobStatus, TypeAccess};
 
 use crate::support::World;
 
@@ -11,7 +11,7 @@ const FILE_SIZE: u64 = 4_000;
 
 fn world(file_size: u64) -> World {
     World::with(|options| {
-        options.guide = Guide::V3;
+        options.guide = GuideVersion::V3;
         options.file_size = file_size;
     })
 }
@@ -20,7 +20,8 @@ fn to(reference: &str) -> Value {
     json!({ "reference": reference })
 }
 
-/// Patients `a` to `e` with Observations, two of which belong to two; Provenance; what belongs to nobody.
+/// Patients `a` to `e` with Observations, of which two belong to two Patients; Provenance; resources without a
+/// Patient.
 async fn filled(file_size: u64) -> World {
     let world = world(file_size);
     world.put("Organization", "clinic", json!({})).await;
@@ -43,7 +44,7 @@ async fn filled(file_size: u64) -> World {
     world
 }
 
-/// The blocks of an export: what stands behind each header, in order, and how many files each is in.
+/// Returns the blocks of an export: the lines after each header in order, and the number of files with that header.
 async fn blocks(world: &World, manifest: &Value) -> BTreeMap<String, (Vec<String>, usize)> {
     let mut blocks = BTreeMap::<String, (Vec<String>, usize)>::new();
     let mut goes_on: Option<(String, String)> = None;
@@ -77,7 +78,7 @@ async fn blocks(world: &World, manifest: &Value) -> BTreeMap<String, (Vec<String
 async fn each_patient_has_a_block() {
     let (small, large) = (filled(FILE_SIZE).await, filled(1 << 20).await);
     let query = [("organizeOutputBy", "Patient")];
-    for level in [Level::System, Level::Patient] {
+    for level in [ExportLevel::System, ExportLevel::Patient] {
         let manifest = large.export(level.clone(), &query).await;
         assert_eq!(manifest["outputOrganizedBy"], "Patient");
         assert_eq!(manifest["output"].as_array().unwrap().len(), 1);
@@ -85,9 +86,9 @@ async fn each_patient_has_a_block() {
         let names: Vec<_> = whole.keys().map(String::as_str).collect();
         assert_eq!(names, ["Patient/a", "Patient/b", "Patient/c", "Patient/d", "Patient/e"]);
         let of = |id: &str| whole[&format!("Patient/{id}")].0.join(" ");
-        // What belongs to two stands in both blocks.
+        // A resource that belongs to two heads is in both blocks.
         assert_eq!(of("a"), "Patient/a Observation/b00 Observation/c00 Observation/d00 Observation/e00");
-        // Each Provenance once, though two of its targets lie here.
+        // Each Provenance is in the block once, though two of its targets are in the compartment.
         assert_eq!(of("b"), "Patient/b Observation/b00 Observation/b01 Observation/b02 Provenance/of-both");
         assert!(of("d").ends_with("Observation/d08 Provenance/of-one Provenance/of-two"));
         assert!(of("e").ends_with("Observation/e11 Provenance/of-two"));
@@ -104,30 +105,30 @@ async fn each_patient_has_a_block() {
 }
 
 #[tokio::test]
-async fn a_block_holds_what_is_asked_for() {
+async fn a_block_contains_the_selected_resources() {
     let world = filled(1 << 20).await;
-    let of = async |level: Level, query: &[(&str, &str)]| {
+    let of = async |level: ExportLevel, query: &[(&str, &str)]| {
         let query: Vec<_> = [("organizeOutputBy", "Patient")].iter().chain(query).copied().collect();
         let found = blocks(&world, &world.export(level, &query).await).await;
         found.into_iter().map(|(head, (lines, _))| format!("{head}: {}", lines.join(" "))).collect::<Vec<_>>()
     };
-    assert_eq!(of(Level::System, &[("_type", "Patient")]).await[0], "Patient/a: Patient/a");
+    assert_eq!(of(ExportLevel::System, &[("_type", "Patient")]).await[0], "Patient/a: Patient/a");
     assert_eq!(
-        of(Level::Patient, &[("_typeFilter", "Observation?_id=b01")]).await[1],
+        of(ExportLevel::Patient, &[("_typeFilter", "Observation?_id=b01")]).await[1],
         "Patient/b: Patient/b Observation/b01 Provenance/of-both"
     );
     let latest = [("includeAssociatedData", "LatestProvenanceResources"), ("_type", "Patient,Observation")];
-    assert!(of(Level::Patient, &latest).await[1].ends_with("Observation/b02 Provenance/of-both"));
+    assert!(of(ExportLevel::Patient, &latest).await[1].ends_with("Observation/b02 Provenance/of-both"));
     // A header names a Patient who was not changed since then, and a block without anything is left out.
     let since = world.store_time().await;
     world.put("Observation", "later", json!({ "subject": to("Patient/d") })).await;
     world.delete("Observation", "e00").await;
-    assert_eq!(of(Level::System, &[("_since", &since)]).await, ["Patient/d: Observation/later"]);
+    assert_eq!(of(ExportLevel::System, &[("_since", &since)]).await, ["Patient/d: Observation/later"]);
     world.put("Group", "g", json!({ "member": [{ "entity": to("Patient/e") }] })).await;
-    let group = of(Level::Group("g".to_owned()), &[("_type", "Patient")]).await;
+    let group = of(ExportLevel::Group("g".to_owned()), &[("_type", "Patient")]).await;
     assert_eq!(group, ["Patient/e: Patient/e"]);
     let elements = [("organizeOutputBy", "Patient"), ("_elements", "id"), ("_type", "Patient,Observation")];
-    let manifest = world.export(Level::System, &elements).await;
+    let manifest = world.export(ExportLevel::System, &elements).await;
     let text = world.file(&world.bulk, manifest["output"][0]["url"].as_str().unwrap()).await;
     assert!(text.contains("SUBSETTED") && !text.contains("performer"), "{text}");
 }
@@ -136,7 +137,7 @@ async fn a_block_holds_what_is_asked_for() {
 async fn blocks_of_other_types_hold_what_refers_to_them() {
     let world = filled(1 << 20).await;
     let manifest =
-        world.export(Level::System, &[("organizeOutputBy", "Organization"), ("_elements", "id")]).await;
+        world.export(ExportLevel::System, &[("organizeOutputBy", "Organization"), ("_elements", "id")]).await;
     let found = blocks(&world, &manifest).await;
     let patients = "Patient/a Patient/b Patient/c Patient/d Patient/e";
     let clinic = format!("Organization/clinic Organization/ward {patients}");
@@ -145,15 +146,15 @@ async fn blocks_of_other_types_hold_what_refers_to_them() {
     assert_eq!(found.len(), 2);
 }
 
-/// All pages of a manifest as they are now, without their links; those behind a link only.
+/// Returns all pages of a manifest that are linked now, without their links.
 async fn pages(world: &World, job: &str) -> Vec<Value> {
     let mut pages = Vec::new();
     loop {
         let number = pages.len() + 1;
         let page =
             match world.bulk.status(job, number, "client", &TypeAccess::All, world.now()).await.unwrap() {
-                Status::InProgress { manifest, .. } => manifest,
-                Status::Complete { manifest, .. } => Some(manifest),
+                JobStatus::InProgress { manifest, .. } => manifest,
+                JobStatus::Complete { manifest, .. } => Some(manifest),
                 other => panic!("{other:?}"),
             };
         let Some(page) = page else { return pages };
@@ -170,13 +171,13 @@ async fn pages(world: &World, job: &str) -> Vec<Value> {
     }
 }
 
-/// Looks at the pages of an export until it ends; gives them, and the files that could be read before.
+/// Reads the pages of an export until it ends. Returns them, and the files that could be read before the end.
 async fn watched(world: &World, job: &str) -> (Vec<Value>, BTreeSet<String>) {
     let (mut seen, mut read_early) = (Vec::<Value>::new(), BTreeSet::new());
     loop {
         let is_complete = matches!(
             world.bulk.status(job, 1, "client", &TypeAccess::All, world.now()).await.unwrap(),
-            Status::Complete { .. }
+            JobStatus::Complete { .. }
         );
         let now = pages(world, job).await;
         assert_eq!(now[..seen.len()], seen[..], "what was given does not change");
@@ -207,7 +208,7 @@ async fn pages_are_there_early_and_never_change() {
     let (job, seen) = loop {
         rounds += 1;
         assert!(rounds <= 20, "no page was there before the end");
-        let mut request = world.request(Level::System, &query);
+        let mut request = world.request(ExportLevel::System, &query);
         request.lenient = true;
         let job = world.bulk.kick_off(request, world.now()).await.unwrap();
         let (seen, read_early) = watched(&world, &job).await;
@@ -226,7 +227,7 @@ async fn pages_are_there_early_and_never_change() {
     assert_eq!(common(&seen[0])["error"].as_array().unwrap().len(), 1);
     assert!(seen.iter().all(|page| common(page) == common(&seen[0])));
     // Together they are what one manifest would be.
-    let mut request = world.request(Level::System, &query[1..]);
+    let mut request = world.request(ExportLevel::System, &query[1..]);
     request.lenient = true;
     let whole = world.bulk.kick_off(request, world.now()).await.unwrap();
     let whole = crate::support::finish(&world.bulk, &whole, world.now()).await;
@@ -245,11 +246,11 @@ async fn pages_are_there_early_and_never_change() {
 #[tokio::test]
 async fn a_file_is_given_before_the_end_only_where_a_page_lists_it() {
     let world = filled(FILE_SIZE).await;
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     loop {
         let file = world.bulk.file(&job, "Observation.0001.ndjson", "client", world.now()).await;
         match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
-            Status::InProgress { manifest, .. } => {
+            JobStatus::InProgress { manifest, .. } => {
                 assert!(manifest.is_none() && matches!(file, Err(FileError::NotFound { .. })));
             }
             _ => break,

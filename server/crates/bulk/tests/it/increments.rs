@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use store::{Limit, ResourceKey, Seq, Store, Versions as _};
-use trefoil_bulk::Level;
+use store::{PageLimit, ResourceKey, Seq, Store, Versions as _};
+use trefoil_bulk::ExportLevel;
 
 use crate::support::{World, finish};
 
-/// What a client keeps: the text of each resource.
+/// The text of each resource that a client has.
 type Kept = BTreeMap<String, String>;
 
 #[derive(Debug, Clone)]
@@ -90,7 +90,7 @@ proptest! {
             let members: Vec<_> =
                 (0..4).map(|n| json!({ "entity": { "reference": format!("Patient/p{n}") } })).collect();
             world.put("Group", "g", json!({ "member": members })).await;
-            let level = if group { Level::Group("g".to_owned()) } else { Level::System };
+            let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
             let mut kept = Kept::new();
             let mut since = None::<String>;
             for round in &rounds {
@@ -110,26 +110,26 @@ proptest! {
 }
 
 #[tokio::test]
-async fn only_types_that_were_asked_for_are_told_as_deleted() {
+async fn deletions_are_listed_for_requested_types_only() {
     let world = World::new();
     world.put("Patient", "p", json!({})).await;
     world.put("Observation", "o", json!({})).await;
     let since = world.store_time().await;
     world.delete("Patient", "p").await;
     world.delete("Observation", "o").await;
-    let manifest = world.export(Level::System, &[("_since", &since), ("_type", "Patient")]).await;
+    let manifest = world.export(ExportLevel::System, &[("_since", &since), ("_type", "Patient")]).await;
     let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
     assert!(text.contains("Patient/p") && !text.contains("Observation"), "{text}");
     let until = world.store_time().await;
     world.put("Patient", "late", json!({})).await;
     world.delete("Patient", "late").await;
-    let manifest = world.export(Level::System, &[("_since", &since), ("_until", &until)]).await;
+    let manifest = world.export(ExportLevel::System, &[("_since", &since), ("_until", &until)]).await;
     let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
     assert!(text.contains("Patient/p") && !text.contains("late"), "{text}");
 }
 
 #[tokio::test]
-async fn what_is_told_as_deleted_met_the_search_at_some_time() {
+async fn deleted_resources_once_met_the_search() {
     let world = World::new();
     let code = |code: &str| json!({ "code": { "coding": [{ "code": code }] } });
     let target = |id: &str| json!({ "target": [{ "reference": format!("Observation/{id}") }] });
@@ -146,7 +146,7 @@ async fn what_is_told_as_deleted_met_the_search_at_some_time() {
     }
     let deleted = async |query: &[(&str, &str)]| -> Vec<String> {
         let query = [&[("_since", since.as_str())], query].concat();
-        let manifest = world.export(Level::System, &query).await;
+        let manifest = world.export(ExportLevel::System, &query).await;
         let text = world.file(&world.bulk, manifest["deleted"][0]["url"].as_str().unwrap()).await;
         let bundle: Value = serde_json::from_str(&text).unwrap();
         let entries = bundle["entry"].as_array().unwrap().iter();
@@ -196,7 +196,7 @@ async fn an_export_is_its_moment_while_eight_write() {
         .collect();
     let mut manifests = Vec::new();
     while manifests.len() < 6 || writers.iter().any(|writer| !writer.is_finished()) {
-        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
         manifests.push(finish(&world.bulk, &job, world.now()).await);
     }
     for writer in writers {
@@ -207,7 +207,7 @@ async fn an_export_is_its_moment_while_eight_write() {
         let mut expected = Kept::new();
         for number in 0..IDS {
             let key = ResourceKey::new("Patient", format!("p{number}"));
-            let history = world.store.history(&key, Seq::LATEST, Limit { count: 1_000, bytes: 1 << 24 });
+            let history = world.store.history(&key, Seq::LATEST, PageLimit { count: 1_000, bytes: 1 << 24 });
             let then = history.await.unwrap().into_iter().find(|version| version.updated <= time);
             if let Some(body) = then.and_then(|version| version.body) {
                 expected.insert(key.to_string(), String::from_utf8(body.to_vec()).unwrap());

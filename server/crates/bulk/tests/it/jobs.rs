@@ -1,7 +1,7 @@
 //! The life of a job: snapshot, restart, failure, delete, expiry, and whose it is.
 
 use serde_json::{Value, json};
-use trefoil_bulk::{FileError, InFlight, JobError, KickOffError, Level, Status, TypeAccess};
+use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOffError, TypeAccess};
 
 use crate::support::{RETENTION, World, finish};
 
@@ -25,7 +25,7 @@ fn without_job(manifest: &Value) -> String {
 #[tokio::test]
 async fn the_manifest_has_the_fields_of_the_specification() {
     let world = filled().await;
-    let manifest = world.export(Level::System, &[]).await;
+    let manifest = world.export(ExportLevel::System, &[]).await;
     assert_eq!(manifest["request"], "https://s.example/fhir/R4/$export?the=query");
     assert_eq!(manifest["requiresAccessToken"], true);
     assert_eq!(manifest["error"], json!([]));
@@ -39,15 +39,15 @@ async fn the_manifest_has_the_fields_of_the_specification() {
 async fn an_export_without_resources_is_empty() {
     let world = World::new();
     world.put("Group", "empty", json!({ "type": "person", "actual": true })).await;
-    let manifest = world.export(Level::Group("empty".to_owned()), &[]).await;
+    let manifest = world.export(ExportLevel::Group("empty".to_owned()), &[]).await;
     assert_eq!((&manifest["output"], &manifest["error"]), (&json!([]), &json!([])));
 }
 
 #[tokio::test]
-async fn what_is_written_after_the_kick_off_is_not_in_it_also_after_a_restart() {
+async fn later_writes_are_not_exported_even_after_a_restart() {
     let world = filled().await;
-    let undisturbed = world.export(Level::System, &[]).await;
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let undisturbed = world.export(ExportLevel::System, &[]).await;
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     world.put("Patient", "late", json!({})).await;
     world.put("Patient", "p00", json!({ "birthDate": "1999-09-09" })).await;
     world.resources.delete("Observation", "o01", None, world.now()).await.unwrap();
@@ -68,16 +68,16 @@ async fn what_is_written_after_the_kick_off_is_not_in_it_also_after_a_restart() 
 async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
     let world = World::new();
     world.put("Group", "odd", json!({ "member": { "entity": "none" } })).await;
-    let request = world.request(Level::Group("odd".to_owned()), &[]);
+    let request = world.request(ExportLevel::Group("odd".to_owned()), &[]);
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
     loop {
         match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
-            Status::InProgress { .. } => tokio::task::yield_now().await,
-            Status::Failed { by_data, reason } => {
+            JobStatus::InProgress { .. } => tokio::task::yield_now().await,
+            JobStatus::Failed { by_data, reason } => {
                 assert!(by_data && reason.contains("the Group cannot be read"), "{reason}");
                 break;
             }
-            Status::Complete { .. } | Status::TooSoon { .. } | Status::Forbidden { .. } => {
+            JobStatus::Complete { .. } | JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => {
                 panic!("it cannot be complete")
             }
         }
@@ -88,15 +88,15 @@ async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
 #[tokio::test]
 async fn jobs_and_files_belong_to_their_client_and_end() {
     let world = filled().await;
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
     let name = manifest["output"][0]["url"].as_str().unwrap().rsplit('/').next().unwrap().to_owned();
     let now = world.now();
     assert!(matches!(
         world.bulk.status(&job, 1, "other", &TypeAccess::All, now).await,
-        Err(JobError::NotFound { .. })
+        Err(JobRequestError::NotFound { .. })
     ));
-    assert!(matches!(world.bulk.delete(&job, "other", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(world.bulk.delete(&job, "other", now).await, Err(JobRequestError::NotFound { .. })));
     assert!(matches!(world.bulk.file(&job, &name, "other", now).await, Err(FileError::NotFound { .. })));
     for name in ["", ".", "..", "../x", "Patient", "Nonsense.ndjson"] {
         assert!(
@@ -108,18 +108,18 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
     assert!(folder.exists());
     assert!(world.bulk.delete(&job, "client", now).await.is_ok());
     assert!(!folder.exists(), "the files are gone");
-    assert!(matches!(world.bulk.delete(&job, "client", now).await, Err(JobError::NotFound { .. })));
+    assert!(matches!(world.bulk.delete(&job, "client", now).await, Err(JobRequestError::NotFound { .. })));
     assert!(matches!(
         world.bulk.status(&job, 1, "client", &TypeAccess::All, now).await,
-        Err(JobError::NotFound { .. })
+        Err(JobRequestError::NotFound { .. })
     ));
 
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &job, world.now()).await;
     world.pass(RETENTION);
     assert!(matches!(
         world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await,
-        Err(JobError::NotFound { .. })
+        Err(JobRequestError::NotFound { .. })
     ));
     assert_eq!(world.bulk.sweep(world.now()).await.unwrap(), 1);
     assert!(!world.folder_of(&job).exists());
@@ -129,13 +129,13 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
 async fn nothing_begins_that_may_not() {
     let world = filled().await;
     world.put("Group", "g", json!({})).await;
-    let refused = async |level: Level, query: &[(&str, &str)], groups: Option<&[&str]>| {
+    let refused = async |level: ExportLevel, query: &[(&str, &str)], groups: Option<&[&str]>| {
         let mut request = world.request(level, query);
         request.types = TypeAccess::only(["Patient"]);
         request.groups = groups.map(|groups| groups.iter().map(|g| (*g).to_owned()).collect());
         world.bulk.kick_off(request, world.now()).await.err()
     };
-    let group = |id: &str| Level::Group(id.to_owned());
+    let group = |id: &str| ExportLevel::Group(id.to_owned());
     assert!(matches!(refused(group("none"), &[], None).await, Some(KickOffError::UnknownGroup { .. })));
     assert!(matches!(
         refused(group("g"), &[], Some(&["other"])).await,
@@ -143,8 +143,8 @@ async fn nothing_begins_that_may_not() {
     ));
     assert!(refused(group("g"), &[], Some(&["g"])).await.is_none());
     let type_ = [("_type", "Observation")];
-    assert!(matches!(refused(Level::System, &type_, None).await, Some(KickOffError::Forbidden { .. })));
-    let mut request = world.request(Level::System, &[]);
+    assert!(matches!(refused(ExportLevel::System, &type_, None).await, Some(KickOffError::Forbidden { .. })));
+    let mut request = world.request(ExportLevel::System, &[]);
     request.types = TypeAccess::only(["Patient"]);
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
@@ -152,9 +152,10 @@ async fn nothing_begins_that_may_not() {
 }
 
 #[tokio::test]
-async fn what_was_left_out_stands_under_error() {
+async fn omissions_are_listed_under_error() {
     let world = filled().await;
-    let mut request = world.request(Level::System, &[("_nonsense", "id"), ("_type", "Patient,Nonsense")]);
+    let mut request =
+        world.request(ExportLevel::System, &[("_nonsense", "id"), ("_type", "Patient,Nonsense")]);
     request.lenient = true;
     let job = world.bulk.kick_off(request, world.now()).await.unwrap();
     let manifest = finish(&world.bulk, &job, world.now()).await;
@@ -168,8 +169,8 @@ async fn what_was_left_out_stands_under_error() {
 #[tokio::test]
 async fn exports_under_way_are_limited_in_bytes() {
     for (of_client, of_all, says) in [
-        (Some(20_000), None, "the exports of this client that are under way have reached 20000 bytes"),
-        (None, Some(20_000), "all exports that are under way have reached 20000 bytes"),
+        (Some(20_000), None, "the running exports of this client have reached 20000 bytes"),
+        (None, Some(20_000), "all running exports have reached 20000 bytes"),
     ] {
         let world = World::with(|options| {
             options.in_flight = InFlight { of_client, of_all };
@@ -179,7 +180,7 @@ async fn exports_under_way_are_limited_in_bytes() {
             world.put("Patient", &format!("p{number}"), json!({})).await;
         }
         let begin = async |client: &str| {
-            let mut request = world.request(Level::System, &[]);
+            let mut request = world.request(ExportLevel::System, &[]);
             client.clone_into(&mut request.client_id);
             world.bulk.kick_off(request, world.now()).await
         };
@@ -192,12 +193,12 @@ async fn exports_under_way_are_limited_in_bytes() {
             tokio::task::yield_now().await;
         };
         assert!(
-            matches!(&refused, KickOffError::TooMany { why, retry_after_s: 10 } if why == says),
+            matches!(&refused, KickOffError::TooManyExports { why, retry_after_s: 10 } if why == says),
             "{refused}"
         );
         // Others are concerned by what concerns all.
         assert_eq!(begin("other").await.is_ok(), of_all.is_none());
-        // What is finished or deleted counts no more.
+        // Completed and deleted exports do not count.
         world.bulk.delete(&job, "client", world.now()).await.unwrap();
         let job = begin("client").await.unwrap();
         crate::support::finish(&world.bulk, &job, world.now()).await;

@@ -1,7 +1,7 @@
 //! Exports over a memory store and real files: an export is its selection, no more and no less, at the
 //! moment of its kick-off, whatever happens meanwhile.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod associated;
 mod downloads;

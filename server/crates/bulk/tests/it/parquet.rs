@@ -3,7 +3,7 @@
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};
 use serde_json::{Value, json};
-use trefoil_bulk::{Bulk, Encoding, Guide, Level};
+use trefoil_bulk::{Bulk, ContentEncoding, ExportLevel, GuideVersion};
 
 use crate::support::{World, bytes_of, finish};
 
@@ -12,7 +12,7 @@ const PARQUET: (&str, &str) = ("_outputFormat", "application/vnd.apache.parquet"
 async fn filled() -> World {
     let world = World::with(|options| {
         options.file_size = 12 << 20;
-        options.guide = Guide::V3;
+        options.guide = GuideVersion::V3;
     });
     for number in 0..300 {
         // Some are longer than what goes into a row group beside others.
@@ -32,7 +32,7 @@ async fn bytes(world: &World, bulk: &Bulk, entry: &Value) -> Vec<u8> {
     assert!(name.ends_with(".parquet"), "{name}");
     let file = bulk.file(job, name, "client", world.now()).await.unwrap();
     assert_eq!(file.format().media_type(), PARQUET.1);
-    bytes_of(&file, Encoding::Identity, None).await
+    bytes_of(&file, ContentEncoding::Identity, None).await
 }
 
 /// The files of the lists of a manifest.
@@ -71,7 +71,7 @@ async fn rows_are_the_lines_of_ndjson() {
     world.delete("Observation", "o3").await;
     let query = [("_since", "2026-01-01T00:00:00Z"), ("_nonsense", "x")];
     let export = async |query: &[(&str, &str)]| {
-        let mut request = world.request(Level::System, query);
+        let mut request = world.request(ExportLevel::System, query);
         request.lenient = true;
         let job = world.bulk.kick_off(request, world.now()).await.unwrap();
         finish(&world.bulk, &job, world.now()).await
@@ -105,13 +105,13 @@ async fn rows_are_the_lines_of_ndjson() {
 }
 
 #[test]
-fn a_killed_export_goes_on_to_the_same_bytes() {
+fn a_killed_export_resumes_with_the_same_bytes() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let first = runtime();
     let world = first.block_on(filled());
     for query in [&[PARQUET][..], &[PARQUET, ("organizeOutputBy", "Patient")]] {
         let undisturbed = first.block_on(async {
-            let manifest = world.export(Level::System, query).await;
+            let manifest = world.export(ExportLevel::System, query).await;
             files(&world, &world.bulk, &manifest).await
         });
         assert!(undisturbed.len() > 1);
@@ -119,7 +119,8 @@ fn a_killed_export_goes_on_to_the_same_bytes() {
             let process = runtime();
             let job = process.block_on(async {
                 let bulk = world.reopened();
-                let job = bulk.kick_off(world.request(Level::System, query), world.now()).await.unwrap();
+                let job =
+                    bulk.kick_off(world.request(ExportLevel::System, query), world.now()).await.unwrap();
                 for _ in 0..steps {
                     tokio::task::yield_now().await;
                 }

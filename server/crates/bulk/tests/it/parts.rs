@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trefoil_bulk::{Bulk, Guide, JobError, Level, Status, TypeAccess};
+use trefoil_bulk::{Bulk, ExportLevel, GuideVersion, JobRequestError, JobStatus, TypeAccess};
 
 use crate::support::{World, finish};
 
@@ -16,7 +16,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Ends a process at this moment: no task goes on behind its next await.
+/// Ends a process at this moment: no task runs past its next await.
 fn end(process: tokio::runtime::Runtime) {
     process.shutdown_timeout(Duration::from_secs(60));
 }
@@ -28,7 +28,7 @@ fn managing(number: usize) -> Value {
 async fn filled(file_size: u64) -> World {
     let world = World::with(|options| {
         options.file_size = file_size;
-        options.guide = Guide::V3;
+        options.guide = GuideVersion::V3;
     });
     for number in 0..3 {
         world.put("Organization", &format!("org{number}"), json!({})).await;
@@ -66,8 +66,8 @@ async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, Str
 #[tokio::test]
 async fn files_are_cut_by_size_and_add_up() {
     let (small, large) = (filled(FILE_SIZE).await, filled(1 << 20).await);
-    let one = files(&large, &large.bulk, &large.export(Level::System, &[]).await).await;
-    let many = files(&small, &small.bulk, &small.export(Level::System, &[]).await).await;
+    let one = files(&large, &large.bulk, &large.export(ExportLevel::System, &[]).await).await;
+    let many = files(&small, &small.bulk, &small.export(ExportLevel::System, &[]).await).await;
     let names: Vec<_> = one.iter().map(|(name, _)| name.as_str()).collect();
     let expected =
         ["Group", "Observation", "Organization", "Patient"].map(|kind| format!("{kind}.0001.ndjson"));
@@ -93,7 +93,7 @@ type Files = Vec<(String, String)>;
 
 /// The same store in other processes, each of which ends after so many steps of the scheduler: the files of an
 /// undisturbed export, and those of this one.
-fn broken_off(level: &Level, query: &[(&str, &str)], steps: &[usize]) -> (Files, Files) {
+fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (Files, Files) {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let since = first.block_on(async {
@@ -140,7 +140,7 @@ fn broken_off(level: &Level, query: &[(&str, &str)], steps: &[usize]) -> (Files,
         let files = files(&world, &bulk, &manifest).await;
         let listed = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
         let folder = world.folder_of(&job);
-        // What is unfinished is taken away behind the end of the export.
+        // Unfinished files are removed after the end of the export.
         let count = || std::fs::read_dir(&folder).unwrap().count();
         let mut turns = 0;
         while count() > listed.iter().sum::<usize>() && turns < 100_000 {
@@ -161,9 +161,9 @@ proptest! {
         steps in proptest::collection::vec(0_usize..60, 1..12), group: bool, since: bool,
         by in prop_oneof![Just(None), Just(Some("Patient")), Just(Some("Organization"))],
     ) {
-        // Organizations lie in nobody's compartment.
+        // Organizations are not in a Patient compartment.
         let group = group && by != Some("Organization");
-        let level = if group { Level::Group("g".to_owned()) } else { Level::System };
+        let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
         let mut query = vec![];
         query.extend(since.then_some(("_since", "$since")));
         query.extend(by.map(|kind| ("organizeOutputBy", kind)));
@@ -174,10 +174,10 @@ proptest! {
 }
 
 #[test]
-fn what_a_stopped_process_left_beside_a_complete_export_is_removed() {
+fn leftovers_of_a_stopped_process_are_removed() {
     runtime().block_on(async {
         let world = filled(FILE_SIZE).await;
-        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
         let manifest = finish(&world.bulk, &job, world.now()).await;
         let before = files(&world, &world.bulk, &manifest).await;
         let left = world.folder_of(&job).join("0.Patient.0001.ndjson#1");
@@ -194,7 +194,7 @@ fn a_job_is_taken_up_when_its_lease_ends() {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
-        world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap()
+        world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap()
     });
     end(first);
     runtime().block_on(async {
@@ -203,7 +203,7 @@ fn a_job_is_taken_up_when_its_lease_ends() {
         other.sweep(world.now()).await.unwrap();
         tokio::task::yield_now().await;
         let status = other.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
-        assert!(matches!(status, Status::InProgress { .. }), "it is somebody else's");
+        assert!(matches!(status, JobStatus::InProgress { .. }), "another process has the lease");
         world.pass(Duration::from_secs(1));
         other.sweep(world.now()).await.unwrap();
         assert!(finish(&other, &job, world.now()).await["output"].is_array());
@@ -214,8 +214,8 @@ fn a_job_is_taken_up_when_its_lease_ends() {
 fn who_lost_a_job_writes_nothing_that_counts() {
     runtime().block_on(async {
         let world = filled(FILE_SIZE).await;
-        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
-        // Two more take it up one after the other while the first goes on.
+        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
+        // Two more processes acquire the lease one after the other while the first continues.
         let (second, third) = (world.reopened(), world.reopened());
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -226,14 +226,14 @@ fn who_lost_a_job_writes_nothing_that_counts() {
         }
         third.resume().await.unwrap();
         let manifest = finish(&third, &job, world.now()).await;
-        let undisturbed = world.export(Level::System, &[]).await;
+        let undisturbed = world.export(ExportLevel::System, &[]).await;
         let expected = files(&world, &world.bulk, &undisturbed).await;
         for bulk in [&world.bulk, &second, &third] {
             assert_eq!(files(&world, bulk, &manifest).await, expected);
         }
         third.delete(&job, "client", world.now()).await.unwrap();
         let gone = second.status(&job, 1, "client", &TypeAccess::All, world.now()).await;
-        assert!(matches!(gone, Err(JobError::NotFound { .. })));
+        assert!(matches!(gone, Err(JobRequestError::NotFound { .. })));
     });
 }
 
@@ -244,12 +244,13 @@ fn a_damaged_file_is_written_again() {
     let job = first.block_on(async {
         // One that ended by then is too late.
         for turns in [200, 100, 50, 25, 12, 6] {
-            let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+            let job =
+                world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
             for _ in 0..turns {
                 tokio::task::yield_now().await;
             }
             let status = world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
-            if matches!(status, Status::InProgress { .. }) {
+            if matches!(status, JobStatus::InProgress { .. }) {
                 return job;
             }
         }
@@ -263,7 +264,7 @@ fn a_damaged_file_is_written_again() {
         let bulk = world.reopened();
         bulk.resume().await.unwrap();
         let manifest = finish(&bulk, &job, world.now()).await;
-        let undisturbed = world.export(Level::System, &[]).await;
+        let undisturbed = world.export(ExportLevel::System, &[]).await;
         assert_eq!(files(&world, &bulk, &manifest).await, files(&world, &world.bulk, &undisturbed).await);
     });
 }
@@ -273,7 +274,7 @@ fn an_export_that_ends_its_process_every_time_fails() {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
-        world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap()
+        world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap()
     });
     end(first);
     for _ in 0..50 {
@@ -286,12 +287,12 @@ fn an_export_that_ends_its_process_every_time_fails() {
         bulk.resume().await.unwrap();
         loop {
             match bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
-                Status::InProgress { .. } => tokio::task::yield_now().await,
-                Status::Failed { by_data, reason } => {
-                    assert!(!by_data && reason.contains("begun 50 times"), "{reason}");
+                JobStatus::InProgress { .. } => tokio::task::yield_now().await,
+                JobStatus::Failed { by_data, reason } => {
+                    assert!(!by_data && reason.contains("started 50 times"), "{reason}");
                     break;
                 }
-                Status::Complete { .. } | Status::TooSoon { .. } | Status::Forbidden { .. } => {
+                JobStatus::Complete { .. } | JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => {
                     panic!("it cannot be complete")
                 }
             }

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use serde_json::json;
-use trefoil_bulk::Level;
+use trefoil_bulk::ExportLevel;
 
 use crate::support::World;
 
-/// A small population: who owns which Observation (by one or two patients, or nobody), what each
-/// Provenance speaks of, and who is in the group.
+/// A small population: the Patients of each Observation (none, one or two), the targets of each Provenance, and the
+/// members of the Group.
 #[derive(Debug, Clone)]
 struct Population {
     patients: usize,
@@ -111,10 +111,10 @@ proptest! {
         runtime.block_on(async {
             let world = World::new();
             store(&world, &population).await;
-            let group = world.export(Level::Group("g".to_owned()), &[]).await;
+            let group = world.export(ExportLevel::Group("g".to_owned()), &[]).await;
             assert_eq!(world.read(&world.bulk, &group).await, selected(&population));
 
-            let system = world.read(&world.bulk, &world.export(Level::System, &[]).await).await;
+            let system = world.read(&world.bulk, &world.export(ExportLevel::System, &[]).await).await;
             let count = |kind: &str| system.get(kind).map_or(0, BTreeSet::len);
             assert_eq!(count("Patient"), population.patients);
             assert_eq!(count("Observation"), population.observations.len());
@@ -129,12 +129,12 @@ async fn since_and_until_are_strict_and_types_are_a_filter() {
     let world = World::new();
     world.put("Patient", "before", json!({})).await;
     world.pass(std::time::Duration::from_millis(1));
-    let first = world.export(Level::System, &[]).await;
+    let first = world.export(ExportLevel::System, &[]).await;
     let moment = first["transactionTime"].as_str().unwrap().to_owned();
     world.put("Patient", "after", json!({})).await;
     world.put("Observation", "o", json!({ "status": "final" })).await;
     let read = async |query: &[(&str, &str)]| {
-        let manifest = world.export(Level::System, query).await;
+        let manifest = world.export(ExportLevel::System, query).await;
         let all = world.read(&world.bulk, &manifest).await;
         all.into_iter()
             .flat_map(|(kind, ids)| ids.into_iter().map(move |id| format!("{kind}/{id}")))

@@ -1,23 +1,24 @@
-//! Exports on a disk that is nearly full, and the space that they give back.
+//! Exports on a nearly full disk, and the space that they free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use store::space::{Disk, Space};
+use store::space::{DiskSpace, FreeSpace};
 use store::{FileOptions, Store, StoreError};
 use tempfile::TempDir;
-use trefoil_bulk::{Level, Status, TypeAccess};
+use trefoil_bulk::{ExportLevel, JobStatus, TypeAccess};
 
 use crate::support::{RETENTION, World, finish};
 
 /// A disk of 1 GiB, and what is free of it.
-fn disk(dir: &std::path::Path, free: u64) -> (Disk, Arc<AtomicU64>) {
+fn disk(dir: &std::path::Path, free: u64) -> (DiskSpace, Arc<AtomicU64>) {
     let free = Arc::new(AtomicU64::new(free));
     let left = Arc::clone(&free);
-    let probe = move |_: &std::path::Path| Ok(Space { free: left.load(Ordering::Relaxed), total: 1 << 30 });
-    (Disk::with_probe(dir, Arc::new(probe)), free)
+    let probe =
+        move |_: &std::path::Path| Ok(FreeSpace { free: left.load(Ordering::Relaxed), total: 1 << 30 });
+    (DiskSpace::with_probe(dir, Arc::new(probe)), free)
 }
 
 async fn fill(world: &World) {
@@ -27,11 +28,11 @@ async fn fill(world: &World) {
 }
 
 #[tokio::test]
-async fn an_export_that_must_wait_for_space_gives_its_files_up() {
+async fn an_export_that_waits_for_space_removes_its_files() {
     let dir = TempDir::new().unwrap();
     let (disk, free) = disk(dir.path(), 1 << 29);
     let left = Arc::clone(&free);
-    // The disk fills up behind the first files.
+    // The disk fills up after the first files.
     let world = World::with(|options| {
         options.file_size = 4_000;
         let asked = AtomicU64::new(0);
@@ -39,23 +40,23 @@ async fn an_export_that_must_wait_for_space_gives_its_files_up() {
             if asked.fetch_add(1, Ordering::Relaxed) == 4 {
                 left.store(60 << 20, Ordering::Relaxed);
             }
-            Ok(Space { free: left.load(Ordering::Relaxed), total: 1 << 30 })
+            Ok(FreeSpace { free: left.load(Ordering::Relaxed), total: 1 << 30 })
         };
-        options.disk = Disk::with_probe(dir.path(), Arc::new(probe));
+        options.disk = DiskSpace::with_probe(dir.path(), Arc::new(probe));
     });
     drop(disk);
     fill(&world).await;
-    let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+    let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let status = async || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap();
     while free.load(Ordering::Relaxed) == 1 << 29 || world.folder_of(&job).exists() {
-        assert!(matches!(status().await, Status::InProgress { .. }));
+        assert!(matches!(status().await, JobStatus::InProgress { .. }));
         tokio::task::yield_now().await;
     }
     // It waits as long as the disk is full, without files.
     for _ in 0..3 {
         world.pass(Duration::from_secs(61));
         world.bulk.sweep(world.now()).await.unwrap();
-        assert!(matches!(status().await, Status::InProgress { .. }));
+        assert!(matches!(status().await, JobStatus::InProgress { .. }));
         assert!(!world.folder_of(&job).exists());
     }
     free.store(1 << 29, Ordering::Relaxed);
@@ -64,8 +65,8 @@ async fn an_export_that_must_wait_for_space_gives_its_files_up() {
         world.bulk.sweep(world.now()).await.unwrap();
         tokio::task::yield_now().await;
         match status().await {
-            Status::Complete { manifest, .. } => break manifest,
-            Status::InProgress { .. } => {}
+            JobStatus::Complete { manifest, .. } => break manifest,
+            JobStatus::InProgress { .. } => {}
             other => panic!("{other:?}"),
         }
     };
@@ -86,7 +87,7 @@ async fn the_space_of_an_expired_export_is_free_even_if_the_store_takes_no_write
     fill(&world).await;
     let mut jobs = Vec::new();
     for _ in 0..3 {
-        let job = world.bulk.kick_off(world.request(Level::System, &[]), world.now()).await.unwrap();
+        let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
         finish(&world.bulk, &job, world.now()).await;
         jobs.push(job);
     }

@@ -1,4 +1,4 @@
-//! An export server in one folder, and ways to fill it and to read what it gives.
+//! A server of exports in one folder, with helpers to fill it and to read exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -11,11 +11,12 @@ use futures_util::TryStreamExt as _;
 use jiff::Timestamp;
 use resources::Resources;
 use serde_json::Value;
-use store::space::Disk;
+use store::space::DiskSpace;
 use store::{Store, Versions as _};
 use tempfile::TempDir;
 use trefoil_bulk::{
-    Bulk, Clock, Encoding, File, InFlight, KickOff, Level, Method, Options, Status, TypeAccess,
+    Bulk, BulkClock, BulkOptions, ContentEncoding, ExportFile, ExportLevel, InFlight, JobStatus, KickOff,
+    KickOffMethod, TypeAccess,
 };
 
 pub struct World {
@@ -23,7 +24,7 @@ pub struct World {
     pub store: Store,
     pub resources: Resources,
     pub bulk: Bulk,
-    options: Options,
+    options: BulkOptions,
     time: Arc<AtomicI64>,
 }
 
@@ -41,25 +42,25 @@ impl World {
     }
 
     /// Other settings.
-    pub fn with(change: impl FnOnce(&mut Options)) -> Self {
+    pub fn with(change: impl FnOnce(&mut BulkOptions)) -> Self {
         Self::on(Store::memory(), change)
     }
 
     /// Another store.
-    pub fn on(store: Store, change: impl FnOnce(&mut Options)) -> Self {
+    pub fn on(store: Store, change: impl FnOnce(&mut BulkOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
         let resources = Resources::at(store.clone(), BASE);
-        let mut options = Options {
+        let mut options = BulkOptions {
             files: dir.path().join("exports"),
-            disk: Disk::of(dir.path()),
+            disk: DiskSpace::of(dir.path()),
             fhir_base: BASE.to_owned(),
             retention: RETENTION,
             file_size: 128 << 20,
             poll_limit: None,
             signing: None,
             in_flight: InFlight::default(),
-            guide: trefoil_bulk::Guide::V2,
+            guide: trefoil_bulk::GuideVersion::V2,
             nested_groups: false,
             open_downloads: 100,
         };
@@ -73,7 +74,7 @@ impl World {
         open(&self.store, &self.options, &self.time)
     }
 
-    /// Where the files of a job are.
+    /// Returns the folder of a job's files.
     pub fn folder_of(&self, job: &str) -> PathBuf {
         self.dir.path().join("exports").join(format!("{job}-{}", self.store.id()))
     }
@@ -103,11 +104,11 @@ impl World {
         fhir::instant::format(self.store.snapshot(self.now()).await.unwrap().time)
     }
 
-    pub fn request(&self, level: Level, query: &[(&str, &str)]) -> KickOff {
+    pub fn request(&self, level: ExportLevel, query: &[(&str, &str)]) -> KickOff {
         KickOff {
             level,
             parameters: query.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
-            by: Method::Get,
+            by: KickOffMethod::Get,
             request_url: "https://s.example/fhir/R4/$export?the=query".to_owned(),
             client_id: "client".to_owned(),
             types: TypeAccess::All,
@@ -117,12 +118,12 @@ impl World {
     }
 
     /// Begins an export and waits for its manifest.
-    pub async fn export(&self, level: Level, query: &[(&str, &str)]) -> Value {
+    pub async fn export(&self, level: ExportLevel, query: &[(&str, &str)]) -> Value {
         let job = self.bulk.kick_off(self.request(level, query), self.now()).await.unwrap();
         finish(&self.bulk, &job, self.now()).await
     }
 
-    /// What the files of a manifest hold, checked line by line: type to ids, each once.
+    /// Reads the files of a manifest, checks each line, and returns the ids by type, each once.
     pub async fn read(&self, bulk: &Bulk, manifest: &Value) -> BTreeMap<String, BTreeSet<String>> {
         let mut all = BTreeMap::<String, BTreeSet<String>>::new();
         for file in manifest["output"].as_array().unwrap() {
@@ -144,12 +145,12 @@ impl World {
         let (job, name) =
             url.strip_prefix("https://s.example/fhir/R4/bulk/").unwrap().split_once('/').unwrap();
         let file = bulk.file(job, name, "client", self.now()).await.unwrap();
-        String::from_utf8(bytes_of(&file, Encoding::Identity, None).await).unwrap()
+        String::from_utf8(bytes_of(&file, ContentEncoding::Identity, None).await).unwrap()
     }
 }
 
 /// The bytes of a file, or these of them.
-pub async fn bytes_of(file: &File, encoding: Encoding, range: Option<Range<u64>>) -> Vec<u8> {
+pub async fn bytes_of(file: &ExportFile, encoding: ContentEncoding, range: Option<Range<u64>>) -> Vec<u8> {
     let opened = file.open(encoding).await.unwrap();
     let range = range.unwrap_or(0..opened.length);
     let length = range.end - range.start;
@@ -159,12 +160,12 @@ pub async fn bytes_of(file: &File, encoding: Encoding, range: Option<Range<u64>>
     bytes
 }
 
-fn open(store: &Store, options: &Options, time: &Arc<AtomicI64>) -> Bulk {
-    // Two processes on one store never give the same id.
+fn open(store: &Store, options: &BulkOptions, time: &Arc<AtomicI64>) -> Bulk {
+    // Two processes on one store never create the same id.
     static OPENED: AtomicU64 = AtomicU64::new(0);
     let opened = OPENED.fetch_add(1, Ordering::Relaxed);
     let (time, count) = (time.clone(), AtomicU64::new(opened << 32));
-    let clock = Clock {
+    let clock = BulkClock {
         now: Arc::new(move || Timestamp::from_millisecond(time.load(Ordering::Relaxed)).unwrap()),
         random: Arc::new(move |buffer| {
             let next = count.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -179,18 +180,18 @@ pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
     let mut before = 0;
     loop {
         match bulk.status(job, 1, "client", &TypeAccess::All, now).await.unwrap() {
-            Status::InProgress { progress, retry_after_s, .. } => {
+            JobStatus::InProgress { progress, retry_after_s, .. } => {
                 let percent: u32 = progress.split('%').next().unwrap().parse().unwrap();
                 assert!(percent >= before && percent <= 100 && progress.len() < 100 && retry_after_s >= 1);
                 before = percent;
                 tokio::task::yield_now().await;
             }
-            Status::Complete { manifest, expires } => {
+            JobStatus::Complete { manifest, expires } => {
                 assert!(expires > now);
                 return serde_json::from_slice(&manifest).unwrap();
             }
-            Status::TooSoon { .. } | Status::Forbidden { .. } => panic!("no limit is set"),
-            Status::Failed { reason, .. } => panic!("{reason}"),
+            JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => panic!("no limit is set"),
+            JobStatus::Failed { reason, .. } => panic!("{reason}"),
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Declared clients, users by page and by revision, and what is told of it all.
+//! Declared clients, users by page and by revision, and audit events.
 
 use std::sync::{Arc, Mutex};
 
 use store::Store;
-use trefoil_identity::audit::{Event, Sink};
-use trefoil_identity::client::{Client, RegistrationError};
-use trefoil_identity::directory::ChangeError;
-use trefoil_identity::grant::{CodeExchange, Grant};
-use trefoil_identity::user::User;
-use trefoil_identity::{Identity, Outside, SystemRandom};
+use trefoil_identity::audit::{AuditEvent, AuditSink};
+use trefoil_identity::directory::user_directory::ChangeUserError;
+use trefoil_identity::model::client::{Client, RegistrationError};
+use trefoil_identity::model::user::User;
+use trefoil_identity::tokens::grant::{CodeExchange, Grant};
+use trefoil_identity::{Dependencies, Identity, SystemRandom};
 
 use crate::support::{World, at, client};
 
@@ -16,47 +16,54 @@ use crate::support::{World, at, client};
 async fn declared_clients_follow_the_configuration() {
     let world = World::new().await;
     let identity = &world.identity;
-    let find = async |id: &str| identity.client(id, at(0)).await.unwrap();
-    identity.declare_clients(&[client("web"), client("batch")], at(0)).await.unwrap();
+    let find = async |id: &str| identity.clients.active_client(id, at(0)).await.unwrap();
+    identity.clients.declare_clients(&[client("web"), client("batch")], at(0)).await.unwrap();
     let before = find("web").await.unwrap();
     assert!(before.declared);
-    // The same once more changes nothing, also not what tokens are bound to.
-    identity.declare_clients(&[client("web"), client("batch")], at(1)).await.unwrap();
+    // Declaring the same clients again changes nothing, including their generation.
+    identity.clients.declare_clients(&[client("web"), client("batch")], at(1)).await.unwrap();
     assert_eq!(find("web").await.unwrap(), before);
-    // A change keeps the tokens; what is declared no longer goes; others stay.
+    // A changed client keeps its generation, a client that is no longer declared is deleted, and others are kept.
     let renamed = Client { name: "Web".to_owned(), ..client("web") };
-    identity.declare_clients(std::slice::from_ref(&renamed), at(2)).await.unwrap();
+    identity.clients.declare_clients(std::slice::from_ref(&renamed), at(2)).await.unwrap();
     let after = find("web").await.unwrap();
     assert_eq!((after.name.as_str(), &after.generation), ("Web", &before.generation));
     assert!(find("batch").await.is_none());
     assert!(find("app").await.is_some());
-    // Commands leave declared clients alone, and the file those of commands.
-    assert!(matches!(identity.delete_client("web", at(3)).await, Err(RegistrationError::Declared(_))));
-    assert!(matches!(identity.rotate_secret("web", at(3)).await, Err(RegistrationError::Declared(_))));
-    let taken = identity.declare_clients(&[client("new"), client("app")], at(3)).await;
+    // Commands cannot change declared clients, and the configuration cannot replace clients added by command.
+    assert!(matches!(
+        identity.clients.delete_client("web", at(3)).await,
+        Err(RegistrationError::Declared(_))
+    ));
+    assert!(matches!(
+        identity.clients.rotate_client_secret("web", at(3)).await,
+        Err(RegistrationError::Declared(_))
+    ));
+    let taken = identity.clients.declare_clients(&[client("new"), client("app")], at(3)).await;
     assert!(matches!(taken, Err(RegistrationError::AddedByCommand(id)) if id == "app"));
-    assert!(find("new").await.is_none(), "a refused file changes nothing");
+    assert!(find("new").await.is_none(), "a rejected configuration changes nothing");
     assert!(find("web").await.is_some());
 }
 
 #[tokio::test]
-async fn contradictions_are_refused() {
+async fn contradictory_metadata_is_rejected() {
     let world = World::new().await;
     let check = async |change: fn(&mut Client), says: &str| {
-        let mut wrong = client("wrong");
-        change(&mut wrong);
-        let error = world.identity.add_client(&wrong, at(0)).await.unwrap_err().to_string();
+        let mut invalid = client("invalid");
+        change(&mut invalid);
+        let error = world.identity.clients.add_client(&invalid, at(0)).await.unwrap_err().to_string();
         assert!(error.contains(says), "{error}");
     };
-    use trefoil_identity::client::AuthMethod;
-    check(|c| c.auth_methods = vec![AuthMethod::PrivateKeyJwt], "needs a JWK Set or a jwks_uri").await;
-    check(|c| c.auth_methods.push(AuthMethod::None), "does not go with").await;
-    check(|c| c.refresh_grace_s = 61, "at most 60").await;
-    check(|c| c.assertion_algs = vec!["HS256".to_owned()], "'HS256' is no algorithm for assertions").await;
+    use trefoil_identity::model::client::AuthMethod;
+    check(|c| c.auth_methods = vec![AuthMethod::PrivateKeyJwt], "requires a JWK Set or a jwks_uri").await;
+    check(|c| c.auth_methods.push(AuthMethod::None), "must not be combined").await;
+    check(|c| c.refresh_grace_s = 61, "must be at most 60").await;
+    check(|c| c.assertion_algs = vec!["HS256".to_owned()], "'HS256' is not an algorithm for assertions")
+        .await;
     for address in ["http://keys.example/", "ftp://keys.example", "https://u:p@keys.example/", "keys"] {
-        let wrong = Client { jwks_uri: Some(address.to_owned()), ..client("wrong") };
-        let refused = world.identity.add_client(&wrong, at(0)).await;
-        assert!(matches!(refused, Err(RegistrationError::BadKeySetAddress(_))), "{address}");
+        let invalid = Client { jwks_uri: Some(address.to_owned()), ..client("invalid") };
+        let rejected = world.identity.clients.add_client(&invalid, at(0)).await;
+        assert!(matches!(rejected, Err(RegistrationError::BadKeySetAddress(_))), "{address}");
     }
 }
 
@@ -77,15 +84,15 @@ fn user(name: &str) -> User {
 }
 
 #[tokio::test]
-async fn users_come_in_pages_and_change_against_a_revision() {
+async fn users_are_paged_and_changed_by_revision() {
     let world = World::new().await;
     let identity = &world.identity;
     for number in 0..6 {
-        identity.add_user(user(&format!("user{number}")), at(0)).await.unwrap();
+        identity.users.add_user(user(&format!("user{number}")), at(0)).await.unwrap();
     }
     let (mut seen, mut after) = (Vec::new(), None);
     loop {
-        let (page, next) = identity.users_page(after.as_deref(), 3, at(0)).await.unwrap();
+        let (page, next) = identity.users.users_page(after.as_deref(), 3, at(0)).await.unwrap();
         seen.extend(page.into_iter().map(|user| user.username));
         after = next;
         if after.is_none() {
@@ -95,66 +102,75 @@ async fn users_come_in_pages_and_change_against_a_revision() {
     seen.sort();
     seen.dedup();
     assert_eq!(seen.len(), 7, "{seen:?}");
-    let entry = identity.user_entry(&world.user.sub, at(0)).await.unwrap().unwrap();
+    let entry = identity.users.versioned_user(&world.user.sub, at(0)).await.unwrap().unwrap();
     let disable = |user: &mut User| (user.disabled, user.username) = (true, "other".to_owned());
-    let changed = identity.change_entry(&world.user.sub, Some(entry.revision), at(0), disable).await.unwrap();
+    let changed = identity
+        .users
+        .change_versioned_user(&world.user.sub, Some(entry.revision), at(0), disable)
+        .await
+        .unwrap();
     assert!(changed.user.disabled && changed.user.username == "ada");
-    let stale = identity.change_entry(&world.user.sub, Some(entry.revision), at(0), disable).await;
-    assert!(matches!(stale, Err(ChangeError::Stale)));
-    assert!(matches!(identity.change_entry("nobody", None, at(0), disable).await, Err(ChangeError::Unknown)));
+    let stale =
+        identity.users.change_versioned_user(&world.user.sub, Some(entry.revision), at(0), disable).await;
+    assert!(matches!(stale, Err(ChangeUserError::Stale)));
+    assert!(matches!(
+        identity.users.change_versioned_user("nobody", None, at(0), disable).await,
+        Err(ChangeUserError::Unknown)
+    ));
 }
 
-/// Keeps all events.
+/// Collects all events.
 #[derive(Default)]
-struct Kept(Mutex<Vec<Event>>);
+struct CollectedEvents(Mutex<Vec<AuditEvent>>);
 
-impl Sink for Kept {
-    fn record(&self, event: Event) {
+impl AuditSink for CollectedEvents {
+    fn record(&self, event: AuditEvent) {
         self.0.lock().unwrap().push(event);
     }
 }
 
 #[tokio::test]
-async fn what_happens_is_told_without_secrets() {
-    let kept = Arc::new(Kept::default());
-    let outside = Outside { audit: kept.clone(), ..Outside::default() };
+async fn events_contain_no_secrets() {
+    let kept = Arc::new(CollectedEvents::default());
+    let dependencies = Dependencies { audit: kept.clone(), ..Dependencies::default() };
     let random = Arc::new(SystemRandom);
-    let identity = Identity::open_with(Store::memory(), random, outside, "https://as.example", false, at(0))
-        .await
-        .unwrap();
+    let identity =
+        Identity::open_with(Store::memory(), random, dependencies, "https://as.example", false, at(0))
+            .await
+            .unwrap();
     let ada = User { allowed_scopes: ["openid"].into_iter().collect(), ..user("ada") };
-    let user = identity.add_user(ada, at(0)).await.unwrap();
-    identity.add_client(&client("app"), at(0)).await.unwrap();
-    // As it was registered, with its generation.
-    let app = identity.client("app", at(0)).await.unwrap().unwrap();
+    let user = identity.users.add_user(ada, at(0)).await.unwrap();
+    identity.clients.add_client(&client("app"), at(0)).await.unwrap();
+    // The stored client, which has a generation.
+    let app = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
     let grant = Grant {
         sub: user.sub.clone(),
         generation: app.generation.clone(),
         ..World::new().await.grant("openid")
     };
     let code = {
-        use trefoil_identity::redirect_uri::RegisteredRedirectUri;
+        use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
         let to = RegisteredRedirectUri::parse(crate::support::CALLBACK, false).unwrap();
-        identity.issue_code(grant.clone(), to, None, None, at(0)).await.unwrap()
+        identity.grants.issue_authorization_code(grant.clone(), to, None, None, at(0)).await.unwrap()
     };
     let sent =
         CodeExchange { code: &code, redirect_uri: crate::support::CALLBACK, verifier: None, jkt: None };
-    let redeem = async || identity.redeem_code(&sent, &app, at(1)).await;
+    let redeem = async || identity.grants.redeem_authorization_code(&sent, &app, at(1)).await;
     assert!(redeem().await.is_ok());
     assert!(redeem().await.is_err());
-    let access = identity.mint_access_token(&grant, at(1));
+    let access = identity.tokens.mint_access_token(&grant, at(1));
     let form = trefoil_identity::params::Params::parse(b"client_id=app&client_secret=not-this-one");
-    assert!(identity.authenticate_client(None, &form, at(1)).await.is_err());
+    assert!(identity.client_auth.authenticate_client(None, &form, at(1)).await.is_err());
     let form = trefoil_identity::params::Params::parse(b"client_id=my-pass-word&client_secret=x");
-    assert!(identity.authenticate_client(None, &form, at(1)).await.is_err());
-    identity.rotate_keys(true, at(2)).await.unwrap();
-    let told = format!("{:?}", kept.0.lock().unwrap());
+    assert!(identity.client_auth.authenticate_client(None, &form, at(1)).await.is_err());
+    identity.signing_keys.rotate_keys(true, at(2)).await.unwrap();
+    let events = format!("{:?}", kept.0.lock().unwrap());
     for word in
-        ["Reused { what: \"code\"", "TokenIssued", "ClientRefused { client_id: Some(\"app\")", "KeysRotated"]
+        ["Reused { kind: \"code\"", "TokenIssued", "ClientRejected { client_id: Some(\"app\")", "KeysRotated"]
     {
-        assert!(told.contains(word), "{word} is not in {told}");
+        assert!(events.contains(word), "{word} is not in {events}");
     }
     for secret in [code.as_str(), access.as_str(), "not-this-one", "my-pass-word"] {
-        assert!(!told.contains(secret), "{told}");
+        assert!(!events.contains(secret), "{events}");
     }
 }

@@ -1,18 +1,18 @@
-//! The authorization request, row by row: who is told what, and where.
+//! The errors of authorization requests, and where they are sent.
 
-use trefoil_identity::authorize::Refusal;
+use trefoil_identity::authorize::request::AuthorizationError;
 
 use crate::support::{World, at};
 
 const GOOD: &str = "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code&state=s";
 
-/// `show`, or the error with whether the state came along.
-async fn judge(world: &World, query: &str) -> String {
-    match world.identity.check_authorization_request(query, at(0)).await {
+/// Returns `ok`, `show` or the error code, and whether `state` was returned.
+async fn answer_to(world: &World, query: &str) -> String {
+    match world.identity.authorization.check_authorization_request(query, at(0)).await {
         Ok(request) => format!("ok {}", request.scopes),
-        Err(Refusal::Show(_)) => "show".to_owned(),
-        Err(Refusal::Redirect { reply, error }) => {
-            let address = reply.error(error, None);
+        Err(AuthorizationError::Show(_)) => "show".to_owned(),
+        Err(AuthorizationError::Redirect { reply, error }) => {
+            let address = reply.error_url(error, None);
             assert!(address.starts_with("https://app.example/cb?error="), "{address}");
             assert!(address.contains("iss=https%3A%2F%2Fas.example"), "{address}");
             let state = if address.contains("state=") { " with state" } else { "" };
@@ -22,7 +22,7 @@ async fn judge(world: &World, query: &str) -> String {
 }
 
 #[tokio::test]
-async fn each_fault_has_its_answer() {
+async fn each_invalid_parameter_has_its_error() {
     let world = World::new().await;
     let challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM";
     for (change, expected) in [
@@ -50,7 +50,7 @@ async fn each_fault_has_its_answer() {
         ("&max_age=-1", "invalid_request with state"),
         ("&nonce=%ff", "invalid_request with state"),
     ] {
-        assert_eq!(judge(&world, &format!("{GOOD}{change}")).await, expected, "{change}");
+        assert_eq!(answer_to(&world, &format!("{GOOD}{change}")).await, expected, "{change}");
     }
     for (query, expected) in [
         ("", "show"),
@@ -71,6 +71,6 @@ async fn each_fault_has_its_answer() {
             "invalid_request with state",
         ),
     ] {
-        assert_eq!(judge(&world, query).await, expected, "{query}");
+        assert_eq!(answer_to(&world, query).await, expected, "{query}");
     }
 }

@@ -1,4 +1,4 @@
-//! `private_key_jwt` with every algorithm, and with keys by value and by address.
+//! `private_key_jwt` with every algorithm, and with keys from `jwks` and `jwks_uri`.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,12 +12,14 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use store::Store;
-use trefoil_identity::assertion::BadAssertion;
-use trefoil_identity::client::{AuthMethod, Client, GrantType};
-use trefoil_identity::client_auth::{ClientAuthError, JWT_BEARER};
-use trefoil_identity::key_sets::{FetchKeySet, Fetched, Fetching, Unreachable};
+use trefoil_identity::client_auth::assertion::BadAssertion;
+use trefoil_identity::client_auth::authenticator::{ClientAuthError, JWT_BEARER};
+use trefoil_identity::client_auth::key_set_cache::{
+    FetchKeySet, FetchedKeySet, KeySetFuture, KeySetUnreachable,
+};
+use trefoil_identity::model::client::{AuthMethod, Client, GrantType};
 use trefoil_identity::params::Params;
-use trefoil_identity::{Identity, Outside};
+use trefoil_identity::{Dependencies, Identity};
 
 use crate::support::at;
 
@@ -27,7 +29,7 @@ fn b64(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Keys of every kind.
+/// One key of each kind.
 struct Keys {
     rsa: RsaKeyPair,
     p256: EcdsaKeyPair,
@@ -46,7 +48,7 @@ impl Keys {
         }
     }
 
-    /// The public key for an algorithm; its kid is the algorithm's name.
+    /// Returns the public key for an algorithm. Its `kid` is the name of the algorithm.
     fn jwk(&self, alg: &str) -> Value {
         let ec = |crv: &str, key: &EcdsaKeyPair| {
             let point = &key.public_key().as_ref()[1..];
@@ -75,7 +77,7 @@ impl Keys {
         ALL.map(|alg| self.jwk(alg)).to_vec()
     }
 
-    /// An assertion signed with an algorithm; the header may say something else.
+    /// Returns an assertion signed with `alg`. `header` overrides members of the header.
     fn assertion(&self, alg: &str, header: Value, jti: &str) -> String {
         let mut whole = json!({ "alg": alg, "kid": alg, "typ": "JWT" });
         if let (Some(whole), Value::Object(header)) = (whole.as_object_mut(), header) {
@@ -106,18 +108,20 @@ impl Keys {
     }
 }
 
-/// Serves what is set, and knows which addresses were asked for.
+/// Serves the configured keys, and records the requested addresses.
 #[derive(Default)]
 struct Host {
     keys: Mutex<Option<Vec<Value>>>,
-    asked: Mutex<Vec<String>>,
+    requested: Mutex<Vec<String>>,
 }
 
 impl FetchKeySet for Host {
-    fn fetch<'a>(&'a self, address: &'a str) -> Fetching<'a> {
-        self.asked.lock().unwrap().push(address.to_owned());
+    fn fetch<'a>(&'a self, address: &'a str) -> KeySetFuture<'a> {
+        self.requested.lock().unwrap().push(address.to_owned());
         let keys = self.keys.lock().unwrap().clone();
-        Box::pin(async move { keys.map(|keys| Fetched { keys, lifetime: None }).ok_or(Unreachable) })
+        Box::pin(
+            async move { keys.map(|keys| FetchedKeySet { keys, lifetime: None }).ok_or(KeySetUnreachable) },
+        )
     }
 }
 
@@ -130,10 +134,10 @@ struct World {
 impl World {
     async fn new(register: impl FnOnce(&Keys, &mut Client)) -> Self {
         let host = Arc::new(Host::default());
-        let outside = Outside { fetch: host.clone(), ..Outside::default() };
+        let dependencies = Dependencies { fetch: host.clone(), ..Dependencies::default() };
         let random = Arc::new(trefoil_identity::SystemRandom);
         let opened =
-            Identity::open_with(Store::memory(), random, outside, "https://as.example", false, at(0));
+            Identity::open_with(Store::memory(), random, dependencies, "https://as.example", false, at(0));
         let identity = opened.await.unwrap();
         let keys = Keys::new();
         let mut client = Client {
@@ -142,14 +146,22 @@ impl World {
             ..Client::new("batch")
         };
         register(&keys, &mut client);
-        identity.add_client(&client, at(0)).await.unwrap();
+        identity.clients.add_client(&client, at(0)).await.unwrap();
         Self { keys, host, identity }
     }
 
     async fn present(&self, assertion: &str, second: i64) -> Result<Client, ClientAuthError> {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("client_assertion_type", JWT_BEARER).append_pair("client_assertion", assertion);
-        self.identity.authenticate_client(None, &Params::parse(form.finish().as_bytes()), at(second)).await
+        self.identity
+            .client_auth
+            .authenticate_client(None, &Params::parse(form.finish().as_bytes()), at(second))
+            .await
+    }
+
+    #[track_caller]
+    fn unregistered(result: Result<Client, ClientAuthError>, alg: &'static str) {
+        Self::bad(result, BadAssertion::UnregisteredAlgorithm { alg, registered: "none".to_owned() });
     }
 
     #[track_caller]
@@ -168,7 +180,7 @@ async fn each_client_has_its_algorithms() {
         let presented = usual.present(&usual.keys.assertion(alg, json!({}), alg), 0).await;
         match alg {
             "RS384" | "ES384" => assert!(presented.is_ok(), "{alg}"),
-            _ => World::bad(presented, BadAssertion::Algorithm),
+            _ => World::unregistered(presented, alg),
         }
     }
     let every = World::new(|keys, client| {
@@ -180,7 +192,7 @@ async fn each_client_has_its_algorithms() {
         let presented = every.present(&every.keys.assertion(alg, json!({}), alg), 0).await;
         assert!(presented.is_ok(), "{alg}: {presented:?}");
     }
-    // The key decides: one of another kind, or one that says another algorithm or use, is not taken.
+    // The algorithm must fit the key, its `alg` and its `use`.
     for (alg, kid) in [("ES256", "ES384"), ("PS256", "EdDSA"), ("EdDSA", "ES256"), ("ES384", "RS384")] {
         let presented = every.present(&every.keys.assertion(alg, json!({ "kid": kid }), "k"), 0).await;
         World::bad(presented, BadAssertion::WrongKey);
@@ -191,7 +203,7 @@ async fn each_client_has_its_algorithms() {
     );
     for alg in ["HS256", "none", "RS512", "es256"] {
         let presented = every.present(&every.keys.assertion("ES256", json!({ "alg": alg }), "n"), 0).await;
-        World::bad(presented, BadAssertion::Algorithm);
+        World::bad(presented, BadAssertion::UnknownAlgorithm);
     }
     let narrow = World::new(|keys, client| {
         let (mut other_alg, mut other_use) = (keys.jwk("RS384"), keys.jwk("ES384"));
@@ -206,27 +218,27 @@ async fn each_client_has_its_algorithms() {
 }
 
 #[tokio::test]
-async fn keys_at_an_address_are_fetched_for_good_reasons_only() {
+async fn key_sets_are_fetched_only_if_needed() {
     let world = World::new(|_, client| client.jwks_uri = Some("https://c.example/jwks".to_owned())).await;
     let assertion = |header: Value, jti: &str| world.keys.assertion("ES384", header, jti);
-    let asked = || world.host.asked.lock().unwrap().len();
-    // What is wrong anyway makes nobody fetch.
+    let requested = || world.host.requested.lock().unwrap().len();
+    // An assertion that is invalid for another reason causes no fetch.
     World::bad(
         world.present(&assertion(json!({ "jku": "https://evil.example/" }), "1"), 0).await,
         BadAssertion::Jku,
     );
-    World::bad(world.present(&assertion(json!({ "alg": "ES256" }), "1"), 0).await, BadAssertion::Algorithm);
+    World::unregistered(world.present(&assertion(json!({ "alg": "ES256" }), "1"), 0).await, "ES256");
     World::bad(world.present(&assertion(json!({}), "1"), 500).await, BadAssertion::Expired);
-    assert_eq!(asked(), 0);
+    assert_eq!(requested(), 0);
     let unreachable = world.present(&assertion(json!({}), "1"), 0).await;
     assert!(matches!(unreachable, Err(ClientAuthError::KeySet(_))), "{unreachable:?}");
     *world.host.keys.lock().unwrap() = Some(world.keys.set());
-    // The jti was not spent by the failure.
+    // The failed attempt did not mark the `jti` as used.
     assert!(world.present(&assertion(json!({}), "1"), 31).await.is_ok());
     assert!(world.present(&assertion(json!({ "jku": "https://c.example/jwks" }), "2"), 32).await.is_ok());
     World::bad(world.present(&assertion(json!({}), "2"), 33).await, BadAssertion::Replayed);
-    assert_eq!(*world.host.asked.lock().unwrap(), ["https://c.example/jwks", "https://c.example/jwks"]);
-    // Weak keys of a fetched set are not taken.
+    assert_eq!(*world.host.requested.lock().unwrap(), ["https://c.example/jwks", "https://c.example/jwks"]);
+    // Weak keys in a fetched set are rejected.
     let mut weak = world.keys.jwk("RS384");
     (weak["kid"], weak["n"]) = ("weak".into(), b64(&[0xc5; 128]).into());
     *world.host.keys.lock().unwrap() = Some(vec![weak]);

@@ -1,10 +1,10 @@
 //! The device authorization grant (RFC 8628).
 
-use trefoil_identity::authorize::ErrorCode;
-use trefoil_identity::client::{Client, GrantType};
-use trefoil_identity::device::{Begun, DeviceError};
-use trefoil_identity::grant::GrantError;
-use trefoil_identity::session::{Place, Proof, Session};
+use trefoil_identity::authorize::device::{DeviceCodes, DeviceError};
+use trefoil_identity::model::client::{Client, GrantType};
+use trefoil_identity::model::error_code::ErrorCode;
+use trefoil_identity::sign_in::session::{Session, SessionOrigin, SignInProof};
+use trefoil_identity::tokens::grant::GrantError;
 
 use crate::support::{self, World, at};
 
@@ -14,107 +14,153 @@ async fn world() -> (World, Client, Session) {
         grant_types: vec![GrantType::DeviceCode, GrantType::RefreshToken],
         ..support::client("box")
     };
-    world.identity.add_client(&client, at(0)).await.unwrap();
-    // As it was registered, with its generation.
-    let client = world.identity.client("box", at(0)).await.unwrap().unwrap();
+    world.identity.clients.add_client(&client, at(0)).await.unwrap();
+    // The stored client, which has a generation.
+    let client = world.identity.clients.active_client("box", at(0)).await.unwrap().unwrap();
     let cookie = world
         .identity
-        .begin_session(&world.user, &Proof::password(), Place::default(), None, at(0))
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
         .await
         .unwrap();
-    let (session, _) = world.identity.session(&cookie, at(0)).await.unwrap().unwrap();
+    let (session, _) = world.identity.sessions.active_session(&cookie, at(0)).await.unwrap().unwrap();
     (world, client, session)
 }
 
-async fn begin(world: &World, client: &Client) -> Begun {
-    world.identity.begin_device(client, Some("openid profile"), at(0)).await.unwrap().unwrap()
+async fn begin(world: &World, client: &Client) -> DeviceCodes {
+    world
+        .identity
+        .devices
+        .begin_device_authorization(client, Some("openid profile"), at(0))
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 #[tokio::test]
-async fn a_grant_is_given_once_after_a_yes() {
+async fn an_approved_device_gets_one_grant() {
     let (world, client, session) = world().await;
     let begun = begin(&world, &client).await;
     let identity = &world.identity;
-    let pending = identity.redeem_device(&begun.device_code, &client, None, at(5)).await;
+    let pending = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(5)).await;
     assert!(matches!(pending, Err(DeviceError::Pending)));
     let typed = begun.user_code.to_lowercase().replace('-', " ");
-    let question = identity.device_question(&typed, &world.user, at(6)).await.unwrap().unwrap();
+    let question = identity.devices.device_question(&typed, &world.user, at(6)).await.unwrap().unwrap();
     assert_eq!((question.client.client_id.as_str(), question.user_code), ("box", begun.user_code.clone()));
-    assert!(identity.answer_device(&typed, true, &session, &world.user, at(6)).await.unwrap());
-    // An answer is one: the code leads nowhere afterwards.
-    assert!(!identity.answer_device(&typed, false, &session, &world.user, at(6)).await.unwrap());
-    assert!(identity.device_question(&typed, &world.user, at(6)).await.unwrap().is_none());
+    assert!(
+        identity.devices.answer_device_question(&typed, true, &session, &world.user, at(6)).await.unwrap()
+    );
+    // The answer uses up the user code.
+    assert!(
+        !identity.devices.answer_device_question(&typed, false, &session, &world.user, at(6)).await.unwrap()
+    );
+    assert!(identity.devices.device_question(&typed, &world.user, at(6)).await.unwrap().is_none());
 
-    let other = identity.redeem_device(&begun.device_code, &world.client, None, at(10)).await;
-    assert!(matches!(other, Err(DeviceError::Grant(GrantError::Unknown))), "of another client");
-    let grant = identity.redeem_device(&begun.device_code, &client, None, at(10)).await.unwrap();
+    let other = identity.devices.redeem_device_code(&begun.device_code, &world.client, None, at(10)).await;
+    assert!(matches!(other, Err(DeviceError::Grant(GrantError::Unknown))), "another client");
+    let grant = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(10)).await.unwrap();
     assert_eq!(
         (grant.sub.as_str(), grant.scopes.to_string().as_str()),
         (world.user.sub.as_str(), "openid profile")
     );
     assert_eq!(grant.amr, ["pwd"]);
-    let refresh = identity.issue_refresh(&grant, &client, at(10)).await.unwrap();
-    let again = identity.redeem_device(&begun.device_code, &client, None, at(15)).await;
+    let refresh = identity.grants.issue_refresh_token(&grant, &client, at(10)).await.unwrap();
+    let again = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(15)).await;
     assert!(matches!(again, Err(DeviceError::Grant(GrantError::Reused))));
     assert!(
-        identity.redeem_refresh(&refresh, &client, None, None, at(16)).await.is_err(),
-        "the family is dead"
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(16)).await.is_err(),
+        "the family is revoked"
     );
 }
 
 #[tokio::test]
-async fn a_no_a_wait_and_an_end_are_told() {
+async fn denial_fast_polls_and_expiry_are_reported() {
     let (world, client, session) = world().await;
     let identity = &world.identity;
     let begun = begin(&world, &client).await;
-    let poll = async |second| identity.redeem_device(&begun.device_code, &client, None, at(second)).await;
+    let poll = async |second| {
+        identity.devices.redeem_device_code(&begun.device_code, &client, None, at(second)).await
+    };
     assert!(matches!(poll(1).await, Err(DeviceError::Pending)));
     assert!(matches!(poll(3).await, Err(DeviceError::SlowDown)), "earlier than 5 s after the last");
     assert!(matches!(poll(9).await, Err(DeviceError::SlowDown)), "the interval is 10 s now");
     assert!(matches!(poll(25).await, Err(DeviceError::Pending)), "and 15 s now");
     assert!(matches!(poll(599).await, Err(DeviceError::Pending)));
-    assert!(identity.device_question(&begun.user_code, &world.user, at(599)).await.unwrap().is_some());
+    assert!(
+        identity.devices.device_question(&begun.user_code, &world.user, at(599)).await.unwrap().is_some()
+    );
     assert!(matches!(poll(600).await, Err(DeviceError::Expired)));
-    assert!(!identity.answer_device(&begun.user_code, true, &session, &world.user, at(600)).await.unwrap());
+    assert!(
+        !identity
+            .devices
+            .answer_device_question(&begun.user_code, true, &session, &world.user, at(600))
+            .await
+            .unwrap()
+    );
     assert!(matches!(poll(1201).await, Err(DeviceError::Grant(GrantError::Unknown))));
 
     let refused = begin(&world, &client).await;
-    assert!(identity.answer_device(&refused.user_code, false, &session, &world.user, at(1)).await.unwrap());
-    let poll = identity.redeem_device(&refused.device_code, &client, None, at(2)).await;
+    assert!(
+        identity
+            .devices
+            .answer_device_question(&refused.user_code, false, &session, &world.user, at(1))
+            .await
+            .unwrap()
+    );
+    let poll = identity.devices.redeem_device_code(&refused.device_code, &client, None, at(2)).await;
     assert!(matches!(poll, Err(DeviceError::Denied)));
 }
 
 #[tokio::test]
-async fn what_was_granted_ends_with_its_session() {
+async fn a_grant_ends_with_its_session() {
     let (world, client, session) = world().await;
     let identity = &world.identity;
     let begun = begin(&world, &client).await;
-    assert!(identity.answer_device(&begun.user_code, true, &session, &world.user, at(1)).await.unwrap());
-    assert!(identity.end_session_of(&world.user.sub, &session.sid, at(2)).await.unwrap());
-    let poll = identity.redeem_device(&begun.device_code, &client, None, at(3)).await;
+    assert!(
+        identity
+            .devices
+            .answer_device_question(&begun.user_code, true, &session, &world.user, at(1))
+            .await
+            .unwrap()
+    );
+    assert!(identity.sessions.end_user_session(&world.user.sub, &session.sid, at(2)).await.unwrap());
+    let poll = identity.devices.redeem_device_code(&begun.device_code, &client, None, at(3)).await;
     assert!(matches!(poll, Err(DeviceError::Grant(GrantError::Revoked))));
 }
 
 #[tokio::test]
-async fn scopes_are_those_of_client_and_user() {
+async fn scopes_outside_of_the_client_are_rejected() {
     let (world, client, _) = world().await;
-    let refused = world.identity.begin_device(&client, Some("openid email"), at(0)).await.unwrap();
+    let refused = world
+        .identity
+        .devices
+        .begin_device_authorization(&client, Some("openid email"), at(0))
+        .await
+        .unwrap();
     assert_eq!(refused.unwrap_err(), ErrorCode::InvalidScope);
-    let system = world.identity.begin_device(&client, Some("system/*.rs"), at(0)).await.unwrap();
+    let system =
+        world.identity.devices.begin_device_authorization(&client, Some("system/*.rs"), at(0)).await.unwrap();
     assert_eq!(system.unwrap_err(), ErrorCode::InvalidScope);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_code_gives_one_grant_in_64_tries_at_once() {
+async fn a_device_code_is_redeemed_once_in_64_concurrent_requests() {
     let (world, client, session) = world().await;
     let begun = begin(&world, &client).await;
     assert!(
-        world.identity.answer_device(&begun.user_code, true, &session, &world.user, at(1)).await.unwrap()
+        world
+            .identity
+            .devices
+            .answer_device_question(&begun.user_code, true, &session, &world.user, at(1))
+            .await
+            .unwrap()
     );
     let world = std::sync::Arc::new(world);
     let tries = (0..64).map(|_| {
         let (world, client, code) = (world.clone(), client.clone(), begun.device_code.clone());
-        tokio::spawn(async move { world.identity.redeem_device(&code, &client, None, at(2)).await.is_ok() })
+        tokio::spawn(async move {
+            world.identity.devices.redeem_device_code(&code, &client, None, at(2)).await.is_ok()
+        })
     });
     let mut given = 0;
     for tried in tries.collect::<Vec<_>>() {

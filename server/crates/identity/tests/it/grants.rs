@@ -1,16 +1,17 @@
-//! Codes and refresh tokens are spent once; what ends a grant ends its tokens.
+//! Authorization codes and refresh tokens are spent once, and revocations end their tokens.
 
 use std::sync::Arc;
 
-use trefoil_identity::client::Client;
-use trefoil_identity::client_auth::JWT_BEARER;
-use trefoil_identity::dpop::Proven;
-use trefoil_identity::grant::{CodeExchange, Grant, GrantError};
+use trefoil_identity::client_auth::authenticator::JWT_BEARER;
+use trefoil_identity::model::client::Client;
+use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
+use trefoil_identity::model::scope::Scopes;
 use trefoil_identity::params::Params;
-use trefoil_identity::redirect_uri::RegisteredRedirectUri;
-use trefoil_identity::scope::Scopes;
-use trefoil_identity::session::{Place, Proof};
-use trefoil_identity::token::{BadToken, Beside};
+use trefoil_identity::sign_in::session::{SessionOrigin, SignInProof};
+use trefoil_identity::tokens::access_token::BadToken;
+use trefoil_identity::tokens::dpop::DpopRequest;
+use trefoil_identity::tokens::grant::{CodeExchange, Grant, GrantError};
+use trefoil_identity::tokens::id_token::IdTokenContext;
 
 use crate::support::{CALLBACK, World, at, client};
 
@@ -19,17 +20,20 @@ fn sent(code: &str) -> CodeExchange<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_code_is_spent_exactly_once_whatever_the_race() {
+async fn a_code_is_spent_once_in_concurrent_requests() {
     let world = Arc::new(World::new().await);
     for round in 0..5 {
-        // A family each: the losers of a round kill the winner's.
+        // Each round has a family of its own, because the second uses revoke it.
         let mut grant = world.grant("openid");
         grant.family = format!("family-{round}");
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-        let code = world.identity.issue_code(grant, to, None, None, at(0)).await.unwrap();
+        let code =
+            world.identity.grants.issue_authorization_code(grant, to, None, None, at(0)).await.unwrap();
         let tasks = (0..64).map(|_| {
             let (world, code) = (world.clone(), code.clone());
-            tokio::spawn(async move { world.identity.redeem_code(&sent(&code), &world.client, at(1)).await })
+            tokio::spawn(async move {
+                world.identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await
+            })
         });
         let mut won = 0;
         for task in tasks.collect::<Vec<_>>() {
@@ -40,17 +44,20 @@ async fn a_code_is_spent_exactly_once_whatever_the_race() {
             }
         }
         assert_eq!(won, 1);
-        let again = world.identity.redeem_code(&sent(&code), &world.client, at(1)).await;
+        let again = world.identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await;
         assert!(matches!(again, Err(GrantError::Reused)));
     }
 }
 
-/// How often each answer came to 64 tries of one refresh token at once.
+/// Redeems one refresh token 64 times concurrently. Returns the number of successes and the successors.
 async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::BTreeSet<String>) {
-    let refresh = world.identity.issue_refresh(&world.grant("openid"), &client, at(1)).await.unwrap();
+    let refresh =
+        world.identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(1)).await.unwrap();
     let tasks = (0..64).map(|_| {
         let (world, refresh, client) = (world.clone(), refresh.clone(), client.clone());
-        tokio::spawn(async move { world.identity.redeem_refresh(&refresh, &client, None, None, at(2)).await })
+        tokio::spawn(async move {
+            world.identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(2)).await
+        })
     });
     let (mut won, mut successors) = (0, std::collections::BTreeSet::new());
     for task in tasks.collect::<Vec<_>>() {
@@ -67,65 +74,70 @@ async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::B
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_refresh_token_is_spent_exactly_once_whatever_the_race() {
+async fn a_refresh_token_is_spent_once_in_concurrent_requests() {
     let world = Arc::new(World::new().await);
     let (won, successors) = race(&world, world.client.clone()).await;
     assert_eq!((won, successors.len()), (1, 1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn within_the_grace_all_get_the_same_successor() {
+async fn during_the_grace_period_all_requests_get_the_same_successor() {
     let world = Arc::new(World::new().await);
     let client = Client { refresh_grace_s: 10, ..world.client.clone() };
     let (won, successors) = race(&world, client.clone()).await;
     assert_eq!((won, successors.len()), (64, 1));
     let successor = successors.first().unwrap();
-    assert!(world.identity.redeem_refresh(successor, &client, None, None, at(3)).await.is_ok());
+    assert!(world.identity.grants.redeem_refresh_token(successor, &client, None, None, at(3)).await.is_ok());
 }
 
 #[tokio::test]
-async fn the_grace_ends() {
+async fn the_grace_period_ends() {
     let world = World::new().await;
     let client = Client { refresh_grace_s: 10, ..world.client.clone() };
     let identity = &world.identity;
-    let refresh = identity.issue_refresh(&world.grant("openid"), &client, at(0)).await.unwrap();
-    let (_, first) = identity.redeem_refresh(&refresh, &client, None, None, at(1)).await.unwrap();
-    let (_, again) = identity.redeem_refresh(&refresh, &client, None, None, at(10)).await.unwrap();
+    let refresh = identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(0)).await.unwrap();
+    let (_, first) =
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(1)).await.unwrap();
+    let (_, again) =
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(10)).await.unwrap();
     assert_eq!(first, again);
-    let late = identity.redeem_refresh(&refresh, &client, None, None, at(11)).await;
+    let late = identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(11)).await;
     assert!(matches!(late, Err(GrantError::Reused)));
-    let dead = identity.redeem_refresh(&first, &client, None, None, at(11)).await;
+    let dead = identity.grants.redeem_refresh_token(&first, &client, None, None, at(11)).await;
     assert!(matches!(dead, Err(GrantError::Revoked)));
 }
 
-/// Each kind of token, offered wherever tokens are taken: only its own door opens.
+/// Offers each kind of token at every place that accepts tokens. Only its own place accepts it.
 #[tokio::test]
-async fn no_kind_of_token_passes_for_another() {
+async fn no_kind_of_token_is_accepted_as_another() {
     let world = World::new().await;
     let (identity, client) = (&world.identity, &world.client);
     let grant = world.grant("openid");
-    let access = identity.mint_access_token(&grant, at(0));
+    let access = identity.tokens.mint_access_token(&grant, at(0));
     let tokens = [
         ("access token", access.clone()),
-        ("ID token", identity.mint_id_token(client, &grant, Beside::default(), at(0))),
-        ("refresh token", identity.issue_refresh(&grant, client, at(0)).await.unwrap()),
+        ("ID token", identity.tokens.mint_id_token(client, &grant, IdTokenContext::default(), at(0))),
+        ("refresh token", identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap()),
         ("code", world.code("openid").await),
     ];
     for (kind, token) in &tokens {
         let passed = [
-            ("access token", identity.verify_access_token(token, at(1)).await.is_ok()),
-            ("ID token", identity.read_id_token_hint(token, at(1)).is_some()),
-            ("code", identity.redeem_code(&sent(token), client, at(1)).await.is_ok()),
-            ("refresh token", identity.redeem_refresh(token, client, None, None, at(1)).await.is_ok()),
+            ("access token", identity.tokens.verify_access_token(token, at(1)).await.is_ok()),
+            ("ID token", identity.tokens.verify_id_token_hint(token, at(1)).is_some()),
+            ("code", identity.grants.redeem_authorization_code(&sent(token), client, at(1)).await.is_ok()),
+            (
+                "refresh token",
+                identity.grants.redeem_refresh_token(token, client, None, None, at(1)).await.is_ok(),
+            ),
             ("assertion", {
                 let form = Params::parse(
                     format!("client_assertion_type={JWT_BEARER}&client_assertion={token}").as_bytes(),
                 );
-                identity.authenticate_client(None, &form, at(1)).await.is_ok()
+                identity.client_auth.authenticate_client(None, &form, at(1)).await.is_ok()
             }),
             ("proof", {
-                let request = Proven { method: "GET", url: "https://as.example/", access_token: None };
-                identity.check_proof(token, &request, at(1)).await.is_ok()
+                let request = DpopRequest { method: "GET", url: "https://as.example/", access_token: None };
+                identity.dpop.verify_proof(token, &request, at(1)).await.is_ok()
             }),
         ];
         for (door, opened) in passed {
@@ -135,100 +147,124 @@ async fn no_kind_of_token_passes_for_another() {
 }
 
 #[tokio::test]
-async fn a_token_dies_with_its_clients_registration_and_with_the_users_consent() {
+async fn a_token_ends_with_the_registration_and_the_consent() {
     let world = World::new().await;
     let (identity, client) = (&world.identity, &world.client);
     let grant = world.grant("openid");
-    let access = identity.mint_access_token(&grant, at(0));
-    let refresh = identity.issue_refresh(&grant, client, at(0)).await.unwrap();
-    assert!(identity.verify_access_token(&access, at(1)).await.is_ok());
-    identity.withdraw(&world.user.sub, &client.client_id, at(1)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
-    let refused = identity.redeem_refresh(&refresh, client, None, None, at(1)).await;
+    let access = identity.tokens.mint_access_token(&grant, at(0));
+    let refresh = identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap();
+    assert!(identity.tokens.verify_access_token(&access, at(1)).await.is_ok());
+    identity.consents.withdraw_consent(&world.user.sub, &client.client_id, at(1)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
+    let refused = identity.grants.redeem_refresh_token(&refresh, client, None, None, at(1)).await;
     assert!(matches!(refused, Err(GrantError::Revoked)));
     let later = Grant { granted: at(2), ..grant };
-    let access = identity.mint_access_token(&later, at(2));
-    let refresh = identity.issue_refresh(&later, client, at(2)).await.unwrap();
-    assert!(identity.verify_access_token(&access, at(2)).await.is_ok());
+    let access = identity.tokens.mint_access_token(&later, at(2));
+    let refresh = identity.grants.issue_refresh_token(&later, client, at(2)).await.unwrap();
+    assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
 
-    assert!(identity.delete_client(&client.client_id, at(3)).await.unwrap());
-    identity.add_client(client, at(3)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&access, at(3)).await, Err(BadToken::ClientGone)));
-    let again = identity.client(&client.client_id, at(3)).await.unwrap().unwrap();
-    let refused = identity.redeem_refresh(&refresh, &again, None, None, at(3)).await;
+    assert!(identity.clients.delete_client(&client.client_id, at(3)).await.unwrap());
+    identity.clients.add_client(client, at(3)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&access, at(3)).await, Err(BadToken::ClientGone)));
+    let again = identity.clients.active_client(&client.client_id, at(3)).await.unwrap().unwrap();
+    let refused = identity.grants.redeem_refresh_token(&refresh, &again, None, None, at(3)).await;
     assert!(matches!(refused, Err(GrantError::Unknown)));
 }
 
 #[tokio::test]
-async fn a_code_is_for_its_client_and_address_and_lasts_five_minutes() {
+async fn a_code_is_bound_to_client_and_redirect_uri_for_five_minutes() {
     let world = World::new().await;
     let code = world.code("openid").await;
     let identity = &world.identity;
     // None of these attempts spends the code.
     let other = client("other");
-    assert!(matches!(identity.redeem_code(&sent(&code), &other, at(1)).await, Err(GrantError::Unknown)));
+    assert!(matches!(
+        identity.grants.redeem_authorization_code(&sent(&code), &other, at(1)).await,
+        Err(GrantError::Unknown)
+    ));
     let elsewhere = format!("{CALLBACK}/");
     assert!(matches!(
         identity
-            .redeem_code(&CodeExchange { redirect_uri: &elsewhere, ..sent(&code) }, &world.client, at(1))
+            .grants
+            .redeem_authorization_code(
+                &CodeExchange { redirect_uri: &elsewhere, ..sent(&code) },
+                &world.client,
+                at(1)
+            )
             .await,
         Err(GrantError::RedirectUri)
     ));
     let verifier = "v".repeat(43);
     assert!(matches!(
         identity
-            .redeem_code(&CodeExchange { verifier: Some(&verifier), ..sent(&code) }, &world.client, at(1))
+            .grants
+            .redeem_authorization_code(
+                &CodeExchange { verifier: Some(&verifier), ..sent(&code) },
+                &world.client,
+                at(1)
+            )
             .await,
         Err(GrantError::Verifier)
     ));
     assert!(matches!(
-        identity.redeem_code(&sent(&code), &world.client, at(300)).await,
+        identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(300)).await,
         Err(GrantError::Unknown)
     ));
-    assert!(identity.redeem_code(&sent(&code), &world.client, at(299)).await.is_ok());
+    assert!(identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(299)).await.is_ok());
 }
 
 #[tokio::test]
-async fn a_second_use_kills_the_family() {
+async fn a_second_use_revokes_the_family() {
     let world = World::new().await;
     let identity = &world.identity;
     let code = world.code("openid").await;
-    let grant = identity.redeem_code(&sent(&code), &world.client, at(1)).await.unwrap();
-    let access = identity.mint_access_token(&grant, at(1));
-    let refresh = identity.issue_refresh(&grant, &world.client, at(1)).await.unwrap();
-    assert!(identity.verify_access_token(&access, at(2)).await.is_ok());
-    let (_, successor) = identity.redeem_refresh(&refresh, &world.client, None, None, at(2)).await.unwrap();
-    let reused = identity.redeem_refresh(&refresh, &world.client, None, None, at(3)).await;
+    let grant = identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await.unwrap();
+    let access = identity.tokens.mint_access_token(&grant, at(1));
+    let refresh = identity.grants.issue_refresh_token(&grant, &world.client, at(1)).await.unwrap();
+    assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
+    let (_, successor) =
+        identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(2)).await.unwrap();
+    let reused = identity.grants.redeem_refresh_token(&refresh, &world.client, None, None, at(3)).await;
     assert!(matches!(reused, Err(GrantError::Reused)));
-    let dead = identity.redeem_refresh(&successor, &world.client, None, None, at(3)).await;
+    let dead = identity.grants.redeem_refresh_token(&successor, &world.client, None, None, at(3)).await;
     assert!(matches!(dead, Err(GrantError::Revoked)));
-    assert!(matches!(identity.verify_access_token(&access, at(3)).await, Err(BadToken::Revoked)));
+    assert!(matches!(identity.tokens.verify_access_token(&access, at(3)).await, Err(BadToken::Revoked)));
 }
 
 #[tokio::test]
-async fn a_refresh_never_widens_the_scope() {
+async fn a_refresh_never_extends_the_scopes() {
     let world = World::new().await;
     let identity = &world.identity;
-    let refresh = identity.issue_refresh(&world.grant("openid profile"), &world.client, at(1)).await.unwrap();
-    let scopes = |text: &str| trefoil_identity::scope::Scopes::parse(text).unwrap();
-    let wider =
-        identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid email")), None, at(2)).await;
+    let refresh = identity
+        .grants
+        .issue_refresh_token(&world.grant("openid profile"), &world.client, at(1))
+        .await
+        .unwrap();
+    let scopes = |text: &str| trefoil_identity::model::scope::Scopes::parse(text).unwrap();
+    let wider = identity
+        .grants
+        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid email")), None, at(2))
+        .await;
     assert!(matches!(wider, Err(GrantError::Scope)));
-    let (narrow, successor) =
-        identity.redeem_refresh(&refresh, &world.client, Some(&scopes("openid")), None, at(2)).await.unwrap();
+    let (narrow, successor) = identity
+        .grants
+        .redeem_refresh_token(&refresh, &world.client, Some(&scopes("openid")), None, at(2))
+        .await
+        .unwrap();
     assert_eq!(narrow.scopes.to_string(), "openid");
-    let (whole, _) = identity.redeem_refresh(&successor, &world.client, None, None, at(3)).await.unwrap();
+    let (whole, _) =
+        identity.grants.redeem_refresh_token(&successor, &world.client, None, None, at(3)).await.unwrap();
     assert_eq!(whole.scopes.to_string(), "openid profile");
 }
 
 #[tokio::test]
-async fn what_client_or_user_lose_their_tokens_lose_at_once() {
+async fn tokens_lose_the_scopes_that_client_or_user_lose() {
     let world = World::new().await;
     let (identity, scopes) = (&world.identity, |text: &str| Scopes::parse(text).unwrap());
     let declare = async |text: &str| {
         let declared = Client { scopes: scopes(text), ..client("declared") };
-        identity.declare_clients(&[declared], at(0)).await.unwrap();
-        identity.client("declared", at(0)).await.unwrap().unwrap()
+        identity.clients.declare_clients(&[declared], at(0)).await.unwrap();
+        identity.clients.active_client("declared", at(0)).await.unwrap().unwrap()
     };
     let client = declare("openid profile offline_access").await;
     let grant = Grant {
@@ -236,128 +272,163 @@ async fn what_client_or_user_lose_their_tokens_lose_at_once() {
         generation: client.generation.clone(),
         ..world.grant("openid profile offline_access")
     };
-    let access = identity.mint_access_token(&grant, at(0));
-    let refresh = identity.issue_refresh(&grant, &client, at(0)).await.unwrap();
-    let left =
-        async |second| identity.verify_access_token(&access, at(second)).await.unwrap().scopes.to_string();
+    let access = identity.tokens.mint_access_token(&grant, at(0));
+    let refresh = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
+    let left = async |second| {
+        identity.tokens.verify_access_token(&access, at(second)).await.unwrap().scopes.to_string()
+    };
     assert_eq!(left(1).await, "openid profile offline_access");
 
-    identity.change_user("ada", at(2), |user| user.allowed_scopes = scopes("openid profile")).await.unwrap();
+    identity
+        .users
+        .change_user("ada", at(2), |user| user.allowed_scopes = scopes("openid profile"))
+        .await
+        .unwrap();
     assert_eq!(left(2).await, "openid profile");
-    let (renewed, refresh) = identity.redeem_refresh(&refresh, &client, None, None, at(3)).await.unwrap();
+    let (renewed, refresh) =
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(3)).await.unwrap();
     assert_eq!(renewed.scopes.to_string(), "openid profile");
 
     let client = declare("openid").await;
     assert_eq!(left(4).await, "openid");
-    let told = identity.introspect(&access, &client, at(4)).await.unwrap();
+    let told = identity.tokens.introspect_token(&access, &client, at(4)).await.unwrap();
     assert_eq!(told["scope"], "openid");
-    let (renewed, refresh) = identity.redeem_refresh(&refresh, &client, None, None, at(5)).await.unwrap();
+    let (renewed, refresh) =
+        identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(5)).await.unwrap();
     assert_eq!(renewed.scopes.to_string(), "openid");
 
-    identity.change_user("ada", at(6), |user| user.allowed_scopes = scopes("email")).await.unwrap();
+    identity.users.change_user("ada", at(6), |user| user.allowed_scopes = scopes("email")).await.unwrap();
     assert_eq!(left(6).await, "");
-    let refused = identity.redeem_refresh(&refresh, &client, None, None, at(6)).await;
+    let refused = identity.grants.redeem_refresh_token(&refresh, &client, None, None, at(6)).await;
     assert!(matches!(refused, Err(GrantError::Revoked)));
 }
 
 #[tokio::test]
-async fn an_access_token_ends_in_every_way_that_it_should() {
+async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
     let world = World::new().await;
     let identity = &world.identity;
-    let token = |scopes: &str| identity.mint_access_token(&world.grant(scopes), at(0));
+    let token = |scopes: &str| identity.tokens.mint_access_token(&world.grant(scopes), at(0));
     let access = token("openid");
-    assert!(identity.verify_access_token(&access, at(3599)).await.is_ok());
-    assert!(matches!(identity.verify_access_token(&access, at(3600)).await, Err(BadToken::Expired)));
-    // Altered in any part, it is none of ours.
+    assert!(identity.tokens.verify_access_token(&access, at(3599)).await.is_ok());
+    assert!(matches!(identity.tokens.verify_access_token(&access, at(3600)).await, Err(BadToken::Expired)));
+    // A token that was altered in any part is rejected.
     for part in 0..3 {
         let mut parts: Vec<String> = access.split('.').map(str::to_owned).collect();
         let letter = if parts[part].starts_with('A') { "B" } else { "A" };
         parts[part].replace_range(..1, letter);
-        let altered = identity.verify_access_token(&parts.join("."), at(1)).await;
+        let altered = identity.tokens.verify_access_token(&parts.join("."), at(1)).await;
         assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
     }
-    // An ID token is no access token.
-    let id_token = identity.mint_id_token(&world.client, &world.grant("openid"), Beside::default(), at(0));
-    assert!(matches!(identity.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
-
-    identity.revoke(&access, &client("other"), at(1)).await.unwrap();
-    assert!(
-        identity.verify_access_token(&access, at(1)).await.is_ok(),
-        "another client's wish changes nothing"
+    // An ID token is rejected as an access token.
+    let id_token = identity.tokens.mint_id_token(
+        &world.client,
+        &world.grant("openid"),
+        IdTokenContext::default(),
+        at(0),
     );
-    identity.revoke(&access, &world.client, at(1)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
+    assert!(matches!(identity.tokens.verify_access_token(&id_token, at(1)).await, Err(BadToken::Malformed)));
 
-    // The end of the browser session ends its tokens, but for those under offline_access.
-    let cookie =
-        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
-    let (session, _) = identity.session(&cookie, at(1)).await.unwrap().unwrap();
+    identity.tokens.revoke_token(&access, &client("other"), at(1)).await.unwrap();
+    assert!(
+        identity.tokens.verify_access_token(&access, at(1)).await.is_ok(),
+        "another client cannot revoke it"
+    );
+    identity.tokens.revoke_token(&access, &world.client, at(1)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&access, at(1)).await, Err(BadToken::Revoked)));
+
+    // The end of a session ends its tokens, except those with `offline_access`.
+    let cookie = identity
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .await
+        .unwrap();
+    let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
     let mut grant = world.grant("openid profile");
     grant.sid = session.sid.clone();
-    let online = identity.mint_access_token(&grant, at(0));
-    grant.scopes = trefoil_identity::scope::Scopes::parse("openid offline_access").unwrap();
-    let offline = identity.mint_access_token(&grant, at(0));
-    identity.end_session(&cookie, at(2)).await.unwrap();
-    assert!(identity.session(&cookie, at(2)).await.unwrap().is_none());
-    assert!(matches!(identity.verify_access_token(&online, at(2)).await, Err(BadToken::Revoked)));
-    assert!(identity.verify_access_token(&offline, at(2)).await.is_ok());
+    let online = identity.tokens.mint_access_token(&grant, at(0));
+    grant.scopes = trefoil_identity::model::scope::Scopes::parse("openid offline_access").unwrap();
+    let offline = identity.tokens.mint_access_token(&grant, at(0));
+    identity.sessions.end_session(&cookie, at(2)).await.unwrap();
+    assert!(identity.sessions.active_session(&cookie, at(2)).await.unwrap().is_none());
+    assert!(matches!(identity.tokens.verify_access_token(&online, at(2)).await, Err(BadToken::Revoked)));
+    assert!(identity.tokens.verify_access_token(&offline, at(2)).await.is_ok());
 
-    identity.sign_out_everywhere("ada", at(3)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&offline, at(3)).await, Err(BadToken::SignedOut)));
-    identity.delete_user("ada", at(4)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&offline, at(4)).await, Err(BadToken::UserGone)));
-    identity.delete_client("app", at(5)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&offline, at(5)).await, Err(BadToken::ClientGone)));
+    identity.users.sign_out_everywhere("ada", at(3)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&offline, at(3)).await, Err(BadToken::SignedOut)));
+    identity.users.delete_user("ada", at(4)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&offline, at(4)).await, Err(BadToken::UserGone)));
+    identity.clients.delete_client("app", at(5)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&offline, at(5)).await, Err(BadToken::ClientGone)));
 }
 
 #[tokio::test]
-async fn a_session_ends_after_an_idle_hour_and_after_twelve() {
+async fn a_session_ends_after_one_idle_hour_and_after_twelve_hours() {
     let world = World::new().await;
     let identity = &world.identity;
-    let idle =
-        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
-    assert!(identity.session(&idle, at(3599)).await.unwrap().is_some());
-    assert!(identity.session(&idle, at(3599 + 3600)).await.unwrap().is_none());
-    let busy =
-        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
+    let idle = identity
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .await
+        .unwrap();
+    assert!(identity.sessions.active_session(&idle, at(3599)).await.unwrap().is_some());
+    assert!(identity.sessions.active_session(&idle, at(3599 + 3600)).await.unwrap().is_none());
+    let busy = identity
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .await
+        .unwrap();
     for half_hour in 1..24 {
-        assert!(identity.session(&busy, at(half_hour * 1800)).await.unwrap().is_some(), "{half_hour}");
+        assert!(
+            identity.sessions.active_session(&busy, at(half_hour * 1800)).await.unwrap().is_some(),
+            "{half_hour}"
+        );
     }
-    assert!(identity.session(&busy, at(12 * 3600 + 1)).await.unwrap().is_none());
+    assert!(identity.sessions.active_session(&busy, at(12 * 3600 + 1)).await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn a_session_ends_by_its_id_alone() {
+async fn a_session_ends_by_its_id() {
     let world = World::new().await;
     let identity = &world.identity;
-    let cookie =
-        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
-    let (session, _) = identity.session(&cookie, at(1)).await.unwrap().unwrap();
-    identity.end_sid(&session.sid, at(2)).await.unwrap();
-    assert!(identity.session(&cookie, at(2)).await.unwrap().is_none());
-    assert!(identity.sessions_of(&world.user, at(2)).await.unwrap().is_empty());
+    let cookie = identity
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .await
+        .unwrap();
+    let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
+    identity.sessions.end_session_by_id(&session.sid, at(2)).await.unwrap();
+    assert!(identity.sessions.active_session(&cookie, at(2)).await.unwrap().is_none());
+    assert!(identity.sessions.user_sessions(&world.user, at(2)).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn signing_in_again_goes_on_with_the_session() {
+async fn a_repeated_sign_in_keeps_the_session_id() {
     let world = World::new().await;
     let identity = &world.identity;
-    let first =
-        identity.begin_session(&world.user, &Proof::password(), Place::default(), None, at(0)).await.unwrap();
+    let first = identity
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), None, at(0))
+        .await
+        .unwrap();
     let mut grant = world.grant("openid");
-    grant.sid = identity.session(&first, at(1)).await.unwrap().unwrap().0.sid;
-    let early = identity.mint_access_token(&grant, at(1));
+    grant.sid = identity.sessions.active_session(&first, at(1)).await.unwrap().unwrap().0.sid;
+    let early = identity.tokens.mint_access_token(&grant, at(1));
     let again = identity
-        .begin_session(&world.user, &Proof::password(), Place::default(), Some(&first), at(2))
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), Some(&first), at(2))
         .await
         .unwrap();
-    assert!(identity.session(&first, at(3)).await.unwrap().is_none(), "the old cookie is worth nothing");
-    assert!(identity.verify_access_token(&early, at(3)).await.is_ok());
-    identity.end_session(&again, at(4)).await.unwrap();
-    assert!(matches!(identity.verify_access_token(&early, at(4)).await, Err(BadToken::Revoked)));
+    assert!(
+        identity.sessions.active_session(&first, at(3)).await.unwrap().is_none(),
+        "the old cookie is worth nothing"
+    );
+    assert!(identity.tokens.verify_access_token(&early, at(3)).await.is_ok());
+    identity.sessions.end_session(&again, at(4)).await.unwrap();
+    assert!(matches!(identity.tokens.verify_access_token(&early, at(4)).await, Err(BadToken::Revoked)));
     let fresh = identity
-        .begin_session(&world.user, &Proof::password(), Place::default(), Some(&again), at(5))
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), Some(&again), at(5))
         .await
         .unwrap();
-    assert_ne!(identity.session(&fresh, at(6)).await.unwrap().unwrap().0.sid, grant.sid);
+    assert_ne!(identity.sessions.active_session(&fresh, at(6)).await.unwrap().unwrap().0.sid, grant.sid);
 }

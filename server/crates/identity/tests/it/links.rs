@@ -1,12 +1,13 @@
-//! Accounts at external providers: who may be linked to whom.
+//! Linking of accounts at external providers.
 
-use trefoil_identity::provider::{ExternalUser, LinkError, Provider};
-use trefoil_identity::user::{Claims, User};
+use trefoil_identity::model::provider::{ExternalUser, IdentityProvider};
+use trefoil_identity::model::user::{StandardClaims, User};
+use trefoil_identity::sign_in::linked_account::LinkError;
 
 use crate::support::{World, at};
 
-fn provider() -> Provider {
-    Provider {
+fn provider() -> IdentityProvider {
+    IdentityProvider {
         name: "Clinic".to_owned(),
         issuer: "https://idp.example".to_owned(),
         authorization_endpoint: "https://idp.example/authorize".to_owned(),
@@ -22,7 +23,11 @@ fn provider() -> Provider {
 }
 
 fn external(sub: &str, email: &str, verified: Option<bool>) -> ExternalUser {
-    let claims = Claims { email: Some(email.to_owned()), email_verified: verified, ..Claims::default() };
+    let claims = StandardClaims {
+        email: Some(email.to_owned()),
+        email_verified: verified,
+        ..StandardClaims::default()
+    };
     ExternalUser { issuer: "https://idp.example".to_owned(), sub: sub.to_owned(), claims }
 }
 
@@ -31,21 +36,21 @@ async fn with_email(world: &World, verified: bool) {
         user.claims.email = Some("Ada@mail.example".to_owned());
         user.claims.email_verified = Some(verified);
     };
-    world.identity.change_user("ada", at(0), change).await.unwrap();
+    world.identity.users.change_user("ada", at(0), change).await.unwrap();
 }
 
 #[tokio::test]
-async fn switches_are_off_by_default() {
+async fn no_user_is_linked_or_created_by_default() {
     let world = World::new().await;
     with_email(&world, true).await;
     let ash = external("ash", "ada@mail.example", Some(true));
-    assert!(world.identity.admit(&provider(), &ash, at(0)).await.unwrap().is_none());
-    assert!(world.identity.linked_user(&ash, at(0)).await.unwrap().is_none());
+    assert!(world.identity.sign_in.admit_external_user(&provider(), &ash, at(0)).await.unwrap().is_none());
+    assert!(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn an_email_links_only_where_both_sides_verified_it_and_for_no_administrator() {
-    let by_email = Provider { link_by_email: true, ..provider() };
+async fn an_email_links_only_if_both_sides_verified_it_and_never_an_administrator() {
+    let by_email = IdentityProvider { link_by_email: true, ..provider() };
     let address = "ada@mail.example";
     for (ours, theirs, administrator, linked) in [
         (true, Some(true), false, true),
@@ -57,80 +62,83 @@ async fn an_email_links_only_where_both_sides_verified_it_and_for_no_administrat
         let world = World::new().await;
         with_email(&world, ours).await;
         let set = |user: &mut User| user.administrator = administrator;
-        world.identity.change_user("ada", at(0), set).await.unwrap();
+        world.identity.users.change_user("ada", at(0), set).await.unwrap();
         let ash = external("ash", address, theirs);
-        let admitted = world.identity.admit(&by_email, &ash, at(0)).await.unwrap();
+        let admitted = world.identity.sign_in.admit_external_user(&by_email, &ash, at(0)).await.unwrap();
         assert_eq!(admitted.map(|user| user.username).as_deref(), linked.then_some("ada"));
-        assert_eq!(world.identity.linked_user(&ash, at(0)).await.unwrap().is_some(), linked);
+        assert_eq!(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap().is_some(), linked);
     }
 }
 
 #[tokio::test]
-async fn an_email_that_another_provider_verified_links_nobody() {
-    let lenient = Provider {
+async fn an_email_verified_by_another_provider_does_not_link() {
+    let lenient = IdentityProvider {
         name: "Lenient".to_owned(),
         issuer: "https://lenient.example".to_owned(),
         create_users: true,
         ..provider()
     };
-    let by_email = Provider { link_by_email: true, ..provider() };
+    let by_email = IdentityProvider { link_by_email: true, ..provider() };
     let world = World::new().await;
-    // Anybody gets any address from the lenient provider, and waits for its owner.
+    // The lenient provider lets anyone claim an address.
     let claimed = ExternalUser {
         issuer: lenient.issuer.clone(),
         ..external("mallory", "ash@mail.example", Some(true))
     };
-    let user = world.identity.admit(&lenient, &claimed, at(0)).await.unwrap().unwrap();
+    let user = world.identity.sign_in.admit_external_user(&lenient, &claimed, at(0)).await.unwrap().unwrap();
     let owner = external("ash", "ash@mail.example", Some(true));
-    assert!(world.identity.admit(&by_email, &owner, at(1)).await.unwrap().is_none());
-    // An administrator vouches for it.
-    let vouch = |user: &mut User| user.email_verified_by = None;
-    world.identity.change_user(&user.username, at(2), vouch).await.unwrap();
-    let admitted = world.identity.admit(&by_email, &owner, at(3)).await.unwrap();
+    assert!(world.identity.sign_in.admit_external_user(&by_email, &owner, at(1)).await.unwrap().is_none());
+    // An administrator verifies the address.
+    let verify = |user: &mut User| user.email_verified_by = None;
+    world.identity.users.change_user(&user.username, at(2), verify).await.unwrap();
+    let admitted = world.identity.sign_in.admit_external_user(&by_email, &owner, at(3)).await.unwrap();
     assert_eq!(admitted.map(|user| user.sub), Some(user.sub));
 }
 
 #[tokio::test]
-async fn an_account_is_one_users_and_the_only_way_in_is_kept() {
+async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
     let world = World::new().await;
     let identity = &world.identity;
     let ash = external("ash", "ash@mail.example", None);
-    identity.link(&world.user, "Clinic", &ash, at(0)).await.unwrap();
-    identity.link(&world.user, "Clinic", &ash, at(1)).await.unwrap();
-    let links = identity.links_of(&world.user.sub, at(1)).await.unwrap();
+    identity.sign_in.link_account(&world.user, "Clinic", &ash, at(0)).await.unwrap();
+    identity.sign_in.link_account(&world.user, "Clinic", &ash, at(1)).await.unwrap();
+    let links = identity.sign_in.linked_accounts(&world.user.sub, at(1)).await.unwrap();
     assert_eq!((links.len(), links[0].label.as_str()), (1, "ash@mail.example"));
 
     let other = User { username: "grace".to_owned(), ..world.user.clone() };
-    let other = identity.add_user(other, at(1)).await.unwrap();
-    assert!(matches!(identity.link(&other, "Clinic", &ash, at(1)).await, Err(LinkError::Taken)));
-    assert!(!identity.unlink(&other, &links[0].id, at(1)).await.unwrap());
+    let other = identity.users.add_user(other, at(1)).await.unwrap();
+    assert!(matches!(
+        identity.sign_in.link_account(&other, "Clinic", &ash, at(1)).await,
+        Err(LinkError::Taken)
+    ));
+    assert!(!identity.sign_in.unlink_account(&other, &links[0].id, at(1)).await.unwrap());
 
-    let only = identity.unlink(&world.user, &links[0].id, at(1)).await;
+    let only = identity.sign_in.unlink_account(&world.user, &links[0].id, at(1)).await;
     assert!(matches!(only, Err(LinkError::OnlyWay)), "ada has no password");
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
-    let user = identity.change_user("ada", at(1), set).await.unwrap();
-    assert!(identity.unlink(&user, &links[0].id, at(1)).await.unwrap());
-    assert!(identity.linked_user(&ash, at(1)).await.unwrap().is_none());
+    let user = identity.users.change_user("ada", at(1), set).await.unwrap();
+    assert!(identity.sign_in.unlink_account(&user, &links[0].id, at(1)).await.unwrap());
+    assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_none());
 
-    // A deleted user leaves nothing behind that would keep the account from another.
-    identity.link(&user, "Clinic", &ash, at(2)).await.unwrap();
-    identity.delete_user("ada", at(2)).await.unwrap();
-    identity.link(&other, "Clinic", &ash, at(3)).await.unwrap();
-    assert_eq!(identity.linked_user(&ash, at(3)).await.unwrap().unwrap().username, "grace");
+    // The deletion of a user frees the account for another user.
+    identity.sign_in.link_account(&user, "Clinic", &ash, at(2)).await.unwrap();
+    identity.users.delete_user("ada", at(2)).await.unwrap();
+    identity.sign_in.link_account(&other, "Clinic", &ash, at(3)).await.unwrap();
+    assert_eq!(identity.sign_in.linked_user(&ash, at(3)).await.unwrap().unwrap().username, "grace");
 }
 
 #[tokio::test]
-async fn a_waiting_account_is_linked_once_and_in_its_browser() {
+async fn a_pending_account_is_linked_once_and_in_its_browser() {
     let world = World::new().await;
     let identity = &world.identity;
     let ash = external("ash", "ash@mail.example", None);
-    let id = identity.keep_for_linking("Clinic", ash.clone(), "browser", at(0)).await.unwrap();
-    assert!(identity.kept_for_linking(&id, "another", at(1)).await.unwrap().is_none());
-    identity.link_kept(&id, "another", &world.user, at(1)).await.unwrap();
-    assert!(identity.linked_user(&ash, at(1)).await.unwrap().is_none());
-    let kept = identity.kept_for_linking(&id, "browser", at(1)).await.unwrap();
+    let id = identity.sign_in.store_pending_link("Clinic", ash.clone(), "browser", at(0)).await.unwrap();
+    assert!(identity.sign_in.pending_link(&id, "another", at(1)).await.unwrap().is_none());
+    identity.sign_in.link_pending_account(&id, "another", &world.user, at(1)).await.unwrap();
+    assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_none());
+    let kept = identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap();
     assert_eq!(kept, Some(("Clinic".to_owned(), "ash@mail.example".to_owned())));
-    identity.link_kept(&id, "browser", &world.user, at(1)).await.unwrap();
-    assert!(identity.linked_user(&ash, at(1)).await.unwrap().is_some());
-    assert!(identity.kept_for_linking(&id, "browser", at(1)).await.unwrap().is_none());
+    identity.sign_in.link_pending_account(&id, "browser", &world.user, at(1)).await.unwrap();
+    assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_some());
+    assert!(identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap().is_none());
 }

@@ -1,7 +1,6 @@
-//! The rules of identity on a memory store, with a clock and a chance that the tests turn: grants are
-//! spent once, tokens end when they should, requests are judged in SPEC's order.
+//! Tests of the rules of identity on an in-memory store, with a clock and random bytes that the tests control.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
 mod administration;
 mod authorize;

@@ -1,12 +1,12 @@
-//! Passkeys and recovery codes, with an authenticator made of software.
+//! Passkeys and recovery codes, with a software authenticator.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use trefoil_identity::passkey::{Begun, PasskeyError};
-use trefoil_identity::user::User;
+use trefoil_identity::model::user::User;
+use trefoil_identity::sign_in::passkey::{PasskeyCeremonyStart, PasskeyError};
 
 use crate::support::{World, at};
 
@@ -18,7 +18,7 @@ fn b64(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// An authenticator with one key (Web Authentication 6.1, 6.5).
+/// An authenticator with one key (Web Authentication sections 6.1 and 6.5).
 struct Authenticator {
     key: EcdsaKeyPair,
     id: [u8; 16],
@@ -34,12 +34,12 @@ impl Authenticator {
         Self { key, id: [id; 16], handle: String::new(), counter: 0, flags: VERIFIED, origin: ORIGIN }
     }
 
-    fn client_data(&self, kind: &str, begun: &Begun) -> String {
+    fn client_data(&self, kind: &str, begun: &PasskeyCeremonyStart) -> String {
         json!({ "type": kind, "challenge": begun.options["challenge"], "origin": self.origin, "crossOrigin": false })
             .to_string()
     }
 
-    /// Relying party, flags, counter.
+    /// Returns the authenticator data: relying party, flags, counter.
     fn data(&self, more_flags: u8) -> Vec<u8> {
         let mut data = Sha256::digest("as.example").to_vec();
         data.push(self.flags | more_flags);
@@ -47,7 +47,7 @@ impl Authenticator {
         data
     }
 
-    fn create(&mut self, begun: &Begun) -> String {
+    fn create(&mut self, begun: &PasskeyCeremonyStart) -> String {
         self.handle = begun.options["user"]["id"].as_str().unwrap().to_owned();
         let mut data = self.data(0b100_0000);
         data.extend([0; 16]);
@@ -71,7 +71,7 @@ impl Authenticator {
             .to_string()
     }
 
-    fn get(&mut self, begun: &Begun) -> String {
+    fn get(&mut self, begun: &PasskeyCeremonyStart) -> String {
         self.counter += 1;
         let client_data = self.client_data("webauthn.get", begun);
         let data = self.data(0);
@@ -88,9 +88,10 @@ impl Authenticator {
 
 impl World {
     async fn register(&self, key: &mut Authenticator, name: &str) -> Result<(), PasskeyError> {
-        let begun = self.identity.begin_passkey_registration(&self.user, "browser", at(0)).await?;
+        let begun = self.identity.sign_in.begin_passkey_registration(&self.user, "browser", at(0)).await?;
         let made = key.create(&begun);
         self.identity
+            .sign_in
             .finish_passkey_registration(&self.user, &begun.ceremony, &made, name, "browser", at(1))
             .await
     }
@@ -100,9 +101,10 @@ impl World {
         key: &mut Authenticator,
         after: Option<&User>,
     ) -> Result<Vec<String>, PasskeyError> {
-        let begun = self.identity.begin_passkey_sign_in(after, "browser", at(2)).await?;
+        let begun = self.identity.sign_in.begin_passkey_sign_in(after, "browser", at(2)).await?;
         let shown = key.get(&begun);
-        let done = self.identity.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await;
+        let done =
+            self.identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await;
         done.map(|(user, proof)| {
             assert_eq!(user.sub, self.user.sub);
             proof.amr
@@ -111,148 +113,157 @@ impl World {
 }
 
 #[track_caller]
-fn refused<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
-    assert!(matches!(outcome, Err(PasskeyError::Refused(_))), "{outcome:?}");
+fn assert_rejected<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
+    assert!(matches!(outcome, Err(PasskeyError::Rejected(_))), "{outcome:?}");
 }
 
 #[track_caller]
-fn over<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
-    assert!(matches!(outcome, Err(PasskeyError::Over)), "{outcome:?}");
+fn assert_over<T: std::fmt::Debug>(outcome: Result<T, PasskeyError>) {
+    assert!(matches!(outcome, Err(PasskeyError::CeremonyExpired)), "{outcome:?}");
 }
 
 #[tokio::test]
-async fn a_passkey_signs_its_user_in_and_a_removed_one_does_not() {
+async fn a_passkey_signs_its_user_in_until_it_is_removed() {
     let world = World::new().await;
     let mut key = Authenticator::new(1);
-    let begun = world.identity.begin_passkey_registration(&world.user, "browser", at(0)).await.unwrap();
+    let begun =
+        world.identity.sign_in.begin_passkey_registration(&world.user, "browser", at(0)).await.unwrap();
     let selection = &begun.options["authenticatorSelection"];
     assert_eq!(
         (&selection["residentKey"], &selection["userVerification"]),
         (&json!("required"), &json!("required"))
     );
     world.register(&mut key, "  my phone\u{7}  ").await.unwrap();
-    let known = world.identity.passkeys_of(&world.user.sub, at(2)).await.unwrap();
+    let known = world.identity.sign_in.user_passkeys(&world.user.sub, at(2)).await.unwrap();
     assert_eq!((known.len(), known[0].name.as_str(), known[0].last_used), (1, "my phone", None));
 
-    let begun = world.identity.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
+    let begun = world.identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
     assert_eq!(begun.options["allowCredentials"], json!([]), "a sign-in names nobody");
     assert_eq!(begun.options["userVerification"], "required");
     assert_eq!(world.sign_in(&mut key, None).await.unwrap(), ["hwk", "user", "mfa"]);
     assert_eq!(world.sign_in(&mut key, Some(&world.user)).await.unwrap(), ["pwd", "hwk", "user", "mfa"]);
-    let known = world.identity.passkeys_of(&world.user.sub, at(4)).await.unwrap();
+    let known = world.identity.sign_in.user_passkeys(&world.user.sub, at(4)).await.unwrap();
     assert_eq!(known[0].last_used, Some(at(3)));
 
-    let only = world.identity.remove_passkey(&world.user, &known[0].id, at(5)).await;
+    let only = world.identity.sign_in.remove_passkey(&world.user, &known[0].id, at(5)).await;
     assert!(matches!(only, Err(PasskeyError::OnlyWay)), "ada has no password");
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
-    let user = world.identity.change_user("ada", at(5), set).await.unwrap();
-    world.identity.remove_passkey(&user, &known[0].id, at(5)).await.unwrap();
-    refused(world.sign_in(&mut key, None).await);
+    let user = world.identity.users.change_user("ada", at(5), set).await.unwrap();
+    world.identity.sign_in.remove_passkey(&user, &known[0].id, at(5)).await.unwrap();
+    assert_rejected(world.sign_in(&mut key, None).await);
 }
 
 #[tokio::test]
-async fn a_ceremony_is_taken_once_in_time_and_by_its_browser() {
+async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     let world = World::new().await;
     let mut key = Authenticator::new(1);
     world.register(&mut key, "").await.unwrap();
     let identity = &world.identity;
-    let begun = identity.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
+    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
     let shown = key.get(&begun);
-    over(identity.finish_passkey_sign_in(&begun.ceremony, &shown, "another", at(3)).await);
-    identity.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await.unwrap();
-    over(identity.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await);
-    // Also what failed is over.
-    let begun = identity.begin_passkey_sign_in(None, "browser", at(4)).await.unwrap();
-    refused(identity.finish_passkey_sign_in(&begun.ceremony, "{}", "browser", at(4)).await);
-    over(identity.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(4)).await);
-    let begun = identity.begin_passkey_sign_in(None, "browser", at(5)).await.unwrap();
-    over(identity.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(305)).await);
-    // One kind of ceremony is never taken for the other.
-    let begun = identity.begin_passkey_sign_in(None, "browser", at(6)).await.unwrap();
-    let made = Authenticator::new(2).create(&Begun {
+    assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "another", at(3)).await);
+    identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await.unwrap();
+    assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await);
+    // A failed attempt uses up the ceremony, too.
+    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(4)).await.unwrap();
+    assert_rejected(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, "{}", "browser", at(4)).await);
+    assert_over(
+        identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(4)).await,
+    );
+    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(5)).await.unwrap();
+    assert_over(
+        identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(305)).await,
+    );
+    // A ceremony of one kind is not accepted as the other.
+    let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(6)).await.unwrap();
+    let made = Authenticator::new(2).create(&PasskeyCeremonyStart {
         ceremony: String::new(),
         options: json!({ "challenge": begun.options["challenge"], "user": { "id": "x" } }),
     });
-    over(
-        identity.finish_passkey_registration(&world.user, &begun.ceremony, &made, "", "browser", at(6)).await,
+    assert_over(
+        identity
+            .sign_in
+            .finish_passkey_registration(&world.user, &begun.ceremony, &made, "", "browser", at(6))
+            .await,
     );
 }
 
 #[tokio::test]
-async fn what_does_not_hold_is_refused() {
+async fn invalid_responses_are_rejected() {
     let world = World::new().await;
     let mut key = Authenticator::new(1);
     world.register(&mut key, "").await.unwrap();
     world.sign_in(&mut key, None).await.unwrap();
 
     key.flags = PRESENT_ONLY;
-    refused(world.sign_in(&mut key, None).await);
+    assert_rejected(world.sign_in(&mut key, None).await);
     key.flags = VERIFIED;
     key.origin = "https://as.example.evil.example";
-    refused(world.sign_in(&mut key, None).await);
+    assert_rejected(world.sign_in(&mut key, None).await);
     key.origin = ORIGIN;
     world.sign_in(&mut key, None).await.unwrap();
-    // A counter that does not go on is the mark of a copy.
+    // A counter that does not increase indicates a copied key.
     key.counter -= 1;
-    refused(world.sign_in(&mut key, None).await);
+    assert_rejected(world.sign_in(&mut key, None).await);
     key.counter += 1;
     world.sign_in(&mut key, None).await.unwrap();
 
     let mut stranger = Authenticator::new(1);
     stranger.handle.clone_from(&key.handle);
     stranger.counter = 100;
-    refused(world.sign_in(&mut stranger, None).await);
+    assert_rejected(world.sign_in(&mut stranger, None).await);
     let mut nobody = Authenticator::new(9);
     nobody.handle = b64([7; 16]);
-    refused(world.sign_in(&mut nobody, None).await);
+    assert_rejected(world.sign_in(&mut nobody, None).await);
 
     let other = User { username: "grace".to_owned(), ..world.user.clone() };
-    let other = world.identity.add_user(other, at(0)).await.unwrap();
-    refused(world.sign_in(&mut key, Some(&other)).await);
-    refused(world.register(&mut key, "twice").await);
+    let other = world.identity.users.add_user(other, at(0)).await.unwrap();
+    assert_rejected(world.sign_in(&mut key, Some(&other)).await);
+    assert_rejected(world.register(&mut key, "twice").await);
 
-    world.identity.change_user("ada", at(3), |user| user.disabled = true).await.unwrap();
-    refused(world.sign_in(&mut key, None).await);
+    world.identity.users.change_user("ada", at(3), |user| user.disabled = true).await.unwrap();
+    assert_rejected(world.sign_in(&mut key, None).await);
 }
 
 #[tokio::test]
-async fn a_password_may_need_a_passkey_as_long_as_there_is_one() {
+async fn a_password_can_require_a_passkey_while_there_is_one() {
     let world = World::new().await;
     let identity = &world.identity;
     let sub = &world.user.sub;
-    assert!(matches!(identity.ask_for_passkey(sub, true, at(0)).await, Err(PasskeyError::NoPasskey)));
+    assert!(matches!(identity.sign_in.require_passkey(sub, true, at(0)).await, Err(PasskeyError::NoPasskey)));
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
-    let user = identity.change_user("ada", at(0), set).await.unwrap();
+    let user = identity.users.change_user("ada", at(0), set).await.unwrap();
     let mut key = Authenticator::new(1);
     world.register(&mut key, "").await.unwrap();
-    assert!(!identity.needs_passkey(sub, at(1)).await.unwrap());
-    identity.ask_for_passkey(sub, true, at(1)).await.unwrap();
-    assert!(identity.needs_passkey(sub, at(1)).await.unwrap());
-    let known = identity.passkeys_of(sub, at(1)).await.unwrap();
-    identity.remove_passkey(&user, &known[0].id, at(1)).await.unwrap();
-    assert!(!identity.needs_passkey(sub, at(1)).await.unwrap());
+    assert!(!identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
+    identity.sign_in.require_passkey(sub, true, at(1)).await.unwrap();
+    assert!(identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
+    let known = identity.sign_in.user_passkeys(sub, at(1)).await.unwrap();
+    identity.sign_in.remove_passkey(&user, &known[0].id, at(1)).await.unwrap();
+    assert!(!identity.sign_in.requires_passkey(sub, at(1)).await.unwrap());
 }
 
 #[tokio::test]
 async fn a_recovery_code_works_once_and_new_ones_replace_it() {
     let world = World::new().await;
     let identity = &world.identity;
-    let codes = identity.new_recovery_codes(&world.user.sub, at(0)).await.unwrap();
+    let codes = identity.sign_in.replace_recovery_codes(&world.user.sub, at(0)).await.unwrap();
     assert_eq!(codes.iter().collect::<std::collections::BTreeSet<_>>().len(), 10);
-    let spend =
-        async |code: &str| identity.spend_recovery_code(Some(&world.user), code, at(1)).await.unwrap();
+    let spend = async |code: &str| {
+        identity.sign_in.redeem_recovery_code(Some(&world.user), code, at(1)).await.unwrap()
+    };
     assert!(!spend("0000-0000-0000-0000").await);
-    assert!(!identity.spend_recovery_code(None, &codes[0], at(1)).await.unwrap());
+    assert!(!identity.sign_in.redeem_recovery_code(None, &codes[0], at(1)).await.unwrap());
     assert!(spend(&format!(" {} ", codes[0].to_uppercase().replace('0', "O").replace('-', " "))).await);
     assert!(!spend(&codes[0]).await);
-    assert_eq!(identity.recovery_codes_left(&world.user.sub, at(2)).await.unwrap(), 9);
-    let renewed = identity.new_recovery_codes(&world.user.sub, at(3)).await.unwrap();
+    assert_eq!(identity.sign_in.count_recovery_codes(&world.user.sub, at(2)).await.unwrap(), 9);
+    let renewed = identity.sign_in.replace_recovery_codes(&world.user.sub, at(3)).await.unwrap();
     assert!(!spend(&codes[1]).await);
     assert!(spend(&renewed[1]).await);
 }
 
 #[tokio::test]
-async fn a_server_without_a_host_name_has_no_passkeys() {
+async fn a_server_with_an_ip_address_has_no_passkeys() {
     for (issuer, can) in [
         ("https://localhost:8443", true),
         ("http://localhost:8080", true),
@@ -263,6 +274,6 @@ async fn a_server_without_a_host_name_has_no_passkeys() {
         let random = std::sync::Arc::new(trefoil_identity::SystemRandom);
         let store = store::Store::memory();
         let identity = trefoil_identity::Identity::open(store, random, issuer, false, at(0)).await.unwrap();
-        assert_eq!(identity.has_passkeys(), can, "{issuer}");
+        assert_eq!(identity.sign_in.supports_passkeys(), can, "{issuer}");
     }
 }

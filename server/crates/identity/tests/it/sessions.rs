@@ -1,6 +1,6 @@
-//! Sessions of a user: listed, and ended one by one.
+//! Sessions of a user are listed and ended one by one.
 
-use trefoil_identity::session::{Place, Proof};
+use trefoil_identity::sign_in::session::{SessionOrigin, SignInProof};
 
 use crate::support::{World, at};
 
@@ -8,43 +8,49 @@ use crate::support::{World, at};
 async fn sessions_are_listed_and_ended_one_by_one() {
     let world = World::new().await;
     let identity = &world.identity;
-    let place = |agent: &str| Place { address: "192.0.2.1".to_owned(), agent: agent.to_owned() };
+    let place = |agent: &str| SessionOrigin { address: "192.0.2.1".to_owned(), agent: agent.to_owned() };
     let begin = async |agent: &str, replaced: Option<&str>, second| {
         identity
-            .begin_session(&world.user, &Proof::password(), place(agent), replaced, at(second))
+            .sessions
+            .begin_session(&world.user, &SignInProof::password(), place(agent), replaced, at(second))
             .await
             .unwrap()
     };
     let desk = begin("desk", None, 0).await;
     let phone = begin("phone", None, 1).await;
     let agents = async |second| -> Vec<String> {
-        let sessions = identity.sessions_of(&world.user, at(second)).await.unwrap();
-        sessions.into_iter().map(|session| session.place.agent).collect()
+        let sessions = identity.sessions.user_sessions(&world.user, at(second)).await.unwrap();
+        sessions.into_iter().map(|session| session.origin.agent).collect()
     };
     assert_eq!(agents(2).await, ["phone", "desk"]);
 
-    // To sign in again in the same browser is the same session.
+    // A second sign-in in the same browser continues the session.
     let desk = begin("desk again", Some(&desk), 3).await;
     assert_eq!(agents(4).await, ["desk again", "phone"]);
 
-    let (session, _) = identity.session(&phone, at(5)).await.unwrap().unwrap();
-    assert!(!identity.end_session_of("somebody else", &session.sid, at(5)).await.unwrap());
-    assert!(identity.end_session_of(&world.user.sub, &session.sid, at(5)).await.unwrap());
-    assert!(!identity.end_session_of(&world.user.sub, &session.sid, at(5)).await.unwrap());
-    assert!(identity.session(&phone, at(6)).await.unwrap().is_none());
-    assert!(identity.session(&desk, at(6)).await.unwrap().is_some());
+    let (session, _) = identity.sessions.active_session(&phone, at(5)).await.unwrap().unwrap();
+    assert!(!identity.sessions.end_user_session("somebody else", &session.sid, at(5)).await.unwrap());
+    assert!(identity.sessions.end_user_session(&world.user.sub, &session.sid, at(5)).await.unwrap());
+    assert!(!identity.sessions.end_user_session(&world.user.sub, &session.sid, at(5)).await.unwrap());
+    assert!(identity.sessions.active_session(&phone, at(6)).await.unwrap().is_none());
+    assert!(identity.sessions.active_session(&desk, at(6)).await.unwrap().is_some());
     assert_eq!(agents(6).await, ["desk again"]);
 
-    identity.sign_out_everywhere("ada", at(7)).await.unwrap();
-    let user = identity.user(&world.user.sub, at(8)).await.unwrap().unwrap();
-    assert!(identity.sessions_of(&user, at(8)).await.unwrap().is_empty());
+    identity.users.sign_out_everywhere("ada", at(7)).await.unwrap();
+    let user = identity.users.active_user(&world.user.sub, at(8)).await.unwrap().unwrap();
+    assert!(identity.sessions.user_sessions(&user, at(8)).await.unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn long_names_of_browsers_are_cut_off() {
+async fn long_user_agents_are_truncated() {
     let world = World::new().await;
-    let place = Place { address: String::new(), agent: "x".repeat(10_000) };
-    world.identity.begin_session(&world.user, &Proof::password(), place, None, at(0)).await.unwrap();
-    let sessions = world.identity.sessions_of(&world.user, at(0)).await.unwrap();
-    assert_eq!(sessions[0].place.agent.len(), 256);
+    let place = SessionOrigin { address: String::new(), agent: "x".repeat(10_000) };
+    world
+        .identity
+        .sessions
+        .begin_session(&world.user, &SignInProof::password(), place, None, at(0))
+        .await
+        .unwrap();
+    let sessions = world.identity.sessions.user_sessions(&world.user, at(0)).await.unwrap();
+    assert_eq!(sessions[0].origin.agent.len(), 256);
 }

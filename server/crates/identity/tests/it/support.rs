@@ -1,18 +1,18 @@
-//! An identity leaf with one user and two clients, at a time of the test's own.
+//! An identity with one user and two clients, at a fixed time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use jiff::{SignedDuration, Timestamp};
 use store::Store;
-use trefoil_identity::client::{AuthMethod, Client, GrantType, ResponseType};
-use trefoil_identity::grant::Grant;
-use trefoil_identity::redirect_uri::RegisteredRedirectUri;
-use trefoil_identity::scope::Scopes;
-use trefoil_identity::user::{Claims, User};
+use trefoil_identity::model::client::{AuthMethod, Client, GrantType, ResponseType};
+use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
+use trefoil_identity::model::scope::Scopes;
+use trefoil_identity::model::user::{StandardClaims, User};
+use trefoil_identity::tokens::grant::Grant;
 use trefoil_identity::{Identity, Random};
 
-/// Counts up: every secret is another one, and every run the same.
+/// A counter: all secrets differ, and all runs are the same.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -45,7 +45,7 @@ impl World {
         let user = User {
             sub: String::new(),
             username: "ada".to_owned(),
-            claims: Claims { name: Some("Ada Example".to_owned()), ..Claims::default() },
+            claims: StandardClaims { name: Some("Ada Example".to_owned()), ..StandardClaims::default() },
             email_verified_by: None,
             allowed_scopes: Scopes::parse("openid profile offline_access").unwrap(),
             fhir_user: None,
@@ -55,12 +55,12 @@ impl World {
             epoch: 0,
             demo: false,
         };
-        let user = identity.add_user(user, at(0)).await.unwrap();
+        let user = identity.users.add_user(user, at(0)).await.unwrap();
         let client = client("app");
-        identity.add_client(&client, at(0)).await.unwrap();
-        // As it was registered, with its generation.
-        let client = identity.client("app", at(0)).await.unwrap().unwrap();
-        identity.add_client(&self::client("other"), at(0)).await.unwrap();
+        identity.clients.add_client(&client, at(0)).await.unwrap();
+        // The stored client, which has a generation.
+        let client = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
+        identity.clients.add_client(&self::client("other"), at(0)).await.unwrap();
         Self { identity, user, client }
     }
 
@@ -84,7 +84,11 @@ impl World {
 
     pub async fn code(&self, scopes: &str) -> String {
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
-        self.identity.issue_code(self.grant(scopes), to, None, None, at(0)).await.unwrap()
+        self.identity
+            .grants
+            .issue_authorization_code(self.grant(scopes), to, None, None, at(0))
+            .await
+            .unwrap()
     }
 }
 

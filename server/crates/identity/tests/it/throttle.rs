@@ -1,7 +1,7 @@
-//! Guessing is made slow, and nobody is locked out by strangers.
+//! Failed sign-ins are throttled, and an attacker cannot lock out a user.
 
 use jiff::SignedDuration;
-use trefoil_identity::throttle::{Attempt, Outcome, ThrottleLimits};
+use trefoil_identity::sign_in::throttle::{AttemptResult, SignInAttempt, ThrottleLimits};
 
 use crate::support::{World, at};
 
@@ -15,18 +15,19 @@ impl World {
         address: &str,
         device: Option<&str>,
         second: i64,
-    ) -> Result<Attempt, SignedDuration> {
-        let user = self.identity.user_for_sign_in(name, at(second)).await.unwrap();
+    ) -> Result<SignInAttempt, SignedDuration> {
+        let user = self.identity.users.active_user_by_name(name, at(second)).await.unwrap();
         let limits = ThrottleLimits::default();
         self.identity
-            .attempt_sign_in(name, user.as_ref(), address, device, &limits, at(second))
+            .throttle
+            .begin_sign_in_attempt(name, user.as_ref(), address, device, &limits, at(second))
             .await
             .unwrap()
     }
 
     async fn fails(&self, name: &str, address: &str, second: i64) {
-        let attempt = self.attempt(name, address, None, second).await.expect("the attempt is looked at");
-        self.identity.settle(attempt, Outcome::Wrong, at(second)).await.unwrap();
+        let attempt = self.attempt(name, address, None, second).await.expect("the attempt is not locked");
+        self.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(second)).await.unwrap();
     }
 }
 
@@ -41,19 +42,19 @@ async fn five_failures_are_free_and_each_further_one_locks_twice_as_long() {
         for lock in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900] {
             let wait = world.attempt(name, HOME, None, second).await.unwrap_err();
             assert_eq!(wait, SignedDuration::from_secs(lock), "{name} at {second}");
-            // What comes during a lock does not lengthen it.
+            // An attempt during a lock does not extend it.
             assert!(world.attempt(name, HOME, None, second).await.is_err());
             second += lock;
             world.fails(name, HOME, second).await;
         }
-        // 15 quiet minutes after the last lock all is forgotten.
+        // The failures are forgotten 15 minutes after the last lock.
         world.fails(name, HOME, second + 1801).await;
         world.fails(name, HOME, second + 1801).await;
     }
 }
 
 #[tokio::test]
-async fn a_failure_of_somebody_else_that_is_younger_than_an_attempt_is_no_lock() {
+async fn a_failure_later_than_the_time_of_an_attempt_does_not_lock() {
     let world = World::new().await;
     world.fails("nobody-of-that-name", HOME, 2).await;
     world.fails("ada", HOME, 1).await;
@@ -61,13 +62,13 @@ async fn a_failure_of_somebody_else_that_is_younger_than_an_attempt_is_no_lock()
 }
 
 #[tokio::test]
-async fn what_was_right_forgets_the_failures_before_it() {
+async fn a_success_resets_the_failures_of_the_name_at_the_address() {
     let world = World::new().await;
     for _ in 0..4 {
         world.fails("ada", HOME, 0).await;
     }
     let right = world.attempt("ADA", HOME, None, 0).await.unwrap();
-    world.identity.settle(right, Outcome::Right, at(0)).await.unwrap();
+    world.identity.throttle.settle_attempt(right, AttemptResult::Success, at(0)).await.unwrap();
     for _ in 0..5 {
         world.fails("ada", HOME, 0).await;
     }
@@ -75,28 +76,29 @@ async fn what_was_right_forgets_the_failures_before_it() {
 }
 
 #[tokio::test]
-async fn a_right_code_of_ones_own_forgets_no_wrong_guesses() {
+async fn a_correct_code_does_not_reset_wrong_guesses() {
     let world = World::new().await;
     let guess = async |n: u8, outcome| {
         let address = format!("203.0.113.{n}");
-        let counted = world.identity.attempt_guess("user-code", &world.user.sub, &address, at(0)).await;
+        let counted =
+            world.identity.throttle.begin_guess("user-code", &world.user.sub, &address, at(0)).await;
         match counted.unwrap() {
             Ok(attempt) => {
-                world.identity.settle(attempt, outcome, at(0)).await.unwrap();
+                world.identity.throttle.settle_attempt(attempt, outcome, at(0)).await.unwrap();
                 true
             }
             Err(_) => false,
         }
     };
     for n in 0..5 {
-        assert!(guess(n, Outcome::Wrong).await);
-        assert_eq!(guess(n, Outcome::Right).await, n < 4, "{n}");
+        assert!(guess(n, AttemptResult::Failure).await);
+        assert_eq!(guess(n, AttemptResult::Success).await, n < 4, "{n}");
     }
-    assert!(!guess(9, Outcome::Wrong).await);
+    assert!(!guess(9, AttemptResult::Failure).await);
 }
 
 #[tokio::test]
-async fn many_addresses_do_not_help() {
+async fn attempts_from_many_addresses_are_locked() {
     let world = World::new().await;
     for n in 0..25 {
         world.fails("ada", &format!("203.0.113.{n}"), 0).await;
@@ -106,7 +108,7 @@ async fn many_addresses_do_not_help() {
 }
 
 #[tokio::test]
-async fn many_names_do_not_help() {
+async fn attempts_with_many_names_are_locked() {
     let world = World::new().await;
     for n in 0..50 {
         world.fails(&format!("name-{n}"), AWAY, 0).await;
@@ -116,41 +118,41 @@ async fn many_names_do_not_help() {
 }
 
 #[tokio::test]
-async fn an_account_of_ones_own_does_not_wash_an_address_clean() {
+async fn a_sign_in_does_not_reset_the_failures_of_an_address() {
     let world = World::new().await;
     for n in 0..50 {
         world.fails(&format!("name-{n}"), AWAY, 0).await;
         if n < 49 {
             let own = world.attempt("ada", AWAY, None, 0).await.unwrap();
-            world.identity.settle(own, Outcome::Right, at(0)).await.unwrap();
+            world.identity.throttle.settle_attempt(own, AttemptResult::Success, at(0)).await.unwrap();
         }
     }
     assert!(world.attempt("ada", AWAY, None, 0).await.is_err());
 }
 
 #[tokio::test]
-async fn a_known_browser_is_not_locked_out_by_strangers_and_has_its_own_limit() {
+async fn a_known_browser_has_its_own_counter() {
     let world = World::new().await;
-    let cookie = world.identity.device_cookie(&world.user, None);
+    let cookie = world.identity.throttle.device_cookie(&world.user, None);
     for n in 0..25 {
         world.fails("ada", &format!("203.0.113.{n}"), 0).await;
     }
     assert!(world.attempt("ada", HOME, None, 0).await.is_err());
-    // The owner's browser comes from the same address as a stranger, and is let in.
+    // The user's browser has the same address as an attacker, and is not locked.
     for _ in 0..5 {
         let attempt = world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.unwrap();
-        world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
+        world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
     }
     assert!(world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.is_err());
-    // It goes on under its own id, so that a new sign-in does not begin a new count.
-    let renewed = world.identity.device_cookie(&world.user, Some(&cookie));
+    // The cookie keeps its id, so that a new sign-in does not start a new counter.
+    let renewed = world.identity.throttle.device_cookie(&world.user, Some(&cookie));
     assert_eq!(renewed, cookie);
 }
 
 #[tokio::test]
-async fn a_device_cookie_is_good_for_its_user_and_password_alone() {
+async fn a_device_cookie_is_valid_for_its_user_and_password_only() {
     let world = World::new().await;
-    let cookie = world.identity.device_cookie(&world.user, None);
+    let cookie = world.identity.throttle.device_cookie(&world.user, None);
     for _ in 0..5 {
         world.fails("ada", HOME, 0).await;
         world.fails("grace", HOME, 0).await;
@@ -160,49 +162,49 @@ async fn a_device_cookie_is_good_for_its_user_and_password_alone() {
     assert!(world.attempt("ada", HOME, Some(&forged), 0).await.is_err(), "another id");
     assert!(world.attempt("ada", HOME, Some("no cookie of ours"), 0).await.is_err());
     assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_ok());
-    let changed = |user: &mut trefoil_identity::user::User| user.password = Some("another".to_owned());
-    world.identity.change_user("ada", at(0), changed).await.unwrap();
+    let changed = |user: &mut trefoil_identity::model::user::User| user.password = Some("another".to_owned());
+    world.identity.users.change_user("ada", at(0), changed).await.unwrap();
     assert!(world.attempt("ada", HOME, Some(&cookie), 0).await.is_err(), "another password");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn attempts_at_once_are_bounded_and_one_at_a_time_after_the_free_ones() {
+async fn concurrent_attempts_are_limited_and_then_run_one_at_a_time() {
     let world = std::sync::Arc::new(World::new().await);
     let tries = (0..64).map(|_| {
         let world = world.clone();
         tokio::spawn(async move { world.attempt("ada", HOME, None, 0).await })
     });
-    let mut looked_at = Vec::new();
+    let mut evaluated = Vec::new();
     for tried in tries.collect::<Vec<_>>() {
-        looked_at.extend(tried.await.unwrap());
+        evaluated.extend(tried.await.unwrap());
     }
-    assert_eq!(looked_at.len(), 25, "each reserves a free failure of the name");
-    for attempt in looked_at {
-        world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
+    assert_eq!(evaluated.len(), 25, "each reserves a free failure of the name");
+    for attempt in evaluated {
+        world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
     }
     let wait = world.attempt("ada", HOME, None, 0).await.unwrap_err();
     assert_eq!(wait, SignedDuration::from_mins(15), "all of them count");
     let one = world.attempt("ada", HOME, None, 901).await.unwrap();
     assert_eq!(world.attempt("ada", HOME, None, 901).await.unwrap_err(), SignedDuration::from_secs(1));
-    world.identity.settle(one, Outcome::Unseen, at(902)).await.unwrap();
+    world.identity.throttle.settle_attempt(one, AttemptResult::NotEvaluated, at(902)).await.unwrap();
     assert!(world.attempt("ada", HOME, None, 902).await.is_ok());
 }
 
 #[tokio::test]
-async fn one_user_in_many_programs_at_once_is_no_attack() {
+async fn concurrent_sign_ins_of_one_user_succeed() {
     let world = World::new().await;
     let mut under_way = Vec::new();
     for _ in 0..25 {
         under_way.push(world.attempt("ada", HOME, None, 0).await.unwrap());
     }
     for attempt in under_way {
-        world.identity.settle(attempt, Outcome::Right, at(1)).await.unwrap();
+        world.identity.throttle.settle_attempt(attempt, AttemptResult::Success, at(1)).await.unwrap();
     }
     assert!(world.attempt("ada", HOME, None, 1).await.is_ok());
 }
 
 #[tokio::test]
-async fn the_limits_are_settings() {
+async fn the_limits_are_configurable() {
     let world = World::new().await;
     let limits = ThrottleLimits {
         per_pair: 2,
@@ -211,12 +213,20 @@ async fn the_limits_are_settings() {
         max_lockout: SignedDuration::from_secs(2),
     };
     let attempt = async |name: &str, address: &str, second: i64| {
-        let counted = world.identity.attempt_sign_in(name, None, address, None, &limits, at(second)).await;
+        let counted = world
+            .identity
+            .throttle
+            .begin_sign_in_attempt(name, None, address, None, &limits, at(second))
+            .await;
         let counted = counted.unwrap();
         match counted {
-            Ok(attempt) => {
-                world.identity.settle(attempt, Outcome::Wrong, at(second)).await.map(|()| None).unwrap()
-            }
+            Ok(attempt) => world
+                .identity
+                .throttle
+                .settle_attempt(attempt, AttemptResult::Failure, at(second))
+                .await
+                .map(|()| None)
+                .unwrap(),
             Err(wait) => Some(wait.as_secs()),
         }
     };
@@ -243,10 +253,10 @@ mod laws {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
 
-        /// However many addresses try one name at once, and in whatever order attempts begin and end, only the free
-        /// failures of the name are checked.
+        /// With any number of addresses, and in any order of starts and results, only the free failures of the user
+        /// name are checked.
         #[test]
-        fn a_distributed_burst_gets_the_free_failures_and_no_more(
+        fn a_distributed_burst_gets_only_the_free_failures(
             rounds in prop::collection::vec((1_usize..120, any::<bool>()), 1..6),
         ) {
             let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -266,7 +276,7 @@ mod laws {
                     }
                     if settles {
                         for attempt in held.drain(..) {
-                            world.identity.settle(attempt, Outcome::Wrong, at(0)).await.unwrap();
+                            world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
                         }
                     }
                 }

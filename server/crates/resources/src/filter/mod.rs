@@ -1,14 +1,14 @@
-//! Searches of one type (FHIR R4, search): what a search asks for, and which resources meet it. `_typeFilter` of an
-//! export is a list of them.
+//! Searches of one type (FHIR R4, search), and the resources that meet them. `_typeFilter` of an export is a list of
+//! searches.
 //!
-//! Filters of one type are alternatives, parameters within a filter all hold, values between commas are alternatives.
-//! What is not done right is refused by its name: other modifiers than those below, chains, composite parameters, and
-//! parameters that shape a result (`_sort`, `_include`, …).
+//! Filters of one type are alternatives, all parameters of a filter must hold, and values between commas are
+//! alternatives. Unsupported parts are rejected by name: other modifiers than those below, chains, composite
+//! parameters, and parameters that shape a result (`_sort`, `_include`, …).
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | `parameter` | the search parameters of each type |
-//! | `value` | values that are asked for and values that are there |
+//! | `value` | search values and the comparison with values of resources |
 
 mod parameter;
 mod value;
@@ -16,8 +16,8 @@ mod value;
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use self::parameter::{Comparison, SearchParameter};
-use self::value::{Context, Wanted, split};
+use self::parameter::{SearchParameter, ValueComparison};
+use self::value::{SearchContext, SearchValue, split};
 use crate::json::values;
 
 /// A search of one type.
@@ -25,25 +25,25 @@ use crate::json::values;
 pub struct TypeFilter {
     /// The type that it narrows.
     pub kind: &'static str,
-    clauses: Vec<Clause>,
+    clauses: Vec<FilterClause>,
     fhir_base: String,
 }
 
 /// One parameter of a search.
 #[derive(Debug, Clone)]
-struct Clause {
+struct FilterClause {
     parameter: SearchParameter,
-    test: Test,
+    test: FilterTest,
 }
 
 #[derive(Debug, Clone)]
-enum Test {
-    /// Is there no value?
+enum FilterTest {
+    /// `:missing`: true matches resources without a value.
     Missing(bool),
     /// One of these is there.
-    Any(Vec<Wanted>),
+    Any(Vec<SearchValue>),
     /// None of these is there.
-    Not(Vec<Wanted>),
+    Not(Vec<SearchValue>),
 }
 
 /// The search parameters that are known of a type, as code and type (`("birthdate", "date")`); those of all types are
@@ -52,7 +52,7 @@ pub fn parameters(kind: &str) -> impl Iterator<Item = (&'static str, &'static st
     parameter::all(kind)
 }
 
-/// The filters in a value of `_typeFilter`: at each comma behind which another `Type?` stands a new one begins.
+/// Returns the filters in a value of `_typeFilter`. A filter begins after each comma that precedes another `Type?`.
 pub fn list(value: &str) -> Vec<&str> {
     let begins = |text: &str| {
         let kind = text.split_once('?').map(|(kind, _)| kind.trim());
@@ -84,7 +84,7 @@ impl TypeFilter {
         let (kind, query) = text.split_once('?').ok_or_else(|| format!("'{text}': {example}"))?;
         let kind = fhir::resource_type(kind.trim())
             .ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4; {example}"))?;
-        let context = Context { fhir_base, at };
+        let context = SearchContext { fhir_base, at };
         let (mut parameters, mut values) = (0, 0);
         for (_, value) in form_urlencoded::parse(query.as_bytes()) {
             parameters += 1;
@@ -97,7 +97,7 @@ impl TypeFilter {
             ));
         }
         let clauses = form_urlencoded::parse(query.as_bytes())
-            .map(|(name, value)| Clause::read(kind, &name, &value, context))
+            .map(|(name, value)| FilterClause::read(kind, &name, &value, context))
             .collect::<Result<Vec<_>, _>>()?;
         if clauses.is_empty() {
             return Err(format!("'{text}' has no parameter; {example}"));
@@ -108,11 +108,11 @@ impl TypeFilter {
     /// The ids that it asks for, where it asks for some: all else is out.
     pub fn ids(&self) -> Option<Vec<&str>> {
         self.clauses.iter().find_map(|clause| match &clause.test {
-            Test::Any(wanted) if clause.parameter.code == "_id" => Some(
+            FilterTest::Any(wanted) if clause.parameter.code == "_id" => Some(
                 wanted
                     .iter()
                     .filter_map(|wanted| match wanted {
-                        Wanted::Token { code: Some(code), .. } => Some(code.as_str()),
+                        SearchValue::Token { code: Some(code), .. } => Some(code.as_str()),
                         _ => None,
                     })
                     .collect(),
@@ -121,15 +121,15 @@ impl TypeFilter {
         })
     }
 
-    /// Does a resource of the type meet it?
+    /// Returns true if a resource of the type meets the condition.
     pub fn is_met(&self, resource: &[u8]) -> bool {
         let Ok(resource) = serde_json::from_slice::<&RawValue>(resource) else { return false };
         self.clauses.iter().all(|clause| clause.is_met(resource, &self.fhir_base))
     }
 }
 
-impl Clause {
-    fn read(kind: &str, name: &str, value: &str, context: Context<'_>) -> Result<Self, String> {
+impl FilterClause {
+    fn read(kind: &str, name: &str, value: &str, context: SearchContext<'_>) -> Result<Self, String> {
         let (code, modifier) = name.split_once(':').map_or((name, None), |(code, m)| (code, Some(m)));
         let wrong = |why: String| format!("{kind}?{name}: {why}");
         let Some(parameter) = parameter::find(kind, code) else {
@@ -137,9 +137,9 @@ impl Clause {
         };
         let is_fitting = match (modifier, parameter.comparison) {
             (None | Some("missing"), _)
-            | (Some("not"), Comparison::Token)
-            | (Some("exact" | "contains"), Comparison::String) => true,
-            (Some(modifier), Comparison::Reference) => fhir::resource_type(modifier).is_some(),
+            | (Some("not"), ValueComparison::Token)
+            | (Some("exact" | "contains"), ValueComparison::String) => true,
+            (Some(modifier), ValueComparison::Reference) => fhir::resource_type(modifier).is_some(),
             _ => false,
         };
         if !is_fitting {
@@ -147,22 +147,22 @@ impl Clause {
         }
         if modifier == Some("missing") {
             return match value {
-                "true" => Ok(Self { parameter, test: Test::Missing(true) }),
-                "false" => Ok(Self { parameter, test: Test::Missing(false) }),
+                "true" => Ok(Self { parameter, test: FilterTest::Missing(true) }),
+                "false" => Ok(Self { parameter, test: FilterTest::Missing(false) }),
                 _ => Err(wrong("':missing' is true or false".to_owned())),
             };
         }
-        let wanted = split(value, ',').map(|value| Wanted::read(&parameter, modifier, value, context));
+        let wanted = split(value, ',').map(|value| SearchValue::read(&parameter, modifier, value, context));
         let wanted = wanted.collect::<Result<Vec<_>, _>>().map_err(wrong)?;
-        let test = if modifier == Some("not") { Test::Not(wanted) } else { Test::Any(wanted) };
+        let test = if modifier == Some("not") { FilterTest::Not(wanted) } else { FilterTest::Any(wanted) };
         Ok(Self { parameter, test })
     }
 
     fn is_met(&self, resource: &RawValue, fhir_base: &str) -> bool {
         let (wanted, expected) = match &self.test {
-            Test::Missing(missing) => return self.has_value(resource) != *missing,
-            Test::Any(wanted) => (wanted, true),
-            Test::Not(wanted) => (wanted, false),
+            FilterTest::Missing(missing) => return self.has_value(resource) != *missing,
+            FilterTest::Any(wanted) => (wanted, true),
+            FilterTest::Not(wanted) => (wanted, false),
         };
         let mut found = Vec::new();
         let is_there = self.parameter.places.iter().any(|place| {
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_supported_is_refused_by_name() {
+    fn unsupported_features_are_rejected_by_name() {
         for (text, why) in [
             ("Patient", "a filter is a search such as"),
             ("Pony?name=x", "'Pony' is not a resource type"),
@@ -421,7 +421,7 @@ mod tests {
             ("Observation?date=soon", "'soon' is not a date"),
             ("Observation?value-quantity=much", "'much' is not a number"),
             ("Observation?value-quantity=nan", "'nan' is not a number"),
-            ("Observation?status=http://x|final", "give the code alone"),
+            ("Observation?status=http://x|final", "use the code only"),
             ("Observation?subject=Pony/1", "'Pony' is not a resource type"),
             ("Observation?status=", "a value is empty"),
             ("Observation?status=final,", "a value is empty"),

@@ -1,14 +1,17 @@
-//! The search parameters of FHIR R4, from a table made of HL7's search-parameters bundle and structure definitions
-//! 4.0.1: of each type, by code, where its values lie and what data type they have.
+//! Search parameters of FHIR R4: for each type and code, the paths of its values and their data types.
 //!
-//! A line of the table is `code type path:DataType …`, under the line `[ResourceType]`; `path:Reference=Patient` counts
-//! only references to Patients, `telecom:ContactPoint=email` only values of that system. Paths are members of JSON, so a
-//! choice of types stands there as each of its members. Composite and special parameters are not in it, nor are data
-//! types that a parameter's values could have but that no comparison of ours is right for.
+//! `cargo xtask gen-fhir-tables` generates the table from HL7's search parameters and structure definitions 4.0.1. A line
+//! is `code type path:DataType …`, below the line `[ResourceType]`. `path:Reference=Patient` counts only references to
+//! Patients, `telecom:ContactPoint=email` only values of that system. Paths are members of JSON, so a choice of types is
+//! listed as each of its members.
+//!
+//! Composite and special parameters are left out, and data types for which no comparison is implemented. So are
+//! parameters with an expression that the generator does not support (`where(type='depends-on')`), and choices of types
+//! within a data type (`useContext.value`).
 
 /// How values of a parameter are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Comparison {
+pub(super) enum ValueComparison {
     Date,
     Number,
     Quantity,
@@ -18,12 +21,12 @@ pub(super) enum Comparison {
     Uri,
 }
 
-/// One place where values lie.
+/// A path to values of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ElementPath {
     /// The members to go down.
     pub path: Vec<&'static str>,
-    /// What stands there.
+    /// Data type of the values.
     pub data: &'static str,
     /// The only type of target, or the only system, that counts.
     pub only: Option<&'static str>,
@@ -33,8 +36,8 @@ pub(super) struct Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SearchParameter {
     pub code: &'static str,
-    pub comparison: Comparison,
-    pub places: Vec<Place>,
+    pub comparison: ValueComparison,
+    pub places: Vec<ElementPath>,
 }
 
 const TABLE: &str = include_str!("../../data/search-parameters.txt");
@@ -66,19 +69,19 @@ fn read(row: &'static str) -> Option<SearchParameter> {
     let mut words = row.split(' ');
     let code = words.next()?;
     let comparison = match words.next()? {
-        "date" => Comparison::Date,
-        "number" => Comparison::Number,
-        "quantity" => Comparison::Quantity,
-        "reference" => Comparison::Reference,
-        "string" => Comparison::String,
-        "token" => Comparison::Token,
-        "uri" => Comparison::Uri,
+        "date" => ValueComparison::Date,
+        "number" => ValueComparison::Number,
+        "quantity" => ValueComparison::Quantity,
+        "reference" => ValueComparison::Reference,
+        "string" => ValueComparison::String,
+        "token" => ValueComparison::Token,
+        "uri" => ValueComparison::Uri,
         _ => return None,
     };
     let place = |word: &'static str| {
         let (path, data) = word.split_once(':')?;
         let (data, only) = data.split_once('=').map_or((data, None), |(data, only)| (data, Some(only)));
-        Some(Place { path: path.split('.').collect(), data, only })
+        Some(ElementPath { path: path.split('.').collect(), data, only })
     };
     Some(SearchParameter { code, comparison, places: words.map(place).collect::<Option<_>>()? })
 }
@@ -106,9 +109,9 @@ mod tests {
         let patient = find("Observation", "patient").unwrap();
         assert_eq!(
             patient.places,
-            [Place { path: vec!["subject"], data: "Reference", only: Some("Patient") }]
+            [ElementPath { path: vec!["subject"], data: "Reference", only: Some("Patient") }]
         );
-        assert_eq!(find("Observation", "_id").unwrap().comparison, Comparison::Token);
+        assert_eq!(find("Observation", "_id").unwrap().comparison, ValueComparison::Token);
         assert_eq!(find("Observation", "date").unwrap().places.len(), 4);
         assert_eq!(find("Observation", "code-value-quantity"), None);
         assert_eq!(find("Observation", ""), None);

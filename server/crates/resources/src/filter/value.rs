@@ -1,5 +1,4 @@
-//! Values that a filter asks for, and whether what stands in a resource is one of them (FHIR R4, search, the types of
-//! parameters).
+//! Search values, and their comparison with values of a resource (FHIR R4, search, parameter types).
 
 use std::borrow::Cow;
 
@@ -10,13 +9,13 @@ use serde_json::value::RawValue;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::parameter::{Comparison, Place, SearchParameter};
+use super::parameter::{ElementPath, SearchParameter, ValueComparison};
 use crate::compartment::local;
 use crate::json::{Text, text, values};
 
 /// How a value with an order is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Prefix {
+pub(super) enum SearchPrefix {
     Eq,
     Ne,
     Gt,
@@ -28,12 +27,12 @@ pub(super) enum Prefix {
     Ap,
 }
 
-/// One value that is asked for.
+/// One search value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Wanted {
-    Date(Prefix, Range<Timestamp>),
-    Number(Prefix, Range<f64>, f64),
-    Quantity(Prefix, Range<f64>, f64, Unit),
+pub(super) enum SearchValue {
+    Date(SearchPrefix, Range<Timestamp>),
+    Number(SearchPrefix, Range<f64>, f64),
+    Quantity(SearchPrefix, Range<f64>, f64, Unit),
     Reference(Target),
     /// Begins with it, after both were folded.
     StartsWith(String),
@@ -61,7 +60,7 @@ pub(super) struct Unit {
     pub code: Option<String>,
 }
 
-/// What a reference is to name.
+/// Search value of a reference parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Target {
     /// A resource here, of this type where it is named.
@@ -78,38 +77,41 @@ pub(super) enum System {
     Is(String),
 }
 
-/// What reading a value needs to know.
+/// Context for parsing a search value.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Context<'a> {
+pub(super) struct SearchContext<'a> {
     pub fhir_base: &'a str,
     /// The time of the export, which `ap` measures dates from.
     pub at: Timestamp,
 }
 
-impl Wanted {
+impl SearchValue {
     /// Reads one value of a parameter.
     pub fn read(
         parameter: &SearchParameter,
         modifier: Option<&str>,
         value: &str,
-        context: Context<'_>,
+        context: SearchContext<'_>,
     ) -> Result<Self, String> {
         let plain = unescaped(value);
         if plain.is_empty() {
             return Err("a value is empty".to_owned());
         }
         match parameter.comparison {
-            Comparison::Date => {
+            ValueComparison::Date => {
                 let (prefix, rest) = prefixed(&plain);
                 let range = date(rest).ok_or_else(|| format!("'{rest}' is not a date"))?;
-                Ok(Self::Date(prefix, if prefix == Prefix::Ap { around(range, context.at) } else { range }))
+                Ok(Self::Date(
+                    prefix,
+                    if prefix == SearchPrefix::Ap { around(range, context.at) } else { range },
+                ))
             }
-            Comparison::Number => {
+            ValueComparison::Number => {
                 let (prefix, rest) = prefixed(&plain);
                 let (number, range) = number(rest, prefix)?;
                 Ok(Self::Number(prefix, range, number))
             }
-            Comparison::Quantity => {
+            ValueComparison::Quantity => {
                 let mut parts = split(value, '|').map(unescaped);
                 let first = parts.next().unwrap_or_default();
                 let (prefix, rest) = prefixed(&first);
@@ -121,19 +123,19 @@ impl Wanted {
                 }
                 Ok(Self::Quantity(prefix, range, number, unit))
             }
-            Comparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
-            Comparison::String => Ok(match modifier {
+            ValueComparison::Reference => Ok(Self::Reference(target(&plain, modifier, context)?)),
+            ValueComparison::String => Ok(match modifier {
                 Some("exact") => Self::Exactly(plain),
                 Some("contains") => Self::Contains(folded(&plain)),
                 _ => Self::StartsWith(folded(&plain)),
             }),
-            Comparison::Token => token(parameter, value),
-            Comparison::Uri => Ok(Self::Uri(plain)),
+            ValueComparison::Token => token(parameter, value),
+            ValueComparison::Uri => Ok(Self::Uri(plain)),
         }
     }
 
-    /// Is the value at a place of a resource this one?
-    pub fn is(&self, place: &Place, value: &RawValue, fhir_base: &str) -> bool {
+    /// Returns true if the value at a place of a resource is equal to this one.
+    pub fn is(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
         match self {
             Self::Date(prefix, wanted) => {
                 dates(place.data, value).iter().any(|found| compare_dates(*prefix, *wanted, *found))
@@ -158,7 +160,7 @@ impl Wanted {
     }
 }
 
-/// Splits at a separator that no backslash stands before.
+/// Splits at separators that are not escaped by a backslash.
 pub(super) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |c| {
@@ -168,7 +170,7 @@ pub(super) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Takes the backslashes away that stand before `,`, `|`, `$` and a backslash.
+/// Removes the backslashes before `,`, `|`, `$` and backslashes.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -184,18 +186,18 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-fn prefixed(text: &str) -> (Prefix, &str) {
+fn prefixed(text: &str) -> (SearchPrefix, &str) {
     let prefix = match text.get(..2) {
-        Some("eq") => Prefix::Eq,
-        Some("ne") => Prefix::Ne,
-        Some("gt") => Prefix::Gt,
-        Some("lt") => Prefix::Lt,
-        Some("ge") => Prefix::Ge,
-        Some("le") => Prefix::Le,
-        Some("sa") => Prefix::Sa,
-        Some("eb") => Prefix::Eb,
-        Some("ap") => Prefix::Ap,
-        _ => return (Prefix::Eq, text),
+        Some("eq") => SearchPrefix::Eq,
+        Some("ne") => SearchPrefix::Ne,
+        Some("gt") => SearchPrefix::Gt,
+        Some("lt") => SearchPrefix::Lt,
+        Some("ge") => SearchPrefix::Ge,
+        Some("le") => SearchPrefix::Le,
+        Some("sa") => SearchPrefix::Sa,
+        Some("eb") => SearchPrefix::Eb,
+        Some("ap") => SearchPrefix::Ap,
+        _ => return (SearchPrefix::Eq, text),
     };
     (prefix, &text[2..])
 }
@@ -207,7 +209,7 @@ fn folded(text: &str) -> String {
 
 // Dates ---------------------------------------------------------------------------------------------------------------
 
-/// The time that a date or moment covers, as exactly as it is written; without a zone it is UTC.
+/// Returns the period that a date or time covers, to its precision. Without a zone it is UTC.
 fn date(text: &str) -> Option<Range<Timestamp>> {
     let text = text.replace(' ', "+");
     let Some((day, time)) = text.split_once('T') else {
@@ -233,7 +235,7 @@ fn date(text: &str) -> Option<Range<Timestamp>> {
     Some(Range { from, to: from.checked_add(length).ok()? })
 }
 
-/// `ap`: a tenth of the time that lies between the date and the export, on both sides.
+/// `ap`: extends the range by a tenth of the time between the date and the export on both sides.
 fn around(range: Range<Timestamp>, at: Timestamp) -> Range<Timestamp> {
     let tenth = at.duration_since(range.from).abs() / 10;
     Range {
@@ -243,7 +245,7 @@ fn around(range: Range<Timestamp>, at: Timestamp) -> Range<Timestamp> {
 }
 
 #[derive(Deserialize)]
-struct Period<'a> {
+struct SearchPeriod<'a> {
     #[serde(borrow)]
     start: Option<Text<'a>>,
     #[serde(borrow)]
@@ -254,7 +256,7 @@ struct Period<'a> {
 fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
     match data {
         "Period" => {
-            let Ok(period) = serde_json::from_str::<Period<'_>>(value.get()) else { return Vec::new() };
+            let Ok(period) = serde_json::from_str::<SearchPeriod<'_>>(value.get()) else { return Vec::new() };
             let from = period.start.as_deref().map_or(Some(Timestamp::MIN), |text| Some(date(text)?.from));
             let to = period.end.as_deref().map_or(Some(Timestamp::MAX), |text| Some(date(text)?.to));
             let is_empty = period.start.is_none() && period.end.is_none();
@@ -273,25 +275,26 @@ fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
     }
 }
 
-fn compare_dates(prefix: Prefix, wanted: Range<Timestamp>, found: Range<Timestamp>) -> bool {
+fn compare_dates(prefix: SearchPrefix, wanted: Range<Timestamp>, found: Range<Timestamp>) -> bool {
     let holds = wanted.from <= found.from && found.to <= wanted.to;
     match prefix {
-        Prefix::Eq => holds,
-        Prefix::Ne => !holds,
-        Prefix::Gt => found.to > wanted.to,
-        Prefix::Lt => found.from < wanted.from,
-        Prefix::Ge => holds || found.to > wanted.to,
-        Prefix::Le => holds || found.from < wanted.from,
-        Prefix::Sa => found.from >= wanted.to,
-        Prefix::Eb => found.to <= wanted.from,
-        Prefix::Ap => found.from < wanted.to && wanted.from < found.to,
+        SearchPrefix::Eq => holds,
+        SearchPrefix::Ne => !holds,
+        SearchPrefix::Gt => found.to > wanted.to,
+        SearchPrefix::Lt => found.from < wanted.from,
+        SearchPrefix::Ge => holds || found.to > wanted.to,
+        SearchPrefix::Le => holds || found.from < wanted.from,
+        SearchPrefix::Sa => found.from >= wanted.to,
+        SearchPrefix::Eb => found.to <= wanted.from,
+        SearchPrefix::Ap => found.from < wanted.to && wanted.from < found.to,
     }
 }
 
 // Numbers and quantities ----------------------------------------------------------------------------------------------
 
-/// A number, and the range that its digits stand for: 100 is from 99.5 to before 100.5. `ap` means a tenth of it.
-fn number(text: &str, prefix: Prefix) -> Result<(f64, Range<f64>), String> {
+/// Parses a number and returns the range implied by its digits: 100 is from 99.5 to below 100.5. `ap` means a tenth
+/// of it.
+fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String> {
     let wrong = || format!("'{text}' is not a number");
     let is_written_so =
         text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'+' | b'-' | b'.' | b'e' | b'E'));
@@ -301,25 +304,25 @@ fn number(text: &str, prefix: Prefix) -> Result<(f64, Range<f64>), String> {
     let decimals = mantissa.split_once('.').map_or(0, |(_, decimals)| decimals.len());
     let decimals = i32::try_from(decimals).map_err(|_| wrong())?;
     let half = match prefix {
-        Prefix::Ap => number.abs() / 10.0,
+        SearchPrefix::Ap => number.abs() / 10.0,
         _ => 10_f64.powi(exponent.saturating_sub(decimals)) / 2.0,
     };
     Ok((number, Range { from: number - half, to: number + half }))
 }
 
-/// Compares a value that lies from `low` to `high`.
-fn compare(prefix: Prefix, wanted: Range<f64>, number: f64, low: f64, high: f64) -> bool {
+/// Compares a value that is between `low` and `high`.
+fn compare(prefix: SearchPrefix, wanted: Range<f64>, number: f64, low: f64, high: f64) -> bool {
     let holds = wanted.from <= low && high < wanted.to;
     match prefix {
-        Prefix::Eq => holds,
-        Prefix::Ne => !holds,
-        Prefix::Gt => high > number,
-        Prefix::Lt => low < number,
-        Prefix::Ge => high >= number,
-        Prefix::Le => low <= number,
-        Prefix::Sa => low > number,
-        Prefix::Eb => high < number,
-        Prefix::Ap => low <= wanted.to && high >= wanted.from,
+        SearchPrefix::Eq => holds,
+        SearchPrefix::Ne => !holds,
+        SearchPrefix::Gt => high > number,
+        SearchPrefix::Lt => low < number,
+        SearchPrefix::Ge => high >= number,
+        SearchPrefix::Le => low <= number,
+        SearchPrefix::Sa => low > number,
+        SearchPrefix::Eb => high < number,
+        SearchPrefix::Ap => low <= wanted.to && high >= wanted.from,
     }
 }
 
@@ -344,7 +347,7 @@ fn quantity(value: &RawValue) -> Option<Quantity<'_>> {
 }
 
 impl Quantity<'_> {
-    fn is(&self, prefix: Prefix, range: Range<f64>, number: f64, unit: &Unit) -> bool {
+    fn is(&self, prefix: SearchPrefix, range: Range<f64>, number: f64, unit: &Unit) -> bool {
         let Some(value) = self.value else { return false };
         let (low, high) = match self.comparator.as_deref() {
             None => (value, value),
@@ -371,7 +374,7 @@ impl Quantity<'_> {
 
 // References and addresses --------------------------------------------------------------------------------------------
 
-fn target(value: &str, modifier: Option<&str>, context: Context<'_>) -> Result<Target, String> {
+fn target(value: &str, modifier: Option<&str>, context: SearchContext<'_>) -> Result<Target, String> {
     let named = modifier.and_then(fhir::resource_type);
     if value.contains(':') {
         return Ok(match local(value, context.fhir_base) {
@@ -402,7 +405,7 @@ struct Reference<'a> {
 }
 
 impl Target {
-    fn is_of(&self, place: &Place, value: &RawValue, fhir_base: &str) -> bool {
+    fn is_of(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
         let found = if place.data == "Reference" {
             serde_json::from_str::<Reference<'_>>(value.get()).ok().and_then(|found| found.reference)
         } else {
@@ -420,7 +423,7 @@ impl Target {
     }
 }
 
-/// Is it this address? One without a version names all versions of a canonical.
+/// Returns true if the URIs are equal. A canonical URL without a version matches all its versions.
 fn is_uri(found: &str, wanted: &str) -> bool {
     found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
 }
@@ -446,7 +449,7 @@ fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> 
 
 // Tokens --------------------------------------------------------------------------------------------------------------
 
-fn token(parameter: &SearchParameter, value: &str) -> Result<Wanted, String> {
+fn token(parameter: &SearchParameter, value: &str) -> Result<SearchValue, String> {
     let mut parts = split(value, '|').map(unescaped);
     let (first, second) = (parts.next().unwrap_or_default(), parts.next());
     if parts.next().is_some() {
@@ -461,14 +464,11 @@ fn token(parameter: &SearchParameter, value: &str) -> Result<Wanted, String> {
     if code.is_none() && !matches!(system, System::Is(_)) {
         return Err("a value is empty".to_owned());
     }
-    let is_plain = |place: &Place| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri");
+    let is_plain = |place: &ElementPath| matches!(place.data, "code" | "boolean" | "string" | "id" | "uri");
     if matches!(system, System::Is(_)) && parameter.places.iter().all(is_plain) {
-        return Err(format!(
-            "values of '{}' have no system of their own: give the code alone",
-            parameter.code
-        ));
+        return Err(format!("values of '{}' have no system of their own: use the code only", parameter.code));
     }
-    Ok(Wanted::Token { system, code })
+    Ok(SearchValue::Token { system, code })
 }
 
 /// A value with its system.
@@ -497,7 +497,7 @@ fn folded_case(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase()
 }
 
-fn tokens<'a>(place: &Place, value: &'a RawValue) -> Vec<Token<'a>> {
+fn tokens<'a>(place: &ElementPath, value: &'a RawValue) -> Vec<Token<'a>> {
     let plain = |code: Option<Text<'a>>| Token { system: None, code };
     match place.data {
         "boolean" => vec![plain(Some(Text(Cow::Borrowed(value.get()))))],

@@ -1,4 +1,4 @@
-//! Finds the files to import and tells by their content what they are.
+//! Finds the files to import and detects their format from their content.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// What [`open`] looked at before it said what a file is.
+/// Bytes read by [`open`] to detect the format.
 const TAR_HEADER: usize = 512;
 /// Size of the buffers, in bytes.
 const BUFFER: usize = 256 << 10;
 
 /// A file, opened, unpacked if it was packed.
-pub(super) enum Content {
+pub(super) enum FileContent {
     /// An archive.
     Tar(Box<dyn Read>),
     /// JSON or NDJSON: the first character that counts is a brace.
@@ -53,13 +53,13 @@ pub(super) fn size(paths: &[PathBuf]) -> u64 {
     files.filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum()
 }
 
-/// A reader that tells after each read how many bytes it gave.
-struct Counted<R, F> {
+/// A reader that reports the number of bytes of each read.
+struct CountingReader<R, F> {
     inner: R,
     tell: F,
 }
 
-impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
+impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let read = self.inner.read(into)?;
         (self.tell)(read as u64);
@@ -67,9 +67,9 @@ impl<R: Read, F: FnMut(u64)> Read for Counted<R, F> {
     }
 }
 
-/// Opens a file and looks at its first bytes. `tell` hears of all bytes that are read, as they lie on the disk.
-pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<Content> {
-    let file = Counted { inner: File::open(path)?, tell };
+/// Opens a file and reads its first bytes. `tell` is called with the number of all bytes read from the disk.
+pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<FileContent> {
+    let file = CountingReader { inner: File::open(path)?, tell };
     let mut file = BufReader::with_capacity(BUFFER, file);
     if file.fill_buf()?.starts_with(&[0x1f, 0x8b]) {
         content(MultiGzDecoder::new(file))
@@ -78,7 +78,7 @@ pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<C
     }
 }
 
-fn content(mut source: impl Read + 'static) -> io::Result<Content> {
+fn content(mut source: impl Read + 'static) -> io::Result<FileContent> {
     let mut head = Vec::new();
     source.by_ref().take(TAR_HEADER as u64).read_to_end(&mut head)?;
     let is_tar = head.get(257..262) == Some(b"ustar");
@@ -86,15 +86,15 @@ fn content(mut source: impl Read + 'static) -> io::Result<Content> {
     let first = text.iter().find(|byte| !byte.is_ascii_whitespace()).copied();
     let source = Cursor::new(head).chain(source);
     Ok(match first {
-        _ if is_tar => Content::Tar(Box::new(source)),
-        Some(b'{') => Content::Text(Box::new(BufReader::with_capacity(BUFFER, source))),
-        _ => Content::Other,
+        _ if is_tar => FileContent::Tar(Box::new(source)),
+        Some(b'{') => FileContent::Text(Box::new(BufReader::with_capacity(BUFFER, source))),
+        _ => FileContent::Other,
     })
 }
 
 /// One line of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum InputLine {
     /// The buffer holds it, without its end.
     Text,
     /// It was longer than the limit and was passed over.
@@ -104,16 +104,20 @@ pub(super) enum Line {
 }
 
 /// Reads the next line into `buffer`, at most `limit` bytes of it.
-pub(super) fn next_line(source: &mut dyn BufRead, buffer: &mut Vec<u8>, limit: usize) -> io::Result<Line> {
+pub(super) fn next_line(
+    source: &mut dyn BufRead,
+    buffer: &mut Vec<u8>,
+    limit: usize,
+) -> io::Result<InputLine> {
     buffer.clear();
     let mut passed = false;
     loop {
         let chunk = source.fill_buf()?;
         if chunk.is_empty() {
             return Ok(match (passed, buffer.is_empty()) {
-                (true, _) => Line::TooLong,
-                (false, true) => Line::End,
-                (false, false) => Line::Text,
+                (true, _) => InputLine::TooLong,
+                (false, true) => InputLine::End,
+                (false, false) => InputLine::Text,
             });
         }
         let end = chunk.iter().position(|&byte| byte == b'\n');
@@ -127,7 +131,7 @@ pub(super) fn next_line(source: &mut dyn BufRead, buffer: &mut Vec<u8>, limit: u
         let used = end.map_or(chunk.len(), |end| end + 1);
         source.consume(used);
         if end.is_some() {
-            return Ok(if passed { Line::TooLong } else { Line::Text });
+            return Ok(if passed { InputLine::TooLong } else { InputLine::Text });
         }
     }
 }
@@ -140,14 +144,14 @@ mod tests {
     fn lines_of_bounded_length() {
         #[track_caller]
         fn check(text: &str, expected: &[&str]) {
-            // A small buffer, so that lines lie across its borders.
+            // With a small buffer, lines cross its boundaries.
             let mut source = BufReader::with_capacity(3, text.as_bytes());
             let (mut buffer, mut found) = (Vec::new(), Vec::new());
             loop {
                 match next_line(&mut source, &mut buffer, 5).unwrap() {
-                    Line::Text => found.push(String::from_utf8(buffer.clone()).unwrap()),
-                    Line::TooLong => found.push("too long".to_owned()),
-                    Line::End => break,
+                    InputLine::Text => found.push(String::from_utf8(buffer.clone()).unwrap()),
+                    InputLine::TooLong => found.push("too long".to_owned()),
+                    InputLine::End => break,
                 }
             }
             assert_eq!(found, expected, "{text:?}");

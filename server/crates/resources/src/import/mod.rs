@@ -1,15 +1,15 @@
-//! Import of files: NDJSON, resources, Bundles, FHIR packages, folders, each also with gzip.
+//! Import of files: NDJSON, resources, Bundles, FHIR packages and folders, each also with gzip.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
 //! | `files` | finds files and reads them in pieces of bounded size |
-//! | `reader` | from files to writes, on a thread of its own |
+//! | `reader` | converts files to writes, on a separate thread |
 //! | here | commits, counts and reports |
 //!
-//! NDJSON goes in line by line: a bad line is listed and the others go in. One resource or one Bundle (of
-//! type collection, searchset, transaction or batch) goes in whole or not at all; so does each resource of
-//! a package. What is the same already is not written again, so an import that was interrupted is simply
-//! run again; only resources without id become new ones each time.
+//! NDJSON is imported line by line: a bad line is reported and the others are imported. A resource or a Bundle (of
+//! type collection, searchset, transaction or batch) is imported entirely or not at all, and so is each resource of a
+//! package. Unchanged resources are not written again, so an interrupted import can simply be repeated; only
+//! resources without an id are then created a second time.
 
 mod files;
 mod reader;
@@ -18,13 +18,13 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use store::{Effect, StoreError, VersionWrite, Versions};
+use store::{StoreError, VersionWrite, Versions, WriteEffect};
 use tokio::sync::mpsc;
 
-use self::reader::Reader;
-use crate::{Limits, Resources};
+use self::reader::LineReader;
+use crate::{ResourceLimits, Resources};
 
-/// The report lists this many bad and skipped inputs; [`Progress`] tells of all.
+/// Maximum number of bad and skipped inputs in the report; [`ImportProgress`] reports all of them.
 const LISTED: usize = 1_000;
 /// Prepared batches that wait for the store; bounds the memory of an import.
 const WAITING: usize = 2;
@@ -32,9 +32,9 @@ const WAITING: usize = 2;
 /// How an import treats its files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// What one resource may measure. Terminology may be large, so the default is 256 MiB.
-    pub limits: Limits,
-    /// What a Bundle may measure as text, in bytes. It is held in memory; the default is 512 MiB.
+    /// Limits of one resource. Terminology may be large, so the default is 256 MiB.
+    pub limits: ResourceLimits,
+    /// Maximum length of a Bundle as text, in bytes. A Bundle is held in memory; the default is 512 MiB.
     pub bundle_bytes: usize,
     /// Maximum length of a line of NDJSON, in bytes. A line is held in memory; the default is 64 MiB.
     pub line_bytes: usize,
@@ -44,20 +44,20 @@ pub struct ImportOptions {
 
 impl Default for ImportOptions {
     fn default() -> Self {
-        let limits = Limits { bytes: 256 << 20, ..Limits::default() };
+        let limits = ResourceLimits { bytes: 256 << 20, ..ResourceLimits::default() };
         Self { limits, bundle_bytes: 512 << 20, line_bytes: 64 << 20, lines: 1_000 }
     }
 }
 
-/// What happens while an import runs.
+/// Event of a running import.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Progress {
+pub enum ImportProgress {
     /// A file is being read.
     File {
         /// Its path; within an archive, that of the archive.
         file: String,
     },
-    /// So many bytes were read, though not all that they gave is on disk yet.
+    /// Bytes were read; the resources in them may not be on the disk yet.
     Bytes {
         /// The file that is being read.
         file: String,
@@ -66,8 +66,8 @@ pub enum Progress {
         /// Bytes of all files to import.
         of: u64,
     },
-    /// The lines up to this one are dealt with, and what they gave is on disk: given every
-    /// [`ImportOptions::lines`] lines and at the end of the file.
+    /// All lines up to this one are processed and their resources are on disk. Sent every [`ImportOptions::lines`]
+    /// lines and at the end of the file.
     Lines {
         /// The file.
         file: String,
@@ -75,7 +75,7 @@ pub enum Progress {
         lines: u64,
     },
     /// Something could not be imported.
-    Bad(Bad),
+    ImportFault(ImportFault),
     /// All of the file is dealt with, and on disk.
     Done {
         /// The file.
@@ -85,7 +85,7 @@ pub enum Progress {
 
 /// An input that could not be imported, or was left aside.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Bad {
+pub struct ImportFault {
     /// The file; within an archive `archive:path`.
     pub file: String,
     /// The line, from 1, where the file is NDJSON.
@@ -94,9 +94,9 @@ pub struct Bad {
     pub reason: String,
 }
 
-/// What became of the resources of one type.
+/// Counts of the resources of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Count {
+pub struct ImportCount {
     /// New resources.
     pub created: u64,
     /// New versions.
@@ -105,39 +105,39 @@ pub struct Count {
     pub same: u64,
 }
 
-impl Count {
+impl ImportCount {
     /// All of them.
     pub fn total(&self) -> u64 {
         self.created + self.replaced + self.same
     }
 }
 
-/// What an import did.
+/// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub struct ImportReport {
     /// Files that were read.
     pub files: u64,
     /// By resource type.
-    pub resources: BTreeMap<&'static str, Count>,
-    /// How many inputs could not be imported.
+    pub resources: BTreeMap<&'static str, ImportCount>,
+    /// Number of inputs that could not be imported.
     pub bad_total: u64,
     /// The first 1,000 of them.
-    pub bad: Vec<Bad>,
-    /// How many files hold no resources.
+    pub bad: Vec<ImportFault>,
+    /// Number of files without resources.
     pub skipped_total: u64,
     /// The first 1,000 of them.
-    pub skipped: Vec<Bad>,
+    pub skipped: Vec<ImportFault>,
 }
 
-impl Report {
+impl ImportReport {
     /// Resources that are in the store now because of this import.
     pub fn total(&self) -> u64 {
-        self.resources.values().map(Count::total).sum()
+        self.resources.values().map(ImportCount::total).sum()
     }
 }
 
-/// What the reader hands over, in the order of the files.
-enum Work {
+/// Work that the reader passes on, in the order of the files.
+enum ImportWork {
     File(String),
     Bytes {
         file: String,
@@ -147,55 +147,55 @@ enum Work {
     /// To be written in one commit.
     Writes(Vec<VersionWrite>),
     Lines(String, u64),
-    Bad(Bad),
-    Skipped(Bad),
-    Done(String),
+    ImportFault(ImportFault),
+    Skipped(ImportFault),
+    FileDone(String),
 }
 
 impl Resources {
-    /// Imports files and folders, in this order; the files of a folder in the order of their names.
+    /// Imports files and folders in this order; the files of a folder in the order of their names.
     ///
-    /// `new_id` gives ids to resources without one, `now` the time of each commit. Bad input is in the
-    /// report, not an error.
+    /// `new_id` creates ids of resources without one; `now` returns the time of each commit. Bad input is listed in
+    /// the report and is not an error.
     ///
     /// # Errors
-    /// The store failed; what was acknowledged before is on disk.
+    /// Returns an error if the store fails; everything acknowledged before is on the disk.
     pub async fn import(
         &self,
         paths: Vec<PathBuf>,
         options: ImportOptions,
         new_id: impl FnMut() -> String + Send + 'static,
-        mut progress: impl FnMut(Progress),
+        mut progress: impl FnMut(ImportProgress),
         now: impl Fn() -> Timestamp,
-    ) -> Result<Report, StoreError> {
+    ) -> Result<ImportReport, StoreError> {
         let (sink, mut source) = mpsc::channel(WAITING);
         let base = self.fhir_base().to_owned();
         let reading =
-            tokio::task::spawn_blocking(move || Reader::new(options, base, new_id, sink).run(&paths));
-        let mut report = Report::default();
+            tokio::task::spawn_blocking(move || LineReader::new(options, base, new_id, sink).run(&paths));
+        let mut report = ImportReport::default();
         while let Some(work) = source.recv().await {
             match work {
-                Work::File(file) => {
+                ImportWork::File(file) => {
                     report.files += 1;
-                    progress(Progress::File { file });
+                    progress(ImportProgress::File { file });
                 }
-                Work::Bytes { file, bytes, of } => progress(Progress::Bytes { file, bytes, of }),
-                Work::Writes(writes) => self.write(writes, now(), &mut report).await?,
-                Work::Lines(file, lines) => progress(Progress::Lines { file, lines }),
-                Work::Bad(bad) => {
+                ImportWork::Bytes { file, bytes, of } => progress(ImportProgress::Bytes { file, bytes, of }),
+                ImportWork::Writes(writes) => self.write(writes, now(), &mut report).await?,
+                ImportWork::Lines(file, lines) => progress(ImportProgress::Lines { file, lines }),
+                ImportWork::ImportFault(bad) => {
                     report.bad_total += 1;
                     if report.bad.len() < LISTED {
                         report.bad.push(bad.clone());
                     }
-                    progress(Progress::Bad(bad));
+                    progress(ImportProgress::ImportFault(bad));
                 }
-                Work::Skipped(skipped) => {
+                ImportWork::Skipped(skipped) => {
                     report.skipped_total += 1;
                     if report.skipped.len() < LISTED {
                         report.skipped.push(skipped);
                     }
                 }
-                Work::Done(file) => progress(Progress::Done { file }),
+                ImportWork::FileDone(file) => progress(ImportProgress::Done { file }),
             }
         }
         let ended = |error: tokio::task::JoinError| StoreError::Engine {
@@ -210,7 +210,7 @@ impl Resources {
         &self,
         writes: Vec<VersionWrite>,
         now: Timestamp,
-        report: &mut Report,
+        report: &mut ImportReport,
     ) -> Result<(), StoreError> {
         let kinds: Vec<_> = writes.iter().map(|write| fhir::resource_type(&write.key.kind)).collect();
         let commit = self.store().commit(writes, now).await?;
@@ -218,9 +218,9 @@ impl Resources {
             let count =
                 report.resources.entry(kind.expect("only prepared resources are written")).or_default();
             match written.effect {
-                Effect::Created => count.created += 1,
-                Effect::Replaced | Effect::Deleted => count.replaced += 1,
-                Effect::Nothing => count.same += 1,
+                WriteEffect::Created => count.created += 1,
+                WriteEffect::Replaced | WriteEffect::Deleted => count.replaced += 1,
+                WriteEffect::Nothing => count.same += 1,
             }
         }
         Ok(())

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use store::{ExpectVersion, ResourceKey, VersionWrite};
 use tokio::sync::mpsc;
 
-use super::files::{self, Content, Line};
-use super::{Bad, ImportOptions, Work};
-use crate::BodyError;
-use crate::bundle::{self, Head};
-use crate::prepare::{Id, Limits, Prepared, prepare, prepare_named};
+use super::files::{self, FileContent, InputLine};
+use super::{ImportFault, ImportOptions, ImportWork};
+use crate::ResourceBodyError;
+use crate::bundle::{self, BundleHead};
+use crate::prepare::{IdSource, PreparedResource, ResourceLimits, prepare, prepare_named};
 
 /// One commit takes writes until their drafts reach this many bytes,
 const BATCH_BYTES: usize = 2 << 20;
@@ -22,25 +22,25 @@ const STEP: u64 = 1 << 20;
 /// Types of Bundles that are only a way to carry resources; others are documents of their own.
 const CARRIERS: [&str; 4] = ["batch", "collection", "searchset", "transaction"];
 
-/// Why reading stops before the end of a file.
-enum Halt {
-    /// The store failed, so nobody listens any more.
+/// Reasons to stop before the end of a file.
+enum ReadHalt {
+    /// The store failed, and the receiver is gone.
     Stopped,
     /// This file cannot be read on.
     File(String),
 }
 
-impl From<io::Error> for Halt {
+impl From<io::Error> for ReadHalt {
     fn from(error: io::Error) -> Self {
         Self::File(error.to_string())
     }
 }
 
-pub(super) struct Reader<N> {
+pub(super) struct LineReader<N> {
     options: ImportOptions,
     fhir_base: String,
     new_id: N,
-    sink: mpsc::Sender<Work>,
+    sink: mpsc::Sender<ImportWork>,
     batch: Vec<VersionWrite>,
     batch_bytes: usize,
     /// Bytes of the files that are dealt with, and of all.
@@ -48,8 +48,8 @@ pub(super) struct Reader<N> {
     of: u64,
 }
 
-impl<N: FnMut() -> String> Reader<N> {
-    pub fn new(options: ImportOptions, fhir_base: String, new_id: N, sink: mpsc::Sender<Work>) -> Self {
+impl<N: FnMut() -> String> LineReader<N> {
+    pub fn new(options: ImportOptions, fhir_base: String, new_id: N, sink: mpsc::Sender<ImportWork>) -> Self {
         Self { options, fhir_base, new_id, sink, batch: Vec::new(), batch_bytes: 0, bytes: 0, of: 0 }
     }
 
@@ -68,24 +68,24 @@ impl<N: FnMut() -> String> Reader<N> {
     }
 
     /// One file. `is_named`: the caller named it, so it is bad if it holds nothing.
-    fn file(&mut self, path: &Path, is_named: bool) -> Result<(), Halt> {
+    fn file(&mut self, path: &Path, is_named: bool) -> Result<(), ReadHalt> {
         let name = path.display().to_string();
-        self.send(Work::File(name.clone()))?;
+        self.send(ImportWork::File(name.clone()))?;
         let read = match files::open(path, self.teller(&name)) {
-            Ok(Content::Tar(archive)) => self.package(&name, archive),
-            Ok(Content::Text(text)) => self.text(&name, text, is_named),
-            Ok(Content::Other) => self.nothing(&name, is_named, "neither JSON nor a package"),
+            Ok(FileContent::Tar(archive)) => self.package(&name, archive),
+            Ok(FileContent::Text(text)) => self.text(&name, text, is_named),
+            Ok(FileContent::Other) => self.nothing(&name, is_named, "neither JSON nor a package"),
             Err(error) => Err(error.into()),
         };
         match read {
-            Err(Halt::File(reason)) => self.bad(&name, None, &reason)?,
+            Err(ReadHalt::File(reason)) => self.bad(&name, None, &reason)?,
             other => other?,
         }
         self.flush()?;
         // Of a file that holds nothing only the head was read.
         self.bytes += path.metadata().map_or(0, |file| file.len());
-        self.send(Work::Bytes { file: name.clone(), bytes: self.bytes, of: self.of })?;
-        self.send(Work::Done(name))
+        self.send(ImportWork::Bytes { file: name.clone(), bytes: self.bytes, of: self.of })?;
+        self.send(ImportWork::FileDone(name))
     }
 
     /// Passes on what is read of a file, in steps.
@@ -96,15 +96,15 @@ impl<N: FnMut() -> String> Reader<N> {
             bytes += more;
             if bytes - told >= STEP {
                 told = bytes;
-                // That nobody listens any more is found by what comes next.
-                drop(sink.blocking_send(Work::Bytes { file: file.clone(), bytes, of }));
+                // If the receiver is gone, the next message detects it.
+                drop(sink.blocking_send(ImportWork::Bytes { file: file.clone(), bytes, of }));
             }
         })
     }
 
-    /// NDJSON, a resource or a Bundle. NDJSON is what is called so, or has a whole object in its first line
-    /// and something behind it.
-    fn text(&mut self, name: &str, mut source: Box<dyn BufRead>, is_named: bool) -> Result<(), Halt> {
+    /// Reads NDJSON, a resource or a Bundle. A text is NDJSON if its name says so, or if its first line is a complete
+    /// object and more text follows.
+    fn text(&mut self, name: &str, mut source: Box<dyn BufRead>, is_named: bool) -> Result<(), ReadHalt> {
         if name.ends_with(".ndjson") || name.ends_with(".ndjson.gz") {
             return self.lines(name, &mut source);
         }
@@ -113,15 +113,17 @@ impl<N: FnMut() -> String> Reader<N> {
         let mut blank_lines = 0;
         loop {
             match files::next_line(&mut source, &mut first, limit)? {
-                Line::Text if first.trim_ascii().is_empty() => blank_lines += 1,
-                Line::Text => break,
-                Line::TooLong => return self.bad(name, None, &BodyError::TooBig { limit }.to_string()),
-                Line::End => return self.nothing(name, is_named, "it is empty"),
+                InputLine::Text if first.trim_ascii().is_empty() => blank_lines += 1,
+                InputLine::Text => break,
+                InputLine::TooLong => {
+                    return self.bad(name, None, &ResourceBodyError::TooBig { limit }.to_string());
+                }
+                InputLine::End => return self.nothing(name, is_named, "it is empty"),
             }
         }
         let text = first.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&first);
         let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
-        // What was read is put back, so that line numbers are right.
+        // The text is put back, so that line numbers stay correct.
         first.splice(0..0, vec![b'\n'; blank_lines]);
         first.push(b'\n');
         if is_whole && has_more(&mut source, &mut first)? {
@@ -132,16 +134,16 @@ impl<N: FnMut() -> String> Reader<N> {
         self.document(name, &document, is_named)
     }
 
-    fn lines(&mut self, name: &str, source: &mut dyn BufRead) -> Result<(), Halt> {
+    fn lines(&mut self, name: &str, source: &mut dyn BufRead) -> Result<(), ReadHalt> {
         let limit = self.options.line_bytes.min(self.options.limits.bytes);
         let mut line = Vec::new();
         let mut number = 0;
         loop {
             let answer = match files::next_line(source, &mut line, limit)? {
-                Line::End => break,
-                Line::Text if line.trim_ascii().is_empty() => Ok(None),
-                Line::Text => self.resource(&line).map(Some),
-                Line::TooLong => Err(BodyError::TooBig { limit }),
+                InputLine::End => break,
+                InputLine::Text if line.trim_ascii().is_empty() => Ok(None),
+                InputLine::Text => self.resource(&line).map(Some),
+                InputLine::TooLong => Err(ResourceBodyError::TooBig { limit }),
             };
             number += 1;
             match answer {
@@ -151,21 +153,21 @@ impl<N: FnMut() -> String> Reader<N> {
             }
             if number % self.options.lines == 0 {
                 self.flush()?;
-                self.send(Work::Lines(name.to_owned(), number))?;
+                self.send(ImportWork::Lines(name.to_owned(), number))?;
             } else if self.is_full() {
                 self.flush()?;
             }
         }
         self.flush()?;
         if number % self.options.lines != 0 {
-            self.send(Work::Lines(name.to_owned(), number))
+            self.send(ImportWork::Lines(name.to_owned(), number))
         } else {
             Ok(())
         }
     }
 
     /// A FHIR package: the resources in its folder `package`.
-    fn package(&mut self, name: &str, archive: Box<dyn Read>) -> Result<(), Halt> {
+    fn package(&mut self, name: &str, archive: Box<dyn Read>) -> Result<(), ReadHalt> {
         let mut archive = tar::Archive::new(archive);
         for entry in archive.entries()? {
             let mut entry = entry?;
@@ -192,12 +194,13 @@ impl<N: FnMut() -> String> Reader<N> {
     }
 
     /// One text that is a resource or a Bundle: all of it or nothing.
-    fn document(&mut self, name: &str, text: &[u8], is_named: bool) -> Result<(), Halt> {
+    fn document(&mut self, name: &str, text: &[u8], is_named: bool) -> Result<(), ReadHalt> {
         let unmarked = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
         let limit = self.options.bundle_bytes;
-        let is_bundle = Head::of(unmarked).and_then(|head| head.kind).is_some_and(|kind| kind == "Bundle");
+        let is_bundle =
+            BundleHead::of(unmarked).and_then(|head| head.kind).is_some_and(|kind| kind == "Bundle");
         let prepared = if text.len() > limit {
-            Err(BodyError::TooBig { limit })
+            Err(ResourceBodyError::TooBig { limit })
         } else if is_bundle {
             self.bundle(unmarked)
         } else {
@@ -208,12 +211,14 @@ impl<N: FnMut() -> String> Reader<N> {
                 prepared.into_iter().for_each(|prepared| self.add(prepared));
                 Ok(())
             }
-            Err(BodyError::NoType) => self.nothing(name, is_named, &BodyError::NoType.to_string()),
+            Err(ResourceBodyError::NoType) => {
+                self.nothing(name, is_named, &ResourceBodyError::NoType.to_string())
+            }
             Err(error) => self.bad(name, None, &error.to_string()),
         }
     }
 
-    fn bundle(&mut self, text: &[u8]) -> Result<Vec<Prepared>, BodyError> {
+    fn bundle(&mut self, text: &[u8]) -> Result<Vec<PreparedResource>, ResourceBodyError> {
         let bundle = bundle::parse(text)?;
         if !CARRIERS.contains(&&*bundle.kind) {
             return self.resource(text).map(|prepared| vec![prepared]);
@@ -228,7 +233,7 @@ impl<N: FnMut() -> String> Reader<N> {
                 prepare_named(
                     resource.get().as_bytes(),
                     Some(kind),
-                    Id::Given(id),
+                    IdSource::Given(id),
                     &limits,
                     &self.fhir_base,
                     Some(&names),
@@ -238,18 +243,18 @@ impl<N: FnMut() -> String> Reader<N> {
             .collect()
     }
 
-    fn resource(&mut self, text: &[u8]) -> Result<Prepared, BodyError> {
-        let limits: Limits = self.options.limits;
-        match prepare(text, None, Id::Own, &limits, &self.fhir_base) {
-            Err(BodyError::NoId) => {
-                prepare(text, None, Id::Given(&(self.new_id)()), &limits, &self.fhir_base)
+    fn resource(&mut self, text: &[u8]) -> Result<PreparedResource, ResourceBodyError> {
+        let limits: ResourceLimits = self.options.limits;
+        match prepare(text, None, IdSource::Own, &limits, &self.fhir_base) {
+            Err(ResourceBodyError::NoId) => {
+                prepare(text, None, IdSource::Given(&(self.new_id)()), &limits, &self.fhir_base)
             }
             other => other,
         }
     }
 
-    fn add(&mut self, prepared: Prepared) {
-        let Prepared { kind, id, draft, compartments } = prepared;
+    fn add(&mut self, prepared: PreparedResource) {
+        let PreparedResource { kind, id, draft, compartments } = prepared;
         self.batch_bytes += draft.bytes.len();
         self.batch.push(VersionWrite {
             key: ResourceKey::new(kind, id),
@@ -265,30 +270,34 @@ impl<N: FnMut() -> String> Reader<N> {
     }
 
     /// Hands over what was gathered; only between resources and Bundles, so that each is in one commit.
-    fn flush(&mut self) -> Result<(), Halt> {
+    fn flush(&mut self) -> Result<(), ReadHalt> {
         self.batch_bytes = 0;
         let batch = mem::take(&mut self.batch);
-        if batch.is_empty() { Ok(()) } else { self.send(Work::Writes(batch)) }
+        if batch.is_empty() { Ok(()) } else { self.send(ImportWork::Writes(batch)) }
     }
 
-    fn nothing(&mut self, name: &str, is_named: bool, reason: &str) -> Result<(), Halt> {
+    fn nothing(&mut self, name: &str, is_named: bool, reason: &str) -> Result<(), ReadHalt> {
         if is_named {
             return self.bad(name, None, reason);
         }
-        let skipped = Bad { file: name.to_owned(), line: None, reason: reason.to_owned() };
-        self.send(Work::Skipped(skipped))
+        let skipped = ImportFault { file: name.to_owned(), line: None, reason: reason.to_owned() };
+        self.send(ImportWork::Skipped(skipped))
     }
 
-    fn bad(&mut self, name: &str, line: Option<u64>, reason: &str) -> Result<(), Halt> {
-        self.send(Work::Bad(Bad { file: name.to_owned(), line, reason: reason.to_owned() }))
+    fn bad(&mut self, name: &str, line: Option<u64>, reason: &str) -> Result<(), ReadHalt> {
+        self.send(ImportWork::ImportFault(ImportFault {
+            file: name.to_owned(),
+            line,
+            reason: reason.to_owned(),
+        }))
     }
 
-    fn send(&mut self, work: Work) -> Result<(), Halt> {
-        self.sink.blocking_send(work).map_err(|_| Halt::Stopped)
+    fn send(&mut self, work: ImportWork) -> Result<(), ReadHalt> {
+        self.sink.blocking_send(work).map_err(|_| ReadHalt::Stopped)
     }
 }
 
-/// Moves whitespace from the source to `passed`; says whether anything is behind it.
+/// Moves whitespace from the source to `passed`. Returns true if anything follows.
 fn has_more(source: &mut dyn BufRead, passed: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let chunk = source.fill_buf()?;

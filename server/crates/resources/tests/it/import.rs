@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use store::{Scan, Seq, Store, Versions};
+use store::{ScanOptions, Seq, Store, Versions};
 use tempfile::TempDir;
-use trefoil_resources::{Count, ImportOptions, Limits, Progress, Resources};
+use trefoil_resources::{ImportCount, ImportOptions, ImportProgress, ResourceLimits, Resources};
 
 use crate::import;
 
@@ -38,7 +38,7 @@ fn tar(entries: &[(&str, &str)]) -> Vec<u8> {
 async fn stored(resources: &Resources) -> Vec<String> {
     let mut found = Vec::new();
     for kind in resources.store().kinds(Seq::LATEST).await.unwrap() {
-        let page = resources.store().scan_kind(&kind, Scan::at(Seq::LATEST)).await.unwrap();
+        let page = resources.store().scan_kind(&kind, ScanOptions::at(Seq::LATEST)).await.unwrap();
         found.extend(page.versions.into_iter().map(|version| version.key.to_string()));
     }
     found
@@ -65,7 +65,7 @@ fn own(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|&text| text.to_owned()).collect()
 }
 
-fn told(bad: &trefoil_resources::Bad, dir: &Path) -> String {
+fn told(bad: &trefoil_resources::ImportFault, dir: &Path) -> String {
     let file = bad.file.strip_prefix(&format!("{}/", dir.display())).unwrap_or(&bad.file).to_owned();
     let line = bad.line.map(|line| format!(" line {line}")).unwrap_or_default();
     format!("{file}{line}: {}", bad.reason)
@@ -88,7 +88,7 @@ fn ndjson_goes_in_line_by_line() {
     for (name, content) in [
         ("x.ndjson", text.clone().into_bytes()),
         ("x.ndjson.gz", gz(text.as_bytes())),
-        // The content tells, whatever the name says.
+        // The content determines the format, regardless of the name.
         ("x.ndjson", gz(text.as_bytes())),
         ("x.json", text.clone().into_bytes()),
         ("x", gz(text.as_bytes())),
@@ -112,7 +112,7 @@ fn one_resource_in_one_file() {
     check("x.json", r#"{"resourceType":"Basic"}"#, &["Basic/new-1"], &[]);
     let bad = "x.json: not JSON at line 4, column 1: expected a member name in quotes";
     check("x.json", "\n{\n \"resourceType\":\"Basic\",\n}", &[], &[bad]);
-    check("x.json", r#"{"name":"x"}"#, &[], &["x.json: 'resourceType' is missing or is no string"]);
+    check("x.json", r#"{"name":"x"}"#, &[], &["x.json: 'resourceType' is missing or not a string"]);
     check("x.json", "", &[], &["x.json: neither JSON nor a package"]);
     check("x.txt", "hello", &[], &["x.txt: neither JSON nor a package"]);
 }
@@ -141,12 +141,12 @@ fn a_bundle_goes_in_whole_or_not_at_all() {
         "x.json",
         bundle("collection", "{\"resource\":{}}"),
         &[],
-        &["x.json: Bundle.entry[0]: 'resourceType' is missing or is no string"],
+        &["x.json: Bundle.entry[0]: 'resourceType' is missing or not a string"],
     );
     // Ids come from the resource, the address, or the generator.
     let entries = r#"{"fullUrl":"https://a.example/Basic/of-url","resource":{"resourceType":"Basic"}},{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Basic"}}"#;
     check("x.json", bundle("collection", entries), &["Basic/new-1", "Basic/of-url"], &[]);
-    // A document is a resource of its own.
+    // A Bundle of type document is one resource.
     let document = bundle("document", &entry("a")).replacen('{', "{\"id\":\"d\",", 1);
     check("x.json", document, &["Bundle/d"], &[]);
 }
@@ -161,7 +161,7 @@ async fn entries_of_a_bundle_find_each_other() {
     fs::write(&path, text).unwrap();
     let resources = Resources::new(Store::memory());
     import(&resources, vec![path], ImportOptions::default()).await;
-    let scan = Scan::at(Seq::LATEST);
+    let scan = ScanOptions::at(Seq::LATEST);
     let page = resources.store().scan_compartment("Patient/p", "Observation", scan).await.unwrap();
     let text = std::str::from_utf8(page.versions[0].body.as_ref().unwrap()).unwrap();
     assert!(
@@ -173,7 +173,7 @@ async fn entries_of_a_bundle_find_each_other() {
 }
 
 #[test]
-fn a_package_gives_its_resources() {
+fn a_package_provides_its_resources() {
     let entries = [
         ("package/package.json", r#"{"name":"x","version":"1"}"#),
         ("package/.index.json", "{}"),
@@ -193,7 +193,7 @@ fn a_package_gives_its_resources() {
 }
 
 #[test]
-fn what_stands_before_the_break_of_a_file_goes_in() {
+fn lines_before_a_fault_are_imported() {
     let lines: String = (0..5_000).map(|number| basic(&format!("{number:04}")) + "\n").collect();
     let mut cut = gz(lines.as_bytes());
     cut.truncate(cut.len() / 2);
@@ -209,7 +209,7 @@ fn what_stands_before_the_break_of_a_file_goes_in() {
 }
 
 #[tokio::test]
-async fn progress_is_told_by_lines_once_they_are_written() {
+async fn progress_is_reported_for_written_lines() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.ndjson");
     let lines: String = (0..25).map(|number| basic(&number.to_string()) + "\n").collect();
@@ -218,7 +218,7 @@ async fn progress_is_told_by_lines_once_they_are_written() {
     let options = ImportOptions { lines: 10, ..ImportOptions::default() };
     let mut seen = Vec::new();
     let progress = |progress| {
-        if let Progress::Lines { lines, .. } = progress {
+        if let ImportProgress::Lines { lines, .. } = progress {
             seen.push((lines, resources.store().last_seq().0));
         }
     };
@@ -229,7 +229,7 @@ async fn progress_is_told_by_lines_once_they_are_written() {
 }
 
 #[tokio::test]
-async fn bytes_are_told_in_steps_as_they_lie_on_the_disk() {
+async fn progress_is_reported_in_bytes_on_disk() {
     let dir = TempDir::new().unwrap();
     let mut random = fastrand::Rng::with_seed(3);
     let long: String = (0..1_500_000).map(|_| random.alphanumeric()).collect();
@@ -242,7 +242,7 @@ async fn bytes_are_told_in_steps_as_they_lie_on_the_disk() {
     let (_, told) = import(&resources, vec![dir.path().into()], ImportOptions::default()).await;
     let mut bytes = Vec::new();
     for progress in &told {
-        if let Progress::Bytes { file, bytes: now, of } = progress {
+        if let ImportProgress::Bytes { file, bytes: now, of } = progress {
             assert_eq!(*of, sizes.iter().sum::<u64>());
             bytes.push((file.rsplit('/').next().unwrap(), *now));
         }
@@ -267,7 +267,7 @@ async fn running_an_import_again_writes_what_changed() {
     let with_meta = |id: &str, version: u8| {
         format!(r#"{{"resourceType":"Basic","id":"{id}","meta":{{"versionId":"{version}","source":"s"}}}}"#)
     };
-    let count = |created, replaced, same| Count { created, replaced, same };
+    let count = |created, replaced, same| ImportCount { created, replaced, same };
     for (lines, expected) in [
         ([with_meta("a", 1), basic("b")], count(2, 0, 0)),
         ([with_meta("a", 1), basic("b")], count(0, 0, 2)),
@@ -278,8 +278,8 @@ async fn running_an_import_again_writes_what_changed() {
         let (report, _) = import(&resources, vec![path.clone()], ImportOptions::default()).await;
         assert_eq!(report.resources["Basic"], expected, "{lines:?}");
     }
-    // What the server gave out can be imported again.
-    let page = resources.store().scan_kind("Basic", Scan::at(Seq::LATEST)).await.unwrap();
+    // Returned resources can be imported again.
+    let page = resources.store().scan_kind("Basic", ScanOptions::at(Seq::LATEST)).await.unwrap();
     let bodies: Vec<_> = page.versions.iter().map(|version| version.body.clone().unwrap()).collect();
     fs::write(&path, bodies.join(&b'\n')).unwrap();
     let (report, _) = import(&resources, vec![path], ImportOptions::default()).await;
@@ -287,7 +287,7 @@ async fn running_an_import_again_writes_what_changed() {
 }
 
 #[tokio::test]
-async fn a_folder_is_read_in_order_and_what_is_no_resource_is_skipped() {
+async fn a_folder_is_read_in_order_and_other_files_are_skipped() {
     let dir = TempDir::new().unwrap();
     let within = |name: &str| dir.path().join(name);
     fs::create_dir(within("b")).unwrap();
@@ -302,10 +302,14 @@ async fn a_folder_is_read_in_order_and_what_is_no_resource_is_skipped() {
     let (report, told) =
         import(&resources, vec![dir.path().into(), missing.clone()], ImportOptions::default()).await;
     assert_eq!(stored(&resources).await, ["Basic/a", "Basic/z"]);
-    assert_eq!(report.resources["Basic"], Count { created: 2, replaced: 1, same: 0 }, "c.json comes last");
+    assert_eq!(
+        report.resources["Basic"],
+        ImportCount { created: 2, replaced: 1, same: 0 },
+        "c.json comes last"
+    );
     assert_eq!((report.files, report.skipped_total, report.bad_total), (5, 2, 1));
     assert_eq!(PathBuf::from(&report.bad[0].file), missing);
-    let files = told.iter().filter(|progress| matches!(progress, Progress::Done { .. }));
+    let files = told.iter().filter(|progress| matches!(progress, ImportProgress::Done { .. }));
     assert_eq!(files.count(), 5);
 }
 
@@ -316,7 +320,7 @@ async fn sizes_are_bounded() {
     let long = basic("long").replace('}', &format!(r#","x":"{}"}}"#, "x".repeat(200)));
     fs::write(&path, [basic("a"), long, basic("b")].join("\n")).unwrap();
     let resources = Resources::new(Store::memory());
-    let limits = Limits { bytes: 100, ..Limits::default() };
+    let limits = ResourceLimits { bytes: 100, ..ResourceLimits::default() };
     let (report, _) =
         import(&resources, vec![path], ImportOptions { limits, ..ImportOptions::default() }).await;
     assert_eq!(stored(&resources).await, ["Basic/a", "Basic/b"]);

@@ -1,11 +1,11 @@
-//! Resources on a store, from outside.
+//! The resource service on a store, through its public interface.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `service` | one resource at a time |
+//! | `service` | single resources |
 //! | `transaction` | Bundles of requests |
-//! | `import` | files of every kind, good and broken |
-//! | `trial` | real data, where it is there |
+//! | `import` | files of all kinds, valid and invalid |
+//! | `trial` | real data, if available |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -17,7 +17,7 @@ mod trial;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use trefoil_resources::{ImportOptions, Progress, Report, Resources};
+use trefoil_resources::{ImportOptions, ImportProgress, ImportReport, Resources};
 
 fn now() -> Timestamp {
     Timestamp::from_millisecond(1_700_000_000_000).unwrap()
@@ -32,12 +32,12 @@ fn new_ids() -> impl FnMut() -> String + Send + 'static {
     }
 }
 
-/// Imports and gives the report with all that was told on the way.
+/// Imports and returns the report with all events.
 async fn import(
     resources: &Resources,
     paths: Vec<PathBuf>,
     options: ImportOptions,
-) -> (Report, Vec<Progress>) {
+) -> (ImportReport, Vec<ImportProgress>) {
     let mut told = Vec::new();
     let report =
         resources.import(paths, options, new_ids(), |progress| told.push(progress), now).await.unwrap();

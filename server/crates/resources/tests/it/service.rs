@@ -1,8 +1,8 @@
 //! Create, update, delete, read, history.
 
-use store::{Limit, Seq, Store};
+use store::{PageLimit, Seq, Store};
 use trefoil_resources::filter::TypeFilter;
-use trefoil_resources::{Deletion, Expected, ResourceError, Resources, Restriction, Tombstone};
+use trefoil_resources::{DeleteResult, ExpectedVersion, ResourceError, Resources, Restriction, Tombstone};
 
 use crate::now;
 
@@ -24,7 +24,7 @@ async fn a_resource_from_create_to_history() {
     assert_eq!((created.version, created.updated), (1, now()));
     assert_eq!(resources.read("Basic", "b").await.unwrap(), created);
 
-    // What was read can be sent back as it is.
+    // A resource that was read can be sent back unchanged.
     let updated = resources.update("Basic", "b", &created.bytes, Some(1), now()).await.unwrap();
     assert!(!updated.created);
     assert_eq!(
@@ -36,8 +36,8 @@ async fn a_resource_from_create_to_history() {
 
     assert!(resources.delete("Basic", "b", Some(1), now()).await.is_err());
     let tombstone = Tombstone { kind: "Basic", id: "b".to_owned(), version: 3, compartments: Vec::new() };
-    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::Deleted(tombstone));
-    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), Deletion::WasAbsent);
+    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), DeleteResult::Deleted(tombstone));
+    assert_eq!(resources.delete("Basic", "b", None, now()).await.unwrap(), DeleteResult::WasAbsent);
     let gone = ResourceError::Gone { kind: "Basic".into(), id: "b".into() };
     assert_eq!(resources.read("Basic", "b").await, Err(gone.clone()));
     assert_eq!(resources.read_version("Basic", "b", 3).await, Err(gone));
@@ -45,7 +45,7 @@ async fn a_resource_from_create_to_history() {
     let answer = resources.read_version("Basic", "b", 4).await.unwrap_err();
     assert_eq!(answer.to_string(), "Basic/b/_history/4 is not known");
 
-    let history = resources.history("Basic", "b", Seq::LATEST, Limit::default()).await.unwrap();
+    let history = resources.history("Basic", "b", Seq::LATEST, PageLimit::default()).await.unwrap();
     assert_eq!(history.iter().map(|version| version.version).collect::<Vec<_>>(), [3, 2, 1]);
 }
 
@@ -68,7 +68,7 @@ async fn an_update_may_create() {
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_too_is_read_and_not_written() {
+async fn shared_resources_are_readable_but_not_writable() {
     let resources = Resources::new(Store::memory());
     let mine = resources.restricted_to(Restriction::patients(vec!["me"]));
     let body = |id: &str, subject: &str, performer: &str| {
@@ -109,7 +109,12 @@ async fn a_restricted_write_does_not_reveal_which_ids_exist_outside() {
     resources.update("Observation", "taken", body("taken", "you").as_bytes(), None, now()).await.unwrap();
     let mut answers = Vec::new();
     for id in ["taken", "free"] {
-        for expected in [Expected::Anything, Expected::Absent, Expected::Present, Expected::Version(1)] {
+        for expected in [
+            ExpectedVersion::Anything,
+            ExpectedVersion::Absent,
+            ExpectedVersion::Present,
+            ExpectedVersion::Version(1),
+        ] {
             let put = mine.update("Observation", id, body(id, "me").as_bytes(), expected, now()).await;
             let deleted = mine.delete("Observation", id, expected, now()).await;
             let said = format!("{put:?} {deleted:?}");
@@ -217,7 +222,7 @@ async fn pages_of_a_search_are_all_of_it_and_end() {
 }
 
 #[tokio::test]
-async fn the_history_of_what_lies_outside_is_not_there() {
+async fn the_history_of_resources_outside_is_hidden() {
     let resources = Resources::new(Store::memory());
     for subject in ["p2", "p2", "p1"] {
         let body = format!(
@@ -225,7 +230,7 @@ async fn the_history_of_what_lies_outside_is_not_there() {
         );
         resources.update("Observation", "o", body.as_bytes(), None, now()).await.unwrap();
     }
-    let limit = Limit { count: 1, ..Limit::default() };
+    let limit = PageLimit { count: 1, ..PageLimit::default() };
     let seen = resources.restricted_to(Restriction::patients(vec!["p1"]));
     let (page, next) = seen.history("Observation", "o", Seq::LATEST, limit).await.unwrap();
     assert_eq!((page.len(), next.is_some()), (1, true));

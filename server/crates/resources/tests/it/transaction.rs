@@ -1,7 +1,9 @@
 //! Bundles of requests.
 
 use store::{Seq, Store, Versions};
-use trefoil_resources::{Action, BodyError, Deletion, Done, ResourceError, Resources};
+use trefoil_resources::{
+    DeleteResult, EntryAction, EntryResult, ResourceBodyError, ResourceError, Resources,
+};
 
 use crate::{new_ids, now};
 
@@ -18,19 +20,28 @@ fn put(id: &str, more: &str) -> String {
     format!(r#"{{"resource":{{"resourceType":"Basic","id":"{id}"}},{request}}}"#)
 }
 
-async fn run(resources: &Resources, bundle: &str) -> Result<Vec<Result<Done, ResourceError>>, ResourceError> {
+async fn run(
+    resources: &Resources,
+    bundle: &str,
+) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
     let plan = resources.plan(bundle.as_bytes(), new_ids(), now())?;
     resources.carry_out(plan, now()).await
 }
 
-fn told(done: &Result<Done, ResourceError>) -> String {
+fn told(done: &Result<EntryResult, ResourceError>) -> String {
     match done {
-        Ok(Done::Created(stored)) => format!("created {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(Done::Updated(stored)) => format!("updated {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(Done::Found(stored)) => format!("found {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(Done::Read(stored)) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
-        Ok(Done::Deleted(Deletion::Deleted(tombstone))) => format!("deleted {}", tombstone.version),
-        Ok(Done::Deleted(Deletion::WasAbsent)) => "was absent".to_owned(),
+        Ok(EntryResult::Created(stored)) => {
+            format!("created {}/{} {}", stored.kind, stored.id, stored.version)
+        }
+        Ok(EntryResult::Updated(stored)) => {
+            format!("updated {}/{} {}", stored.kind, stored.id, stored.version)
+        }
+        Ok(EntryResult::Found(stored)) => format!("found {}/{} {}", stored.kind, stored.id, stored.version),
+        Ok(EntryResult::Read(stored)) => format!("read {}/{} {}", stored.kind, stored.id, stored.version),
+        Ok(EntryResult::Deleted(DeleteResult::Deleted(tombstone))) => {
+            format!("deleted {}", tombstone.version)
+        }
+        Ok(EntryResult::Deleted(DeleteResult::WasAbsent)) => "was absent".to_owned(),
         Err(error) => error.to_string(),
     }
 }
@@ -67,7 +78,7 @@ async fn a_transaction_is_carried_out_in_one_commit() {
             "Basic/unknown is not known"
         ]
     );
-    let Ok(Done::Created(observation)) = &answer[0] else { panic!("it was created") };
+    let Ok(EntryResult::Created(observation)) = &answer[0] else { panic!("it was created") };
     assert!(observation.bytes.ends_with(br#""subject":{"reference":"Patient/new-2"}}"#));
 }
 
@@ -76,17 +87,17 @@ async fn a_transaction_that_fails_leaves_nothing() {
     let resources = Resources::new(Store::memory());
     for (second, expected) in [
         (put("b", r#","ifMatch":"W/\"7\"""#), "Basic/b has changed: read it again and repeat the change"),
-        (put("a", ""), "Bundle.entry[1]: its resource stands in the transaction twice"),
+        (put("a", ""), "Bundle.entry[1]: the transaction contains its resource twice"),
         (put("b", r#","ifMatch":"7""#), "Bundle.entry[1]: its ifMatch is not of the form W/\"3\""),
         (
             put("b", "").replace("\"id\":\"b\"", "\"id\":\"c\""),
-            "Bundle.entry[1]: 'id' is 'c', but the address says 'b'",
+            "Bundle.entry[1]: 'id' is 'c', but the URL has 'b'",
         ),
         (r#"{"resource":{}}"#.to_owned(), "Bundle.entry[1]: it has no request"),
         (format!("{{{}}}", request("PUT", "Basic/b", "")), "Bundle.entry[1]: it has no resource"),
         (
             format!("{{{}}}", request("PATCH", "Basic/b", "")),
-            "Bundle.entry[1]: its method is none of DELETE, GET, POST, PUT",
+            "Bundle.entry[1]: its method must be DELETE, GET, POST or PUT",
         ),
         (
             format!("{{{}}}", request("GET", "Basic?code=1", "")),
@@ -98,7 +109,7 @@ async fn a_transaction_that_fails_leaves_nothing() {
         ),
         (
             put("b", r#","ifNoneExist":"code=1""#),
-            "Bundle.entry[1]: ifNoneExist goes with a POST to a resource type",
+            "Bundle.entry[1]: ifNoneExist is accepted only with a POST to a resource type",
         ),
         (
             format!("{{{}}}", request("DELETE", "Basic?code=1", r#","ifMatch":"W/\"1\"""#)),
@@ -134,10 +145,10 @@ async fn a_batch_does_each_entry_for_itself() {
     assert_eq!(
         touched,
         [
-            (Action::Update, "Basic", "a"),
-            (Action::Update, "Basic", "b"),
-            (Action::Update, "Basic", "a"),
-            (Action::Read, "Basic", "c")
+            (EntryAction::Update, "Basic", "a"),
+            (EntryAction::Update, "Basic", "b"),
+            (EntryAction::Update, "Basic", "a"),
+            (EntryAction::Read, "Basic", "c")
         ]
     );
     let answer = resources.carry_out(plan, now()).await.unwrap();
@@ -154,13 +165,13 @@ async fn a_batch_does_each_entry_for_itself() {
 }
 
 #[test]
-fn what_is_no_bundle_of_requests() {
+fn bundles_without_requests_are_rejected() {
     let resources = Resources::new(Store::memory());
     let refused = |body: &str| resources.plan(body.as_bytes(), new_ids(), now()).unwrap_err();
-    assert_eq!(refused("[]"), BodyError::NoType);
-    assert!(matches!(refused(r#"{"resourceType":"Patient"}"#), BodyError::WrongType { .. }));
-    assert!(matches!(refused(r#"{"resourceType":"Bundle"}"#), BodyError::BadBundle(_)));
-    assert_eq!(refused(&bundle("collection", &[])), BodyError::BundleType("collection".into()));
+    assert_eq!(refused("[]"), ResourceBodyError::NoType);
+    assert!(matches!(refused(r#"{"resourceType":"Patient"}"#), ResourceBodyError::WrongType { .. }));
+    assert!(matches!(refused(r#"{"resourceType":"Bundle"}"#), ResourceBodyError::BadBundle(_)));
+    assert_eq!(refused(&bundle("collection", &[])), ResourceBodyError::BundleType("collection".into()));
 }
 
 /// A Patient with an identifier of this value.
@@ -199,15 +210,15 @@ async fn a_create_is_left_out_where_there_is_such_a_resource_and_references_go_t
     let lines: Vec<_> = answer.iter().map(told).collect();
     assert_eq!(lines[1], "found Patient/new-1 1");
     let reference = |at: usize| {
-        let Ok(Done::Created(stored)) = &answer[at] else { panic!("{lines:?}") };
+        let Ok(EntryResult::Created(stored)) = &answer[at] else { panic!("{lines:?}") };
         let text = String::from_utf8(stored.bytes.to_vec()).unwrap();
         text.split("\"reference\":\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
     };
     assert_eq!(reference(0), "Patient/new-1");
-    let Ok(Done::Created(second)) = &answer[2] else { panic!("{lines:?}") };
+    let Ok(EntryResult::Created(second)) = &answer[2] else { panic!("{lines:?}") };
     assert_eq!(reference(3), format!("Patient/{}", second.id));
     // The compartment follows.
-    let scan = store::Scan::at(Seq::LATEST);
+    let scan = store::ScanOptions::at(Seq::LATEST);
     let found = resources.store().scan_compartment("Patient/new-1", "Observation", scan).await.unwrap();
     assert_eq!(found.versions.len(), 2);
 }
@@ -237,13 +248,13 @@ async fn updates_and_deletes_go_to_what_a_search_finds() {
     let expected = [
         "created Patient/own 1",
         "updated Patient/own 2",
-        "'id' is 'other', but the address says 'own'",
+        "'id' is 'other', but the URL has 'own'",
         "was absent",
         "created Patient/new-3 1",
     ];
     assert_eq!(batch.unwrap(), expected);
     let twice = ask("transaction", &[&again, &delete("1")]).await;
-    assert_eq!(twice.unwrap_err(), "Bundle.entry[1]: its resource stands in the transaction twice");
+    assert_eq!(twice.unwrap_err(), "Bundle.entry[1]: the transaction contains its resource twice");
     let several = format!(r#"{{"resource":{},{}}}"#, patient("1", ""), request("POST", "Patient", ""));
     ask("batch", &[&several]).await.unwrap();
     let seq = resources.store().last_seq();

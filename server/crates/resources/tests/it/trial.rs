@@ -1,9 +1,9 @@
-//! Real data, where it is there: in the folder that TREFOIL_SHARED names, or in `shared` beside the
-//! workspace. It is no part of the project, so without it this trial says that it is left out.
+//! Real data, if available: in the folder named by TREFOIL_SHARED, or in `shared` next to the workspace. It is not
+//! part of the project, so without it this test reports that it is left out.
 
 use std::path::{Path, PathBuf};
 
-use store::{Limit, Scan, Seq, Store, Versions};
+use store::{PageLimit, ScanOptions, Seq, Store, Versions};
 use tempfile::TempDir;
 use trefoil_resources::{ImportOptions, Resources};
 
@@ -32,7 +32,7 @@ async fn terminology_and_patients_go_in() {
     let (report, _) = import(&resources, clinical, ImportOptions::default()).await;
     assert!(report.resources.values().all(|count| count.same == count.total()), "{report:?}");
 
-    let all = Scan::at(Seq::LATEST).limit(Limit { count: 10_000, bytes: usize::MAX });
+    let all = ScanOptions::at(Seq::LATEST).limit(PageLimit { count: 10_000, bytes: usize::MAX });
     let patients = resources.store().scan_kind("Patient", all).await.unwrap().versions;
     assert_eq!(patients.len(), 13);
     let encounters = resources.store().scan_kind("Encounter", all).await.unwrap().versions.len();

@@ -1,17 +1,20 @@
-//! Reads the engine's journals before the engine does, and only to look: the engine takes whatever it cannot read for
-//! the torn end of a crash and cuts it off, with all that was acknowledged behind it.
+//! Checks the journals of fjall before fjall opens them. fjall treats anything that it cannot read as the torn end of
+//! a crash and cuts it off, with all acknowledged writes after it.
 //!
-//! A journal is a row of batches, and zeros where it is not written yet. A batch (all numbers little-endian):
+//! A journal is a sequence of batches, followed by zeros. A batch (all numbers little-endian):
 //!
 //! | part | bytes |
 //! |---|---|
 //! | start | 1, number of items (u32), number of the batch (u64) |
-//! | each item | 2, kind (u8), compression (u8), table (u64), length of the key (u16), of the value (u32), of the value as it stands here (u32), key, value |
+//! | each item | 2, kind (u8), compression (u8), table (u64), length of the key (u16), of the value (u32), of the value as stored (u32), key, value |
 //! | or | 4, table (u64): the table is emptied |
 //! | end | 3, XXH3 of all items (u64), `FJL` and the format's number |
 //!
-//! What a crash leaves at the end of the newest journal is fine: it was never acknowledged. It is a batch that breaks
-//! off or, after a loss of power, one with holes, since a disk writes its sectors whole and in any order.
+//! An incomplete batch at the end of the newest journal, as a crash leaves it, was never acknowledged. It breaks off
+//! or, after a loss of power, has holes, since a disk writes its sectors in any order.
+//!
+//! The format is private to fjall. The workspace pins the version, and a test of this module fails with any other
+//! version until the format has been compared.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom};
@@ -23,14 +26,14 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{ACCEPT_DAMAGE, engine};
 use crate::StoreError;
 
-/// The end of each batch, and the whole of the file that tells the format of the engine.
+/// End of each batch, and content of the file that names the format of the engine.
 const MAGIC: [u8; 4] = *b"FJL\x03";
 /// The least that a disk writes at once, in bytes.
 const SECTOR: u64 = 512;
-/// How much is read at once, in bytes.
+/// Size of a read in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// How far a journal was written at a checkpoint.
+/// Length of a journal at a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalPosition {
     /// The number in the journal's file name.
@@ -101,7 +104,7 @@ pub(super) fn check(
     accept_damage: bool,
 ) -> Result<(), StoreError> {
     if std::fs::read(dir.join("version")).ok().as_deref() != Some(&MAGIC[..]) {
-        // There is no engine yet, or another one, which says so itself.
+        // There is no engine yet, or one of another version, which fjall reports.
         return Ok(());
     }
     let failed = engine("read the journal of the store");
@@ -117,13 +120,12 @@ pub(super) fn check(
     for number in journals {
         let path = path_of(dir, number);
         if let Some(at) = look(&path, expected_of(number)).map_err(&failed)?.broken_at() {
-            return Err(damaged(&path, at, "put back a backup of the folder"));
+            return Err(damaged(&path, at, "restore a backup of the folder"));
         }
     }
     let number = match (newest, expected) {
         (Some(number), _) => number,
-        // The engine numbers its batches from the beginning again if there is no journal at all, and would lose what
-        // is written next.
+        // Without a journal, the engine numbers its batches from the beginning, and would lose the next writes.
         (None, Some(expected)) => {
             File::create(path_of(dir, expected.number)).map_err(&failed)?;
             expected.number
@@ -132,19 +134,19 @@ pub(super) fn check(
     };
     let path = path_of(dir, number);
     match look(&path, expected_of(number)).map_err(&failed)? {
-        Found::Whole => Ok(()),
-        Found::Torn { at } => {
-            tracing::warn!(journal = %path.display(), at, "a write that a crash broke off is left out");
+        JournalScan::Intact => Ok(()),
+        JournalScan::Torn { at } => {
+            tracing::warn!(journal = %path.display(), at, "an incomplete write at the end of a journal is ignored");
             cut(&path, at).map_err(&failed)
         }
-        Found::Damaged { at } if accept_damage => {
-            tracing::error!(journal = %path.display(), at, "what was written from this byte on is given up");
+        JournalScan::Damaged { at } if accept_damage => {
+            tracing::error!(journal = %path.display(), at, "writes from this byte on are discarded");
             cut(&path, at).map_err(&failed)
         }
-        Found::Damaged { at } => {
+        JournalScan::Damaged { at } => {
             let file = dir.with_file_name(ACCEPT_DAMAGE);
             let remedy = format!(
-                "put back a backup of the folder, or give up what was written from there on: create the empty file {} \
+                "restore a backup of the folder, or discard all writes from there on: create the empty file {} \
                  and start again",
                 file.display()
             );
@@ -163,8 +165,8 @@ pub(super) fn missing(path: &Path) -> StoreError {
     let file = path.parent().unwrap_or(path).with_file_name(ACCEPT_DAMAGE);
     StoreError::Corrupt {
         what: format!(
-            "the journal {} is missing, and writes that were acknowledged were only in it; stop the server and put back a \
-             backup of the folder, or give up these writes: create the empty file {} and start again",
+            "the journal {} is missing, and writes that were acknowledged were only in it; stop the server and restore a \
+             backup of the folder, or discard these writes: create the empty file {} and start again",
             path.display(),
             file.display()
         ),
@@ -174,38 +176,36 @@ pub(super) fn missing(path: &Path) -> StoreError {
 fn damaged(path: &Path, at: u64, remedy: &str) -> StoreError {
     let path = path.display();
     StoreError::Corrupt {
-        what: format!(
-            "the journal {path} is not what was written from byte {at} on; stop the server and {remedy}"
-        ),
+        what: format!("the journal {path} is corrupt from byte {at}; stop the server and {remedy}"),
     }
 }
 
-/// What a journal is.
+/// State of a journal.
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
-    Whole,
-    /// Its last batch was never written whole.
+enum JournalScan {
+    Intact,
+    /// The last batch is incomplete.
     Torn {
         at: u64,
     },
-    /// Something that was written whole is not what it was.
+    /// A complete batch has changed.
     Damaged {
         at: u64,
     },
 }
 
-impl Found {
+impl JournalScan {
     /// A journal that others follow was written to its end.
     fn broken_at(self) -> Option<u64> {
         match self {
-            Self::Whole => None,
+            Self::Intact => None,
             Self::Torn { at } | Self::Damaged { at } => Some(at),
         }
     }
 }
 
 /// Reads a journal, which must begin with what was in it at the last checkpoint.
-fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<Found> {
+fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalScan> {
     let mut source = BufReader::with_capacity(BUFFER, File::open(path)?);
     let mut tail =
         JournalTail { number: expected.map_or(0, |expected| expected.number), ..JournalTail::default() };
@@ -217,22 +217,22 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<Found> {
     let at = tail.length;
     if !is_matched {
         // A chain that differs says nothing about the place; a journal that is too short does.
-        return Ok(Found::Damaged {
+        return Ok(JournalScan::Damaged {
             at: expected.map_or(at, |expected| if at < expected.length { at } else { 0 }),
         });
     }
     source.seek(SeekFrom::Start(at))?;
     let rest = without_blank_end(source)?;
     Ok(if rest.is_empty() {
-        Found::Whole
+        JournalScan::Intact
     } else if is_followed(&rest) || was_whole(&rest, at) {
-        Found::Damaged { at }
+        JournalScan::Damaged { at }
     } else {
-        Found::Torn { at }
+        JournalScan::Torn { at }
     })
 }
 
-/// What is left of the file up to the zeros at its end.
+/// Returns the file without the zeros at its end.
 fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
     let (mut rest, mut blank, zeros) = (Vec::new(), 0, [0; BUFFER]);
     loop {
@@ -240,7 +240,7 @@ fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
         if chunk.is_empty() {
             return Ok(rest);
         }
-        // Mostly all of it is blank, and this is the fastest way to see that.
+        // Most of the file is zeros, and this test is the fastest one.
         let is_blank = zeros.starts_with(chunk);
         let last = if is_blank { None } else { chunk.iter().rposition(|&byte| byte != 0) };
         let used = last.map_or(0, |last| last + 1);
@@ -255,14 +255,14 @@ fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Does a whole batch stand anywhere behind the first one?
+/// Returns true if a complete batch follows the first one.
 fn is_followed(rest: &[u8]) -> bool {
     let ends = rest.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| *bytes == MAGIC);
     // Memory can be read.
     ends.map(|(at, _)| &rest[at + MAGIC.len()..]).any(|mut behind| matches!(batch(&mut behind), Ok(Some(_))))
 }
 
-/// Was the batch that stands here written to its end, all its sectors too?
+/// Returns true if all sectors of the batch at this position were written.
 fn was_whole(rest: &[u8], at: u64) -> bool {
     let first = (SECTOR - at % SECTOR) as usize;
     let (head, sectors) = rest.split_at(first.min(rest.len()));
@@ -279,7 +279,7 @@ struct ReadBatch {
 
 /// Reads a batch; returns `None` if it is not complete or its checksum is not right.
 fn batch(source: &mut impl BufRead) -> io::Result<Option<ReadBatch>> {
-    let mut batch = Batch { source, hasher: Xxh3::new(), length: 0 };
+    let mut batch = JournalBatch { source, hasher: Xxh3::new(), length: 0 };
     match batch.read() {
         Ok(read) => Ok(read),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
@@ -287,13 +287,13 @@ fn batch(source: &mut impl BufRead) -> io::Result<Option<ReadBatch>> {
     }
 }
 
-struct Batch<'a, R> {
+struct JournalBatch<'a, R> {
     source: &'a mut R,
     hasher: Xxh3,
     length: u64,
 }
 
-impl<R: BufRead> Batch<'_, R> {
+impl<R: BufRead> JournalBatch<'_, R> {
     fn read(&mut self) -> io::Result<Option<ReadBatch>> {
         if self.take()? != [1] {
             return Ok(None);
@@ -348,5 +348,51 @@ impl<R: BufRead> Batch<'_, R> {
             left -= length;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    /// Versions whose journals this module reads. lsm-tree encodes the kind and the compression of an item.
+    const CHECKED_VERSIONS: [(&str, &str); 2] = [("fjall", "3.1.13"), ("lsm-tree", "3.1.10")];
+
+    const WHAT_TO_CHECK: &str = "The module `file/journal.rs` reads and truncates journals in a format that is private \
+        to fjall. A wrong idea of the format refuses intact journals, or cuts off acknowledged writes. Compare these \
+        sources of the new version with the table at the top of the module:
+  fjall `src/journal/entry.rs`: tags, order, width and byte order of the fields of a batch
+  fjall `src/journal/batch_reader.rs`: what the checksum covers, and which damage ends a journal without an error
+  fjall `src/journal/recovery.rs`: file names (`NUMBER.jnl`), and that the highest number is the active journal
+  fjall `src/file.rs` and `src/version.rs`: `MAGIC_BYTES`, and the file `version` in the engine's folder
+  lsm-tree `src/value_type.rs` and `src/compression.rs`: one byte each for the kind and the compression
+Run `cargo test -p trefoil-store` and `cargo xtask soak --only kills`. Then change CHECKED_VERSIONS in this test and, \
+        for fjall, the pinned version in the workspace's Cargo.toml.";
+
+    #[test]
+    fn the_journal_format_was_checked_for_the_locked_versions_of_the_engine() {
+        let lock = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../Cargo.lock");
+        let lock = std::fs::read_to_string(lock).unwrap();
+        for (name, checked) in CHECKED_VERSIONS {
+            let locked = locked_versions(&lock, name);
+            assert_eq!(locked, [checked], "Cargo.lock has another version of {name}. {WHAT_TO_CHECK}");
+        }
+    }
+
+    /// Returns all versions of a package in the text of a Cargo.lock.
+    fn locked_versions<'a>(lock: &'a str, name: &str) -> Vec<&'a str> {
+        let start = format!("name = \"{name}\"\nversion = \"");
+        lock.split("[[package]]\n")
+            .filter_map(|package| package.strip_prefix(&start)?.split('"').next())
+            .collect()
+    }
+
+    #[test]
+    fn locked_versions_lists_every_version_of_exactly_that_package() {
+        let lock = "version = 4\n\n[[package]]\nname = \"fjall\"\nversion = \"3.1.13\"\n\n\
+            [[package]]\nname = \"fjall\"\nversion = \"4.0.0\"\ndependencies = []\n\n\
+            [[package]]\nname = \"fjall-tools\"\nversion = \"1.0.0\"\n";
+        assert_eq!(locked_versions(lock, "fjall"), ["3.1.13", "4.0.0"]);
+        assert!(locked_versions(lock, "lsm-tree").is_empty());
     }
 }

@@ -1,29 +1,29 @@
 //! The engine on a local folder: durable, for one process, on fjall (a log-structured merge tree).
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! |---|---|
 //! | `keys` | the tables, their keys and values |
-//! | `disk` | the engine of the folder: opened, opened again, kept from filling the disk |
-//! | `journal` | the engine's journals, looked at before the engine reads them |
-//! | `state` | the state file: what the folder holds at least |
-//! | `unflushed` | what stands only in the journal and in memory, kept small |
-//! | `writer` | the one thread that writes |
+//! | `disk` | the open engine, reopened after failures, with a reserve of free space |
+//! | `journal` | checks of the journals before the engine reads them |
+//! | `state` | the state file: the minimum content of the folder |
+//! | `memtable_budget` | bound on writes that are only in memory and in the journal |
+//! | `writer` | the thread that writes |
 //! | `batch` | a round of writes as one batch of the engine |
 //! | `readers` | the threads that read pages |
-//! | `view` | what is committed at a moment, read by key and by page |
+//! | `view` | the committed state, read by key and by page |
 //! | here | opening and locking the folder, the ports |
 //!
-//! Acknowledged means on disk: each round ends with an fsync before it is answered. Reads see only whole
-//! commits. An engine iterator lives for one page. When the disk is nearly full, and after a failed write, writes
-//! are refused ([`StoreError::ReadOnly`]) and reads go on; writes come back by themselves once there is room.
+//! A write is on the disk when it is acknowledged: each round ends with an fsync before its requests are answered.
+//! Reads see whole commits only. An engine iterator lives for one page. When the disk is nearly full, and after a
+//! failed write, writes are refused ([`StoreError::ReadOnly`]) and reads continue; writes resume automatically.
 
 mod batch;
 mod disk;
 mod journal;
 mod keys;
+mod memtable_budget;
 mod readers;
 mod state;
-mod unflushed;
 mod view;
 mod writer;
 
@@ -38,15 +38,15 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use self::disk::{Disk, Tables};
-use self::keys::Table;
-use self::readers::Readers;
-use self::view::View;
-use self::writer::{Elapsed, Reply, Request, Writer};
+use self::disk::{DiskSpace, StoreTables};
+use self::keys::StoreTable;
+use self::readers::ReaderThreads;
+use self::view::CommittedView;
+use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
 use crate::space;
 use crate::{
-    Change, Commit, Ledger, LedgerWrite, Limit, Lines, Page, Record, ResourceKey, Scan, Seen, Seq, Snapshot,
-    StoreError, Version, VersionWrite, Versions, Whole,
+    ChangeRecord, Commit, Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
+    ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// The layout that this program reads and writes.
@@ -58,22 +58,22 @@ const QUEUE: usize = 256;
 
 /// A store in a folder. Clones share it; the folder is released when the last one is dropped.
 #[derive(Clone)]
-pub struct File {
-    shared: Arc<Shared>,
+pub struct FileEngine {
+    shared: Arc<SharedState>,
 }
 
-struct Shared {
+struct SharedState {
     /// `None` only while it is being dropped.
-    queue: Option<mpsc::Sender<Request>>,
+    queue: Option<mpsc::Sender<WriteRequest>>,
     writer: Option<JoinHandle<()>>,
     last: watch::Receiver<Seq>,
-    disk: Arc<Disk>,
-    readers: Readers,
+    disk: Arc<DiskSpace>,
+    readers: ReaderThreads,
     /// Held until everything above is closed.
     _lock: fs::File,
 }
 
-impl Drop for Shared {
+impl Drop for SharedState {
     fn drop(&mut self) {
         self.queue = None;
         // The writer ends when the queue is closed and empty; the folder must not be unlocked before.
@@ -87,7 +87,7 @@ impl Drop for Shared {
 #[derive(Clone)]
 pub struct FileOptions {
     /// Source of the free space on its disk.
-    pub disk: space::Disk,
+    pub disk: space::DiskSpace,
     /// Time without a write after which the store is idle and takes a checkpoint.
     pub idle_after: Duration,
 }
@@ -95,16 +95,17 @@ pub struct FileOptions {
 impl FileOptions {
     /// The default options for a folder.
     pub fn of(dir: &Path) -> Self {
-        Self { disk: space::Disk::of(dir), idle_after: Duration::from_millis(500) }
+        Self { disk: space::DiskSpace::of(dir), idle_after: Duration::from_millis(500) }
     }
 }
 
-impl File {
-    /// Opens the store in `dir`, and makes it where there is none.
+impl FileEngine {
+    /// Opens the store in `dir`, or creates it.
     ///
     /// # Errors
-    /// [`StoreError::Locked`] when another process has it; [`StoreError::Engine`] when the folder cannot be
-    /// used; [`StoreError::Corrupt`] when it holds something else.
+    /// Returns [`StoreError::Locked`] if another process uses it, [`StoreError::Engine`] if the folder cannot be
+    /// used, or
+    /// [`StoreError::Corrupt`] if its contents are invalid.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         Self::open_with(dir, FileOptions::of(dir))
     }
@@ -112,32 +113,32 @@ impl File {
     /// Opens the store with other options.
     ///
     /// # Errors
-    /// See [`File::open`].
+    /// See [`FileEngine::open`].
     pub fn open_with(dir: &Path, options: FileOptions) -> Result<Self, StoreError> {
         let started = Instant::now();
         Self::open_on(dir, options, Arc::new(move || started.elapsed()))
     }
 
-    /// Opens the store with a clock that never goes back.
-    fn open_on(dir: &Path, options: FileOptions, elapsed: Elapsed) -> Result<Self, StoreError> {
+    /// Opens the store with a monotonic clock.
+    fn open_on(dir: &Path, options: FileOptions, elapsed: MonotonicClock) -> Result<Self, StoreError> {
         let FileOptions { disk: space, idle_after } = options;
         fs::create_dir_all(dir).map_err(of_folder("make the folder of the store", dir))?;
         let lock = lock(dir)?;
-        let disk = Arc::new(Disk::open(dir, space)?);
+        let disk = Arc::new(DiskSpace::open(dir, space)?);
         let (counters, kinds) = disk::counters(&disk)?;
         let (last, watched) = watch::channel(Seq(counters.seq));
-        let writer = Writer::new(Arc::clone(&disk), elapsed, idle_after, counters, kinds, last);
+        let writer = WriterThread::new(Arc::clone(&disk), elapsed, idle_after, counters, kinds, last);
         let (queue, requests) = mpsc::channel(QUEUE);
         let writer = thread::Builder::new()
             .name("store-writer".to_owned())
             .spawn(move || writer.run(requests))
             .map_err(engine("start the writer of the store"))?;
-        let shared = Shared {
+        let shared = SharedState {
             queue: Some(queue),
             writer: Some(writer),
             last: watched,
             disk,
-            readers: Readers::start()?,
+            readers: ReaderThreads::start()?,
             _lock: lock,
         };
         Ok(Self { shared: Arc::new(shared) })
@@ -164,11 +165,11 @@ impl File {
     /// # Errors
     /// [`StoreError::ReadOnly`] with the reason.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
-        self.ask(Request::Check).await
+        self.ask(WriteRequest::Check).await
     }
 
     /// Hands a request to the writer and awaits its answer.
-    async fn ask<T>(&self, request: impl FnOnce(Reply<T>) -> Request) -> Result<T, StoreError> {
+    async fn ask<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
         let shared = &self.shared;
         let stopped = || StoreError::ReadOnly { part: "engine", reason: "the writer has stopped".to_owned() };
         let (reply, answer) = oneshot::channel();
@@ -177,10 +178,10 @@ impl File {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Reads a page on a thread of its own.
+    /// Reads a page on a reader thread.
     async fn page<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&View<'_>) -> Result<T, StoreError> + Send + 'static,
+        read: impl FnOnce(&CommittedView<'_>) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let disk = Arc::clone(&self.shared.disk);
         self.shared.readers.read(move || disk.with(|opened| read(&opened.view()))).await
@@ -213,8 +214,8 @@ fn lock(dir: &Path) -> Result<fs::File, StoreError> {
     Ok(file)
 }
 
-fn check_format(tables: &Tables) -> Result<(), StoreError> {
-    let meta = tables.of(Table::Meta);
+fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
+    let meta = tables.of(StoreTable::Meta);
     match meta.get(keys::FORMAT).map_err(read_failure(meta))? {
         None => meta.insert(keys::FORMAT, FORMAT_NUMBER).map_err(engine("mark a new store")),
         Some(found) if *found == *FORMAT_NUMBER => Ok(()),
@@ -235,7 +236,7 @@ fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> impl Fn(E) ->
     move |error| engine(action)(format!("{}: {error}", dir.display()))
 }
 
-/// Turns what the engine says of a folder into our error. It checks what it reads, so damage is told as such.
+/// Converts an error of the engine. The engine verifies checksums, so damage is reported as corruption.
 fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreError {
     use fjall::{Error, LsmError};
     move |error| {
@@ -257,9 +258,7 @@ fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreEr
 
 fn damaged(dir: &Path, why: &impl fmt::Display) -> StoreError {
     let dir = dir.display();
-    StoreError::Corrupt {
-        what: format!("a file in {dir} is not what was written ({why}); put back a backup"),
-    }
+    StoreError::Corrupt { what: format!("a file in {dir} is corrupt ({why}); restore a backup") }
 }
 
 /// The same when a table is read.
@@ -267,13 +266,13 @@ fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError 
     failure("read the store", table.path())
 }
 
-impl Ledger for File {
-    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+impl Ledger for FileEngine {
+    async fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
         self.shared.disk.with(|opened| opened.view().get(key, now))
     }
 
     async fn write(&self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
-        self.ask(|reply| Request::Write(writes, now, reply)).await
+        self.ask(|reply| WriteRequest::Write(writes, now, reply)).await
     }
 
     async fn scan(
@@ -282,23 +281,23 @@ impl Ledger for File {
         after: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
+    ) -> Result<Vec<(String, LedgerRecord)>, StoreError> {
         let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
         self.page(move |view| view.scan(&prefix, after.as_deref(), limit, now)).await
     }
 
     async fn sweep(&self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
-        self.ask(|reply| Request::Sweep(now, limit, reply)).await
+        self.ask(|reply| WriteRequest::Sweep(now, limit, reply)).await
     }
 }
 
-impl Versions for File {
+impl Versions for FileEngine {
     async fn commit(&self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
-        self.ask(|reply| Request::Commit(writes, now, reply)).await
+        self.ask(|reply| WriteRequest::Commit(writes, now, reply)).await
     }
 
-    async fn snapshot(&self, now: Timestamp) -> Result<Snapshot, StoreError> {
-        self.ask(|reply| Request::Snapshot(now, reply)).await
+    async fn snapshot(&self, now: Timestamp) -> Result<StoreSnapshot, StoreError> {
+        self.ask(|reply| WriteRequest::Snapshot(now, reply)).await
     }
 
     async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
@@ -309,30 +308,36 @@ impl Versions for File {
         &self,
         key: &ResourceKey,
         before: Seq,
-        limit: Limit,
+        limit: PageLimit,
     ) -> Result<Vec<Version>, StoreError> {
         let key = key.clone();
         self.page(move |view| view.history(&key, before, limit)).await
     }
 
-    async fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
+    async fn scan_kind(&self, kind: &str, scan: ScanOptions<'_>) -> Result<VersionPage, StoreError> {
         let (kind, after) = (kind.to_owned(), scan.after.map(str::to_owned));
-        let Scan { at, limit, deleted, .. } = scan;
-        self.page(move |view| view.scan_kind(&kind, Scan { after: after.as_deref(), at, limit, deleted }))
-            .await
+        let ScanOptions { at, limit, deleted, .. } = scan;
+        self.page(move |view| {
+            view.scan_kind(&kind, ScanOptions { after: after.as_deref(), at, limit, deleted })
+        })
+        .await
     }
 
     async fn scan_compartment(
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
-    ) -> Result<Page, StoreError> {
+        scan: ScanOptions<'_>,
+    ) -> Result<VersionPage, StoreError> {
         let (compartment, kind) = (compartment.to_owned(), kind.to_owned());
         let after = scan.after.map(str::to_owned);
-        let Scan { at, limit, deleted, .. } = scan;
+        let ScanOptions { at, limit, deleted, .. } = scan;
         self.page(move |view| {
-            view.scan_compartment(&compartment, &kind, Scan { after: after.as_deref(), at, limit, deleted })
+            view.scan_compartment(
+                &compartment,
+                &kind,
+                ScanOptions { after: after.as_deref(), at, limit, deleted },
+            )
         })
         .await
     }
@@ -340,15 +345,15 @@ impl Versions for File {
     async fn scan_lines(
         &self,
         kind: &str,
-        of: Whole,
-        scan: Scan<'_>,
-        keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-        page: impl FnMut(Lines) -> bool + Send + 'static,
+        of: LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+        page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> Result<(), StoreError> {
         let (kind, after) = (kind.to_owned(), scan.after.map(str::to_owned));
-        let Scan { at, limit, .. } = scan;
+        let ScanOptions { at, limit, .. } = scan;
         self.page(move |view| {
-            let scan = Scan { after: after.as_deref(), at, limit, deleted: false };
+            let scan = ScanOptions { after: after.as_deref(), at, limit, deleted: false };
             view.scan_lines(&kind, &of, scan, keep, page)
         })
         .await
@@ -358,7 +363,7 @@ impl Versions for File {
         self.page(move |view| view.kinds(at)).await
     }
 
-    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+    async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         self.page(move |view| view.changes(after, limit)).await
     }
 

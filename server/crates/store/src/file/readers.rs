@@ -1,5 +1,5 @@
-//! The threads that read pages: as few as there are processors. The memory of what they read goes from each to others and
-//! back, so many threads would keep much of it.
+//! The threads that read pages, as many as there are processors. More threads would keep more memory, because the
+//! allocator caches freed memory for each thread.
 
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,30 +11,31 @@ use tokio::sync::oneshot;
 use super::engine;
 use crate::StoreError;
 
-type Job = Box<dyn FnOnce() + Send>;
+type ReadJob = Box<dyn FnOnce() + Send>;
 
-/// Hands work to the threads; they end with it, and it waits for them, so that nobody reads a folder that is given up.
-pub(super) struct Readers {
+/// Passes work to the threads. When it is dropped, it waits for them, so that no thread reads a folder that is
+/// closed.
+pub(super) struct ReaderThreads {
     /// `None` only while it is being dropped.
-    queue: Option<mpsc::Sender<Job>>,
+    queue: Option<mpsc::Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Drop for Readers {
+impl Drop for ReaderThreads {
     fn drop(&mut self) {
         self.queue = None;
-        // None of them panics: what they work on is caught.
+        // The threads cannot panic, because they catch panics of their work.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
 
-impl Readers {
-    /// Starts them.
+impl ReaderThreads {
+    /// Starts the threads.
     ///
     /// # Errors
-    /// [`StoreError::Engine`] where the system gives no thread.
+    /// Returns [`StoreError::Engine`] if the system creates no thread.
     pub fn start() -> Result<Self, StoreError> {
-        let (sender, queue) = mpsc::channel::<Job>();
+        let (sender, queue) = mpsc::channel::<ReadJob>();
         let queue = Arc::new(Mutex::new(queue));
         let mut readers = Self { queue: Some(sender), threads: Vec::new() };
         for _ in 0..thread::available_parallelism().map_or(2, NonZero::get).max(2) {
@@ -43,7 +44,7 @@ impl Readers {
                 // Only the taking is done under the lock.
                 let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(job) = next() {
-                    // Whoever waits for it learns that there is no answer.
+                    // The caller that waits receives an error.
                     drop(catch_unwind(AssertUnwindSafe(job)));
                 }
             };

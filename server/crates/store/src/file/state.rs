@@ -22,12 +22,12 @@ use fjall::AbstractTree as _;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 
-use super::disk::Tables;
+use super::disk::StoreTables;
 use super::journal::JournalPosition;
-use super::keys::Table;
+use super::keys::StoreTable;
 use super::{ACCEPT_DAMAGE, of_folder};
 use crate::StoreError;
-use crate::plan::Counters;
+use crate::plan::StoreCounters;
 
 const NAME: &str = "state";
 /// The layout of the store: the state file, the engine's folder, keys and values.
@@ -35,9 +35,9 @@ const FORMAT: u32 = 2;
 /// Bytes at each end of a table's file that its checksum covers.
 const END: usize = 32 << 10;
 
-/// What a store holds at least.
+/// The minimum content of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct State {
+pub(super) struct StoreState {
     pub format: u32,
     /// A random number in hexadecimal digits, made with the store.
     pub id: String,
@@ -45,7 +45,7 @@ pub(super) struct State {
     pub checkpoint: u64,
     /// Was this the last act before a stop?
     pub is_clean: bool,
-    pub counters: Counters,
+    pub counters: StoreCounters,
     pub journal: Option<JournalPosition>,
     /// The folders of the tables.
     pub tables: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct TableFile {
     sum: u64,
 }
 
-impl State {
+impl StoreState {
     /// The state of a store that is about to be created.
     pub fn new() -> Result<Self, StoreError> {
         let mut id = [0; 16];
@@ -74,7 +74,7 @@ impl State {
             id: id.iter().map(|byte| format!("{byte:02x}")).collect(),
             checkpoint: 0,
             is_clean: false,
-            counters: Counters::default(),
+            counters: StoreCounters::default(),
             journal: None,
             tables: Vec::new(),
             files: Vec::new(),
@@ -91,7 +91,8 @@ impl State {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes.map_err(of_folder("read the state of the store", dir))?,
         };
-        let not_written = || damaged(dir, &format!("the file {} is not what was written", path.display()));
+        let not_written =
+            || damaged(dir, &format!("the file {} does not match its checksum", path.display()));
         let text = str::from_utf8(&bytes).map_err(|_| not_written())?;
         let (json, sum) = text.split_once('\n').ok_or_else(not_written)?;
         if sum != checksum_line(json) {
@@ -114,7 +115,7 @@ impl State {
 
     /// Writes the state file durably, whole or not at all.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let json = serde_json::to_string(self).expect("a state serialises");
+        let json = serde_json::to_string(self).expect("a state serialises to JSON");
         let part = dir.join("state.part");
         let mut file = File::create(&part)?;
         write!(file, "{json}\n{}", checksum_line(&json))?;
@@ -141,7 +142,10 @@ impl State {
             let path = db.join(&file.path);
             // The engine removes files, and refuses to start without one that it needs.
             if path.exists() && TableFile::of(db, &file.path).ok().as_ref() != Some(file) {
-                return Err(damaged(dir, &format!("the file {} is not what was written", path.display())));
+                return Err(damaged(
+                    dir,
+                    &format!("the file {} does not match its checksum", path.display()),
+                ));
             }
         }
         Ok(())
@@ -161,12 +165,13 @@ fn require(dir: &Path, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Compares the version file of a table with its checksum: `current` has the number of the version, XXH3 of its file,
-/// and a zero.
+/// Verifies the checksum of the version file of a table. `current` contains the number of the version, the XXH3 of its
+/// file, and a zero byte.
 fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
     let current = table.join("current");
     require(dir, &current)?;
-    let wrong = |path: &Path| damaged(dir, &format!("the file {} is not what was written", path.display()));
+    let wrong =
+        |path: &Path| damaged(dir, &format!("the file {} does not match its checksum", path.display()));
     let bytes = fs::read(&current).ok().and_then(|bytes| <[u8; 25]>::try_from(bytes).ok());
     let bytes = bytes.ok_or_else(|| wrong(&current))?;
     let (number, rest) = bytes.split_first_chunk::<8>().expect("25 bytes begin with 8");
@@ -187,7 +192,7 @@ pub(super) fn damaged(dir: &Path, what: &str) -> StoreError {
     let accept = dir.join(ACCEPT_DAMAGE);
     StoreError::Corrupt {
         what: format!(
-            "{what}; stop the server and put back a backup of the folder, or go on with what is left: create the empty \
+            "{what}; stop the server and restore a backup of the folder, or continue with the remaining data: create the empty \
              file {} and start again",
             accept.display()
         ),
@@ -215,12 +220,12 @@ pub(super) struct TableFiles(HashMap<String, TableFile>);
 
 impl TableFiles {
     /// The folders of the tables, and the files in them that the tables consist of now.
-    pub fn list(&mut self, db: &Path, tables: &Tables) -> io::Result<(Vec<String>, Vec<TableFile>)> {
+    pub fn list(&mut self, db: &Path, tables: &StoreTables) -> io::Result<(Vec<String>, Vec<TableFile>)> {
         // The engine's own table, which is written only when another one is made.
         let mut paths: Vec<_> =
             names(&db.join("keyspaces/0/tables"))?.into_iter().map(|name| ("0".to_owned(), name)).collect();
         let mut folders = vec!["0".to_owned()];
-        for table in Table::ALL.map(|table| tables.of(table)) {
+        for table in StoreTable::ALL.map(|table| tables.of(table)) {
             let folder = table.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
             let version = table.tree.current_version();
             // A file that is not in the version may be one that is being written.

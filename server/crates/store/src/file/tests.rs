@@ -1,4 +1,4 @@
-//! What a full disk does to the engine, and how it recovers.
+//! The engine on a full disk, and its recovery.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use super::*;
 use crate::Expect;
-use crate::space::Space;
+use crate::space::FreeSpace;
 
-fn clock() -> Elapsed {
+fn clock() -> MonotonicClock {
     Arc::new(|| Duration::ZERO)
 }
 
-fn space_of(dir: &Path, free: impl Fn() -> u64 + Send + Sync + 'static) -> space::Disk {
-    space::Disk::with_probe(dir, Arc::new(move |_| Ok(Space { free: free(), total: 1 << 30 })))
+fn space_of(dir: &Path, free: impl Fn() -> u64 + Send + Sync + 'static) -> space::DiskSpace {
+    space::DiskSpace::with_probe(dir, Arc::new(move |_| Ok(FreeSpace { free: free(), total: 1 << 30 })))
 }
 
-fn on(dir: &Path, disk: space::Disk) -> FileOptions {
+fn on(dir: &Path, disk: space::DiskSpace) -> FileOptions {
     FileOptions { disk, ..FileOptions::of(dir) }
 }
 
@@ -26,7 +26,7 @@ async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
     let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
-    let store = File::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
+    let store = FileEngine::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
     let put = |size| vec![LedgerWrite::put("k", vec![0; size], Expect::Any)];
     let now = Timestamp::UNIX_EPOCH;
     store.write(put(1), now).await.unwrap();
@@ -47,10 +47,10 @@ async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
     assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 1 << 20);
 }
 
-/// A small file system of its own, where this may be made.
-struct Small(tempfile::TempDir);
+/// A small separate file system, if the test may create one.
+struct SmallDisk(tempfile::TempDir);
 
-impl Small {
+impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
         let dir = tempfile::TempDir::new().unwrap();
         let mut mount = std::process::Command::new("mount");
@@ -63,21 +63,21 @@ impl Small {
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         drop(std::process::Command::new("umount").arg(self.0.path()).status());
     }
 }
 
 #[tokio::test]
-async fn what_a_full_disk_broke_is_opened_again() {
-    let Some(disk) = Small::mount("48m") else { return };
+async fn the_store_reopens_after_a_full_disk() {
+    let Some(disk) = SmallDisk::mount("48m") else { return };
     // Nothing warns of the end of this disk.
     let elapsed = Arc::new(AtomicU64::new(0));
     let seconds = Arc::clone(&elapsed);
-    let clock: Elapsed = Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
+    let clock: MonotonicClock = Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
     let dir = disk.0.path().join("store");
-    let store = File::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock).unwrap();
+    let store = FileEngine::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock).unwrap();
     let at = |second| Timestamp::from_second(second).unwrap();
     let put = |n: i64, size| vec![LedgerWrite::put(format!("k{n}"), vec![n as u8; size], Expect::Any)];
     store.write(put(0, 100), at(0)).await.unwrap();
@@ -115,9 +115,9 @@ async fn what_a_full_disk_broke_is_opened_again() {
 
 #[tokio::test]
 async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_one() {
-    let Some(small) = Small::mount("48m") else { return };
+    let Some(small) = SmallDisk::mount("48m") else { return };
     let dir = small.0.path().join("store");
-    let store = File::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock()).unwrap();
+    let store = FileEngine::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock()).unwrap();
     let now = Timestamp::UNIX_EPOCH;
     let put = |key: &str| vec![LedgerWrite::put(key, vec![1; 100_000], Expect::Any)];
     store.write(put("before"), now).await.unwrap();
@@ -125,10 +125,10 @@ async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_on
     let filler = small.0.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 1 << 12]).is_ok() {}
-    // Work behind the writes meets the full disk.
+    // A background task runs out of space.
     let disk = &store.shared.disk;
     disk.with(|opened| {
-        opened.tables.of(Table::Records).rotate_memtable().unwrap();
+        opened.tables.of(StoreTable::Records).rotate_memtable().unwrap();
         while !opened.is_poisoned() {
             thread::yield_now();
         }
@@ -150,7 +150,7 @@ async fn a_check_finds_what_a_write_needs() {
     let dir = tempfile::TempDir::new().unwrap();
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
-    let store = File::open_on(
+    let store = FileEngine::open_on(
         dir.path(),
         on(dir.path(), space_of(dir.path(), move || free.load(Ordering::Relaxed))),
         clock(),
@@ -170,9 +170,9 @@ async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
     let disk = space_of(dir.path(), move || free.load(Ordering::Relaxed));
-    let store = File::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
+    let store = FileEngine::open_on(dir.path(), on(dir.path(), disk), clock()).unwrap();
     let written =
-        || store.shared.disk.with(|opened| Ok(opened.tables.of(Table::Records).disk_space())).unwrap();
+        || store.shared.disk.with(|opened| Ok(opened.tables.of(StoreTable::Records).disk_space())).unwrap();
     let write = async |round: usize| {
         for number in 0..40 {
             let put = LedgerWrite::put(format!("{round}/{number}"), vec![0; 60 << 10], Expect::Any);

@@ -1,39 +1,45 @@
-//! What is committed at one moment, read by key and by page. A view lives as long as one read: engine
-//! snapshots keep old data from being cleared away.
+//! The committed state at one moment, read by key and by page. A view lives for one read: engine snapshots keep old
+//! data from being removed.
 
 use std::ops::Bound;
 
 use fjall::{Database, Readable, Slice, Snapshot};
 use jiff::Timestamp;
 
-use super::disk::Tables;
-use super::keys::{self, Stored, Table};
+use super::disk::StoreTables;
+use super::keys::{self, StoreTable, StoredVersion};
 use super::read_failure;
-use crate::page::{Filling, FillingLines, unknown_start};
-use crate::plan::{Counters, check_key};
+use crate::page::{FillingLines, PageBuilder, unknown_start};
+use crate::plan::{StoreCounters, check_key};
 use crate::{
-    Change, Limit, Lines, Mark, Page, Record, ResourceKey, Scan, Seen, Seq, StoreError, Version, Whole,
+    ChangeRecord, LedgerRecord, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition,
+    Seq, StoreError, Version, VersionHeader, VersionPage,
 };
 
 /// An entry of a table.
-type Entry = Result<(Slice, Slice), StoreError>;
+type TableEntry = Result<(Slice, Slice), StoreError>;
 
-pub(super) struct View<'a> {
+pub(super) struct CommittedView<'a> {
     snapshot: Snapshot,
-    tables: &'a Tables,
+    tables: &'a StoreTables,
 }
 
-impl<'a> View<'a> {
-    pub fn new(db: &Database, tables: &'a Tables) -> Self {
+impl<'a> CommittedView<'a> {
+    pub fn new(db: &Database, tables: &'a StoreTables) -> Self {
         Self { snapshot: db.snapshot(), tables }
     }
 
-    fn value(&self, table: Table, key: impl AsRef<[u8]>) -> Result<Option<Slice>, StoreError> {
+    fn value(&self, table: StoreTable, key: impl AsRef<[u8]>) -> Result<Option<Slice>, StoreError> {
         let table = self.tables.of(table);
         self.snapshot.get(table, key).map_err(read_failure(table))
     }
 
-    fn range(&self, table: Table, from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> impl Iterator<Item = Entry> {
+    fn range(
+        &self,
+        table: StoreTable,
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+    ) -> impl Iterator<Item = TableEntry> {
         let table = self.tables.of(table);
         self.snapshot
             .range(table, (from, to))
@@ -41,20 +47,25 @@ impl<'a> View<'a> {
     }
 
     /// The entries whose key begins with this prefix, which ends in a zero byte, from `from` on.
-    fn prefixed(&self, table: Table, prefix: Vec<u8>, from: Vec<u8>) -> impl Iterator<Item = Entry> {
+    fn prefixed(
+        &self,
+        table: StoreTable,
+        prefix: Vec<u8>,
+        from: Vec<u8>,
+    ) -> impl Iterator<Item = TableEntry> {
         self.range(table, Bound::Included(from), Bound::Excluded(keys::end_of(prefix)))
     }
 
-    pub fn counters(&self) -> Result<Counters, StoreError> {
-        let value = self.value(Table::Meta, keys::COUNTERS)?;
-        value.map_or(Ok(Counters::default()), |value| keys::decode_counters(&value))
+    pub fn counters(&self) -> Result<StoreCounters, StoreError> {
+        let value = self.value(StoreTable::Meta, keys::COUNTERS)?;
+        value.map_or(Ok(StoreCounters::default()), |value| keys::decode_counters(&value))
     }
 
-    pub fn get(&self, key: &str, now: Timestamp) -> Result<Option<Record>, StoreError> {
+    pub fn get(&self, key: &str, now: Timestamp) -> Result<Option<LedgerRecord>, StoreError> {
         if check_key(key).is_err() {
             return Ok(None);
         }
-        let Some(value) = self.value(Table::Records, key)? else { return Ok(None) };
+        let Some(value) = self.value(StoreTable::Records, key)? else { return Ok(None) };
         let record = keys::decode_record(&value.into())?;
         Ok(record.is_live(now).then(|| record.into_record()))
     }
@@ -65,13 +76,13 @@ impl<'a> View<'a> {
         after: Option<&str>,
         limit: usize,
         now: Timestamp,
-    ) -> Result<Vec<(String, Record)>, StoreError> {
+    ) -> Result<Vec<(String, LedgerRecord)>, StoreError> {
         let from = match after {
             Some(after) if after >= prefix => Bound::Excluded(after.into()),
             _ => Bound::Included(prefix.into()),
         };
         let mut found = Vec::new();
-        for entry in self.range(Table::Records, from, Bound::Unbounded) {
+        for entry in self.range(StoreTable::Records, from, Bound::Unbounded) {
             let (key, value) = entry?;
             if found.len() >= limit || !key.starts_with(prefix.as_bytes()) {
                 break;
@@ -89,8 +100,8 @@ impl<'a> View<'a> {
 
     /// The newest version of a resource, encoded.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Slice>, StoreError> {
-        let Some(home) = self.value(Table::Homes, keys::home(key))? else { return Ok(None) };
-        self.value(Table::Current, keys::current(key, keys::text(&home)?))
+        let Some(home) = self.value(StoreTable::Homes, keys::home(key))? else { return Ok(None) };
+        self.value(StoreTable::Current, keys::current(key, keys::text(&home)?))
     }
 
     pub fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
@@ -109,13 +120,18 @@ impl<'a> View<'a> {
         }
         let prefix = keys::prefix([kind, id]);
         let from = keys::newest_first(prefix.clone(), at);
-        let older = self.prefixed(Table::History, prefix, from).next().transpose()?;
+        let older = self.prefixed(StoreTable::History, prefix, from).next().transpose()?;
         Ok(older.map(|(_, value)| value))
     }
 
-    pub fn history(&self, key: &ResourceKey, before: Seq, limit: Limit) -> Result<Vec<Version>, StoreError> {
+    pub fn history(
+        &self,
+        key: &ResourceKey,
+        before: Seq,
+        limit: PageLimit,
+    ) -> Result<Vec<Version>, StoreError> {
         let Some(last) = before.0.checked_sub(1).map(Seq) else { return Ok(Vec::new()) };
-        let mut page = Filling::new(limit);
+        let mut page = PageBuilder::new(limit);
         let newest = self.newest(key)?;
         if let Some(value) = newest
             && keys::seq_of(&value)? <= last
@@ -125,7 +141,7 @@ impl<'a> View<'a> {
         }
         let prefix = keys::prefix([&key.kind, &key.id]);
         let from = keys::newest_first(prefix.clone(), last);
-        for entry in self.prefixed(Table::History, prefix, from) {
+        for entry in self.prefixed(StoreTable::History, prefix, from) {
             if page.push(keys::decode_version(&key.kind, &key.id, entry?.1.into())?) {
                 break;
             }
@@ -133,8 +149,8 @@ impl<'a> View<'a> {
         Ok(page.last().versions)
     }
 
-    pub fn scan_kind(&self, kind: &str, scan: Scan<'_>) -> Result<Page, StoreError> {
-        let mut page = Filling::new(scan.limit);
+    pub fn scan_kind(&self, kind: &str, scan: ScanOptions<'_>) -> Result<VersionPage, StoreError> {
+        let mut page = PageBuilder::new(scan.limit);
         let push =
             |_: &[u8], id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
         let next = self.walk_kind(kind, (None, None), scan, push)?;
@@ -145,9 +161,9 @@ impl<'a> View<'a> {
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
-    ) -> Result<Page, StoreError> {
-        let mut page = Filling::new(scan.limit);
+        scan: ScanOptions<'_>,
+    ) -> Result<VersionPage, StoreError> {
+        let mut page = PageBuilder::new(scan.limit);
         let push = |id: &str, value: Slice| Ok(page.push(keys::decode_version(kind, id, value.into())?));
         let next = self.walk_compartment(compartment, kind, scan, true, push)?;
         Ok(if next.is_some() { page.full() } else { page.last() })
@@ -156,19 +172,19 @@ impl<'a> View<'a> {
     pub fn scan_lines(
         &self,
         kind: &str,
-        of: &Whole,
-        scan: Scan<'_>,
-        keep: impl Fn(&Seen<'_>) -> bool,
-        page: impl FnMut(Lines) -> bool,
+        of: &LineScanRange,
+        scan: ScanOptions<'_>,
+        keep: impl Fn(&VersionHeader<'_>) -> bool,
+        page: impl FnMut(LinePage) -> bool,
     ) -> Result<(), StoreError> {
         let mut lines = FillingLines::new(scan.limit, keep, page);
         let push = |lines: &mut FillingLines<_, _>, key: Option<&[u8]>, seen: (&str, Slice), within| {
-            let Stored { updated, compartments, body, .. } = Stored::of(&seen.1)?;
-            Ok(lines.push(key, &Seen::new(seen.0, updated, compartments, within), body))
+            let StoredVersion { updated, compartments, body, .. } = StoredVersion::of(&seen.1)?;
+            Ok(lines.push(key, &VersionHeader::new(seen.0, updated, compartments, within), body))
         };
         let compartments = match of {
-            Whole::Compartments(compartments) => compartments,
-            Whole::Kind { from, until } => {
+            LineScanRange::Compartments(compartments) => compartments,
+            LineScanRange::Kind { from, until } => {
                 let push = |key: &[u8], id: &str, value| push(&mut lines, Some(key), (id, value), None);
                 if self.walk_kind(kind, (from.as_ref(), until.as_ref()), scan, push)?.is_none() {
                     lines.end();
@@ -181,7 +197,7 @@ impl<'a> View<'a> {
         for compartment in compartments {
             let push = |id: &str, value| push(&mut lines, None, (id, value), Some(compartment));
             let has_guests = guests.are_in(self, compartment, kind)?;
-            let scan = Scan { after, ..scan };
+            let scan = ScanOptions { after, ..scan };
             if self.walk_compartment(compartment, kind, scan, has_guests, push)?.is_some() {
                 return Ok(());
             }
@@ -192,12 +208,13 @@ impl<'a> View<'a> {
         Ok(())
     }
 
-    /// Shows encoded versions of a type between two marks, with their keys, until one is enough, whose id it gives.
+    /// Visits encoded versions of a type between two positions with their keys, until the visitor has enough. Returns
+    /// the id of the last one then.
     fn walk_kind(
         &self,
         kind: &str,
-        (from, until): (Option<&Mark>, Option<&Mark>),
-        scan: Scan<'_>,
+        (from, until): (Option<&ScanPosition>, Option<&ScanPosition>),
+        scan: ScanOptions<'_>,
         mut is_enough: impl FnMut(&[u8], &str, Slice) -> Result<bool, StoreError>,
     ) -> Result<Option<String>, StoreError> {
         let prefix = keys::prefix([kind]);
@@ -206,7 +223,7 @@ impl<'a> View<'a> {
             // A zero byte more is the next key there can be.
             (None, Some(after)) => {
                 let key = ResourceKey::new(kind, after);
-                let home = self.value(Table::Homes, keys::home(&key))?;
+                let home = self.value(StoreTable::Homes, keys::home(&key))?;
                 let home = home.ok_or_else(|| unknown_start(&key))?;
                 keys::prefix([kind, keys::text(&home)?, after])
             }
@@ -216,7 +233,7 @@ impl<'a> View<'a> {
         if from >= end {
             return Ok(None);
         }
-        for entry in self.range(Table::Current, Bound::Included(from), Bound::Excluded(end)) {
+        for entry in self.range(StoreTable::Current, Bound::Included(from), Bound::Excluded(end)) {
             let (key, newest) = entry?;
             let id = keys::id_of(&key)?;
             let Some(value) = self.settle(kind, id, newest, scan.at)? else { continue };
@@ -232,7 +249,7 @@ impl<'a> View<'a> {
         &self,
         compartment: &str,
         kind: &str,
-        scan: Scan<'_>,
+        scan: ScanOptions<'_>,
         has_guests: bool,
         mut is_enough: impl FnMut(&str, Slice) -> Result<bool, StoreError>,
     ) -> Result<Option<String>, StoreError> {
@@ -246,8 +263,8 @@ impl<'a> View<'a> {
             ),
             None => (home.clone(), members.clone()),
         };
-        let mut at_home = self.prefixed(Table::Current, home, home_from).peekable();
-        let guests = has_guests.then(|| self.prefixed(Table::Members, members, from));
+        let mut at_home = self.prefixed(StoreTable::Current, home, home_from).peekable();
+        let guests = has_guests.then(|| self.prefixed(StoreTable::Members, members, from));
         // Of the entries of one id, the first at or before `at` decides.
         let mut decided = None::<Slice>;
         let mut guests = guests
@@ -301,7 +318,7 @@ impl<'a> View<'a> {
             // A guest's key is its id alone.
             let id = keys::id_of(&key)?;
             let Some(value) = self.settle(kind, id, newest, scan.at)? else { continue };
-            if is_resident && !Stored::of(&value)?.is_in(compartment) {
+            if is_resident && !StoredVersion::of(&value)?.is_in(compartment) {
                 continue;
             }
             if (scan.deleted || !keys::is_deleted(&value)) && is_enough(id, value)? {
@@ -314,7 +331,7 @@ impl<'a> View<'a> {
         let prefix = keys::prefix([keys::KIND]);
         let skip = prefix.len();
         let mut kinds = Vec::new();
-        for entry in self.prefixed(Table::Meta, prefix.clone(), prefix) {
+        for entry in self.prefixed(StoreTable::Meta, prefix.clone(), prefix) {
             let (key, value) = entry?;
             if keys::decode_seq(&value)? <= at {
                 kinds.push(keys::text(&key[skip..])?.to_owned());
@@ -323,30 +340,36 @@ impl<'a> View<'a> {
         Ok(kinds)
     }
 
-    /// The first entry of the compartment index at or behind a key.
+    /// Returns the first entry of the compartment index from a key.
     fn next_guest(&self, from: Vec<u8>) -> Result<Option<Slice>, StoreError> {
-        let next = self.range(Table::Members, Bound::Included(from), Bound::Unbounded).next();
+        let next = self.range(StoreTable::Members, Bound::Included(from), Bound::Unbounded).next();
         Ok(next.transpose()?.map(|(key, _)| key))
     }
 
-    pub fn changes(&self, after: Seq, limit: usize) -> Result<Vec<Change>, StoreError> {
+    pub fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         let from = Bound::Excluded(after.0.to_be_bytes().to_vec());
-        self.range(Table::Changes, from, Bound::Unbounded)
+        self.range(StoreTable::Changes, from, Bound::Unbounded)
             .take(limit)
             .map(|entry| entry.and_then(|(key, value)| keys::decode_change(&key, &value)))
             .collect()
     }
 }
 
-/// Where the next guest of a compartment is: most have none, and one look says so for many that are walked in their order.
+/// A cache for the next guest of a compartment. Most resources have no guests, and one lookup covers many resources
+/// in key order.
 #[derive(Default)]
 struct NextGuest {
-    /// What is known: no entry lies between the first key and the second; no second is the end.
+    /// No entry is between the first key and the second; without a second, none follows the first.
     between: Option<(Vec<u8>, Option<Slice>)>,
 }
 
 impl NextGuest {
-    fn are_in(&mut self, view: &View<'_>, compartment: &str, kind: &str) -> Result<bool, StoreError> {
+    fn are_in(
+        &mut self,
+        view: &CommittedView<'_>,
+        compartment: &str,
+        kind: &str,
+    ) -> Result<bool, StoreError> {
         let wanted = keys::prefix([compartment, kind]);
         let is_known = |(from, next): &(Vec<u8>, Option<Slice>)| {
             *from <= wanted && next.as_ref().is_none_or(|next| **next >= *wanted)

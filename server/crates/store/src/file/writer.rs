@@ -1,12 +1,12 @@
-//! The one thread that writes. It drains what waits, decides each request against the store and this
-//! round, commits one batch with one fsync, and answers all.
+//! The thread that writes. It takes the waiting requests, checks each against the store and the current round,
+//! commits one batch with one fsync, and answers all of them.
 //!
-//! After a failed write, the engine is opened again at once and the write is tried a second time: work behind the writes
-//! may have failed long before, on a disk that has room again. If that fails too, rounds are refused for a moment, and the
-//! next one opens the engine again.
+//! After a failed write, the engine is reopened at once and the write is repeated: a background task may have failed
+//! long before, on a disk that has space again. If that fails too, rounds are refused for a moment, and the next one
+//! reopens the engine.
 //!
-//! Every caller awaits its answer before it sends again, and a round takes a bounded amount of work in the
-//! order of arrival; so an import and the callers of the API take turns.
+//! Each caller awaits its answer before it sends another request, and a round takes a bounded number of requests in
+//! the order of arrival. Imports and API requests therefore take fair turns.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,31 +16,31 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::batch::{Entries, Prepared};
-use super::disk::{self, Disk, Opened, Tables};
-use super::keys::{self, Table};
-use super::{read_failure, unflushed};
-use crate::plan::{Counters, Present, Round, StoredRecord, VersionPut};
-use crate::{Commit, LedgerWrite, ResourceKey, Seq, Snapshot, StoreError, Version, VersionWrite};
+use super::batch::{BatchEntries, PreparedRound};
+use super::disk::{self, DiskSpace, OpenEngine, StoreTables};
+use super::keys::{self, StoreTable};
+use super::{memtable_budget, read_failure};
+use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
+use crate::{Commit, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite};
 
 /// A round takes requests until their content reaches this many bytes.
 const ROUND_BYTES: usize = 4 << 20;
 /// And at most this many requests.
 const ROUND_REQUESTS: usize = 512;
 
-pub(super) type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
+pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What callers ask for.
-pub(super) enum Request {
-    Commit(Vec<VersionWrite>, Timestamp, Reply<Commit>),
-    Write(Vec<LedgerWrite>, Timestamp, Reply<Vec<u64>>),
-    Snapshot(Timestamp, Reply<Snapshot>),
-    Sweep(Timestamp, usize, Reply<usize>),
+/// Requests of callers.
+pub(super) enum WriteRequest {
+    Commit(Vec<VersionWrite>, Timestamp, ReplySender<Commit>),
+    Write(Vec<LedgerWrite>, Timestamp, ReplySender<Vec<u64>>),
+    Snapshot(Timestamp, ReplySender<StoreSnapshot>),
+    Sweep(Timestamp, usize, ReplySender<usize>),
     /// Could a small write be carried out?
-    Check(Reply<()>),
+    Check(ReplySender<()>),
 }
 
-impl Request {
+impl WriteRequest {
     /// Answers that it was not done.
     fn refuse(self, error: StoreError) {
         // A caller that went away needs no answer.
@@ -74,51 +74,51 @@ impl Request {
 }
 
 /// Tells one caller how it went, once it is known whether the round was written.
-type Answer = Box<dyn FnOnce(Result<(), StoreError>)>;
+type RoundAnswer = Box<dyn FnOnce(Result<(), StoreError>)>;
 
-fn answer<T: 'static>(reply: Reply<T>, decided: Result<T, StoreError>) -> Answer {
+fn answer<T: 'static>(reply: ReplySender<T>, decided: Result<T, StoreError>) -> RoundAnswer {
     Box::new(move |round| {
-        // A caller that went away needs no answer; what it asked for stands.
+        // The caller may have been cancelled; its write is kept.
         let _gone = reply.send(round.and(decided));
     })
 }
 
-/// How long after a failed write the engine is opened again at the earliest.
+/// Minimum time between a failed write and the next attempt to reopen the engine.
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
-/// A checkpoint is taken at the latest when this many bytes were written since the last one. It writes its number into each
-/// table, and those files overlap all others of their table, so a long import takes few.
+/// Maximum number of bytes written between two checkpoints. A checkpoint writes its number into each table, and such a file
+/// overlaps all others of its table: with 64 MiB an import takes a fifth longer.
 const CHECKPOINT_BYTES: usize = 512 << 20;
-/// Descriptors that the engine needs for its work behind a write.
+/// Number of descriptors that the engine needs for background tasks.
 const DESCRIPTORS: usize = 8;
 
-/// The time since some moment, by a clock that never goes back.
-pub(super) type Elapsed = Arc<dyn Fn() -> Duration + Send + Sync>;
+/// A monotonic clock: the time since an arbitrary moment.
+pub(super) type MonotonicClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
 /// The writer's state.
-pub(super) struct Writer {
-    disk: Arc<Disk>,
-    elapsed: Elapsed,
+pub(super) struct WriterThread {
+    disk: Arc<DiskSpace>,
+    elapsed: MonotonicClock,
     /// Time without a write after which the store is idle.
     idle_after: Duration,
-    /// What the last round ended with.
-    counters: Counters,
+    /// Counters at the end of the last round.
+    counters: StoreCounters,
     /// The types that have a first sequence number.
     kinds: HashSet<String>,
     last: watch::Sender<Seq>,
-    /// A write failed, so that what the disk holds behind the last answer is not known: why, and when the engine
-    /// may be opened again to find out.
+    /// Reason of a failed write, after which the content of the disk is not known, and the time from which the engine
+    /// may be reopened.
     failed: Option<(String, Duration)>,
     /// Bytes written since the last checkpoint.
     since_checkpoint: usize,
 }
 
-impl Writer {
-    /// A writer that goes on where these end.
+impl WriterThread {
+    /// Creates a writer that continues from these counters.
     pub fn new(
-        disk: Arc<Disk>,
-        elapsed: Elapsed,
+        disk: Arc<DiskSpace>,
+        elapsed: MonotonicClock,
         idle_after: Duration,
-        counters: Counters,
+        counters: StoreCounters,
         kinds: Vec<String>,
         last: watch::Sender<Seq>,
     ) -> Self {
@@ -127,7 +127,7 @@ impl Writer {
     }
 
     /// Works until every handle of the store is gone.
-    pub fn run(mut self, mut queue: mpsc::Receiver<Request>) {
+    pub fn run(mut self, mut queue: mpsc::Receiver<WriteRequest>) {
         let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let clock = clock.expect("a runtime of one thread takes nothing that can be missing");
         loop {
@@ -136,7 +136,7 @@ impl Writer {
                 Ok(Some(first)) => first,
                 Ok(None) => break,
                 Err(_) => {
-                    self.settle(unflushed::rest);
+                    self.settle(memtable_budget::rest);
                     self.checkpoint(1, false);
                     match queue.blocking_recv() {
                         Some(first) => first,
@@ -152,10 +152,10 @@ impl Writer {
                 requests.push(next);
             }
             self.round(requests, weight);
-            self.settle(unflushed::bound);
+            self.settle(memtable_budget::bound);
             self.checkpoint(CHECKPOINT_BYTES, false);
         }
-        self.settle(unflushed::end);
+        self.settle(memtable_budget::end);
         self.checkpoint(0, true);
     }
 
@@ -171,9 +171,9 @@ impl Writer {
         }
     }
 
-    /// Sees to what is not written out yet, unless the engine failed or the disk has no room for it: what is written out
-    /// is merged, and that takes the space of the merged files once more.
-    fn settle(&self, how: impl Fn(&Opened)) {
+    /// Flushes memtables, unless the engine failed or the disk lacks space: flushed files are merged, which takes the
+    /// space of the merged files again.
+    fn settle(&self, how: impl Fn(&OpenEngine)) {
         if self.failed.is_none() && self.disk.has_room_to_merge() {
             // An engine that is not open has nothing to write out.
             drop(self.disk.with(|opened| {
@@ -183,22 +183,22 @@ impl Writer {
         }
     }
 
-    fn round(&mut self, requests: Vec<Request>, weight: usize) {
+    fn round(&mut self, requests: Vec<WriteRequest>, weight: usize) {
         if let Err(error) = self.ready(weight) {
             return requests.into_iter().for_each(|request| request.refuse(error.clone()));
         }
         let disk = Arc::clone(&self.disk);
-        let mut answers: Vec<Answer> = Vec::with_capacity(requests.len());
-        let is_check = requests.iter().any(|request| matches!(request, Request::Check(_)));
+        let mut answers: Vec<RoundAnswer> = Vec::with_capacity(requests.len());
+        let is_check = requests.iter().any(|request| matches!(request, WriteRequest::Check(_)));
         let checked = if is_check { self.check() } else { Ok(()) };
         let prepared = disk.with(|opened| {
-            let mut round = Round::new(&opened.tables, self.counters);
+            let mut round = WriteRound::new(&opened.tables, self.counters);
             answers.extend(requests.into_iter().map(|request| match request {
-                Request::Commit(writes, now, reply) => answer(reply, round.commit(writes, now)),
-                Request::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
-                Request::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
-                Request::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
-                Request::Check(reply) => answer(reply, checked.clone()),
+                WriteRequest::Commit(writes, now, reply) => answer(reply, round.commit(writes, now)),
+                WriteRequest::Write(writes, now, reply) => answer(reply, round.write(writes, now)),
+                WriteRequest::Snapshot(now, reply) => answer(reply, Ok(round.snapshot(now))),
+                WriteRequest::Sweep(now, limit, reply) => answer(reply, round.sweep(now, limit)),
+                WriteRequest::Check(reply) => answer(reply, checked.clone()),
             }));
             self.prepare(opened, round)
         });
@@ -234,11 +234,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens the engine again; returns what it holds now.
-    fn reopen(&mut self) -> Result<(Counters, Vec<String>), StoreError> {
+    /// Reopens the engine and returns its contents.
+    fn reopen(&mut self) -> Result<(StoreCounters, Vec<String>), StoreError> {
         let opened = self.disk.reopen().and_then(|()| disk::counters(&self.disk));
         let found = opened.map_err(|error| self.fail(error.to_string()))?;
-        tracing::info!("the store was opened again after a failed write");
+        tracing::info!("the store was reopened after a failed write");
         self.failed = None;
         Ok(found)
     }
@@ -262,12 +262,12 @@ impl Writer {
 
     /// Notes that a write failed.
     fn fail(&mut self, reason: String) -> StoreError {
-        tracing::error!(reason, "a write failed: the store only reads until it could be opened again");
+        tracing::error!(reason, "a write failed: the store is read-only until it is reopened");
         self.failed = Some((reason.clone(), (self.elapsed)() + REOPEN_DELAY));
         StoreError::ReadOnly { part: "engine", reason }
     }
 
-    fn arrive_at(&mut self, counters: Counters) {
+    fn arrive_at(&mut self, counters: StoreCounters) {
         self.counters = counters;
         self.last.send_if_modified(|last| {
             let is_new = last.0 != counters.seq;
@@ -277,11 +277,11 @@ impl Writer {
     }
 
     /// Writes a round durably; opens the engine again and tries a second time if that fails.
-    fn write(&mut self, prepared: &Prepared) -> Result<(), StoreError> {
+    fn write(&mut self, prepared: &PreparedRound) -> Result<(), StoreError> {
         let disk = Arc::clone(&self.disk);
         let commit = || disk.with(|opened| Ok(prepared.commit(opened)));
         if let Err(error) = commit()? {
-            tracing::warn!(%error, "a write failed; the store is opened again to try it a second time");
+            tracing::warn!(%error, "a write failed; the store is reopened and the write is retried");
             let (found, _) = self.reopen()?;
             // The first try may have reached the disk whole; if not, nothing of it did.
             let is_written = found == prepared.counters && found != self.counters;
@@ -295,12 +295,16 @@ impl Writer {
     }
 
     /// The entries of a round; `None` if it changes nothing.
-    fn prepare(&self, opened: &Opened, round: Round<'_, Tables>) -> Result<Option<Prepared>, StoreError> {
+    fn prepare(
+        &self,
+        opened: &OpenEngine,
+        round: WriteRound<'_, StoreTables>,
+    ) -> Result<Option<PreparedRound>, StoreError> {
         let (versions, records, counters) = round.into_puts();
         if counters == self.counters && versions.is_empty() && records.is_empty() {
             return Ok(None);
         }
-        let mut entries = Entries::default();
+        let mut entries = BatchEntries::default();
         let mut homes = HashMap::new();
         let mut new_kinds = HashSet::new();
         // Each is gone when it is encoded: bodies may be large.
@@ -310,68 +314,68 @@ impl Writer {
                 Some(home) => home,
                 None if replaced.is_none() => {
                     let home = home.unwrap_or_default();
-                    entries.put(Table::Homes, keys::home(key), home.clone().into_bytes());
+                    entries.put(StoreTable::Homes, keys::home(key), home.clone().into_bytes());
                     home
                 }
                 None => disk::home(&opened.tables, key)?.unwrap_or_default(),
             };
-            entries.put(Table::Current, keys::current(key, &home), keys::encode_version(&new));
+            entries.put(StoreTable::Current, keys::current(key, &home), keys::encode_version(&new));
             if let Some(old) = &replaced {
-                entries.put(Table::History, keys::history(key, old.seq), keys::encode_version(old));
+                entries.put(StoreTable::History, keys::history(key, old.seq), keys::encode_version(old));
             }
             // At home a resource is found without an entry.
-            let guest_of = |compartments: &[String], is_in: u8, entries: &mut Entries| {
+            let guest_of = |compartments: &[String], is_in: u8, entries: &mut BatchEntries| {
                 for compartment in compartments.iter().filter(|compartment| **compartment != home) {
-                    entries.put(Table::Members, keys::member(compartment, key, new.seq), vec![is_in]);
+                    entries.put(StoreTable::Members, keys::member(compartment, key, new.seq), vec![is_in]);
                 }
             };
             guest_of(&joined, 1, &mut entries);
             guest_of(&left, 0, &mut entries);
-            entries.put(Table::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(&new));
+            entries.put(StoreTable::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(&new));
             if !self.kinds.contains(&key.kind) && new_kinds.insert(key.kind.clone()) {
                 let first = new.seq.0.to_be_bytes().to_vec();
-                entries.put(Table::Meta, keys::joined([keys::KIND, &key.kind]), first);
+                entries.put(StoreTable::Meta, keys::joined([keys::KIND, &key.kind]), first);
             }
             homes.insert(new.key, home);
         }
         for put in records {
             if let Some(at) = put.replaced.and_then(|record| record.expires_us) {
-                entries.remove(Table::Expiries, keys::expiry(at, &put.key));
+                entries.remove(StoreTable::Expiries, keys::expiry(at, &put.key));
             }
             if let Some(at) = put.new.as_ref().and_then(|record| record.expires_us) {
-                entries.put(Table::Expiries, keys::expiry(at, &put.key), Vec::new());
+                entries.put(StoreTable::Expiries, keys::expiry(at, &put.key), Vec::new());
             }
             match put.new {
                 Some(record) => {
-                    entries.put(Table::Records, put.key.into_bytes(), keys::encode_record(&record));
+                    entries.put(StoreTable::Records, put.key.into_bytes(), keys::encode_record(&record));
                 }
-                None => entries.remove(Table::Records, put.key.into_bytes()),
+                None => entries.remove(StoreTable::Records, put.key.into_bytes()),
             }
         }
-        entries.put(Table::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
+        entries.put(StoreTable::Meta, keys::COUNTERS.to_vec(), keys::encode_counters(&counters));
 
-        Ok(Some(Prepared { entries: entries.in_order(), counters, new_kinds }))
+        Ok(Some(PreparedRound { entries: entries.in_order(), counters, new_kinds }))
     }
 }
 
-/// The writer sees what it wrote last: nobody else writes.
-impl Present for Tables {
+/// This thread is the only writer, so it reads its own last writes.
+impl PresentState for StoreTables {
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
         let Some(home) = disk::home(self, key)? else { return Ok(None) };
-        let current = self.of(Table::Current);
+        let current = self.of(StoreTable::Current);
         let value = current.get(keys::current(key, &home)).map_err(read_failure(current))?;
         value.map(|value| keys::decode_version(&key.kind, &key.id, Bytes::from(value))).transpose()
     }
 
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
-        let records = self.of(Table::Records);
+        let records = self.of(StoreTable::Records);
         let value = records.get(key).map_err(read_failure(records))?;
         value.map(|value| keys::decode_record(&Bytes::from(value))).transpose()
     }
 
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
-        let expiries = self.of(Table::Expiries);
+        let expiries = self.of(StoreTable::Expiries);
         // The shortest key of an expiry, which sorts after the key of the checkpoint.
         for entry in expiries.range([0; 8]..).take(limit) {
             let key = entry.key().map_err(read_failure(expiries))?;

@@ -1,7 +1,6 @@
-//! Kills a process that writes, and looks what is left: all that it acknowledged, nothing by halves.
+//! Kills a writing process and checks that everything acknowledged is there, and no part of a commit.
 //!
-//! The process is this test binary, asked for [`acknowledged_commits_are_there`] with a folder in the
-//! environment.
+//! The process is this test binary, which runs [`acknowledged_commits_are_there`] with a folder in the environment.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -9,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 use tokio::task::JoinSet;
-use trefoil_store::{ResourceKey, Scan, Seq, Store, Versions};
+use trefoil_store::{ResourceKey, ScanOptions, Seq, Store, Versions};
 
 use crate::{at, open, put};
 
@@ -62,13 +61,13 @@ async fn check(store: &Store, acknowledged: &[u64; WRITERS]) {
     let changes = store.changes(Seq::ZERO, usize::MAX).await.unwrap();
     assert_eq!(changes.len() as u64, store.last_seq().0, "the change feed has no holes");
     for kind in PARTS {
-        let of_kind = store.scan_kind(kind, Scan::at(Seq::LATEST)).await.unwrap();
-        let of_compartment = store.scan_compartment("c", kind, Scan::at(Seq::LATEST)).await.unwrap();
+        let of_kind = store.scan_kind(kind, ScanOptions::at(Seq::LATEST)).await.unwrap();
+        let of_compartment = store.scan_compartment("c", kind, ScanOptions::at(Seq::LATEST)).await.unwrap();
         assert_eq!(of_kind, of_compartment, "the compartment index agrees");
     }
 }
 
-/// Starts the writing process, kills it after so many acknowledgements, and gives the last ones.
+/// Starts the writing process, kills it after a number of acknowledgements, and returns the last of them.
 fn run_and_kill(dir: &Path, after: usize) -> [u64; WRITERS] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::acknowledged_commits_are_there", "--nocapture"])

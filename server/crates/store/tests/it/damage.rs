@@ -1,5 +1,4 @@
-//! The files of the store are not what was written: damage is told and names the file, while what a crash leaves at
-//! the end of the journal is no damage.
+//! Damaged files of the store are reported by name, and the end of a journal after a crash is not damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +9,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tempfile::TempDir;
 use trefoil_store::{
-    Expect, FileOptions, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seq, Store, StoreError, VersionWrite,
-    Versions,
+    Expect, FileOptions, Ledger, LedgerWrite, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError,
+    VersionWrite, Versions,
 };
 
 use crate::{at, put};
@@ -26,7 +25,7 @@ struct Crashed {
     journal: PathBuf,
     bytes: Vec<u8>,
     used: usize,
-    /// Where the last commit begins.
+    /// Start of the last commit.
     last: usize,
     /// Length of the journal at the last checkpoint.
     checkpoint: usize,
@@ -58,7 +57,7 @@ impl Crashed {
         Self { dir, journal, bytes, used, last, checkpoint }
     }
 
-    /// How many of the commits, from the first one on, are there with this journal.
+    /// Returns the number of consecutive commits that are present with this journal.
     fn with(&self, journal: &[u8]) -> Result<usize, StoreError> {
         let dir = TempDir::new().unwrap();
         copy(self.dir.path(), dir.path());
@@ -109,7 +108,7 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
-fn four_flipped_bytes_of_the_journal_are_told() {
+fn four_flipped_bytes_of_the_journal_are_detected() {
     let crashed = Crashed::new();
     assert_eq!(crashed.with(&crashed.bytes), Ok(COMMITS));
     // The last four bytes say that a commit was written whole.
@@ -118,14 +117,14 @@ fn four_flipped_bytes_of_the_journal_are_told() {
         let mut bytes = crashed.bytes.clone();
         bytes[at..at + 4].iter_mut().for_each(|byte| *byte ^= 0x55);
         let told = crashed.with(&bytes).expect_err("it is damaged").to_string();
-        prop_assert!(told.contains("the store is damaged: the journal /"), "{told}");
-        prop_assert!(told.contains(".jnl is not what was written from byte "), "{told}");
-        prop_assert!(told.contains("put back a backup"), "{told}");
+        prop_assert!(told.contains("the store is corrupt: the journal /"), "{told}");
+        prop_assert!(told.contains(".jnl is corrupt from byte "), "{told}");
+        prop_assert!(told.contains("restore a backup"), "{told}");
     });
 }
 
 #[test]
-fn the_torn_end_of_a_crash_is_no_damage() {
+fn an_incomplete_end_after_a_crash_is_accepted() {
     let crashed = Crashed::new();
     let Crashed { used, last, checkpoint, .. } = crashed;
     proptest!(ProptestConfig::with_cases(40), |(cut in checkpoint..used, is_blank: bool)| {
@@ -135,11 +134,11 @@ fn the_torn_end_of_a_crash_is_no_damage() {
         prop_assert!(there.as_ref().is_ok_and(|there| *there < COMMITS), "{there:?}");
         prop_assert!(cut < last || there == Ok(COMMITS - 1));
     });
-    // What was there at the last checkpoint was on the disk.
+    // Data of the last checkpoint were on the disk.
     for cut in [0, 1, checkpoint / 2, checkpoint - 1] {
         let told = crashed.with(&crashed.bytes[..cut]).expect_err("it is too short").to_string();
         assert!(told.contains(crashed.journal.file_name().unwrap().to_str().unwrap()), "{told}");
-        assert!(told.contains("put back a backup"), "{told}");
+        assert!(told.contains("restore a backup"), "{told}");
     }
     // A loss of power may leave a hole.
     for hole in (last.next_multiple_of(SECTOR)..used - SECTOR).step_by(SECTOR) {
@@ -155,16 +154,18 @@ fn dump(store: &Store) -> Result<Vec<String>, StoreError> {
     block_on(async {
         let kinds = store.kinds(Seq::LATEST).await?;
         for kind in &kinds {
-            let page = store.scan_kind(kind, Scan::at(Seq::LATEST)).await?;
+            let page = store.scan_kind(kind, ScanOptions::at(Seq::LATEST)).await?;
             for version in &page.versions {
                 found.push(format!("{:?}", store.read(&version.key, Seq::LATEST).await?));
-                found
-                    .push(format!("{:?}", store.history(&version.key, Seq::LATEST, Limit::default()).await?));
+                found.push(format!(
+                    "{:?}",
+                    store.history(&version.key, Seq::LATEST, PageLimit::default()).await?
+                ));
             }
             for compartment in ["c", "d"] {
                 found.push(format!(
                     "{:?}",
-                    store.scan_compartment(compartment, kind, Scan::at(Seq::LATEST)).await?
+                    store.scan_compartment(compartment, kind, ScanOptions::at(Seq::LATEST)).await?
                 ));
             }
             found.push(format!("{page:?}"));
@@ -249,7 +250,7 @@ fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     let (mut seeded, mut all) = (Seeded(14), Vec::new());
     for file in &relative {
         let bytes = fs::read(root.join(file)).unwrap();
-        // What is behind the end of a journal is blank.
+        // The rest of the journal is blank.
         let length = used(&bytes);
         let mut of_file = vec![Damage::Emptied, Damage::Deleted];
         for part in [1, 2, 3] {
@@ -336,7 +337,7 @@ fn no_damage_is_silent_after_a_clean_stop() {
 #[test]
 fn no_damage_is_silent_after_a_kill() {
     let (running, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    // The second opening has a checkpoint behind it that covers all that was written.
+    // The second opening has taken a checkpoint of all writes.
     let store = Store::open(running.path()).unwrap();
     fill(&store);
     drop(store);

@@ -1,12 +1,12 @@
-//! The contract of the store, held against each engine.
+//! The contract of the store, tested on each engine.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! |---|---|
-//! | `rows` | one promise after the other |
-//! | `model` | law: any requests, in any order, with restarts, answer as a plain list would |
+//! | `rows` | single promises |
+//! | `model` | law: any requests in any order, with restarts, have the results of a plain list |
 //! | `races` | laws under concurrency: compare-and-set, snapshots |
 //! | `crash` | nothing acknowledged is lost when the process is killed |
-//! | `damage` | a file that is not what was written is told, and the torn end of a crash is none |
+//! | `damage` | damaged files are reported, and the torn end of a crash is not damage |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -21,16 +21,19 @@ use std::sync::mpsc;
 
 use jiff::Timestamp;
 use tempfile::TempDir;
-use trefoil_store::{Draft, Lines, ResourceKey, Scan, Seen, Store, VersionWrite, Versions as _, Whole};
+use trefoil_store::{
+    LinePage, LineScanRange, ResourceDraft, ResourceKey, ScanOptions, Store, VersionHeader, VersionWrite,
+    Versions as _,
+};
 
 /// An engine with whatever must outlive it.
-struct Engine {
+struct StoreEngine {
     name: &'static str,
     store: Store,
     dir: Option<TempDir>,
 }
 
-impl Engine {
+impl StoreEngine {
     fn memory() -> Self {
         Self { name: "memory", store: Store::memory(), dir: None }
     }
@@ -64,12 +67,12 @@ fn at(ms: i64) -> Timestamp {
 }
 
 /// A draft that reads `v<version> t<updated> <text>` when it is stored.
-fn draft(text: &str) -> Draft {
+fn draft(text: &str) -> ResourceDraft {
     let bytes = format!("v t {text}").into_bytes();
-    Draft { bytes, version_at: 1, updated_at: 3 }
+    ResourceDraft { bytes, version_at: 1, updated_at: 3 }
 }
 
-/// What [`draft`] becomes.
+/// Returns the stored text of a [`draft`].
 fn ready(version: u64, updated: Timestamp, text: &str) -> String {
     format!("v{version} t{updated:.3} {text}")
 }
@@ -83,10 +86,10 @@ fn put(kind: &str, id: &str, text: &str, compartments: &[&str]) -> VersionWrite 
 async fn pages_of_lines(
     store: &Store,
     kind: &str,
-    of: Whole,
-    scan: Scan<'_>,
-    keep: impl Fn(&Seen<'_>) -> bool + Send + 'static,
-) -> Vec<Lines> {
+    of: LineScanRange,
+    scan: ScanOptions<'_>,
+    keep: impl Fn(&VersionHeader<'_>) -> bool + Send + 'static,
+) -> Vec<LinePage> {
     let (sender, pages) = mpsc::channel();
     let mut left = 3;
     let page = move |page| {

@@ -1,15 +1,14 @@
-//! Law: whatever is asked, in whatever order, with restarts in between, each engine answers as a plain list
-//! of all that was ever written does.
+//! Law: any requests in any order, with restarts, have the results of a plain list of everything that was written.
 
 use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
-    Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, Lines, Mark, ResourceKey, Scan, Seq, Snapshot,
-    Version, VersionWrite, Versions, Whole,
+    Expect, ExpectVersion, Ledger, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions,
+    ScanPosition, Seq, StoreSnapshot, Version, VersionWrite, Versions, WriteEffect,
 };
 
-use crate::{Engine, at, draft, pages_of_lines, ready};
+use crate::{StoreEngine, at, draft, pages_of_lines, ready};
 
 const KINDS: [&str; 2] = ["Observation", "Patient"];
 const IDS: [&str; 3] = ["a", "a-1", "b"];
@@ -80,11 +79,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Everything that was ever written, in its order, and the ledger as it is.
+/// All versions ever written, in order, and the current ledger.
 #[derive(Default)]
 struct Model {
     log: Vec<Version>,
-    snapshots: Vec<Snapshot>,
+    snapshots: Vec<StoreSnapshot>,
     ledger: Vec<(String, Bytes, u64, Option<i64>)>,
     clock: i64,
 }
@@ -94,8 +93,8 @@ impl Model {
         self.log.iter().rev().find(|version| version.key == *key && version.seq <= seq)
     }
 
-    /// Applies a commit if its conditions hold; gives the versions before `lastUpdated` is known.
-    fn commit(&mut self, writes: &[Write]) -> Option<Vec<Effect>> {
+    /// Applies a commit if its conditions hold. Returns the effects; `lastUpdated` is not known yet.
+    fn commit(&mut self, writes: &[Write]) -> Option<Vec<WriteEffect>> {
         let before = self.log.len();
         let mut effects = Vec::new();
         for write in writes {
@@ -121,13 +120,13 @@ impl Model {
                 version.compartments == compartments && version.body.as_ref().map(last_byte) == text
             });
             effects.push(match (&text, live) {
-                (None, None) => Effect::Nothing,
-                (Some(_), Some(_)) if write.unless_same && same => Effect::Nothing,
-                (None, Some(_)) => Effect::Deleted,
-                (Some(_), None) => Effect::Created,
-                (Some(_), Some(_)) => Effect::Replaced,
+                (None, None) => WriteEffect::Nothing,
+                (Some(_), Some(_)) if write.unless_same && same => WriteEffect::Nothing,
+                (None, Some(_)) => WriteEffect::Deleted,
+                (Some(_), None) => WriteEffect::Created,
+                (Some(_), Some(_)) => WriteEffect::Replaced,
             });
-            if effects.last() != Some(&Effect::Nothing) {
+            if effects.last() != Some(&WriteEffect::Nothing) {
                 self.log.push(Version {
                     version: newest.map_or(1, |version| version.version + 1),
                     key,
@@ -167,7 +166,7 @@ fn membership(bits: u8) -> Vec<String> {
     (0..2).filter(|bit| bits & (1 << bit) != 0).map(|bit| COMPARTMENTS[bit].to_owned()).collect()
 }
 
-async fn run(mut engine: Engine, steps: Vec<Step>) {
+async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
     let mut model = Model::default();
     for step in steps {
         let store = engine.store.clone();
@@ -199,7 +198,7 @@ async fn run(mut engine: Engine, steps: Vec<Step>) {
                 if let (Ok(commit), Some(effects)) = (answer, expected) {
                     let told: Vec<_> = commit.written.iter().map(|written| written.effect).collect();
                     assert_eq!(told, effects);
-                    let new = commit.written.iter().find(|written| written.effect != Effect::Nothing);
+                    let new = commit.written.iter().find(|written| written.effect != WriteEffect::Nothing);
                     if let Some(new) = new {
                         assert!(model.snapshots.iter().all(|snapshot| snapshot.time < new.updated));
                         assert!(model.log[..from].iter().all(|version| version.updated <= new.updated));
@@ -223,13 +222,13 @@ async fn run(mut engine: Engine, steps: Vec<Step>) {
     check(&model, &engine).await;
 }
 
-async fn ledger(model: &mut Model, engine: &Engine, steps: Vec<LedgerStep>) {
+async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>) {
     let before = model.ledger.clone();
     let mut holds = true;
     let mut writes = Vec::new();
     for LedgerStep { key, value, expires_in, expect } in steps {
         let key = format!("k{key}");
-        // What stands before the batch, so that a revision can be asked for that the batch then changes.
+        // The state before the batch, so that a condition can refer to a revision that the batch changes.
         let known = before.iter().find(|record| record.0 == key).map_or(0, |record| record.2);
         let expect = match expect {
             None => Expect::Any,
@@ -269,7 +268,7 @@ async fn ledger(model: &mut Model, engine: &Engine, steps: Vec<LedgerStep>) {
 }
 
 /// Compares every answer at every snapshot, and now.
-async fn check(model: &Model, engine: &Engine) {
+async fn check(model: &Model, engine: &StoreEngine) {
     let store = &engine.store;
     let last = Seq(model.log.len() as u64);
     assert_eq!(store.last_seq(), last);
@@ -305,7 +304,7 @@ async fn check(model: &Model, engine: &Engine) {
             let key = ResourceKey::new(kind, id);
             let expected: Vec<_> =
                 model.log.iter().rev().filter(|version| version.key == key).cloned().collect();
-            assert_eq!(store.history(&key, Seq::LATEST, Limit::default()).await.unwrap(), expected);
+            assert_eq!(store.history(&key, Seq::LATEST, PageLimit::default()).await.unwrap(), expected);
         }
     }
     let changes = store.changes(Seq::ZERO, usize::MAX).await.unwrap();
@@ -332,7 +331,7 @@ async fn check(model: &Model, engine: &Engine) {
 
 /// A whole scan, two at a time, sorted, since engines have their own order.
 async fn scan_all(
-    engine: &Engine,
+    engine: &StoreEngine,
     compartment: Option<&str>,
     kind: &str,
     at: Seq,
@@ -341,8 +340,8 @@ async fn scan_all(
     let mut found = Vec::new();
     let mut after = None::<String>;
     loop {
-        let limit = Limit { count: 2, bytes: 1 << 20 };
-        let scan = Scan { after: after.as_deref(), at, limit, deleted };
+        let limit = PageLimit { count: 2, bytes: 1 << 20 };
+        let scan = ScanOptions { after: after.as_deref(), at, limit, deleted };
         let page = match compartment {
             Some(compartment) => engine.store.scan_compartment(compartment, kind, scan).await.unwrap(),
             None => engine.store.scan_kind(kind, scan).await.unwrap(),
@@ -365,13 +364,13 @@ async fn scan_all(
 }
 
 /// The same scan as text, in pages; that of a type also in two halves, the second from a guessed mark on.
-async fn lines(engine: &Engine, compartment: Option<&str>, kind: &str, at: Seq) -> Vec<u8> {
+async fn lines(engine: &StoreEngine, compartment: Option<&str>, kind: &str, at: Seq) -> Vec<u8> {
     let Some(compartment) = compartment else {
         let (whole, marks) = span(engine, kind, at, (None, None)).await;
         if let [first, .., last] = &marks[..] {
-            let beyond = last.beyond(first);
-            assert!(first < last && *last < beyond);
-            for mark in [last.clone(), beyond] {
+            let extrapolate = last.extrapolate(first);
+            assert!(first < last && *last < extrapolate);
+            for mark in [last.clone(), extrapolate] {
                 let (mut halves, _) = span(engine, kind, at, (None, Some(mark.clone()))).await;
                 halves.extend(span(engine, kind, at, (Some(mark), None)).await.0);
                 assert_eq!(halves, whole);
@@ -379,30 +378,35 @@ async fn lines(engine: &Engine, compartment: Option<&str>, kind: &str, at: Seq) 
         }
         return whole;
     };
-    let of = || Whole::Compartments(vec![compartment.to_owned()]);
+    let of = || LineScanRange::Compartments(vec![compartment.to_owned()]);
     pages(engine, kind, at, of).await.into_iter().flat_map(|page| page.text).collect()
 }
 
 /// The lines of a type between two marks, and the marks of its pages.
 async fn span(
-    engine: &Engine,
+    engine: &StoreEngine,
     kind: &str,
     at: Seq,
-    (from, until): (Option<Mark>, Option<Mark>),
-) -> (Vec<u8>, Vec<Mark>) {
+    (from, until): (Option<ScanPosition>, Option<ScanPosition>),
+) -> (Vec<u8>, Vec<ScanPosition>) {
     // Only the first scan begins at the mark.
     let mut from = Some(from);
-    let of = || Whole::Kind { from: from.take().flatten(), until: until.clone() };
+    let of = || LineScanRange::Kind { from: from.take().flatten(), until: until.clone() };
     let pages = pages(engine, kind, at, of).await;
     let marks = pages.iter().filter_map(|page| page.mark.clone()).collect();
     (pages.into_iter().flat_map(|page| page.text).collect(), marks)
 }
 
 /// All pages of a scan, which begins again behind every third.
-async fn pages(engine: &Engine, kind: &str, at: Seq, mut of: impl FnMut() -> Whole) -> Vec<Lines> {
+async fn pages(
+    engine: &StoreEngine,
+    kind: &str,
+    at: Seq,
+    mut of: impl FnMut() -> LineScanRange,
+) -> Vec<LinePage> {
     let (mut found, mut after) = (Vec::new(), None::<String>);
     loop {
-        let scan = Scan::at(at).limit(Limit { count: 3, bytes: 1 << 20 }).after(after.as_deref());
+        let scan = ScanOptions::at(at).limit(PageLimit { count: 3, bytes: 1 << 20 }).after(after.as_deref());
         for page in pages_of_lines(&engine.store, kind, of(), scan, |_| true).await {
             assert_eq!(page.ends.last().copied().unwrap_or_default(), page.text.len());
             after.clone_from(&page.next);
@@ -424,7 +428,7 @@ proptest! {
 
     #[test]
     fn memory_answers_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
-        runtime().block_on(run(Engine::memory(), steps));
+        runtime().block_on(run(StoreEngine::memory(), steps));
     }
 }
 
@@ -433,6 +437,6 @@ proptest! {
 
     #[test]
     fn file_answers_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
-        runtime().block_on(run(Engine::file(), steps));
+        runtime().block_on(run(StoreEngine::file(), steps));
     }
 }

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio::task::JoinSet;
 use trefoil_store::{
-    Expect, ExpectVersion, Ledger, LedgerWrite, Limit, Scan, Seq, Snapshot, Store, StoreError, Version,
-    Versions,
+    Expect, ExpectVersion, Ledger, LedgerWrite, PageLimit, ScanOptions, Seq, Store, StoreError,
+    StoreSnapshot, Version, Versions,
 };
 
-use crate::{Engine, at, put};
+use crate::{StoreEngine, at, put};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_code_is_spent_once() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         for round in 0..10 {
             let key = format!("code/{round}");
             let live =
@@ -36,7 +36,7 @@ async fn a_code_is_spent_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn no_update_is_lost() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let mut tasks = JoinSet::new();
         for _ in 0..8 {
             tasks.spawn(count_up(store.clone(), 10));
@@ -71,8 +71,8 @@ async fn count_up(store: Store, times: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_snapshot_parts_all_writes_in_two() {
-    for Engine { name, store, .. } in Engine::each() {
-        // A clock that all share and that often stands still and sometimes goes back.
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
+        // A shared clock that often stops and sometimes goes back.
         let clock = Arc::new(AtomicI64::new(0));
         let mut writers = JoinSet::new();
         for writer in 0..6 {
@@ -87,7 +87,7 @@ async fn a_snapshot_parts_all_writes_in_two() {
                 }
             });
         }
-        let mut snapshots: Vec<(Snapshot, Vec<Version>)> = Vec::new();
+        let mut snapshots: Vec<(StoreSnapshot, Vec<Version>)> = Vec::new();
         while snapshots.len() < 30 {
             let seen = store.last_seq();
             let snapshot = store.snapshot(at(clock.load(Ordering::Relaxed))).await.unwrap();
@@ -115,6 +115,6 @@ async fn a_snapshot_parts_all_writes_in_two() {
     }
 }
 
-fn all(at: Seq) -> Scan<'static> {
-    Scan::at(at).limit(Limit { count: 10_000, bytes: usize::MAX })
+fn all(at: Seq) -> ScanOptions<'static> {
+    ScanOptions::at(at).limit(PageLimit { count: 10_000, bytes: usize::MAX })
 }

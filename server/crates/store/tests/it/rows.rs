@@ -2,18 +2,18 @@
 
 use bytes::Bytes;
 use trefoil_store::{
-    Effect, Expect, ExpectVersion, Ledger, LedgerWrite, Limit, ResourceKey, Scan, Seen, Seq, Store,
-    StoreError, VersionWrite, Versions, Whole,
+    Expect, ExpectVersion, Ledger, LedgerWrite, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq,
+    Store, StoreError, VersionHeader, VersionWrite, Versions, WriteEffect,
 };
 
-use crate::{Engine, at, draft, pages_of_lines, put, ready};
+use crate::{StoreEngine, at, draft, pages_of_lines, put, ready};
 
 async fn keys(store: &Store, prefix: &str, after: Option<&str>, limit: usize, ms: i64) -> Vec<String> {
     let found = store.scan(prefix, after, limit, at(ms)).await.unwrap();
     found.into_iter().map(|(key, _)| key).collect()
 }
 
-async fn ids(store: &Store, compartment: Option<&str>, kind: &str, scan: Scan<'_>) -> Vec<String> {
+async fn ids(store: &Store, compartment: Option<&str>, kind: &str, scan: ScanOptions<'_>) -> Vec<String> {
     let page = match compartment {
         Some(compartment) => store.scan_compartment(compartment, kind, scan).await.unwrap(),
         None => store.scan_kind(kind, scan).await.unwrap(),
@@ -23,7 +23,7 @@ async fn ids(store: &Store, compartment: Option<&str>, kind: &str, scan: Scan<'_
 
 #[tokio::test]
 async fn a_record_reads_back_until_it_is_replaced_or_deleted() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         assert_eq!(store.get("a", at(0)).await.unwrap(), None, "{name}");
         let first = store.write(vec![LedgerWrite::put("a", "1", Expect::Absent)], at(0)).await.unwrap()[0];
         let record = store.get("a", at(0)).await.unwrap().unwrap();
@@ -43,7 +43,7 @@ async fn a_record_reads_back_until_it_is_replaced_or_deleted() {
 
 #[tokio::test]
 async fn a_batch_is_carried_out_whole_or_not_at_all() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let batch = vec![
             LedgerWrite::put("a", "1", Expect::Absent),
             // Sees the write before it.
@@ -63,7 +63,7 @@ async fn a_batch_is_carried_out_whole_or_not_at_all() {
 
 #[tokio::test]
 async fn an_expired_record_counts_as_absent_and_is_swept() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let code = |key: &str, ms| LedgerWrite::put(key, "x", Expect::Absent).expiring(at(ms));
         store.write(vec![code("c/1", 10), code("c/2", 20), code("c/3", 30)], at(0)).await.unwrap();
         assert!(store.get("c/1", at(9)).await.unwrap().is_some(), "{name}");
@@ -82,7 +82,7 @@ async fn an_expired_record_counts_as_absent_and_is_swept() {
 
 #[tokio::test]
 async fn a_scan_of_the_ledger_pages_through_a_prefix() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let all = ["t", "t/", "t/1", "t/10", "t/2", "u"];
         let writes = all.map(|key| LedgerWrite::put(key, "", Expect::Any)).to_vec();
         store.write(writes, at(0)).await.unwrap();
@@ -96,14 +96,14 @@ async fn a_scan_of_the_ledger_pages_through_a_prefix() {
 
 #[tokio::test]
 async fn versions_count_up_and_go_on_after_a_delete() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let key = ResourceKey::new("Patient", "p");
         for (ms, text, effect, version) in [
-            (0, Some("one"), Effect::Created, 1),
-            (5, Some("two"), Effect::Replaced, 2),
-            (9, None, Effect::Deleted, 3),
-            (9, None, Effect::Nothing, 3),
-            (9, Some("four"), Effect::Created, 4),
+            (0, Some("one"), WriteEffect::Created, 1),
+            (5, Some("two"), WriteEffect::Replaced, 2),
+            (9, None, WriteEffect::Deleted, 3),
+            (9, None, WriteEffect::Nothing, 3),
+            (9, Some("four"), WriteEffect::Created, 4),
         ] {
             let write = match text {
                 Some(text) => put("Patient", "p", text, &[]),
@@ -125,20 +125,20 @@ async fn versions_count_up_and_go_on_after_a_delete() {
             let expected = text.map(|text| Bytes::from(ready(version, at(ms), text)));
             assert_eq!(stored.body, expected, "{name}");
         }
-        let history = store.history(&key, Seq::LATEST, Limit::default()).await.unwrap();
+        let history = store.history(&key, Seq::LATEST, PageLimit::default()).await.unwrap();
         let versions: Vec<_> =
             history.iter().map(|version| (version.version, version.is_deleted())).collect();
         assert_eq!(versions, [(4, false), (3, true), (2, false), (1, false)], "{name}");
-        let rest = store.history(&key, history[1].seq, Limit { count: 1, bytes: 1 }).await.unwrap();
+        let rest = store.history(&key, history[1].seq, PageLimit { count: 1, bytes: 1 }).await.unwrap();
         assert_eq!(rest, history[2..3], "{name}");
-        assert_eq!(store.history(&key, Seq(1), Limit::default()).await.unwrap(), [], "{name}");
-        assert_eq!(store.history(&key, Seq::ZERO, Limit::default()).await.unwrap(), [], "{name}");
+        assert_eq!(store.history(&key, Seq(1), PageLimit::default()).await.unwrap(), [], "{name}");
+        assert_eq!(store.history(&key, Seq::ZERO, PageLimit::default()).await.unwrap(), [], "{name}");
     }
 }
 
 #[tokio::test]
 async fn conditions_on_versions() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let write = |expect| vec![put("Patient", "p", "x", &[]).expecting(expect)];
         let delete = |expect| vec![VersionWrite::delete(ResourceKey::new("Patient", "p")).expecting(expect)];
         let refused = Err(StoreError::Conflict { key: "Patient/p".into() });
@@ -156,7 +156,7 @@ async fn conditions_on_versions() {
 
 #[tokio::test]
 async fn a_commit_is_whole_or_nothing_and_sees_itself() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let twice = vec![
             put("Patient", "p", "one", &["a"]).expecting(ExpectVersion::Absent),
             put("Patient", "p", "two", &["b"]).expecting(ExpectVersion::Version(1)),
@@ -174,36 +174,36 @@ async fn a_commit_is_whole_or_nothing_and_sees_itself() {
         let changes = store.changes(Seq::ZERO, 9).await.unwrap();
         assert_eq!(changes.iter().map(|change| change.version).collect::<Vec<_>>(), [1, 2], "{name}");
         assert_eq!(store.changes(Seq(1), 1).await.unwrap(), changes[1..], "{name}");
-        assert_eq!(ids(&store, Some("a"), "Patient", Scan::at(Seq::LATEST)).await, [""; 0], "{name}");
-        assert_eq!(ids(&store, Some("b"), "Patient", Scan::at(Seq::LATEST)).await, ["p"], "{name}");
+        assert_eq!(ids(&store, Some("a"), "Patient", ScanOptions::at(Seq::LATEST)).await, [""; 0], "{name}");
+        assert_eq!(ids(&store, Some("b"), "Patient", ScanOptions::at(Seq::LATEST)).await, ["p"], "{name}");
     }
 }
 
 #[tokio::test]
 async fn the_same_content_is_not_written_again() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let again = |text, compartments: &[&str]| {
             vec![VersionWrite { unless_same: true, ..put("Patient", "p", text, compartments) }]
         };
         for (text, compartments, effect) in [
-            ("x", &["a"][..], Effect::Created),
-            ("x", &["a"], Effect::Nothing),
-            ("y", &["a"], Effect::Replaced),
-            ("y", &["a", "b"], Effect::Replaced),
-            ("y", &["b", "a", "a"], Effect::Nothing),
+            ("x", &["a"][..], WriteEffect::Created),
+            ("x", &["a"], WriteEffect::Nothing),
+            ("y", &["a"], WriteEffect::Replaced),
+            ("y", &["a", "b"], WriteEffect::Replaced),
+            ("y", &["b", "a", "a"], WriteEffect::Nothing),
         ] {
             let commit = store.commit(again(text, compartments), at(3)).await.unwrap();
             assert_eq!(commit.written[0].effect, effect, "{name} {text} {compartments:?}");
         }
         store.commit(vec![VersionWrite::delete(ResourceKey::new("Patient", "p"))], at(3)).await.unwrap();
         let commit = store.commit(again("y", &["a", "b"]), at(3)).await.unwrap();
-        assert_eq!(commit.written[0].effect, Effect::Created, "{name}: a tombstone has no content");
+        assert_eq!(commit.written[0].effect, WriteEffect::Created, "{name}: a tombstone has no content");
     }
 }
 
 #[tokio::test]
 async fn a_compartment_is_left_later_but_not_earlier() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let moves = [&["Patient/a"][..], &["Patient/a", "Patient/b"], &["Patient/b"], &[], &["Patient/a"]];
         for compartments in moves {
             store.commit(vec![put("Observation", "o", "x", compartments)], at(0)).await.unwrap();
@@ -212,11 +212,12 @@ async fn a_compartment_is_left_later_but_not_earlier() {
         for (number, compartments) in moves.iter().enumerate() {
             for compartment in ["Patient/a", "Patient/b"] {
                 let found =
-                    ids(&store, Some(compartment), "Observation", Scan::at(Seq(number as u64 + 1))).await;
+                    ids(&store, Some(compartment), "Observation", ScanOptions::at(Seq(number as u64 + 1)))
+                        .await;
                 assert_eq!(!found.is_empty(), compartments.contains(&compartment), "{name} {number}");
             }
         }
-        let scan = Scan::at(Seq::LATEST);
+        let scan = ScanOptions::at(Seq::LATEST);
         assert_eq!(ids(&store, Some("Patient/a"), "Observation", scan).await, [""; 0], "{name}");
         let scan = scan.with_deleted();
         assert_eq!(ids(&store, Some("Patient/a"), "Observation", scan).await, ["o"], "{name}");
@@ -227,7 +228,7 @@ async fn a_compartment_is_left_later_but_not_earlier() {
 
 #[tokio::test]
 async fn a_scan_pages_by_count_and_by_bytes() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         // Ids of which one begins another, and neighbours on both sides of the kind.
         let wanted = ["1", "1-", "1.a", "10", "A", "a"];
         let mut writes: Vec<_> =
@@ -236,15 +237,15 @@ async fn a_scan_pages_by_count_and_by_bytes() {
         store.commit(writes, at(0)).await.unwrap();
         for compartment in [None, Some("c")] {
             for (limit, size) in [
-                (Limit { count: 2, bytes: 1 << 20 }, 2),
-                (Limit { count: 100, bytes: 1 }, 1),
-                (Limit { count: 100, bytes: 200 }, 2),
-                (Limit::default(), 6),
+                (PageLimit { count: 2, bytes: 1 << 20 }, 2),
+                (PageLimit { count: 100, bytes: 1 }, 1),
+                (PageLimit { count: 100, bytes: 200 }, 2),
+                (PageLimit::default(), 6),
             ] {
                 let mut found = Vec::new();
                 let mut after = None::<String>;
                 loop {
-                    let scan = Scan::at(Seq::LATEST).limit(limit).after(after.as_deref());
+                    let scan = ScanOptions::at(Seq::LATEST).limit(limit).after(after.as_deref());
                     let page = match compartment {
                         Some(compartment) => store.scan_compartment(compartment, "Patient", scan).await,
                         None => store.scan_kind("Patient", scan).await,
@@ -258,7 +259,7 @@ async fn a_scan_pages_by_count_and_by_bytes() {
                 assert_eq!(found, wanted, "{name} {compartment:?} {limit:?}");
             }
         }
-        let lost = store.scan_kind("Patient", Scan::at(Seq::LATEST).after(Some("never"))).await;
+        let lost = store.scan_kind("Patient", ScanOptions::at(Seq::LATEST).after(Some("never"))).await;
         assert!(matches!(lost, Err(StoreError::Key { .. })), "{name}");
         assert_eq!(store.kinds(Seq::LATEST).await.unwrap(), ["Patien", "Patient", "Patient2"], "{name}");
         assert_eq!(store.kinds(Seq(1)).await.unwrap(), ["Patient"], "{name}");
@@ -268,7 +269,7 @@ async fn a_scan_pages_by_count_and_by_bytes() {
 
 #[tokio::test]
 async fn times_go_on_after_a_restart_with_a_clock_that_went_back() {
-    for mut engine in Engine::each() {
+    for mut engine in StoreEngine::each() {
         engine.store.commit(vec![put("Patient", "p", "x", &[])], at(1_000)).await.unwrap();
         let snapshot = engine.store.snapshot(at(500)).await.unwrap();
         assert_eq!((snapshot.seq, snapshot.time), (Seq(1), at(1_000)), "{}", engine.name);
@@ -276,14 +277,14 @@ async fn times_go_on_after_a_restart_with_a_clock_that_went_back() {
         let commit = engine.store.commit(vec![put("Patient", "p", "y", &[])], at(0)).await.unwrap();
         assert_eq!(commit.written[0].updated, at(1_001), "{}", engine.name);
         assert_eq!(commit.seq, Seq(2), "{}", engine.name);
-        let before = engine.store.scan_kind("Patient", Scan::at(snapshot.seq)).await.unwrap();
+        let before = engine.store.scan_kind("Patient", ScanOptions::at(snapshot.seq)).await.unwrap();
         assert_eq!(before.versions[0].version, 1, "{}", engine.name);
     }
 }
 
 #[tokio::test]
 async fn watchers_learn_of_commits() {
-    for Engine { name, store, .. } in Engine::each() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         let mut watch = store.watch();
         assert_eq!(*watch.borrow_and_update(), Seq::ZERO, "{name}");
         store
@@ -299,8 +300,8 @@ async fn watchers_learn_of_commits() {
 }
 
 #[tokio::test]
-async fn what_no_engine_can_hold_is_refused() {
-    for Engine { name, store, .. } in Engine::each() {
+async fn keys_that_no_engine_can_store_are_rejected() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
         for key in ["", "a\0b", &"k".repeat(2_000)] {
             let answer = store.write(vec![LedgerWrite::put(key, "", Expect::Any)], at(0)).await;
             assert!(matches!(answer, Err(StoreError::Key { .. })), "{name} {answer:?}");
@@ -334,8 +335,8 @@ async fn a_folder_serves_one_store_at_a_time() {
 
 #[tokio::test]
 async fn lines_of_compartments_come_one_after_the_other_with_their_guests() {
-    for Engine { name, store, .. } in Engine::each() {
-        // Who comes to several compartments is at home in the first; `left` was a guest once.
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
+        // The home of a member of several compartments is the first one. `left` was a member once.
         let left = put("Encounter", "left", "", &["c2", "c3"]);
         store.commit(vec![left], at(0)).await.unwrap();
         let writes = [
@@ -351,7 +352,8 @@ async fn lines_of_compartments_come_one_after_the_other_with_their_guests() {
         for compartments in [&["c1", "c2", "c3", "c4", "c5"][..], &["c3", "c1"], &["c5"], &[]] {
             let mut expected = Vec::new();
             for compartment in compartments {
-                let page = store.scan_compartment(compartment, "Encounter", Scan::at(Seq::LATEST)).await;
+                let page =
+                    store.scan_compartment(compartment, "Encounter", ScanOptions::at(Seq::LATEST)).await;
                 let lines = page.unwrap().versions.into_iter().filter(|version| version.key.id != "a");
                 expected.extend(lines.map(|version| (version.key.id, (*compartment).to_owned())));
             }
@@ -360,7 +362,7 @@ async fn lines_of_compartments_come_one_after_the_other_with_their_guests() {
                 loop {
                     let seen = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
                     let kept = seen.clone();
-                    let keep = move |version: &Seen<'_>| {
+                    let keep = move |version: &VersionHeader<'_>| {
                         let within = version.within.unwrap().to_owned();
                         assert!(version.compartments().any(|own| own == within));
                         let is_wanted = version.id != "a";
@@ -369,10 +371,11 @@ async fn lines_of_compartments_come_one_after_the_other_with_their_guests() {
                         }
                         is_wanted
                     };
-                    let of =
-                        Whole::Compartments(compartments[begin..].iter().map(|&c| c.to_owned()).collect());
-                    let limit = Limit { count, bytes: 1 << 20 };
-                    let scan = Scan::at(Seq::LATEST).limit(limit).after(next.as_deref());
+                    let of = LineScanRange::Compartments(
+                        compartments[begin..].iter().map(|&c| c.to_owned()).collect(),
+                    );
+                    let limit = PageLimit { count, bytes: 1 << 20 };
+                    let scan = ScanOptions::at(Seq::LATEST).limit(limit).after(next.as_deref());
                     let pages = pages_of_lines(&store, "Encounter", of, scan, keep).await;
                     let seen = std::mem::take(&mut *seen.lock().unwrap());
                     assert_eq!(pages.iter().map(|page| page.ends.len()).sum::<usize>(), seen.len(), "{name}");

@@ -1,4 +1,4 @@
-//! libFuzzer's entry for Parameters of the operations.
+//! The entry point of libFuzzer for Parameters of the operations.
 
 #![no_main]
 

@@ -1,54 +1,54 @@
-//! The columns that an index is made of, and how they go to a file and come back.
+//! The columns of an index, and their file format.
 
 use std::io::{self, Read, Write};
 
 use bytemuck::Pod;
 use crc32fast::Hasher;
 
-use super::ends::Ends;
+use super::row_offsets::RowOffsets;
 
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
-/// Changes with every change of the columns, and of what stands in them; a file of another format is built again from
-/// its source.
+/// Number of the file format. It increases with every change of the columns or of their content, and an index of
+/// another format is rebuilt from its source.
 const FORMAT: u32 = 6;
-/// Reads differently where the machine has its bytes the other way round.
+/// Byte order mark: a machine with the other byte order reads another number.
 const ORDER: u32 = 0x0102_0304;
-/// Pieces that a column is read in: a length that is a lie takes no more memory than this.
+/// A column is read in pieces of this size, so that a wrong length does not allocate more memory.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// What goes to a file and comes back.
-pub(crate) trait Column {
-    /// Writes it.
+/// Data that is saved to a file and loaded from it.
+pub(crate) trait IndexColumn {
+    /// Writes the column.
     ///
     /// # Errors
-    /// The file's.
-    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()>;
+    /// Returns [`io::Error`] if the file cannot be written.
+    fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()>;
 
-    /// Fills it with what [`save`](Self::save) wrote.
+    /// Replaces the content with what [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// The file's; what cannot be this column.
-    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()>;
+    /// Returns the error of the file, or `InvalidData` if the content is not valid for this column.
+    fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()>;
 }
 
-/// Makes a struct a column of these of its fields, in this order: named once, for both directions.
+/// Implements [`IndexColumn`] for a struct by saving and loading these fields in this order.
 macro_rules! columns {
     ($name:ident: $($field:tt),+) => {
-        impl $crate::code_system::columns::Column for $name {
+        impl $crate::code_system::columns::IndexColumn for $name {
             fn save<W: std::io::Write>(
                 &self,
-                to: &mut $crate::code_system::columns::Recorder<W>,
+                to: &mut $crate::code_system::columns::IndexWriter<W>,
             ) -> std::io::Result<()> {
-                $($crate::code_system::columns::Column::save(&self.$field, to)?;)+
+                $($crate::code_system::columns::IndexColumn::save(&self.$field, to)?;)+
                 Ok(())
             }
 
             fn load<R: std::io::Read>(
                 &mut self,
-                from: &mut $crate::code_system::columns::Player<R>,
+                from: &mut $crate::code_system::columns::IndexReader<R>,
             ) -> std::io::Result<()> {
-                $($crate::code_system::columns::Column::load(&mut self.$field, from)?;)+
+                $($crate::code_system::columns::IndexColumn::load(&mut self.$field, from)?;)+
                 Ok(())
             }
         }
@@ -56,17 +56,17 @@ macro_rules! columns {
 }
 pub(crate) use columns;
 
-/// Writes columns, a checksum behind them.
-pub(crate) struct Recorder<W> {
+/// Writes columns, followed by a checksum.
+pub(crate) struct IndexWriter<W> {
     out: W,
     sum: Hasher,
 }
 
-impl<W: Write> Recorder<W> {
-    /// Begins a file.
+impl<W: Write> IndexWriter<W> {
+    /// Starts a file.
     ///
     /// # Errors
-    /// The file's.
+    /// Returns [`io::Error`] if the file cannot be written.
     pub(crate) fn begin(out: W) -> io::Result<Self> {
         let mut recorder = Self { out, sum: Hasher::new() };
         recorder.write(MAGIC)?;
@@ -74,10 +74,10 @@ impl<W: Write> Recorder<W> {
         Ok(recorder)
     }
 
-    /// Ends the file.
+    /// Completes the file with the checksum.
     ///
     /// # Errors
-    /// The file's.
+    /// Returns [`io::Error`] if the file cannot be written.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let sum = self.sum.finalize();
         self.out.write_all(&sum.to_ne_bytes())?;
@@ -90,17 +90,18 @@ impl<W: Write> Recorder<W> {
     }
 }
 
-/// Reads what a [`Recorder`] wrote.
-pub(crate) struct Player<R> {
+/// Reads what an [`IndexWriter`] wrote.
+pub(crate) struct IndexReader<R> {
     input: R,
     sum: Hasher,
 }
 
-impl<R: Read> Player<R> {
+impl<R: Read> IndexReader<R> {
     /// Opens a file.
     ///
     /// # Errors
-    /// The file's; a file that is no index, or one of another format or machine.
+    /// Returns the error of the file, or `InvalidData` if it is not an index, or an index of another format or byte
+    /// order.
     pub(crate) fn begin(input: R) -> io::Result<Self> {
         let mut player = Self { input, sum: Hasher::new() };
         let mut magic = [0; 8];
@@ -109,21 +110,21 @@ impl<R: Read> Player<R> {
         player.fill(bytemuck::bytes_of_mut(&mut numbers))?;
         match (&magic, numbers) {
             (MAGIC, [FORMAT, ORDER]) => Ok(player),
-            (MAGIC, _) => Err(broken("an index of another format; import its source again")),
-            _ => Err(broken("no index of Trefoil")),
+            (MAGIC, _) => Err(invalid("the index has another format; import its source again")),
+            _ => Err(invalid("the file is not an index of Trefoil")),
         }
     }
 
-    /// Judges the checksum, once all columns were read.
+    /// Verifies the checksum after all columns are read.
     ///
     /// # Errors
-    /// The file's; a checksum that does not fit.
+    /// Returns the error of the file, or `InvalidData` if the checksum is wrong.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let mut sum = [0; 4];
         self.input.read_exact(&mut sum)?;
         match u32::from_ne_bytes(sum) == self.sum.finalize() {
             true => Ok(()),
-            false => Err(broken("a checksum that does not fit; import its source again")),
+            false => Err(invalid("the checksum is wrong; import its source again")),
         }
     }
 
@@ -134,24 +135,25 @@ impl<R: Read> Player<R> {
     }
 }
 
-impl<T: Pod> Column for Vec<T> {
-    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+impl<T: Pod> IndexColumn for Vec<T> {
+    fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()> {
         let bytes: &[u8] = bytemuck::cast_slice(self);
         to.write(&(bytes.len() as u64).to_ne_bytes())?;
         to.write(bytes)
     }
 
-    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+    fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()> {
         let mut length = [0; 8];
         from.fill(&mut length)?;
-        let length = usize::try_from(u64::from_ne_bytes(length)).map_err(|_| broken("a column too long"))?;
+        let length =
+            usize::try_from(u64::from_ne_bytes(length)).map_err(|_| invalid("a column is too long"))?;
         if !length.is_multiple_of(size_of::<T>()) {
-            return Err(broken("a column of an odd length"));
+            return Err(invalid("a column has an incomplete item"));
         }
         let (items, piece) = (length / size_of::<T>(), PIECE_BYTES / size_of::<T>());
         *self = Self::new();
-        // A length that is a lie takes room of the address space alone: what is not read is not touched.
-        self.try_reserve_exact(items).map_err(|_| broken("a column longer than the memory"))?;
+        // A wrong length reserves address space only: pages that are not written need no memory.
+        self.try_reserve_exact(items).map_err(|_| invalid("a column is larger than the memory"))?;
         while self.len() < items {
             let begin = self.len();
             let end = items.min(begin + piece);
@@ -162,13 +164,13 @@ impl<T: Pod> Column for Vec<T> {
     }
 }
 
-impl<T: Column + Default> Column for Option<T> {
-    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+impl<T: IndexColumn + Default> IndexColumn for Option<T> {
+    fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()> {
         vec![u8::from(self.is_some())].save(to)?;
         self.as_ref().map_or(Ok(()), |column| column.save(to))
     }
 
-    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+    fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()> {
         let mut is_there = Vec::<u8>::new();
         is_there.load(from)?;
         *self = (is_there == [1]).then(T::default);
@@ -176,42 +178,42 @@ impl<T: Column + Default> Column for Option<T> {
     }
 }
 
-impl Column for String {
-    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+impl IndexColumn for String {
+    fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()> {
         let bytes = self.as_bytes();
         to.write(&(bytes.len() as u64).to_ne_bytes())?;
         to.write(bytes)
     }
 
-    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+    fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()> {
         let mut bytes = Vec::<u8>::new();
         bytes.load(from)?;
-        *self = Self::from_utf8(bytes).map_err(|_| broken("text that is not UTF-8"))?;
+        *self = Self::from_utf8(bytes).map_err(|_| invalid("a text is not UTF-8"))?;
         Ok(())
     }
 }
 
-fn broken(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the file holds {what}"))
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// Variable-length rows in two flat columns.
+/// Rows of variable length in two flat columns.
 #[derive(Debug)]
-pub(crate) struct Rows<T> {
-    ends: Ends,
+pub(crate) struct RowColumn<T> {
+    ends: RowOffsets,
     items: Vec<T>,
 }
 
-impl<T> Default for Rows<T> {
+impl<T> Default for RowColumn<T> {
     fn default() -> Self {
-        Self { ends: Ends::default(), items: Vec::new() }
+        Self { ends: RowOffsets::default(), items: Vec::new() }
     }
 }
 
-impl<T> Rows<T> {
-    /// Room for so many rows of so many items together.
+impl<T> RowColumn<T> {
+    /// Returns an empty column with this capacity of rows and of items in all rows.
     pub(crate) fn with_capacity(rows: usize, items: usize) -> Self {
-        Self { ends: Ends::with_capacity(rows), items: Vec::with_capacity(items) }
+        Self { ends: RowOffsets::with_capacity(rows), items: Vec::with_capacity(items) }
     }
 
     /// Appends the next row.
@@ -220,55 +222,54 @@ impl<T> Rows<T> {
         self.ends.push(self.items.len() as u32);
     }
 
-    /// A row; empty where none was appended.
+    /// Returns a row; an empty one if there is none at this position.
     pub(crate) fn row(&self, at: u32) -> &[T] {
         &self.items[self.range(at)]
     }
 
-    /// Where the items of a row stand among all.
+    /// Returns the range of a row among all items.
     pub(crate) fn range(&self, at: u32) -> std::ops::Range<usize> {
         self.ends.range(at)
     }
 
-    /// How many rows there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// How many items all rows have together.
+    /// Returns the number of items in all rows.
     pub(crate) fn items(&self) -> usize {
         self.items.len()
     }
 
-    /// Is there no item in any row?
+    /// Returns whether all rows are empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// Gives back what growing took too much.
+    /// Releases unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.ends.shrink();
         self.items.shrink_to_fit();
     }
 }
 
-impl<T: Pod> Rows<T> {
-    /// Rows of items that came in any order: `of` names the row of each. Items of one row stay in order.
+impl<T: Pod> RowColumn<T> {
+    /// Builds rows from items in any order. `of` contains the row of each item. Items of one row keep their order.
     pub(crate) fn grouped(rows: usize, of: &[u32], items: &[T]) -> Self {
         let (ends, order) = group(rows, of);
         Self { ends, items: order.iter().map(|at| items[*at as usize]).collect() }
     }
 }
 
-/// Sorts by row, and says where each row ends and which item comes where.
-pub(crate) fn group(rows: usize, of: &[u32]) -> (Ends, Vec<u32>) {
+/// Sorts items by row. Returns the ends of the rows, and the number of the item at each position.
+pub(crate) fn group(rows: usize, of: &[u32]) -> (RowOffsets, Vec<u32>) {
     let mut ends = vec![0_u32; rows];
     for row in of {
         ends[*row as usize] += 1;
     }
     let mut sum = 0;
     for end in &mut ends {
-        // The start for now; placing the items moves it to the end.
+        // The start of the row for now. Placing the items moves it to the end.
         sum += std::mem::replace(end, sum);
     }
     let mut order = vec![0_u32; of.len()];
@@ -280,35 +281,35 @@ pub(crate) fn group(rows: usize, of: &[u32]) -> (Ends, Vec<u32>) {
     (ends.into_iter().collect(), order)
 }
 
-impl<T: Pod> Column for Rows<T> {
-    fn save<W: Write>(&self, to: &mut Recorder<W>) -> io::Result<()> {
+impl<T: Pod> IndexColumn for RowColumn<T> {
+    fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()> {
         self.ends.save(to)?;
         self.items.save(to)
     }
 
-    fn load<R: Read>(&mut self, from: &mut Player<R>) -> io::Result<()> {
+    fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()> {
         self.ends.load(from)?;
         self.items.load(from)
     }
 }
 
-/// Texts by ordinal, end to end in one string.
+/// Texts by ordinal, concatenated in one string.
 #[derive(Debug, Default)]
-pub(crate) struct Texts {
+pub(crate) struct TextColumn {
     arena: String,
-    ends: Ends,
+    ends: RowOffsets,
 }
 
-impl Texts {
-    /// Room for so many bytes in so many texts.
+impl TextColumn {
+    /// Returns an empty column with this capacity of bytes and texts.
     pub(crate) fn with_capacity(bytes: usize, texts: usize) -> Self {
-        Self { arena: String::with_capacity(bytes), ends: Ends::with_capacity(texts) }
+        Self { arena: String::with_capacity(bytes), ends: RowOffsets::with_capacity(texts) }
     }
 
     /// Appends the text of the next ordinal.
     ///
     /// # Errors
-    /// When the arena would outgrow 4 GiB.
+    /// Returns a message if the texts need more than 4 GiB.
     pub(crate) fn push(&mut self, text: &str) -> Result<(), String> {
         self.arena.push_str(text);
         let end = u32::try_from(self.arena.len()).map_err(|_| "more than 4 GiB of text".to_owned())?;
@@ -316,52 +317,51 @@ impl Texts {
         Ok(())
     }
 
-    /// The text of an ordinal.
+    /// Returns the text of an ordinal.
     pub(crate) fn get(&self, at: u32) -> &str {
         &self.arena[self.ends.range(at)]
     }
 
-    /// How many texts there are.
     pub(crate) fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Gives back what growing took too much.
+    /// Releases unused capacity.
     pub(crate) fn shrink(&mut self) {
         self.arena.shrink_to_fit();
         self.ends.shrink();
     }
 
-    /// All bytes together.
+    /// Returns the size of all texts in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.arena.len()
     }
 }
 
-columns!(Texts: arena, ends);
+columns!(TextColumn: arena, ends);
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn saved(rows: &Rows<u32>) -> Vec<u8> {
+    fn saved(rows: &RowColumn<u32>) -> Vec<u8> {
         let mut file = Vec::new();
-        let mut recorder = Recorder::begin(&mut file).unwrap();
+        let mut recorder = IndexWriter::begin(&mut file).unwrap();
         rows.save(&mut recorder).unwrap();
         recorder.end().unwrap();
         file
     }
 
-    fn read(file: &[u8]) -> io::Result<Rows<u32>> {
-        let mut player = Player::begin(file)?;
-        let mut rows = Rows::default();
+    fn read(file: &[u8]) -> io::Result<RowColumn<u32>> {
+        let mut player = IndexReader::begin(file)?;
+        let mut rows = RowColumn::default();
         rows.load(&mut player)?;
         player.end().map(|()| rows)
     }
 
     #[test]
-    fn what_is_saved_comes_back_and_nothing_else_does() {
-        let rows = Rows::grouped(3, &[2, 0, 2, 0], &[9_u32, 8, 7, 6]);
+    fn a_saved_column_is_loaded_and_a_corrupt_one_is_rejected() {
+        let rows = RowColumn::grouped(3, &[2, 0, 2, 0], &[9_u32, 8, 7, 6]);
         let file = saved(&rows);
         let back = read(&file).unwrap();
         assert_eq!((back.row(0), back.row(1), back.row(2)), (&[8, 6][..], &[][..], &[9, 7][..]));

@@ -1,29 +1,29 @@
-//! `compose.include.filter`: one test of one concept, without building the set.
+//! Filters of `compose.include`. A filter tests one concept without building a set, or returns all concepts that pass.
 
 use std::cell::Cell;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use regex::Regex;
 
-use super::bits::Bits;
-use super::pattern::Pattern;
-use crate::built_in;
-use crate::code_system::hierarchy::Hierarchy;
-use crate::code_system::{CodeSystem, Concept, Signature};
-use crate::ecl::{self, Constraint};
-use crate::error::FilterFault;
-use crate::load::{LOINC, SNOMED_CT};
-use crate::wire::{self, Content, Meaning};
-use crate::{Budget, Unprocessable};
+use super::ecl::{self, EclConstraint};
+use super::filter_pattern::FilterPattern;
+use super::named_concept_cache::NamedConceptCache;
+use crate::code_system::concept_set::ConceptSet;
+use crate::code_system::hierarchy::ConceptHierarchy;
+use crate::code_system::{CodeSystem, LocatedConcept};
+use crate::grammar;
+use crate::model::error::FilterFault;
+use crate::model::known_systems::{LOINC, SNOMED_CT};
+use crate::model::resource_json::{self, ContentMode};
+use crate::model::{Budget, Unprocessable};
 
-/// The operators of R4 and the two that R5 added, with their values made ready.
+/// The operators of R4 and the two that R5 added, with prepared values.
 #[derive(Debug)]
-pub(super) enum Op {
+pub(super) enum FilterOperator {
     Equal,
     In(Box<[String]>),
     NotIn(Box<[String]>),
-    Regex(Box<Pattern>),
+    Regex(Box<FilterPattern>),
     Exists(bool),
     IsA,
     DescendentOf,
@@ -31,16 +31,16 @@ pub(super) enum Op {
     Generalizes,
     ChildOf,
     DescendentLeaf,
-    /// Of a reference set, an answer list, a group.
+    /// Member of a reference set, an answer list or a group.
     MemberOf,
-    /// Is it the name of a reference set itself?
+    /// The concept is itself a reference set.
     IsSubset,
-    Ecl(Box<Constraint>),
+    Ecl(Box<EclConstraint>),
 }
 
-/// What of a concept a filter looks at.
+/// The part of a concept that a filter tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Subject {
+enum FilterSubject {
     Code,
     Display,
     Parent,
@@ -48,72 +48,53 @@ enum Subject {
     Property,
 }
 
-/// A filter, checked as far as it can be without its code system.
+/// A filter, validated as far as possible without its code system.
 #[derive(Debug)]
-pub(crate) struct Filter {
-    subject: Subject,
-    op: Op,
-    named: Named,
-    said: Box<Said>,
+pub(crate) struct ValueSetFilter {
+    subject: FilterSubject,
+    op: FilterOperator,
+    named: NamedConceptCache,
+    source: Box<WrittenFilter>,
 }
 
-/// What the resource says.
+/// The filter as the resource contains it.
 #[derive(Debug)]
-struct Said {
-    written: wire::Filter,
+struct WrittenFilter {
+    written: resource_json::FilterJson,
     /// Canonical URL of the filtered system.
     system: String,
-    /// Where it stands in the value set.
+    /// Path of the filter in the value set.
     at: String,
 }
 
-/// The concept that the value names in the code system that was asked last: its interval and the halves of its
-/// signature, each behind the instance of that system, so that none is taken for another system's. Instances begin at 1.
-#[derive(Debug, Default)]
-struct Named([AtomicU64; 4]);
-
-impl Named {
-    /// What is known, where the system was asked before.
-    fn get(&self, system: &CodeSystem) -> Option<(Range<u32>, Signature)> {
-        let part = |which: usize| {
-            let known = self.0[which].load(Ordering::Relaxed);
-            (known >> 32 == u64::from(system.instance())).then_some(known as u32)
-        };
-        Some((part(0)?..part(1)?, Signature::of([part(2)?, part(3)?])))
-    }
-
-    fn set(&self, system: &CodeSystem, interval: &Range<u32>, above: Signature) {
-        let [high, low] = above.halves();
-        for (place, part) in self.0.iter().zip([interval.start, interval.end, high, low]) {
-            place.store(u64::from(system.instance()) << 32 | u64::from(part), Ordering::Relaxed);
-        }
-    }
-}
-
-impl Filter {
-    /// Checks a filter of a value set.
+impl ValueSetFilter {
+    /// Compiles a filter of a value set.
     ///
     /// # Errors
-    /// When it has no value, an operator that FHIR does not know, or a value that does not fit.
-    pub(crate) fn compile(written: &wire::Filter, system: &str, at: String) -> Result<Self, Unprocessable> {
+    /// Returns [`Unprocessable`] if the filter has no value, an unknown operator, or an invalid value.
+    pub(crate) fn compile(
+        written: &resource_json::FilterJson,
+        system: &str,
+        at: String,
+    ) -> Result<Self, Unprocessable> {
         let fault = |why: String| fault(written, system, &at, why);
         if written.value.is_empty() {
             return Err(fault("it has no value".to_owned()));
         }
         let subject = match written.property.as_str() {
             "" => return Err(fault("it names no property".to_owned())),
-            "concept" | "code" => Subject::Code,
-            "display" => Subject::Display,
-            "parent" => Subject::Parent,
-            "child" => Subject::Child,
-            _ => Subject::Property,
+            "concept" | "code" => FilterSubject::Code,
+            "display" => FilterSubject::Display,
+            "parent" => FilterSubject::Parent,
+            "child" => FilterSubject::Child,
+            _ => FilterSubject::Property,
         };
-        if let Some(op) = own_filter(system, written) {
-            return Self::ready(written.clone(), op, system, &at);
+        if let Some(op) = system_specific_operator(system, written) {
+            return Self::with_operator(written.clone(), op, system, &at);
         }
-        // A stored system may have values of its own kind, so what is written counts too.
+        // A stored system may have other values than the built-in one, so the literal value counts too.
         let compared = |value: &str| -> Result<Vec<String>, Unprocessable> {
-            let compared = built_in::compared(system, &written.property, value).map_err(fault)?;
+            let compared = grammar::comparison_value(system, &written.property, value).map_err(fault)?;
             Ok(std::iter::once(value.to_owned()).chain(compared).collect())
         };
         let list = || {
@@ -122,175 +103,187 @@ impl Filter {
         };
         let op = match written.op.as_str() {
             "=" => match compared(&written.value)? {
-                values if values.len() > 1 => Op::In(values.into()),
-                _ => Op::Equal,
+                values if values.len() > 1 => FilterOperator::In(values.into()),
+                _ => FilterOperator::Equal,
             },
-            "in" => Op::In(list()?),
-            "not-in" => Op::NotIn(list()?),
-            "regex" => Op::Regex(Box::default()),
-            "exists" => Op::Exists(match written.value.as_str() {
+            "in" => FilterOperator::In(list()?),
+            "not-in" => FilterOperator::NotIn(list()?),
+            "regex" => FilterOperator::Regex(Box::default()),
+            "exists" => FilterOperator::Exists(match written.value.as_str() {
                 "true" => true,
                 "false" => false,
                 _ => return Err(fault("exists needs the value true or false".to_owned())),
             }),
-            "is-a" => Op::IsA,
-            "descendent-of" => Op::DescendentOf,
-            "is-not-a" => Op::IsNotA,
-            "generalizes" => Op::Generalizes,
-            "child-of" => Op::ChildOf,
-            "descendent-leaf" => Op::DescendentLeaf,
-            _ => return Err(fault(format!("'{}' is no filter operator", written.op))),
+            "is-a" => FilterOperator::IsA,
+            "descendent-of" => FilterOperator::DescendentOf,
+            "is-not-a" => FilterOperator::IsNotA,
+            "generalizes" => FilterOperator::Generalizes,
+            "child-of" => FilterOperator::ChildOf,
+            "descendent-leaf" => FilterOperator::DescendentLeaf,
+            _ => return Err(fault(format!("'{}' is not a filter operator", written.op))),
         };
         let filter = Self::new(written.clone(), system, subject, op, at);
-        if filter.walks() && subject != Subject::Code {
+        if filter.walks_hierarchy() && subject != FilterSubject::Code {
             return Err(filter.fault(system, "this operator works on the property concept".to_owned()));
         }
         Ok(filter)
     }
 
-    /// A filter whose operator is made ready, or what is wrong with it.
+    /// Returns a filter with this operator, or the error of the operator.
     ///
     /// # Errors
-    /// What is wrong, as that of this filter.
-    pub(super) fn ready(
-        written: wire::Filter,
-        op: Result<Op, String>,
+    /// Returns [`Unprocessable`] with the error of the operator.
+    pub(super) fn with_operator(
+        written: resource_json::FilterJson,
+        op: Result<FilterOperator, String>,
         system: &str,
         at: &str,
     ) -> Result<Self, Unprocessable> {
         match op {
-            Ok(op) => Ok(Self::new(written, system, Subject::Code, op, at.to_owned())),
+            Ok(op) => Ok(Self::new(written, system, FilterSubject::Code, op, at.to_owned())),
             Err(why) => Err(fault(&written, system, at, why)),
         }
     }
 
-    fn new(written: wire::Filter, system: &str, subject: Subject, op: Op, at: String) -> Self {
-        let said = Box::new(Said { written, system: system.to_owned(), at });
-        Self { subject, op, named: Named::default(), said }
+    fn new(
+        written: resource_json::FilterJson,
+        system: &str,
+        subject: FilterSubject,
+        op: FilterOperator,
+        at: String,
+    ) -> Self {
+        let source = Box::new(WrittenFilter { written, system: system.to_owned(), at });
+        Self { subject, op, named: NamedConceptCache::default(), source }
     }
 
-    /// Is it certain, by what the table of codes says alone, that the filter does not let this concept through? Never,
-    /// before the system was asked for the first time.
-    pub(crate) fn is_out_of_question(&self, system: &CodeSystem, concept: Concept) -> bool {
-        matches!(self.op, Op::IsA | Op::DescendentOf | Op::DescendentLeaf)
+    /// Returns whether the filter rejects this concept according to the code table alone. The result is false until the
+    /// code system is tested for the first time.
+    pub(crate) fn is_certainly_rejected(&self, system: &CodeSystem, concept: LocatedConcept) -> bool {
+        matches!(self.op, FilterOperator::IsA | FilterOperator::DescendentOf | FilterOperator::DescendentLeaf)
             && self.named.get(system).is_some_and(|(_, above)| !concept.above.may_be_below(above))
     }
 
-    /// Does the filter let this concept through?
+    /// Returns whether a concept passes the filter.
     ///
     /// # Errors
-    /// When the system lacks the property or the concept that the filter names, or has no
-    /// hierarchy to walk.
+    /// Returns [`Unprocessable`] if the code system lacks the property or the concept that the filter names, or has no
+    /// is-a hierarchy.
     pub(crate) fn admits(
         &self,
         system: &CodeSystem,
-        concept: Concept,
+        concept: LocatedConcept,
         budget: &Budget<'_>,
     ) -> Result<bool, Unprocessable> {
-        if self.walks() {
-            return self.admits_by_place(system, concept, budget);
+        if self.walks_hierarchy() {
+            return self.admits_by_position(system, concept, budget);
         }
         let at = concept.at;
-        budget.spend(1 + system.properties_of(at) / 8)?;
-        if self.subject == Subject::Property && !system.has_property(&self.said.written.property) {
-            return Err(
-                self.fault(&system.url, format!("there is no property '{}'", self.said.written.property))
-            );
+        budget.spend(1 + system.property_count(at) / 8)?;
+        if self.subject == FilterSubject::Property && !system.has_property(&self.source.written.property) {
+            return Err(self.fault(
+                &system.url,
+                format!("the code system has no property '{}'", self.source.written.property),
+            ));
         }
         Ok(match &self.op {
-            Op::MemberOf => match system.subset(&self.said.written.value) {
+            FilterOperator::MemberOf => match system.subset(&self.source.written.value) {
                 Some(members) => members.binary_search(&at).is_ok(),
-                // What is there but has no members is no error; what is not there is.
-                None if system.find(&self.said.written.value).is_some() => false,
+                // A concept without members is not an error; an unknown concept is.
+                None if system.find(&self.source.written.value).is_some() => false,
                 None => {
-                    return Err(
-                        self.fault(&system.url, format!("there is no code '{}'", self.said.written.value))
-                    );
+                    return Err(self.fault(
+                        &system.url,
+                        format!("the code system has no code '{}'", self.source.written.value),
+                    ));
                 }
             },
-            Op::IsSubset => system.subset(system.code(at)).is_some(),
-            Op::Ecl(constraint) => {
+            FilterOperator::IsSubset => system.subset(system.code(at)).is_some(),
+            FilterOperator::Ecl(constraint) => {
                 constraint.admits(system, at, budget).map_err(|fault| self.ecl_fault(system, fault))?
             }
-            Op::Equal => self.any(system, at, |value| self.same(system, value, &self.said.written.value)),
-            Op::In(list) => {
-                budget.spend(list.len() / 4)?;
-                self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x)))
+            FilterOperator::Equal => {
+                self.any_value(system, at, |value| self.equals(system, value, &self.source.written.value))
             }
-            Op::NotIn(list) => {
+            FilterOperator::In(list) => {
                 budget.spend(list.len() / 4)?;
-                !self.any(system, at, |value| list.iter().any(|x| self.same(system, value, x)))
+                self.any_value(system, at, |value| list.iter().any(|x| self.equals(system, value, x)))
             }
-            Op::Regex(pattern) => {
+            FilterOperator::NotIn(list) => {
+                budget.spend(list.len() / 4)?;
+                !self.any_value(system, at, |value| list.iter().any(|x| self.equals(system, value, x)))
+            }
+            FilterOperator::Regex(pattern) => {
                 let (regex, steps) = self.pattern(pattern, budget)?;
                 let bytes = Cell::new(0);
-                let is_match = self.any(system, at, |value| {
+                let is_match = self.any_value(system, at, |value| {
                     bytes.set(bytes.get() + value.len());
                     regex.is_match(value)
                 });
                 budget.spend(steps + bytes.get() / 16)?;
                 is_match
             }
-            Op::Exists(wanted) => self.any(system, at, |_| true) == *wanted,
-            _ => unreachable!("operators that walk the hierarchy were answered above"),
+            FilterOperator::Exists(wanted) => self.any_value(system, at, |_| true) == *wanted,
+            _ => unreachable!("operators that walk the hierarchy are handled above"),
         })
     }
 
-    /// Of these concepts, all that the filter lets through.
+    /// Returns those of these concepts that pass the filter.
     ///
     /// # Errors
-    /// As for [`admits`](Self::admits).
+    /// Returns the same errors as [`admits`](Self::admits).
     pub(crate) fn members(
         &self,
         system: &CodeSystem,
-        mut among: Bits,
+        mut among: ConceptSet,
         budget: &Budget<'_>,
-    ) -> Result<Bits, Unprocessable> {
-        if let Op::Ecl(constraint) = &self.op {
+    ) -> Result<ConceptSet, Unprocessable> {
+        if let FilterOperator::Ecl(constraint) = &self.op {
             let all = constraint.members(system, budget).map_err(|fault| self.ecl_fault(system, fault))?;
             among.intersect(&all);
             return Ok(among);
         }
-        if self.walks()
-            && let Ok(hierarchy) = is_a_hierarchy(system)
-            && let Some(Range { start: named, .. }) = self.named(system, hierarchy)
+        if self.walks_hierarchy()
+            && let Ok(hierarchy) = system.require_is_a_hierarchy()
+            && let Some(Range { start: named, .. }) = self.named_interval(system, hierarchy)
         {
-            self.walk(hierarchy, named, &mut among, budget)?;
+            self.retain_reached(hierarchy, named, &mut among, budget)?;
             return Ok(among);
         }
-        let mut out = Bits::empty(system.len());
+        let mut out = ConceptSet::empty(system.len());
         for at in among.iter_after(0) {
-            if self.admits(system, system.hierarchy().concept(at), budget)? {
+            if self.admits(system, system.hierarchy().concept_at(at), budget)? {
                 out.insert(at);
             }
         }
         Ok(out)
     }
 
-    /// Keeps of these concepts those that the walk from the named one leads to, or what the operator makes of it.
-    fn walk(
+    /// Keeps those of these concepts that a walk of the hierarchy from the named one reaches, or their complement for
+    /// `is-not-a`.
+    fn retain_reached(
         &self,
-        hierarchy: &Hierarchy,
+        hierarchy: &ConceptHierarchy,
         named: u32,
-        among: &mut Bits,
+        among: &mut ConceptSet,
         budget: &Budget<'_>,
     ) -> Result<(), Unprocessable> {
-        if matches!(self.op, Op::ChildOf) {
+        if matches!(self.op, FilterOperator::ChildOf) {
             let children = hierarchy.children(named);
             budget.spend(children.len())?;
-            let mut reached = Bits::empty(hierarchy.len());
+            let mut reached = ConceptSet::empty(hierarchy.len());
             children.into_iter().for_each(|at| reached.insert(at));
             among.intersect(&reached);
             return Ok(());
         }
-        let reached = Bits::walk(hierarchy, named, matches!(self.op, Op::Generalizes), budget)?;
+        let reached =
+            ConceptSet::walk(hierarchy, named, matches!(self.op, FilterOperator::Generalizes), budget)?;
         match self.op {
-            Op::IsNotA => among.subtract(&reached),
+            FilterOperator::IsNotA => among.subtract(&reached),
             _ => among.intersect(&reached),
         }
         match self.op {
-            Op::DescendentOf => among.remove(named),
-            Op::DescendentLeaf => {
+            FilterOperator::DescendentOf => among.remove(named),
+            FilterOperator::DescendentLeaf => {
                 budget.spend(reached.count())?;
                 among.remove(named);
                 among.retain(|at| hierarchy.is_leaf(at));
@@ -300,165 +293,162 @@ impl Filter {
         Ok(())
     }
 
-    /// Compiles what is compiled at its first use, so that its fault is told whatever the code. Returns the bytes of the
-    /// compiled form.
+    /// Compiles a regular expression, so that its errors are reported for every code. Returns the size of the compiled
+    /// form in bytes.
     ///
     /// # Errors
-    /// The fault.
+    /// Returns [`Unprocessable`] if the regular expression is invalid.
     pub(crate) fn prepare(&self, budget: &Budget<'_>) -> Result<usize, Unprocessable> {
         match &self.op {
-            Op::Regex(pattern) => self.pattern(pattern, budget).map(|_| pattern.bytes()),
+            FilterOperator::Regex(pattern) => self.pattern(pattern, budget).map(|_| pattern.bytes()),
             _ => Ok(0),
         }
     }
 
-    /// Is it one with a regular expression?
+    /// Returns whether the filter has a regular expression.
     pub(super) fn has_pattern(&self) -> bool {
-        matches!(self.op, Op::Regex(_))
+        matches!(self.op, FilterOperator::Regex(_))
     }
 
-    /// Bytes that it takes in memory beside its texts.
-    pub(super) fn weight(&self) -> usize {
+    /// Returns the size in memory without the texts, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
         let op = match &self.op {
-            Op::Regex(pattern) => pattern.weight(),
-            // A part of a constraint takes at least two characters.
-            Op::Ecl(_) => self.said.written.value.len() * 64,
-            Op::In(list) | Op::NotIn(list) => list.len() * size_of::<String>(),
+            FilterOperator::Regex(pattern) => pattern.memory_bytes(),
+            // A part of a constraint has at least two characters.
+            FilterOperator::Ecl(_) => self.source.written.value.len() * 64,
+            FilterOperator::In(list) | FilterOperator::NotIn(list) => list.len() * size_of::<String>(),
             _ => 0,
         };
-        size_of::<Self>() + size_of::<Said>() + op
+        size_of::<Self>() + size_of::<WrittenFilter>() + op
     }
 
     fn pattern<'p>(
         &self,
-        pattern: &'p Pattern,
+        pattern: &'p FilterPattern,
         budget: &Budget<'_>,
     ) -> Result<(&'p Regex, usize), Unprocessable> {
-        let compiled = pattern.get(&self.said.written.value, budget)?;
-        compiled.map_err(|why| self.fault(&self.said.system, why.to_owned()))
+        let compiled = pattern.get(&self.source.written.value, budget)?;
+        compiled.map_err(|why| self.fault(&self.source.system, why.to_owned()))
     }
 
-    fn ecl_fault(&self, system: &CodeSystem, fault: ecl::Fault) -> Unprocessable {
+    fn ecl_fault(&self, system: &CodeSystem, fault: ecl::EclError) -> Unprocessable {
         match fault {
-            ecl::Fault::Exhausted(exhausted) => exhausted.into(),
+            ecl::EclError::Exhausted(exhausted) => exhausted.into(),
             fault => self.fault(&system.url, fault.to_string()),
         }
     }
 
-    /// Is this one of the operators that walk the hierarchy?
-    fn walks(&self) -> bool {
+    /// Returns whether the operator walks the hierarchy.
+    fn walks_hierarchy(&self) -> bool {
         matches!(
             self.op,
-            Op::IsA | Op::DescendentOf | Op::IsNotA | Op::Generalizes | Op::ChildOf | Op::DescendentLeaf
+            FilterOperator::IsA
+                | FilterOperator::DescendentOf
+                | FilterOperator::IsNotA
+                | FilterOperator::Generalizes
+                | FilterOperator::ChildOf
+                | FilterOperator::DescendentLeaf
         )
     }
 
-    fn admits_by_place(
+    fn admits_by_position(
         &self,
         system: &CodeSystem,
-        concept: Concept,
+        concept: LocatedConcept,
         budget: &Budget<'_>,
     ) -> Result<bool, Unprocessable> {
-        let hierarchy = is_a_hierarchy(system)?;
+        let hierarchy = system.require_is_a_hierarchy()?;
         budget.spend(1 + hierarchy.walk_steps())?;
-        let Some(interval) = self.named(system, hierarchy) else {
-            // A fragment may lack the concept; a whole system that lacks it makes the filter wrong.
+        let Some(interval) = self.named_interval(system, hierarchy) else {
+            // A fragment may lack the concept. If a complete code system lacks it, the filter is invalid.
             return match system.content {
-                Content::Fragment => Ok(matches!(self.op, Op::IsNotA)),
-                _ => Err(self.fault(&system.url, format!("there is no code '{}'", self.said.written.value))),
+                ContentMode::Fragment => Ok(matches!(self.op, FilterOperator::IsNotA)),
+                _ => Err(self.fault(
+                    &system.url,
+                    format!("the code system has no code '{}'", self.source.written.value),
+                )),
             };
         };
         let named = interval.start;
-        Ok(self.fits(hierarchy, concept.at, named, || match self.op {
-            Op::Generalizes => hierarchy.is_a(named, concept.at),
+        Ok(self.passes_by_position(hierarchy, concept.at, named, || match self.op {
+            FilterOperator::Generalizes => hierarchy.is_a(named, concept.at),
             _ => hierarchy.is_below(concept, interval),
         }))
     }
 
-    /// The test by place. `is_reached`: is the concept where walking down from the named one leads, or up for `generalizes`?
+    /// Tests a concept by its position. `is_reached` returns whether the concept is the named one or its descendant, or
+    /// an ancestor for `generalizes`.
     #[inline]
-    fn fits(&self, hierarchy: &Hierarchy, at: u32, named: u32, is_reached: impl FnOnce() -> bool) -> bool {
+    fn passes_by_position(
+        &self,
+        hierarchy: &ConceptHierarchy,
+        at: u32,
+        named: u32,
+        is_reached: impl FnOnce() -> bool,
+    ) -> bool {
         match self.op {
-            Op::IsA | Op::Generalizes => is_reached(),
-            Op::DescendentOf => at != named && is_reached(),
-            Op::IsNotA => !is_reached(),
-            Op::ChildOf => hierarchy.parents(at).contains(&named),
+            FilterOperator::IsA | FilterOperator::Generalizes => is_reached(),
+            FilterOperator::DescendentOf => at != named && is_reached(),
+            FilterOperator::IsNotA => !is_reached(),
+            FilterOperator::ChildOf => hierarchy.parents(at).contains(&named),
             _ => at != named && is_reached() && hierarchy.is_leaf(at),
         }
     }
 
-    /// The concept that the value names, and its descendants in the tree. It is looked up once for each code system: that
-    /// costs as much as all the rest of a test.
-    fn named(&self, system: &CodeSystem, hierarchy: &Hierarchy) -> Option<Range<u32>> {
+    /// Returns the interval of the concept that the value names. It is looked up once per code system, because a lookup
+    /// costs as much as the rest of a test.
+    fn named_interval(&self, system: &CodeSystem, hierarchy: &ConceptHierarchy) -> Option<Range<u32>> {
         self.named.get(system).map(|(interval, _)| interval).or_else(|| {
-            let found = system.locate(&self.said.written.value)?;
+            let found = system.locate(&self.source.written.value)?;
             let interval = hierarchy.interval(found.at);
             self.named.set(system, &interval, found.above);
             Some(interval)
         })
     }
 
-    /// Does any value that the filter looks at pass the test?
-    fn any(&self, system: &CodeSystem, at: u32, test: impl Fn(&str) -> bool) -> bool {
+    /// Returns whether any value that the filter tests satisfies `test`.
+    fn any_value(&self, system: &CodeSystem, at: u32, test: impl Fn(&str) -> bool) -> bool {
         let codes = |list: &[u32]| list.iter().any(|other| test(system.code(*other)));
         match self.subject {
-            Subject::Code => test(system.code(at)),
-            Subject::Display => system.display(at).is_some_and(test),
-            Subject::Parent => codes(&system.hierarchy().next(at, true)),
-            Subject::Child => codes(&system.hierarchy().next(at, false)),
-            Subject::Property => system.property(at, &self.said.written.property).any(test),
+            FilterSubject::Code => test(system.code(at)),
+            FilterSubject::Display => system.display(at).is_some_and(test),
+            FilterSubject::Parent => codes(&system.hierarchy().neighbours(at, true)),
+            FilterSubject::Child => codes(&system.hierarchy().neighbours(at, false)),
+            FilterSubject::Property => system.property(at, &self.source.written.property).any(test),
         }
     }
 
-    fn same(&self, system: &CodeSystem, a: &str, b: &str) -> bool {
+    fn equals(&self, system: &CodeSystem, a: &str, b: &str) -> bool {
         match self.subject {
-            Subject::Code | Subject::Parent | Subject::Child => system.same_code(a, b),
-            Subject::Display | Subject::Property => a == b,
+            FilterSubject::Code | FilterSubject::Parent | FilterSubject::Child => system.same_code(a, b),
+            FilterSubject::Display | FilterSubject::Property => a == b,
         }
     }
 
     fn fault(&self, system: &str, why: String) -> Unprocessable {
-        fault(&self.said.written, system, &self.said.at, why)
+        fault(&self.source.written, system, &self.source.at, why)
     }
 }
 
-/// The filters that a code system has of its own: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
-fn own_filter(system: &str, written: &wire::Filter) -> Option<Result<Op, String>> {
+/// Returns the operator of a filter that is specific to a code system: SNOMED CT (FHIR R4 4.3.15) and LOINC (4.3.6).
+fn system_specific_operator(
+    system: &str,
+    written: &resource_json::FilterJson,
+) -> Option<Result<FilterOperator, String>> {
     match (system, written.property.as_str(), written.op.as_str()) {
-        (SNOMED_CT, "concept", "in") => Some(Ok(Op::MemberOf)),
+        (SNOMED_CT, "concept", "in") => Some(Ok(FilterOperator::MemberOf)),
         (SNOMED_CT, "constraint", "=") => Some(
-            Constraint::parse(&written.value)
-                .map(|constraint| Op::Ecl(Box::new(constraint)))
+            EclConstraint::parse(&written.value)
+                .map(|constraint| FilterOperator::Ecl(Box::new(constraint)))
                 .map_err(|fault| fault.to_string()),
         ),
-        (LOINC, "LIST" | "answer-list", "=") => Some(Ok(Op::MemberOf)),
-        (LOINC, "ancestor", "=") => Some(Ok(Op::DescendentOf)),
+        (LOINC, "LIST" | "answer-list", "=") => Some(Ok(FilterOperator::MemberOf)),
+        (LOINC, "ancestor", "=") => Some(Ok(FilterOperator::DescendentOf)),
         _ => None,
     }
 }
 
-/// The hierarchy of a system, where it says what is a kind of what.
-///
-/// # Errors
-/// When it means something else, or has a circle.
-pub(crate) fn is_a_hierarchy(system: &CodeSystem) -> Result<&Hierarchy, Unprocessable> {
-    match system.meaning {
-        // A hierarchy without a stated meaning counts as is-a, as everywhere in practice.
-        None | Some(Meaning::IsA) => {}
-        Some(meaning) => {
-            return Err(Unprocessable::HierarchyMeaning {
-                system: system.url.clone(),
-                meaning: meaning.name(),
-            });
-        }
-    }
-    match system.circle() {
-        Some(codes) => Err(Unprocessable::CyclicHierarchy { system: system.url.clone(), codes }),
-        None => Ok(system.hierarchy()),
-    }
-}
-
-fn fault(written: &wire::Filter, system: &str, at: &str, why: String) -> Unprocessable {
+fn fault(written: &resource_json::FilterJson, system: &str, at: &str, why: String) -> Unprocessable {
     Unprocessable::from(Box::new(FilterFault {
         system: system.to_owned(),
         property: written.property.clone(),
@@ -472,7 +462,7 @@ fn fault(written: &wire::Filter, system: &str, at: &str, why: String) -> Unproce
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Header;
+    use crate::model::resource_json::ResourceHeader;
 
     fn animals() -> CodeSystem {
         let json = r#"{"resourceType":"CodeSystem","content":"complete","url":"animals",
@@ -481,27 +471,29 @@ mod tests {
                 {"code":"bird","display":"Bird","property":[{"code":"legs","valueInteger":2}],
                  "concept":[{"code":"owl","property":[{"code":"legs","valueInteger":2},{"code":"night","valueBoolean":true}]}]},
                 {"code":"fish"}]}]}"#;
-        let header: Header = serde_json::from_str(json).unwrap();
+        let header: ResourceHeader = serde_json::from_str(json).unwrap();
         CodeSystem::compile(&header, json.as_bytes()).unwrap()
     }
 
-    fn compile(property: &str, op: &str, value: &str) -> Result<Filter, Unprocessable> {
-        let written = wire::Filter { property: property.into(), op: op.into(), value: value.into() };
-        Filter::compile(&written, "animals", "here".into())
+    fn compile(property: &str, op: &str, value: &str) -> Result<ValueSetFilter, Unprocessable> {
+        let written =
+            resource_json::FilterJson { property: property.into(), op: op.into(), value: value.into() };
+        ValueSetFilter::compile(&written, "animals", "here".into())
     }
 
-    /// The codes that a filter lets through, in preorder.
+    /// Checks which codes pass a filter, in preorder.
     #[track_caller]
     fn check(property: &str, op: &str, value: &str, expected: &str) {
         let (system, filter) = (animals(), compile(property, op, value).unwrap());
-        let through =
-            |at: &u32| filter.admits(&system, system.hierarchy().concept(*at), &Budget::default()).unwrap();
+        let through = |at: &u32| {
+            filter.admits(&system, system.hierarchy().concept_at(*at), &Budget::default()).unwrap()
+        };
         let codes: Vec<_> = (0..system.len() as u32).filter(through).map(|at| system.code(at)).collect();
         assert_eq!(codes.join(" "), expected, "{property} {op} {value}");
     }
 
     #[test]
-    fn every_operator() {
+    fn each_operator_selects_its_concepts() {
         check("concept", "is-a", "bird", "bird owl");
         check("concept", "descendent-of", "animal", "bird owl fish");
         check("concept", "is-not-a", "bird", "animal fish");
@@ -522,8 +514,8 @@ mod tests {
     }
 
     #[test]
-    fn one_walk_answers_for_all_where_each_question_would_be_one() {
-        // A ladder: both concepts of a rung are below both of the one above.
+    fn all_members_need_one_walk_in_a_hierarchy_without_rows() {
+        // A ladder: both concepts of a rung are below both of the rung above.
         let rungs = 6_000;
         let concept = |rung: u32, side: char| {
             let parent = |side: char| serde_json::json!({ "code": "parent", "valueCode": format!("{side}{}", rung - 1) });
@@ -534,9 +526,9 @@ mod tests {
         let json =
             serde_json::json!({ "resourceType": "CodeSystem", "content": "complete", "concept": concepts })
                 .to_string();
-        let header: Header = serde_json::from_str(&json).unwrap();
+        let header: ResourceHeader = serde_json::from_str(&json).unwrap();
         let system = CodeSystem::compile(&header, json.as_bytes()).unwrap();
-        assert!(system.hierarchy().is_walked());
+        assert!(system.hierarchy().needs_walk());
         for (op, count) in [
             ("is-a", 11_799),
             ("descendent-of", 11_798),
@@ -546,7 +538,8 @@ mod tests {
             ("descendent-leaf", 2),
         ] {
             let filter = compile("concept", op, "b100").unwrap();
-            let members = filter.members(&system, Bits::full(system.len()), &Budget::default()).unwrap();
+            let members =
+                filter.members(&system, ConceptSet::full(system.len()), &Budget::default()).unwrap();
             assert_eq!(members.iter_after(0).count(), count, "{op}");
             for code in ["a0", "b99", "a100", "b100", "a101", "b5999"] {
                 let concept = system.locate(code).unwrap();
@@ -560,11 +553,11 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_told() {
+    fn faults_are_reported() {
         for (property, op, value, why) in [
             ("concept", "is-a", "", "has no value"),
             ("", "=", "x", "names no property"),
-            ("concept", "similar-to", "x", "is no filter operator"),
+            ("concept", "similar-to", "x", "is not a filter operator"),
             ("legs", "is-a", "bird", "works on the property concept"),
             ("legs", "exists", "yes", "needs the value true or false"),
             ("code", "regex", "(", "regex parse error"),
@@ -581,7 +574,7 @@ mod tests {
         {
             let error = compile(property, op, value)
                 .unwrap()
-                .admits(&system, system.hierarchy().concept(0), &Budget::default())
+                .admits(&system, system.hierarchy().concept_at(0), &Budget::default())
                 .unwrap_err()
                 .to_string();
             assert!(error.contains(why), "{error}");

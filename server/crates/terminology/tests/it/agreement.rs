@@ -1,24 +1,23 @@
-//! The law that holds `$expand` and `$validate-code` together: a code is in the expansion exactly when
-//! it is valid. The two walk a value set in different ways, so each checks the other; and the plain question about
-//! membership is held to both.
+//! Property test that `$expand` and `$validate-code` agree: a code is in the expansion exactly when it is valid. The
+//! two use different algorithms, so each checks the other. The membership test without validation is checked too.
 
 use std::collections::BTreeSet;
 
 use fhir::Parameters;
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
-use trefoil_terminology::{Input, Level, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::put;
 
 const CODES: usize = 8;
 
-/// `c0`, or `C0` where the case is another one.
+/// Returns `c0`, or `C0` in upper case.
 fn code(at: usize, upper: bool) -> String {
     format!("{}{at}", if upper { 'C' } else { 'c' })
 }
 
-/// A concept: parents of smaller numbers, a property, and its state.
+/// A concept with parents of smaller numbers, a property and a state.
 fn concept(at: usize) -> impl Strategy<Value = Json> {
     (prop::collection::vec(0..at.max(1), 0..3), 0..3_u8, any::<[bool; 2]>(), 0..6_u8).prop_map(
         move |(parents, size, [inactive, retired], state)| {
@@ -39,7 +38,7 @@ fn concept(at: usize) -> impl Strategy<Value = Json> {
 fn system(url: &'static str, version: &'static str, exact: bool) -> impl Strategy<Value = Json> {
     let concepts: Vec<_> = (0..CODES).map(concept).collect();
     (concepts, 0..CODES, any::<bool>()).prop_map(move |(mut list, less, fragment)| {
-        // Versions do not hold the same codes.
+        // Versions have different codes.
         list.remove(less);
         json!({
             "resourceType": "CodeSystem", "id": format!("{}-{version}", &url[4..]), "url": url, "version": version,
@@ -87,7 +86,7 @@ fn filter() -> impl Strategy<Value = Json> {
     ]
 }
 
-/// An include; it may import the sets of smaller numbers than `below`.
+/// An include, which may import value sets with numbers below `below`.
 fn include(below: usize) -> impl Strategy<Value = Json> {
     let listed = prop::collection::vec((0..CODES, any::<bool>()), 1..4).prop_map(|list| {
         let one = |(at, upper): &(usize, bool)| json!({ "code": code(*at, *upper), "display": "Listed" });
@@ -109,7 +108,7 @@ fn include(below: usize) -> impl Strategy<Value = Json> {
             return json!({ "valueSet": imports });
         }
         what["system"] = system.into();
-        // Only a list can be used of a system that nobody knows.
+        // Of an unknown code system, only a list can be used.
         if what.get("concept").is_none() && system == "urn:nobody" {
             what["system"] = "urn:s".into();
         }
@@ -146,7 +145,7 @@ fn value_set(at: usize) -> impl Strategy<Value = Json> {
 
 fn resources() -> impl Strategy<Value = Vec<Json>> {
     any::<bool>().prop_flat_map(|exact| {
-        // The versions of a system agree on whether case matters.
+        // All versions of the code system treat case the same way.
         let versions = (system("urn:s", "1.0", exact), system("urn:s", "2.0", exact));
         let sets: Vec<_> = (0..5).map(value_set).collect();
         let all = (versions, system("urn:t", "1.0", !exact), sets);
@@ -154,22 +153,23 @@ fn resources() -> impl Strategy<Value = Vec<Json>> {
     })
 }
 
-/// System and code of each member, in order; `None` where the set cannot be expanded.
+/// Returns system and code of each member, in order; `None` if the value set cannot be expanded.
 fn expand(terminology: &Terminology, query: &str) -> Option<Vec<(String, String)>> {
     let query = Parameters::from_query(query);
-    let answer = terminology.expand(Level::Type, Input::from_query(&query), "2026-11-21").ok()?;
+    let answer =
+        terminology.expand(OperationLevel::Type, OperationInput::from_query(&query), "2026-11-21").ok()?;
     let answer: Json = serde_json::from_str(answer.get()).expect("the server writes JSON");
     let text = |item: &Json, name: &str| item[name].as_str().expect("a string").to_owned();
     let items = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
     Some(items.iter().map(|item| (text(item, "system"), text(item, "code"))).collect())
 }
 
-/// `$validate-code`: the answer as JSON, begun with its result; an error as its text.
+/// Returns the answer of `$validate-code` as JSON, prefixed with its result, or the error as text.
 fn validate(terminology: &Terminology, query: &str) -> String {
     let query = Parameters::from_query(query);
-    match terminology.validate_code(Level::Type, Input::from_query(&query)) {
+    match terminology.validate_code(OperationLevel::Type, OperationInput::from_query(&query)) {
         Ok(answer) => {
-            let answer = serde_json::to_value(&answer).expect("our own types serialise");
+            let answer = serde_json::to_value(&answer).expect("these types serialise to JSON");
             format!("{}: {answer}", answer["parameter"][0]["valueBoolean"])
         }
         Err(error) => error.to_string(),
@@ -177,7 +177,7 @@ fn validate(terminology: &Terminology, query: &str) -> String {
 }
 
 #[test]
-fn a_filter_that_does_not_fit_is_told_wherever_it_stands() {
+fn a_filter_that_does_not_fit_is_reported_at_any_position() {
     let system = r#"{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete",
         "concept":[{"code":"c0"}]}"#;
     let all = r#"{"system":"urn:s"}"#;
@@ -207,7 +207,7 @@ proptest! {
             let of_url = |json: &&Json| json["url"] == url;
             resources.iter().filter(of_url).all(|json| json["caseSensitive"] == true)
         };
-        // A fragment takes any code that it does not know on trust; nobody can list those.
+        // A fragment accepts any unknown code, and these cannot be listed.
         let is_unsure = |url: &str, code: &str| {
             let same = |json: &Json, c: &Json| match json["caseSensitive"] == true {
                 true => c["code"] == code,
@@ -222,7 +222,7 @@ proptest! {
                 let Some(members) = expand(&terminology, &format!("{query}{active}")) else { continue };
                 for system in ["urn:s", "urn:t", "urn:nobody"] {
                     for n in 0..CODES {
-                        let ask = |upper| {
+                        let request = |upper| {
                             let code = code(n, upper);
                             let query = format!("url=urn:v{at}&system={system}&code={code}{active}");
                             (validate(&terminology, &query), code)
@@ -231,7 +231,7 @@ proptest! {
                         let listed_folded = |code: &str| {
                             members.iter().any(|(s, c)| s == system && c.eq_ignore_ascii_case(code))
                         };
-                        for (answer, code) in [ask(false), ask(true)] {
+                        for (answer, code) in [request(false), request(true)] {
                             if is_unsure(system, &code) || (!active.is_empty() && system == "urn:nobody") {
                                 continue;
                             }

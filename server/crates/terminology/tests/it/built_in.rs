@@ -1,7 +1,7 @@
-//! The systems that are there before anything is loaded, through the operations.
+//! Built-in code systems, tested through the operations.
 
 use fhir::Parameters;
-use trefoil_terminology::{Input, Level, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::{put, short, subsumes, validate};
 
@@ -71,15 +71,15 @@ fn form(text: &str) -> String {
 #[track_caller]
 fn check(set: &str, system: &str, code: &str, expected: &str) {
     let query = format!("url=urn:{set}&system={system}&code={}", form(code));
-    let said = validate(&terminology(&[]), Level::Type, &query);
+    let actual = validate(&terminology(&[]), OperationLevel::Type, &query);
     let outside = format!("The provided code '{system}#{code}' was not found in the value set 'urn:{set}'");
     let unknown = format!("Unknown code '{code}' in the CodeSystem '{system}'");
     let expected = expected.replace("OUTSIDE", &outside).replace("UNKNOWN", &unknown);
-    assert_eq!(said, expected, "{code} in {set}");
+    assert_eq!(actual, expected, "{code} in {set}");
 }
 
 #[test]
-fn codes_of_grammars_are_valid_where_they_can_be_read() {
+fn codes_of_grammars_are_valid_if_they_can_be_parsed() {
     check("units", UCUM, "mg/dL", "true");
     check("units", UCUM, "mg/DL", "false [OUTSIDE; UNKNOWN]");
     check("pressures", UCUM, "mm[Hg]", "true");
@@ -104,7 +104,7 @@ fn codes_of_grammars_are_valid_where_they_can_be_read() {
 #[test]
 fn units_are_filtered_by_what_they_measure() {
     for (set, code, is_in) in [
-        // Comparable to the unit that is named, however that is written.
+        // Comparable to the named unit, however it is written.
         ("like-kpa", "mm[Hg]", true),
         ("like-kpa", "N/cm2", true),
         ("like-kpa", "N/cm", false),
@@ -113,7 +113,7 @@ fn units_are_filtered_by_what_they_measure() {
         ("doses", "%", true),
         ("doses", "[IU]/d", false),
         ("doses", "mg", false),
-        // Comparable to the base unit of that property, as FHIR says: what is derived has none.
+        // Comparable to the base unit of the property. A derived quantity has no such property, as FHIR says.
         ("lengths", "m", true),
         ("lengths", "cm", true),
         ("lengths", "[in_i]", true),
@@ -129,43 +129,49 @@ fn units_are_filtered_by_what_they_measure() {
     ] {
         check(set, UCUM, code, if is_in { "true" } else { "false [OUTSIDE]" });
     }
-    let said = validate(&terminology(&[]), Level::Type, &format!("url=urn:no-unit&system={UCUM}&code=kPa"));
-    assert!(said.starts_with("Unprocessable") && said.contains("'mmHg' is no unit"), "{said}");
+    let actual =
+        validate(&terminology(&[]), OperationLevel::Type, &format!("url=urn:no-unit&system={UCUM}&code=kPa"));
+    assert!(actual.starts_with("Unprocessable") && actual.contains("'mmHg' is not a unit"), "{actual}");
 }
 
 #[test]
-fn a_refused_code_is_explained() {
+fn a_rejected_code_is_explained() {
     let query = Parameters::from_query("url=urn:languages&system=urn:ietf:bcp:47&code=en-UK");
-    let answer = terminology(&[]).validate_code(Level::Type, Input::from_query(&query)).unwrap();
+    let answer =
+        terminology(&[]).validate_code(OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
     let json = serde_json::to_string(&answer).unwrap();
-    assert!(json.contains("The code 'en-UK' cannot be read: 'uk' is no registered region"), "{json}");
+    assert!(json.contains("The code 'en-UK' cannot be read: 'uk' is not a registered region"), "{json}");
 }
 
 #[test]
-fn a_stored_complete_system_wins_and_a_fragment_does_not() {
+fn a_stored_complete_system_takes_precedence_and_a_fragment_does_not() {
     let stored = |content: &str| {
         format!(
             r#"{{"resourceType":"CodeSystem","id":"b","url":"urn:ietf:bcp:47","version":"3","status":"active","content":"{content}","concept":[{{"code":"elv","display":"Elvish"}}]}}"#
         )
     };
-    let ask = |content: &str, query: &str| {
+    let request = |content: &str, query: &str| {
         let terminology = terminology(&[&stored(content)]);
-        validate(&terminology, Level::Type, &format!("url=urn:languages&system=urn:ietf:bcp:47&{query}"))
+        validate(
+            &terminology,
+            OperationLevel::Type,
+            &format!("url=urn:languages&system=urn:ietf:bcp:47&{query}"),
+        )
     };
-    assert_eq!(ask("complete", "code=elv"), "true [Elvish]");
-    assert!(ask("complete", "code=de").starts_with("false"));
+    assert_eq!(request("complete", "code=elv"), "true [Elvish]");
+    assert!(request("complete", "code=de").starts_with("false"));
     for content in ["fragment", "not-present", "example"] {
-        assert_eq!(ask(content, "code=de"), "true [German]", "{content}");
-        assert!(ask(content, "code=elv").starts_with("false"), "{content}");
+        assert_eq!(request(content, "code=de"), "true [German]", "{content}");
+        assert!(request(content, "code=elv").starts_with("false"), "{content}");
     }
 }
 
 #[test]
-fn the_other_operations_know_them() {
+fn the_other_operations_use_built_in_systems() {
     let terminology = terminology(&[]);
     let lookup = |query: &str| {
         let query = Parameters::from_query(query);
-        match terminology.lookup(Input::from_query(&query)) {
+        match terminology.lookup(OperationInput::from_query(&query)) {
             Ok(answer) => answer.text("display").unwrap_or_default().to_owned(),
             Err(error) => short(Err(error)),
         }
@@ -176,16 +182,16 @@ fn the_other_operations_know_them() {
         lookup("system=http://unitsofmeasure.org&code=furlong"),
         "UnknownConcept(not-found): Unknown code 'furlong' in the CodeSystem 'http://unitsofmeasure.org'"
     );
-    let ask = |query: &str| subsumes(&terminology, Level::Type, query);
-    assert_eq!(ask("system=urn:ietf:bcp:47&codeA=de-CH&codeB=DE-ch"), "equivalent");
-    assert_eq!(ask("system=urn:ietf:bcp:47&codeA=de&codeB=de-CH"), "not-subsumed");
+    let request = |query: &str| subsumes(&terminology, OperationLevel::Type, query);
+    assert_eq!(request("system=urn:ietf:bcp:47&codeA=de-CH&codeB=DE-ch"), "equivalent");
+    assert_eq!(request("system=urn:ietf:bcp:47&codeA=de&codeB=de-CH"), "not-subsumed");
     assert_eq!(
-        ask("system=urn:ietf:bcp:47&codeA=de&codeB=xy"),
+        request("system=urn:ietf:bcp:47&codeA=de&codeB=xy"),
         "UnknownCode(code-invalid): Unknown code 'xy' in the CodeSystem 'urn:ietf:bcp:47'"
     );
     let expand = |set: &str| {
         let query = Parameters::from_query(&format!("url=urn:{set}&count=2"));
-        match terminology.expand(Level::Type, Input::from_query(&query), "2026-11-21") {
+        match terminology.expand(OperationLevel::Type, OperationInput::from_query(&query), "2026-11-21") {
             Err(error) => short(Err(error)),
             Ok(set) => {
                 let set: serde_json::Value = serde_json::from_str(set.get()).unwrap();
@@ -198,7 +204,7 @@ fn the_other_operations_know_them() {
     assert_eq!(expand("countries"), "AND ARE");
     assert!(expand("units").starts_with("Unprocessable(too-costly)"), "{}", expand("units"));
     assert_eq!(terminology.code_systems_by_url()[UCUM], [None]);
-    // Many more codes than are remembered.
+    // More codes than the cache can contain.
     for n in 0..20_000 {
         let code = format!("{{{n}}}");
         assert_eq!(lookup(&format!("system=http://unitsofmeasure.org&code={}", form(&code))), code);

@@ -1,19 +1,20 @@
-//! What HL7's terminology ecosystem adds to `$validate-code`, and `CodeSystem/$validate-code`: the
-//! variants that its suite has only some of.
+//! Additions of HL7's terminology ecosystem to `$validate-code`, and `CodeSystem/$validate-code`, including variants
+//! that HL7's suite does not cover.
 
 use fhir::Parameters;
-use trefoil_terminology::{Input, Level, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::{PLANTS, body, garden, put, validate, validate_body, validate_in_system};
 
-/// The answer to a body of these items, as JSON.
+/// Returns the answer to a body with these items, as JSON.
 fn answer(terminology: &Terminology, parameters: &str) -> serde_json::Value {
     let body = body(parameters);
-    let answer = terminology.validate_code(Level::Type, Input::from_body(&body)).expect("an answer");
-    serde_json::to_value(&answer).expect("our own types serialise")
+    let answer =
+        terminology.validate_code(OperationLevel::Type, OperationInput::from_body(&body)).expect("an answer");
+    serde_json::to_value(&answer).expect("these types serialise to JSON")
 }
 
-/// A coding in each of its three forms: what it says must not depend on the form.
+/// Returns a coding in each of its three forms. The answer must not depend on the form.
 fn forms(system: &str, version: Option<&str>, code: &str) -> [(&'static str, String); 3] {
     let member = version.map(|version| format!(r#","version":"{version}""#)).unwrap_or_default();
     let parameter = version
@@ -35,7 +36,7 @@ fn forms(system: &str, version: Option<&str>, code: &str) -> [(&'static str, Str
     ]
 }
 
-/// The texts of the issues and where they point.
+/// Returns the texts and paths of the issues.
 fn issues(answer: &serde_json::Value) -> Vec<(String, String)> {
     let parameters = answer["parameter"].as_array().into_iter().flatten();
     let outcome = parameters.filter(|p| p["name"] == "issues").map(|p| &p["resource"]["issue"]);
@@ -49,7 +50,7 @@ fn issues(answer: &serde_json::Value) -> Vec<(String, String)> {
     out
 }
 
-/// What an answer says in any form of the question, its issues left out.
+/// Returns the parameters of an answer that do not depend on the form, without issues.
 fn said_beside_issues(answer: &serde_json::Value) -> Vec<&serde_json::Value> {
     let of_the_form = ["issues", "message", "codeableConcept"];
     let parameters = answer["parameter"].as_array().into_iter().flatten();
@@ -57,7 +58,7 @@ fn said_beside_issues(answer: &serde_json::Value) -> Vec<&serde_json::Value> {
 }
 
 #[test]
-fn the_three_forms_say_the_same() {
+fn the_three_forms_have_equal_answers() {
     let garden = garden();
     let sets = "trees everything old any-version no-version in-use weed-set all-plants listed pots-set";
     let systems = [
@@ -102,7 +103,7 @@ fn the_three_forms_say_the_same() {
             assert_eq!(by_code.1, concept.1, "{about}");
             let [by_code, coding, concept] = [&by_code.0, &coding.0, &concept.0].map(said_beside_issues);
             assert_eq!(by_code, coding, "{about}");
-            // A concept of which no coding is right says less.
+            // The answer to a concept without a valid coding has fewer parameters.
             let count = if concept[0]["valueBoolean"] == true { concept.len() } else { 1 };
             assert_eq!(by_code[..count], concept[..count], "{about}");
         }
@@ -110,7 +111,7 @@ fn the_three_forms_say_the_same() {
 }
 
 #[test]
-fn location_stands_beside_expression_in_plain_answers() {
+fn plain_answers_have_location_and_expression() {
     let garden = garden();
     let plain = answer(
         &garden,
@@ -123,7 +124,7 @@ fn location_stands_beside_expression_in_plain_answers() {
 }
 
 #[test]
-fn what_is_wrong_decides_on_location_in_answers_to_the_ecosystem() {
+fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
     let garden = garden();
     garden.apply([put(
         r#"{"resourceType":"CodeSystem","id":"stones","url":"urn:stones","status":"active","content":"complete",
@@ -134,7 +135,7 @@ fn what_is_wrong_decides_on_location_in_answers_to_the_ecosystem() {
     )]);
     let tools = "http://garden.example/tools";
     let nobody = "http://nobody.example/";
-    // In each form, in the order of `forms`, and of a coding with a display: is there a location?
+    // For each form, in the order of `forms`, and for a coding with a display: whether there is a location.
     for (set, system, code, expected) in [
         ("everything", tools, "hammer", [false, true, false, false]),
         ("trees", tools, "rake", [false, true, false, false]),
@@ -179,7 +180,7 @@ fn what_is_wrong_decides_on_location_in_answers_to_the_ecosystem() {
 }
 
 #[test]
-fn only_a_coding_is_told_that_its_system_must_be_absolute() {
+fn only_a_coding_requires_an_absolute_system() {
     let garden = garden();
     let must = "Coding.system must be an absolute reference, not a local reference";
     let unknown = "A definition for CodeSystem 'shed' could not be found, so the code cannot be validated";
@@ -197,7 +198,7 @@ fn only_a_coding_is_told_that_its_system_must_be_absolute() {
 }
 
 #[test]
-fn an_import_that_nobody_knows_is_an_answer_to_the_ecosystem() {
+fn an_unknown_import_is_a_negative_answer_in_the_ecosystem() {
     let garden = garden();
     let coding =
         r#"{"name":"coding","valueCoding":{"system":"http://garden.example/plants","code":"apple"}}"#;
@@ -211,13 +212,13 @@ fn an_import_that_nobody_knows_is_an_answer_to_the_ecosystem() {
 }
 
 #[test]
-fn a_pinned_version_of_a_value_set_is_named_where_it_is_unknown() {
+fn an_unknown_pinned_version_of_a_value_set_is_named() {
     let garden = garden();
     garden.apply([put(
         r#"{"resourceType":"ValueSet","id":"wood","url":"http://garden.example/wood","status":"active",
             "compose":{"include":[{"valueSet":["http://garden.example/trees"]}]}}"#,
     )]);
-    let ask = |set: &str, version: &str| {
+    let request = |set: &str, version: &str| {
         validate_body(
             &garden,
             &format!(
@@ -227,11 +228,11 @@ fn a_pinned_version_of_a_value_set_is_named_where_it_is_unknown() {
             ),
         )
     };
-    assert_eq!(ask("wood", "2"), "true [Apple tree]");
-    assert_eq!(ask("trees", "2"), "true [Apple tree]");
+    assert_eq!(request("wood", "2"), "true [Apple tree]");
+    assert_eq!(request("trees", "2"), "true [Apple tree]");
     let unknown = "A definition for the value Set 'http://garden.example/trees|3' could not be found";
-    assert_eq!(ask("wood", "3"), format!("false [{unknown}]"));
-    assert_eq!(ask("trees", "3"), format!("UnknownValueSet(not-found): {unknown}"));
+    assert_eq!(request("wood", "3"), format!("false [{unknown}]"));
+    assert_eq!(request("trees", "3"), format!("UnknownValueSet(not-found): {unknown}"));
 }
 
 #[test]
@@ -258,13 +259,13 @@ fn a_set_that_keeps_versions_apart_excludes_in_one_version_only() {
     for (set, expected) in [("silent", "false [Tree]"), ("merged", "false [Tree]"), ("apart", "true [Tree]")]
     {
         let query = format!("url=http://garden.example/{set}&system={PLANTS}&code=tree");
-        let answer = validate(&garden, Level::Type, &query);
+        let answer = validate(&garden, OperationLevel::Type, &query);
         assert!(answer.starts_with(expected), "{set}: {answer}");
     }
 }
 
 #[test]
-fn a_supplement_adds_to_the_version_that_it_names() {
+fn a_supplement_extends_the_version_that_it_names() {
     let garden = garden();
     garden.apply([put(
         r#"{"resourceType":"CodeSystem","id":"words","url":"urn:words","status":"active","content":"supplement",
@@ -275,13 +276,13 @@ fn a_supplement_adds_to_the_version_that_it_names() {
         let query = format!(
             "url=http://garden.example/{set}&system={PLANTS}&code=tree&display=Baum&useSupplement=urn:words"
         );
-        let answer = validate(&garden, Level::Type, &query);
+        let answer = validate(&garden, OperationLevel::Type, &query);
         assert!(answer.starts_with(expected), "{set}: {answer}");
     }
 }
 
 #[test]
-fn a_system_may_carry_its_version() {
+fn a_system_may_include_its_version() {
     let garden = garden();
     for (system, version) in [
         (format!("{PLANTS}|0.9.0"), ""),
@@ -289,7 +290,7 @@ fn a_system_may_carry_its_version() {
         (format!("{PLANTS}|1.0.0"), "&systemVersion=0.9.0"),
     ] {
         let query = format!("url=http://garden.example/everything&system={system}{version}&code=tree");
-        let answer = validate(&garden, Level::Type, &query);
+        let answer = validate(&garden, OperationLevel::Type, &query);
         assert!(answer.ends_with("is different to the one in the value ('0.9.0')]"), "{query}: {answer}");
     }
 }
@@ -330,7 +331,7 @@ fn contained_value_sets_are_found_by_their_id() {
 }
 
 #[test]
-fn a_day_chooses_versions_where_none_is_named() {
+fn a_day_selects_versions_that_are_not_named() {
     let terminology = Terminology::default();
     let system = |version: &str, date: &str, code: &str| {
         put(&format!(
@@ -359,15 +360,15 @@ fn a_day_chooses_versions_where_none_is_named() {
         ("url=urn:locked&code=old&date=2026-06-01", "true"),
         ("url=urn:locked&code=new", "false"),
         ("url=urn:early&code=old", "false [A definition for CodeSystem 'urn:s' could not be found"),
-        ("url=urn:any&code=old&date=soon", "Malformed(invalid): parameter 'date': 'soon' is no date"),
+        ("url=urn:any&code=old&date=soon", "Malformed(invalid): parameter 'date': 'soon' is not a date"),
     ] {
-        let answer = validate(&terminology, Level::Type, &format!("{query}&system=urn:s"));
+        let answer = validate(&terminology, OperationLevel::Type, &format!("{query}&system=urn:s"));
         assert!(answer.starts_with(expected), "{query}: {answer}");
     }
 }
 
 #[test]
-fn resources_out_of_use_are_remarked_on() {
+fn resources_not_meant_for_use_are_reported() {
     let terminology = Terminology::default();
     let status = |status: &str| {
         format!(
@@ -420,7 +421,7 @@ fn resources_out_of_use_are_remarked_on() {
 }
 
 #[test]
-fn languages_are_those_of_request_set_header_and_set_itself() {
+fn languages_are_from_request_value_set_and_header() {
     let terminology = Terminology::default();
     let parameter = |language: &str| {
         format!(
@@ -442,14 +443,14 @@ fn languages_are_those_of_request_set_header_and_set_itself() {
         set("own", r#","language":"de""#, ""),
         set("fixed", r#","language":"en""#, &parameter("de")),
     ]);
-    let ask = |set: &str, display: &str, languages: &str, header: Option<&str>| {
+    let request = |set: &str, display: &str, languages: &str, header: Option<&str>| {
         let languages =
             if languages.is_empty() { String::new() } else { format!("&displayLanguage={languages}") };
         let query = Parameters::from_query(&format!(
             "url=urn:{set}&system=urn:s&code=a&display={display}{languages}"
         ));
         let answer = terminology
-            .validate_code(Level::Type, Input::from_query(&query).accept_language(header))
+            .validate_code(OperationLevel::Type, OperationInput::from_query(&query).accept_language(header))
             .unwrap();
         let result = answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true));
         (result, answer.text("message").unwrap_or_default().to_owned())
@@ -471,17 +472,17 @@ fn languages_are_those_of_request_set_header_and_set_itself() {
         ("fixed", "Apple", "", Some("en"), false),
         ("fixed", "Apple", "en", None, true),
     ] {
-        let (result, message) = ask(set, display, languages, header);
+        let (result, message) = request(set, display, languages, header);
         assert_eq!(result, expected, "{set} {display} '{languages}' {header:?}: {message}");
     }
     assert_eq!(
-        ask("plain", "Pear", "de, en;q=0.5", None).1,
+        request("plain", "Pear", "de, en;q=0.5", None).1,
         "Wrong Display Name 'Pear' for urn:s#a. Valid display is one of 2 choices: 'Apple' (en) or 'Apfel' (de-CH) (for the language(s) 'de, en; q=0.5')"
     );
 }
 
 #[test]
-fn a_code_system_judges_codes_by_the_same_rules() {
+fn a_code_system_validates_codes_by_the_same_rules() {
     let garden = garden();
     let url = format!("url={PLANTS}");
     for (query, expected) in [
@@ -529,10 +530,10 @@ fn a_code_system_judges_codes_by_the_same_rules() {
         ("code=apple".into(), "Missing(required): parameter 'url' is needed"),
         (url.clone(), "NothingToValidate(required): Unable to find code to validate"),
     ] {
-        let answer = validate_in_system(&garden, Level::Type, &query);
+        let answer = validate_in_system(&garden, OperationLevel::Type, &query);
         assert!(answer.starts_with(expected), "{query}: {answer}");
     }
-    let at = |id, query: &str| validate_in_system(&garden, Level::Instance(id), query);
+    let at = |id, query: &str| validate_in_system(&garden, OperationLevel::Instance(id), query);
     assert_eq!(at("plants", "code=apple"), "true [Apple tree]");
     assert_eq!(at("plants-0", "code=fern"), "true [Fern]");
     assert!(at("plants", "code=fern").starts_with("false"));
@@ -541,23 +542,26 @@ fn a_code_system_judges_codes_by_the_same_rules() {
 }
 
 #[test]
-fn a_code_system_may_come_along_and_codings_must_be_of_it() {
+fn a_code_system_in_the_request_must_match_the_codings() {
     let garden = garden();
-    let ask = |parameters: &str| {
+    let request = |parameters: &str| {
         let body = body(parameters);
-        crate::support::short(garden.validate_code_in_system(Level::Type, Input::from_body(&body)))
+        crate::support::short(
+            garden.validate_code_in_system(OperationLevel::Type, OperationInput::from_body(&body)),
+        )
     };
     let pots = r#"{"name":"codeSystem","resource":{"resourceType":"CodeSystem","url":"http://garden.example/pots","status":"active","content":"complete","concept":[{"code":"clay","display":"Clay"}]}}"#;
     let coding = |system: &str, code: &str| {
         format!(r#"{{"name":"coding","valueCoding":{{"system":"{system}","code":"{code}"}}}}"#)
     };
     let clay = coding("http://garden.example/pots", "clay");
-    assert_eq!(ask(&format!("{pots},{clay}")), "true [Clay]");
-    assert!(ask(&clay).starts_with("false [A definition for CodeSystem"));
-    assert!(ask(&format!("{pots},{}", coding(PLANTS, "apple"))).starts_with("Malformed(invalid)"));
-    assert_eq!(ask(&coding(PLANTS, "apple")), "true [Apple tree]");
+    assert_eq!(request(&format!("{pots},{clay}")), "true [Clay]");
+    assert!(request(&clay).starts_with("false [A definition for CodeSystem"));
+    assert!(request(&format!("{pots},{}", coding(PLANTS, "apple"))).starts_with("Malformed(invalid)"));
+    assert_eq!(request(&coding(PLANTS, "apple")), "true [Apple tree]");
     assert!(
-        ask(r#"{"name":"coding","valueCoding":{"code":"apple"}}"#).starts_with("false [Coding has no system")
+        request(r#"{"name":"coding","valueCoding":{"code":"apple"}}"#)
+            .starts_with("false [Coding has no system")
     );
     let concept = |codings: &str| {
         format!(
@@ -567,13 +571,13 @@ fn a_code_system_may_come_along_and_codings_must_be_of_it() {
     let other = r#"{"system":"http://nobody.example/","code":"x"}"#;
     let apple = format!(r#"{{"system":"{PLANTS}","code":"apple"}}"#);
     let oak = format!(r#"{{"system":"{PLANTS}","code":"oak"}}"#);
-    assert_eq!(ask(&concept(&format!("{other},{apple}"))), "true [Apple tree]");
-    assert!(ask(&concept(&format!("{other},{oak}"))).starts_with("false [Unknown code 'oak'"));
-    assert!(ask(&concept(other)).starts_with("false [None of the codings is of the code system"));
+    assert_eq!(request(&concept(&format!("{other},{apple}"))), "true [Apple tree]");
+    assert!(request(&concept(&format!("{other},{oak}"))).starts_with("false [Unknown code 'oak'"));
+    assert!(request(&concept(other)).starts_with("false [None of the codings is of the code system"));
 }
 
 #[test]
-fn a_batch_answers_each_item_by_itself() {
+fn a_batch_answers_each_item_separately() {
     let garden = garden();
     let item = |parameters: &str| {
         format!(
@@ -601,7 +605,7 @@ fn a_batch_answers_each_item_by_itself() {
         r#"{"name":"validation","resource":{"resourceType":"Patient"}}"#.to_owned(),
     ];
     let body = body(&format!("{shared},{}", items.join(",")));
-    let answer = garden.batch_validate_code(Input::from_body(&body)).unwrap();
+    let answer = garden.batch_validate_code(OperationInput::from_body(&body)).unwrap();
     let answer = serde_json::to_value(&answer).unwrap();
     let told: Vec<_> = answer["parameter"]
         .as_array()
@@ -614,18 +618,21 @@ fn a_batch_answers_each_item_by_itself() {
         .collect();
     assert_eq!(told, ["true", "false", "false", r#""invalid""#, r#""not-found""#, r#""invalid""#]);
     let empty = crate::support::body(shared);
-    assert!(garden.batch_validate_code(Input::from_body(&empty)).is_err());
+    assert!(garden.batch_validate_code(OperationInput::from_body(&empty)).is_err());
 }
 
 #[test]
-fn a_context_alone_is_refused_and_beside_url_it_is_no_harm() {
+fn a_context_without_a_binding_is_rejected_unless_url_is_present() {
     let garden = garden();
     let coded = format!(
         "system={PLANTS}&code=apple&context=http://hl7.org/fhir/StructureDefinition/Observation%23code"
     );
-    assert!(validate(&garden, Level::Type, &coded).starts_with("Malformed(invalid): parameter 'context'"));
+    assert!(
+        validate(&garden, OperationLevel::Type, &coded)
+            .starts_with("Malformed(invalid): parameter 'context'")
+    );
     assert_eq!(
-        validate(&garden, Level::Type, &format!("{coded}&url=http://garden.example/trees")),
+        validate(&garden, OperationLevel::Type, &format!("{coded}&url=http://garden.example/trees")),
         "true [Apple tree]"
     );
 }

@@ -2,21 +2,21 @@
 
 use fhir::{Parameters, Value};
 use serde_json::{Value as Json, json};
-use trefoil_terminology::{Input, Level, Terminology, TxError};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TxError};
 
 use crate::support::{garden, put, short, validate};
 
 const NOW: &str = "2026-11-21T12:00:00.000Z";
 
-/// `$expand` by GET, as JSON.
-fn ask(terminology: &Terminology, level: Level<'_>, query: &str) -> Result<Json, TxError> {
+/// Runs `$expand` by GET and returns JSON.
+fn expand(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> Result<Json, TxError> {
     let query = Parameters::from_query(query);
-    let answer = terminology.expand(level, Input::from_query(&query), NOW)?;
+    let answer = terminology.expand(level, OperationInput::from_query(&query), NOW)?;
     Ok(serde_json::from_str(answer.get()).expect("the server writes JSON"))
 }
 
-/// The codes of an expansion in order; those below another one in brackets behind it, with the marks
-/// `!` (inactive), `?` (abstract) and `=display`.
+/// Returns the codes of an expansion in order, children in brackets after their parent, with the marks `!` (inactive),
+/// `?` (abstract) and `=display`.
 fn codes(contains: &Json) -> String {
     let item = |item: &Json| {
         let mark = |name, mark| if item[name] == true { mark } else { "" };
@@ -33,11 +33,12 @@ fn codes(contains: &Json) -> String {
 
 #[track_caller]
 fn check(query: &str, expected: &str) {
-    let said = match ask(&garden(), Level::Type, &format!("url=http://garden.example/{query}")) {
+    let actual = match expand(&garden(), OperationLevel::Type, &format!("url=http://garden.example/{query}"))
+    {
         Ok(set) => format!("{}: {}", set["expansion"]["total"], codes(&set["expansion"]["contains"])),
         Err(error) => short(Err(error)),
     };
-    assert_eq!(said.trim_end(), expected, "{query}");
+    assert_eq!(actual.trim_end(), expected, "{query}");
 }
 
 #[test]
@@ -56,7 +57,7 @@ fn designations_of_a_set_add_to_the_display_of_the_system() {
         ("&displayLanguage=fr", "Apple tree", "Pear"),
     ] {
         let query = format!("url=http://garden.example/named{language}");
-        let set = ask(&garden, Level::Type, &query).unwrap();
+        let set = expand(&garden, OperationLevel::Type, &query).unwrap();
         let contains = &set["expansion"]["contains"];
         assert_eq!(
             (&contains[0]["display"], &contains[1]["display"]),
@@ -66,18 +67,18 @@ fn designations_of_a_set_add_to_the_display_of_the_system() {
         for (code, display) in [("apple", apple), ("pear", pear)] {
             let query = format!("{query}&system=http://garden.example/plants&code={code}&display={display}");
             assert!(
-                validate(&garden, Level::Type, &query).starts_with(&format!("true [{display}]")),
+                validate(&garden, OperationLevel::Type, &query).starts_with(&format!("true [{display}]")),
                 "{query}"
             );
         }
     }
     let known =
         "url=http://garden.example/named&system=http://garden.example/plants&code=apple&display=Apfel";
-    assert_eq!(validate(&garden, Level::Type, known), "true [Apple tree]");
+    assert_eq!(validate(&garden, OperationLevel::Type, known), "true [Apple tree]");
 }
 
 #[test]
-fn a_set_is_told_in_its_order_and_with_its_hierarchy() {
+fn an_expansion_has_the_order_and_hierarchy_of_the_set() {
     check("trees", "4: tree(apple elm! pear)");
     check("trees&excludeNested=true", "4: tree apple elm! pear");
     check("in-use", "3: tree(apple pear)");
@@ -96,7 +97,7 @@ fn a_set_is_told_in_its_order_and_with_its_hierarchy() {
 }
 
 #[test]
-fn pages_and_words_narrow_it() {
+fn pages_and_filters_select_codes() {
     check("everything&count=3", "8: plant? tree apple");
     check("everything&offset=5&count=2", "8: crop Spade");
     check("everything&offset=7", "8: rake");
@@ -112,7 +113,7 @@ fn pages_and_words_narrow_it() {
 }
 
 #[test]
-fn what_cannot_be_expanded_is_refused() {
+fn value_sets_that_cannot_be_expanded_are_rejected() {
     check(
         "nowhere",
         "UnknownValueSet(invalid): A definition for the value Set 'http://garden.example/nowhere' could not be found",
@@ -144,7 +145,7 @@ fn what_cannot_be_expanded_is_refused() {
     );
     check(
         "trees&count=1&count=2",
-        "Malformed(invalid): parameter 'count': it is there more than once; give it one value",
+        "Malformed(invalid): parameter 'count': it occurs more than once; send it once",
     );
     check("trees&useSupplement=urn:x", "Unprocessable(not-found): Required supplement not found: urn:x");
     check(
@@ -158,7 +159,7 @@ fn what_cannot_be_expanded_is_refused() {
 }
 
 #[test]
-fn displays_are_in_the_languages_asked_for() {
+fn displays_are_in_the_requested_languages() {
     for (query, display, designations) in [
         ("", json!("Apple tree"), json!(null)),
         ("&includeDesignations=true", json!("Apple tree"), json!([{"language":"de","value":"Apfelbaum"}])),
@@ -178,16 +179,16 @@ fn displays_are_in_the_languages_asked_for() {
         ("&designation=fr", json!("Apple tree"), json!(null)),
     ] {
         let query = format!("url=http://garden.example/trees&filter=apple{query}");
-        let set = ask(&garden(), Level::Type, &query).unwrap();
+        let set = expand(&garden(), OperationLevel::Type, &query).unwrap();
         let item = &set["expansion"]["contains"][0];
         assert_eq!((&item["display"], &item["designation"]), (&display, &designations), "{query}");
     }
 }
 
 #[test]
-fn the_answer_says_what_it_was_made_from() {
+fn the_expansion_names_the_resources_used() {
     let query = "activeOnly=true&property=height&count=2";
-    let set = ask(&garden(), Level::Instance("in-use"), query).unwrap();
+    let set = expand(&garden(), OperationLevel::Instance("in-use"), query).unwrap();
     assert_eq!(set["url"], "http://garden.example/in-use");
     assert_eq!(set["compose"], Json::Null);
     let expansion = &set["expansion"];
@@ -205,18 +206,18 @@ fn the_answer_says_what_it_was_made_from() {
     );
     let tree = &expansion["contains"][0]["extension"][0]["extension"];
     assert_eq!(tree, &json!([{"url":"code","valueCode":"height"},{"url":"value","valueInteger":20}]));
-    let again = ask(&garden(), Level::Instance("in-use"), query).unwrap();
+    let again = expand(&garden(), OperationLevel::Instance("in-use"), query).unwrap();
     assert_eq!(again, set);
-    let other = ask(&garden(), Level::Instance("in-use"), "count=2").unwrap();
+    let other = expand(&garden(), OperationLevel::Instance("in-use"), "count=2").unwrap();
     assert_ne!(other["expansion"]["identifier"], expansion["identifier"]);
-    let whole = ask(&garden(), Level::Instance("trees"), "includeDefinition=true").unwrap();
+    let whole = expand(&garden(), OperationLevel::Instance("trees"), "includeDefinition=true").unwrap();
     assert_eq!(whole["compose"]["include"][0]["filter"][0]["op"], "is-a");
-    let fragment = ask(&garden(), Level::Instance("weed-set"), "").unwrap();
+    let fragment = expand(&garden(), OperationLevel::Instance("weed-set"), "").unwrap();
     assert_eq!(fragment["expansion"]["extension"][0]["valueBoolean"], true);
 }
 
 #[test]
-fn a_set_of_too_many_codes_is_told_by_pages_only() {
+fn a_large_value_set_is_expanded_by_pages_only() {
     let terminology = Terminology::default();
     let concepts: Vec<_> =
         (0..10_001).map(|n| format!(r#"{{"code":"c{n}","display":"Code {n}"}}"#)).collect();
@@ -225,18 +226,18 @@ fn a_set_of_too_many_codes_is_told_by_pages_only() {
         concepts.join(",")
     );
     terminology.apply([put(&system)]);
-    let error = ask(&terminology, Level::Type, "url=urn:all").unwrap_err();
+    let error = expand(&terminology, OperationLevel::Type, "url=urn:all").unwrap_err();
     assert_eq!(
         short(Err(error)),
         "Unprocessable(too-costly): The value set 'urn:all' expansion has too many codes to display (>10000)"
     );
-    let set = ask(&terminology, Level::Type, "url=urn:all&offset=9999&count=10").unwrap();
+    let set = expand(&terminology, OperationLevel::Type, "url=urn:all&offset=9999&count=10").unwrap();
     assert_eq!(codes(&set["expansion"]["contains"]), "c9999 c10000");
-    let set = ask(&terminology, Level::Type, "url=urn:all&filter=10000").unwrap();
+    let set = expand(&terminology, OperationLevel::Type, "url=urn:all&filter=10000").unwrap();
     assert_eq!(codes(&set["expansion"]["contains"]), "c10000");
 }
 
-/// `$lookup` by GET: `name value` of each parameter, parts in brackets.
+/// Runs `$lookup` by GET and returns `name value` of each parameter, with parts in brackets.
 fn lookup(query: &str) -> String {
     fn write(list: &[fhir::Parameter]) -> String {
         let one = |p: &fhir::Parameter| match &p.value {
@@ -248,14 +249,14 @@ fn lookup(query: &str) -> String {
         list.iter().map(one).collect::<Vec<_>>().join("; ")
     }
     let query = Parameters::from_query(query);
-    match garden().lookup(Input::from_query(&query)) {
+    match garden().lookup(OperationInput::from_query(&query)) {
         Ok(answer) => write(&answer.parameter),
         Err(error) => short(Err(error)),
     }
 }
 
 #[test]
-fn a_concept_is_told_with_its_place_and_properties() {
+fn lookup_returns_hierarchy_and_properties() {
     const PLANTS: &str = "system=http://garden.example/plants";
     for (query, expected) in [
         (

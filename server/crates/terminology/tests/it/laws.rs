@@ -1,13 +1,13 @@
-//! Laws that hold for any code system: subsumption against a naive walk, mirror and identity;
-//! membership against subsumption; GET against POST.
+//! Property tests for any code system: subsumption compared with a naive walk, its symmetry and reflexivity, membership
+//! compared with subsumption, and GET compared with POST.
 
 use fhir::{Parameters, Value};
 use proptest::prelude::*;
-use trefoil_terminology::{Input, Level, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::{put, subsumes, validate};
 
-/// Parents by concept; a parent always has a smaller number, so there is no circle.
+/// Parents of each concept. A parent has a smaller number, so there is no cycle.
 fn parents() -> impl Strategy<Value = Vec<Vec<usize>>> {
     (2_usize..14).prop_flat_map(|len| {
         (0..len)
@@ -18,10 +18,10 @@ fn parents() -> impl Strategy<Value = Vec<Vec<usize>>> {
     })
 }
 
-/// A code system with these parents, and a value set for the descendants of each concept.
+/// Returns a code system with these parents, and a value set of the descendants of each concept.
 fn terminology(parents: &[Vec<usize>]) -> Terminology {
     let property = |p: &usize| format!(r#"{{"code":"parent","valueCode":"c{p}"}}"#);
-    // Written backwards, so that children come before their parents.
+    // In reverse, so that children precede their parents.
     let concepts: Vec<_> = (0..parents.len())
         .rev()
         .map(|at| {
@@ -55,17 +55,17 @@ proptest! {
         let terminology = terminology(&parents);
         for a in 0..parents.len() {
             for b in 0..parents.len() {
-                let ask = |a, b| subsumes(&terminology, Level::Type, &format!("system=urn:s&codeA=c{a}&codeB=c{b}"));
+                let relation = |a, b| subsumes(&terminology, OperationLevel::Type, &format!("system=urn:s&codeA=c{a}&codeB=c{b}"));
                 let expected = match (a == b, walks_up(&parents, b, a), walks_up(&parents, a, b)) {
                     (true, ..) => ("equivalent", "equivalent"),
                     (_, true, _) => ("subsumes", "subsumed-by"),
                     (.., true) => ("subsumed-by", "subsumes"),
                     _ => ("not-subsumed", "not-subsumed"),
                 };
-                let outcome = (ask(a, b), ask(b, a));
+                let outcome = (relation(a, b), relation(b, a));
                 prop_assert_eq!((outcome.0.as_str(), outcome.1.as_str()), expected, "c{} c{}", a, b);
                 let query = format!("url=urn:v{a}&system=urn:s&code=c{b}");
-                let is_member = validate(&terminology, Level::Type, &query).starts_with("true");
+                let is_member = validate(&terminology, OperationLevel::Type, &query).starts_with("true");
                 prop_assert_eq!(is_member, matches!(expected.0, "equivalent" | "subsumes"), "c{} in v{}", b, a);
             }
         }
@@ -94,10 +94,10 @@ proptest! {
             body.push_boolean("abstract", allowed);
         }
         let query = Parameters::from_query(&query);
-        for level in [Level::Type, Level::Instance("trees")] {
+        for level in [OperationLevel::Type, OperationLevel::Instance("trees")] {
             prop_assert_eq!(
-                garden.validate_code(level, Input::from_query(&query)),
-                garden.validate_code(level, Input::from_body(&body))
+                garden.validate_code(level, OperationInput::from_query(&query)),
+                garden.validate_code(level, OperationInput::from_body(&body))
             );
         }
     }

@@ -1,22 +1,22 @@
-//! The terminology package of FHIR R4, where it is at hand: in the folder `data` of the folder that
-//! TREFOIL_SHARED names, or of `shared` beside the workspace. Without it the trial says so and ends.
+//! Tests with the terminology package of FHIR R4. It is read from the folder `data` in the folder of TREFOIL_SHARED, or
+//! in `shared` next to the workspace. Without it, the tests print that and end.
 
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use trefoil_terminology::{Change, Input, Level, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
 
 use crate::support::{subsumes, validate};
 
-/// A file or folder of the data, whether it is there or not.
+/// Returns the path of a file or folder of the data, which may not exist.
 fn data(name: &str) -> PathBuf {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../../shared");
     std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from).join("data").join(name)
 }
 
-/// Every CodeSystem and ValueSet of the package.
-fn package() -> Option<Vec<Change>> {
+/// Returns every CodeSystem and ValueSet of the package.
+fn package() -> Option<Vec<TerminologyChange>> {
     let path = data("hl7.fhir.r4.terminology-4.0.1.tgz");
     let Ok(file) = std::fs::File::open(&path) else {
         println!("left out: {} is not there", path.display());
@@ -34,7 +34,7 @@ fn package() -> Option<Vec<Change>> {
         if let Some((kind, id)) = parts
             && let Some(kind @ ("CodeSystem" | "ValueSet")) = fhir::resource_type(kind)
         {
-            changes.push(Change::Put { kind, id: id.to_owned(), bytes: bytes.into() });
+            changes.push(TerminologyChange::Put { kind, id: id.to_owned(), bytes: bytes.into() });
         }
     }
     Some(changes)
@@ -46,7 +46,7 @@ fn the_package_of_r4_loads_and_answers() {
     let value_sets: Vec<(String, Vec<u8>)> = changes
         .iter()
         .filter_map(|change| match change {
-            Change::Put { kind: "ValueSet", id, bytes } => Some((id.clone(), bytes.to_vec())),
+            TerminologyChange::Put { kind: "ValueSet", id, bytes } => Some((id.clone(), bytes.to_vec())),
             _ => None,
         })
         .collect();
@@ -62,10 +62,13 @@ fn the_package_of_r4_loads_and_answers() {
 
     let status =
         "url=http://hl7.org/fhir/ValueSet/observation-status&system=http://hl7.org/fhir/observation-status";
-    assert_eq!(validate(&terminology, Level::Type, &format!("{status}&code=final")), "true [Final]");
-    assert!(validate(&terminology, Level::Type, &format!("{status}&code=finalized")).starts_with("false"));
+    assert_eq!(validate(&terminology, OperationLevel::Type, &format!("{status}&code=final")), "true [Final]");
+    assert!(
+        validate(&terminology, OperationLevel::Type, &format!("{status}&code=finalized"))
+            .starts_with("false")
+    );
     let encounter = "url=http://terminology.hl7.org/ValueSet/v3-ActEncounterCode&system=http://terminology.hl7.org/CodeSystem/v3-ActCode&code=AMB";
-    assert!(validate(&terminology, Level::Type, encounter).starts_with("true [ambulatory]"));
+    assert!(validate(&terminology, OperationLevel::Type, encounter).starts_with("true [ambulatory]"));
     for (a, b, expected) in [
         ("SIB", "ITWINBRO", "subsumes"),
         ("WIFE", "SIGOTHR", "subsumed-by"),
@@ -73,12 +76,12 @@ fn the_package_of_r4_loads_and_answers() {
         ("BRO", "VET", "not-subsumed"),
     ] {
         let query = format!("codeA={a}&codeB={b}");
-        assert_eq!(subsumes(&terminology, Level::Instance("v3-RoleCode"), &query), expected);
+        assert_eq!(subsumes(&terminology, OperationLevel::Instance("v3-RoleCode"), &query), expected);
         let query = format!("{query}&system=http://terminology.hl7.org/CodeSystem/v3-RoleCode");
-        assert_eq!(subsumes(&terminology, Level::Type, &query), expected);
+        assert_eq!(subsumes(&terminology, OperationLevel::Type, &query), expected);
     }
 
-    // Every value set with a code that it lists, one of another system and one of none.
+    // Each value set with a code that it lists, a code of another system and one without a system.
     let (start, mut answers) = (Instant::now(), std::collections::BTreeMap::<String, usize>::new());
     for (id, bytes) in &value_sets {
         let set: serde_json::Value = serde_json::from_slice(bytes).unwrap();
@@ -86,7 +89,8 @@ fn the_package_of_r4_loads_and_answers() {
         let system = include["system"].as_str().unwrap_or("http://hl7.org/fhir/observation-status");
         let listed = include["concept"][0]["code"].as_str();
         for code in listed.into_iter().chain(["final", "_", "A"]) {
-            let answer = validate(&terminology, Level::Instance(id), &format!("system={system}&code={code}"));
+            let answer =
+                validate(&terminology, OperationLevel::Instance(id), &format!("system={system}&code={code}"));
             let kind = answer.split([' ', ':']).next().unwrap_or_default();
             *answers.entry(kind.to_owned()).or_default() += 1;
             assert!(Some(code) != listed || kind == "true", "{id} lists {code}: {answer}");
@@ -99,10 +103,10 @@ fn the_package_of_r4_loads_and_answers() {
     }
 }
 
-/// How many codings of records are asked about.
+/// Number of codings from records that are validated.
 const CODINGS: usize = 10_000;
 
-/// Every coding of the records in a folder of NDJSON, wherever it stands.
+/// Returns all codings in a folder of NDJSON files, at any depth.
 fn codings(folder: &std::path::Path) -> Option<Vec<fhir::Coding>> {
     fn walk(value: &serde_json::Value, out: &mut Vec<fhir::Coding>) {
         match value {
@@ -134,16 +138,15 @@ fn codings(folder: &std::path::Path) -> Option<Vec<fhir::Coding>> {
     Some(out)
 }
 
-/// What a validator does: each coding of real records against a value set that draws on its system,
-/// or, where there is none, against any. Every question is answered, or refused for a reason of the
-/// set's.
+/// Validates codings of real records, each against a value set with its code system, or against any if there is none.
+/// Each answer is a result, or an error of the value set.
 #[test]
-fn ten_thousand_codings_of_records_are_judged() {
+fn ten_thousand_codings_of_records_are_validated() {
     let (Some(changes), Some(codings)) = (package(), codings(&data("synthea-10"))) else { return };
     let mut sets: std::collections::HashMap<String, Vec<String>> = std::collections::HashMap::new();
     let mut all = Vec::new();
     for change in &changes {
-        if let Change::Put { kind: "ValueSet", bytes, .. } = change {
+        if let TerminologyChange::Put { kind: "ValueSet", bytes, .. } = change {
             let set: serde_json::Value = serde_json::from_slice(bytes).unwrap();
             let url = set["url"].as_str().unwrap().to_owned();
             for include in set["compose"]["include"].as_array().into_iter().flatten() {
@@ -163,7 +166,7 @@ fn ten_thousand_codings_of_records_are_judged() {
         let mut body = fhir::Parameters::new();
         body.push_uri("url", &fitting[at % fitting.len()]);
         body.push("coding", fhir::Value::Coding(coding.clone()));
-        let kind = match terminology.validate_code(Level::Type, Input::from_body(&body)) {
+        let kind = match terminology.validate_code(OperationLevel::Type, OperationInput::from_body(&body)) {
             Ok(answer) if answer.get("result").unwrap().value == Some(fhir::Value::Boolean(true)) => "true",
             Ok(_) => "false",
             Err(error) => {

@@ -1,7 +1,7 @@
-//! `CodeSystem/$subsumes`: DESIGN section 4, row by row.
+//! `CodeSystem/$subsumes`: outcomes and errors.
 
 use fhir::Parameters;
-use trefoil_terminology::{Input, Level};
+use trefoil_terminology::{OperationInput, OperationLevel};
 
 use crate::support::{body, garden, short, subsumes};
 
@@ -18,9 +18,9 @@ fn every_outcome_at_both_levels_by_both_methods() {
         ("stone", "plant", "not-subsumed"),
     ] {
         let query = format!("system=http://garden.example/plants&codeA={a}&codeB={b}");
-        assert_eq!(subsumes(&garden, Level::Type, &query), expected, "{query}");
+        assert_eq!(subsumes(&garden, OperationLevel::Type, &query), expected, "{query}");
         let query = format!("codeA={a}&codeB={b}");
-        assert_eq!(subsumes(&garden, Level::Instance("plants"), &query), expected, "{query}");
+        assert_eq!(subsumes(&garden, OperationLevel::Instance("plants"), &query), expected, "{query}");
         for posted in [
             format!(
                 r#"{{"name":"codeA","valueCode":"{a}"}},{{"name":"codeB","valueString":"{b}"}},{{"name":"system","valueUri":"http://garden.example/plants"}}"#
@@ -30,13 +30,16 @@ fn every_outcome_at_both_levels_by_both_methods() {
             ),
         ] {
             let posted = body(&posted);
-            assert_eq!(short(garden.subsumes(Level::Type, Input::from_body(&posted))), expected);
+            assert_eq!(
+                short(garden.subsumes(OperationLevel::Type, OperationInput::from_body(&posted))),
+                expected
+            );
         }
     }
 }
 
 #[test]
-fn what_cannot_be_told_is_an_error() {
+fn an_undefined_relation_is_an_error() {
     let garden = garden();
     for (query, expected) in [
         (
@@ -70,7 +73,7 @@ fn what_cannot_be_told_is_an_error() {
         ("", "Missing(required): parameter 'codeA' is missing"),
         (
             "system=http://garden.example/plants&codeA=a&codeA=b&codeB=b",
-            "Malformed(invalid): parameter 'codeA': it is there more than once",
+            "Malformed(invalid): parameter 'codeA': it occurs more than once",
         ),
         ("system=&codeA=a&codeB=b", "Malformed(invalid): parameter 'system': it is empty"),
         (
@@ -82,12 +85,12 @@ fn what_cannot_be_told_is_an_error() {
         ("system=http://garden.example/beds&codeA=bed&codeB=bed", "equivalent"),
         (
             "system=http://garden.example/beds&codeA=garden&codeB=bed",
-            "Unprocessable(not-supported): the hierarchy of http://garden.example/beds means part-of",
+            "Unprocessable(not-supported): the hierarchy of http://garden.example/beds has the meaning part-of",
         ),
         ("system=http://garden.example/round&codeA=a&codeB=a", "equivalent"),
         (
             "system=http://garden.example/round&codeA=a&codeB=b",
-            "Unprocessable(processing): the hierarchy of http://garden.example/round has a circle: a > b > a",
+            "Unprocessable(processing): the hierarchy of http://garden.example/round has a cycle: a > b > a",
         ),
         (
             "system=http://garden.example/empty&codeA=a&codeB=a",
@@ -100,13 +103,13 @@ fn what_cannot_be_told_is_an_error() {
         ),
         ("system=http://garden.example/plants&codeA=tree&codeB=apple&colour=red", "subsumes"),
     ] {
-        let answer = subsumes(&garden, Level::Type, query);
+        let answer = subsumes(&garden, OperationLevel::Type, query);
         assert!(answer.starts_with(expected), "{query}\n{answer}");
     }
 }
 
 #[test]
-fn an_instance_speaks_for_its_own_system_and_version() {
+fn an_instance_answers_for_its_own_system_and_version() {
     let garden = garden();
     for (id, query, expected) in [
         ("nobody", "codeA=a&codeB=b", "UnknownInstance(not-found): CodeSystem/nobody is not known"),
@@ -120,7 +123,7 @@ fn an_instance_speaks_for_its_own_system_and_version() {
         ),
         ("plants", "codeA=tree&codeB=apple&version=0.9.0", "UnknownCodeSystem(not-found)"),
     ] {
-        let answer = subsumes(&garden, Level::Instance(id), query);
+        let answer = subsumes(&garden, OperationLevel::Instance(id), query);
         assert!(answer.starts_with(expected), "{id} {query}\n{answer}");
     }
 }
@@ -145,12 +148,14 @@ fn codings_must_agree() {
         (r#"{"code":"tree"}"#, r#"{"code":"apple"}"#, "Missing(required): parameter 'system'"),
     ] {
         let posted = body(&[coding("codingA", a), coding("codingB", b)].join(","));
-        let answer = short(garden.subsumes(Level::Type, Input::from_body(&posted)));
+        let answer = short(garden.subsumes(OperationLevel::Type, OperationInput::from_body(&posted)));
         assert!(answer.starts_with(expected), "{a} {b}\n{answer}");
     }
     let half = body(&format!(r#"{},{{"name":"codeB","valueCode":"apple"}}"#, coding("codingA", tree)));
-    let answer = short(garden.subsumes(Level::Type, Input::from_body(&half)));
-    assert!(answer.contains("give either codeA and codeB or codingA and codingB"), "{answer}");
+    let answer = short(garden.subsumes(OperationLevel::Type, OperationInput::from_body(&half)));
+    assert!(answer.contains("send either codeA and codeB or codingA and codingB"), "{answer}");
     let none = Parameters::new();
-    assert!(short(garden.subsumes(Level::Type, Input::from_body(&none))).starts_with("Missing"));
+    assert!(
+        short(garden.subsumes(OperationLevel::Type, OperationInput::from_body(&none))).starts_with("Missing")
+    );
 }

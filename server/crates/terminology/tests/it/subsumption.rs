@@ -1,14 +1,14 @@
-//! Laws of `$subsumes` on directed graphs of every size, from seeds that do not change: reflexive,
-//! antisymmetric, transitive, mirrored, and equal to a naive walk.
+//! Properties of `$subsumes` on directed graphs of every size with fixed seeds: reflexive, antisymmetric, transitive,
+//! symmetric under exchange, and equal to a naive walk.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 
-use trefoil_terminology::{Level, Terminology};
+use trefoil_terminology::{OperationLevel, Terminology};
 
 use crate::support::{put, subsumes};
 
-/// Numbers that look random and are the same in every run (xorshift64*).
+/// Pseudo-random numbers that are equal in every run (xorshift64*).
 struct Numbers(u64);
 
 impl Numbers {
@@ -20,8 +20,8 @@ impl Numbers {
     }
 }
 
-/// The parents of each concept: up to four, of smaller numbers. Small graphs are deep, with near
-/// parents; big ones are as deep as terminologies are, with parents from the level above.
+/// Returns up to four parents of each concept, of smaller numbers. Small graphs are deep, with near parents. Large ones
+/// have the depth of real terminologies, with parents in the level above.
 fn parents(len: usize, numbers: &mut Numbers) -> Vec<Vec<usize>> {
     let parent = |at: usize, numbers: &mut Numbers| match numbers.below(50) {
         0 => numbers.below(at),
@@ -39,7 +39,7 @@ fn parents(len: usize, numbers: &mut Numbers) -> Vec<Vec<usize>> {
 
 fn terminology(parents: &[Vec<usize>]) -> Terminology {
     let mut concepts = String::new();
-    // Written backwards, so that children come before their parents.
+    // In reverse, so that children precede their parents.
     for (at, list) in parents.iter().enumerate().rev() {
         let links: Vec<_> =
             list.iter().map(|p| format!(r#"{{"code":"parent","valueCode":"c{p}"}}"#)).collect();
@@ -54,7 +54,7 @@ fn terminology(parents: &[Vec<usize>]) -> Terminology {
     terminology
 }
 
-/// All concepts above one, by walking.
+/// Returns all ancestors of a concept, by walking.
 fn above(parents: &[Vec<usize>], of: usize) -> HashSet<usize> {
     let mut seen = HashSet::new();
     let mut waiting = parents[of].clone();
@@ -71,35 +71,39 @@ fn check(len: usize, seed: u64, samples: usize) {
     let mut numbers = Numbers(seed);
     let parents = parents(len, &mut numbers);
     let terminology = terminology(&parents);
-    let ask = |a: usize, b: usize| {
-        subsumes(&terminology, Level::Type, &format!("system=urn:s&codeA=c{a}&codeB=c{b}"))
+    let relation = |a: usize, b: usize| {
+        subsumes(&terminology, OperationLevel::Type, &format!("system=urn:s&codeA=c{a}&codeB=c{b}"))
     };
     for _ in 0..samples {
         let low = numbers.below(len);
-        assert_eq!(ask(low, low), "equivalent", "c{low} of {len}, seed {seed}");
+        assert_eq!(relation(low, low), "equivalent", "c{low} of {len}, seed {seed}");
         let ancestors = above(&parents, low);
         let mut sorted: Vec<_> = ancestors.iter().copied().collect();
         sorted.sort_unstable();
-        // One that is above, where there is any, and any one.
+        // One ancestor, if there is any, and one arbitrary concept.
         let some = (!sorted.is_empty()).then(|| sorted[numbers.below(sorted.len())]);
         for other in some.into_iter().chain([numbers.below(len)]).filter(|other| *other != low) {
-            let said = (ask(other, low), ask(low, other));
+            let actual = (relation(other, low), relation(low, other));
             let expected = match (ancestors.contains(&other), above(&parents, other).contains(&low)) {
                 (true, _) => ("subsumes", "subsumed-by"),
                 (_, true) => ("subsumed-by", "subsumes"),
                 _ => ("not-subsumed", "not-subsumed"),
             };
             assert_eq!(
-                (said.0.as_str(), said.1.as_str()),
+                (actual.0.as_str(), actual.1.as_str()),
                 expected,
                 "c{other}, c{low} of {len}, seed {seed}"
             );
         }
-        // What is above one above is above.
+        // An ancestor of an ancestor is an ancestor.
         if let Some(middle) = some
             && let Some(top) = above(&parents, middle).into_iter().min()
         {
-            assert_eq!(ask(top, low), "subsumes", "c{top} over c{middle} over c{low} of {len}, seed {seed}");
+            assert_eq!(
+                relation(top, low),
+                "subsumes",
+                "c{top} over c{middle} over c{low} of {len}, seed {seed}"
+            );
         }
     }
 }

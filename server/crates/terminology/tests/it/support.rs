@@ -1,7 +1,7 @@
-//! A small terminology of a garden, and helpers to ask it questions.
+//! A small terminology of a garden, and helpers for requests.
 
 use fhir::{Parameters, Value};
-use trefoil_terminology::{Change, Input, Level, Terminology, TxError};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TxError};
 
 /// Code system of plants: a hierarchy with two parents for one concept.
 pub const PLANTS: &str = "http://garden.example/plants";
@@ -74,25 +74,24 @@ const RESOURCES: &[&str] = &[
         {"system":"http://garden.example/beds","filter":[{"property":"concept","op":"is-a","value":"garden"}]}]}}"#,
 ];
 
-/// The garden.
+/// Returns the terminology of the garden.
 pub fn garden() -> Terminology {
     let terminology = Terminology::default();
     terminology.apply(RESOURCES.iter().map(|json| put(json)));
     terminology
 }
 
-/// A resource as a change.
-pub fn put(json: &str) -> Change {
+/// Returns a resource as a change.
+pub fn put(json: &str) -> TerminologyChange {
     let find = |member: &str| {
         let start = json.find(&format!("\"{member}\":\"")).expect("the member is there") + member.len() + 4;
         &json[start..start + json[start..].find('"').expect("the string ends")]
     };
     let kind = fhir::resource_type(find("resourceType")).expect("a resource type of R4");
-    Change::Put { kind, id: find("id").to_owned(), bytes: json.as_bytes().to_vec().into() }
+    TerminologyChange::Put { kind, id: find("id").to_owned(), bytes: json.as_bytes().to_vec().into() }
 }
 
-/// An answer in short: `result display [message]`, or the outcome of `$subsumes`, or
-/// `error-kind: text`.
+/// Returns an answer in short: `result display [message]`, the outcome of `$subsumes`, or `error-kind: text`.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
     match answer {
         Ok(answer) => match (answer.get("result").and_then(|p| p.value.clone()), answer.text("outcome")) {
@@ -106,7 +105,7 @@ pub fn short(answer: Result<Parameters, TxError>) -> String {
     }
 }
 
-/// The variant's name and the code of the issue.
+/// Returns the name of the variant and the code of the issue.
 fn kind(error: &TxError) -> String {
     let variant = match error {
         TxError::Missing { .. } => "Missing",
@@ -125,28 +124,36 @@ fn kind(error: &TxError) -> String {
     format!("{variant}({})", code.as_str().expect("a string"))
 }
 
-/// `$validate-code` by GET.
-pub fn validate(terminology: &Terminology, level: Level<'_>, query: &str) -> String {
-    short(terminology.validate_code(level, Input::from_query(&Parameters::from_query(query))))
+/// Runs `$validate-code` by GET.
+pub fn validate(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
+    short(terminology.validate_code(level, OperationInput::from_query(&Parameters::from_query(query))))
 }
 
-/// `$validate-code` by POST; `parameters` is the JSON of the items of `parameter`.
+/// Runs `$validate-code` by GET for a code of a system, with `more` parameters.
+pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
+    validate(terminology, OperationLevel::Type, &format!("url={set}&system={system}&code={code}{more}"))
+}
+
+/// Runs `$validate-code` by POST; `parameters` is the JSON of the items of `parameter`.
 pub fn validate_body(terminology: &Terminology, parameters: &str) -> String {
     let body = body(parameters);
-    short(terminology.validate_code(Level::Type, Input::from_body(&body)))
+    short(terminology.validate_code(OperationLevel::Type, OperationInput::from_body(&body)))
 }
 
-/// `CodeSystem/$validate-code` by GET.
-pub fn validate_in_system(terminology: &Terminology, level: Level<'_>, query: &str) -> String {
-    short(terminology.validate_code_in_system(level, Input::from_query(&Parameters::from_query(query))))
+/// Runs `CodeSystem/$validate-code` by GET.
+pub fn validate_in_system(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
+    short(
+        terminology
+            .validate_code_in_system(level, OperationInput::from_query(&Parameters::from_query(query))),
+    )
 }
 
-/// `$subsumes` by GET.
-pub fn subsumes(terminology: &Terminology, level: Level<'_>, query: &str) -> String {
-    short(terminology.subsumes(level, Input::from_query(&Parameters::from_query(query))))
+/// Runs `$subsumes` by GET.
+pub fn subsumes(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
+    short(terminology.subsumes(level, OperationInput::from_query(&Parameters::from_query(query))))
 }
 
-/// A Parameters resource of these items.
+/// Returns Parameters with these items.
 pub fn body(parameters: &str) -> Parameters {
     let json = format!(r#"{{"resourceType":"Parameters","parameter":[{parameters}]}}"#);
     Parameters::from_json(json.as_bytes()).expect("the test's own JSON")

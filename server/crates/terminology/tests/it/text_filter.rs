@@ -1,16 +1,16 @@
-//! The law of the text filter: `$expand` with `filter` shows the codes that a scan of all texts finds, those of the
-//! value set and of supplements too.
+//! Property test that `$expand` with `filter` returns the codes that a scan of all texts finds, including texts of the
+//! value set and of supplements.
 
 use std::collections::BTreeSet;
 
 use fhir::Parameters;
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use trefoil_terminology::{Input, Level, Terminology};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support::put;
 
-/// Does some word of the text begin with this one? Read letter by letter from each place where a word begins.
+/// Returns whether a word of the text starts with this one, comparing letter by letter from each start of a word.
 fn begins_word(text: &str, word: &str) -> bool {
     let letters: Vec<char> = text.chars().collect();
     (0..letters.len()).any(|at| {
@@ -20,12 +20,12 @@ fn begins_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// A few texts of letters, digits and marks.
+/// A few texts of letters, digits and other characters.
 fn texts() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[abAB1Ä -]{1,6}", 1..4)
 }
 
-/// A concept of these texts: display and designations.
+/// Returns a concept with these texts as display and designations.
 fn concept(code: &str, texts: &[String]) -> Value {
     let designations: Vec<_> = texts[1..].iter().map(|text| json!({ "value": text })).collect();
     json!({ "code": code, "display": texts[0], "designation": designations })
@@ -35,7 +35,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn a_filter_shows_what_a_scan_finds(
+    fn a_filter_finds_what_a_scan_finds(
         concepts in prop::collection::vec(texts(), 6),
         supplement in prop::collection::vec(prop::option::of(texts()), 6),
         listed in prop::collection::vec(prop::option::of(texts()), 6),
@@ -67,7 +67,7 @@ proptest! {
         let filter = words.join(" ");
         let mut query = Parameters::from_query("url=urn:v&useSupplement=urn:m&excludeNested=true");
         query.push_string("filter", filter.clone());
-        let answer = terminology.expand(Level::Type, Input::from_query(&query), "2026-01-01").unwrap();
+        let answer = terminology.expand(OperationLevel::Type, OperationInput::from_query(&query), "2026-01-01").unwrap();
         let answer: Value = serde_json::from_str(answer.get()).unwrap();
         let rows = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
         let found: BTreeSet<_> = rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect();

@@ -1,14 +1,14 @@
-//! `ValueSet/$validate-code`: SPEC and DESIGN section 4, row by row.
+//! `ValueSet/$validate-code`: answers and errors.
 
-use trefoil_terminology::{Change, Input, Level};
+use trefoil_terminology::{OperationInput, OperationLevel, TerminologyChange};
 
 use crate::support::{PLANTS, body, garden, put, validate, validate_body};
 
-/// Is a code of the plants in a set of the garden?
+/// Checks the answer about a code of the plants in a value set of the garden.
 #[track_caller]
 fn check(set: &str, code: &str, expected: &str) {
     let query = format!("url=http://garden.example/{set}&system={PLANTS}&code={code}");
-    let answer = validate(&garden(), Level::Type, &query);
+    let answer = validate(&garden(), OperationLevel::Type, &query);
     assert!(answer == expected || answer.starts_with(&format!("{expected} [")), "{set} {code}: {answer}");
 }
 
@@ -44,15 +44,15 @@ fn membership_by_every_kind_of_include() {
 }
 
 #[test]
-fn the_plain_case_is_what_the_interface_shows() {
+fn the_plain_answer_has_the_documented_form() {
     let query = format!("url=http://garden.example/trees&system={PLANTS}&code=apple");
     let query = fhir::Parameters::from_query(&query);
-    let answer = garden().validate_code(Level::Type, Input::from_query(&query)).unwrap();
+    let answer = garden().validate_code(OperationLevel::Type, OperationInput::from_query(&query)).unwrap();
     insta::assert_snapshot!(serde_json::to_string(&answer).unwrap(), @r#"{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true},{"name":"display","valueString":"Apple tree"},{"name":"code","valueCode":"apple"},{"name":"system","valueUri":"http://garden.example/plants"},{"name":"version","valueString":"1.0.0"}]}"#);
 }
 
 #[test]
-fn a_negative_answer_says_why() {
+fn a_negative_answer_states_the_reason() {
     let garden = garden();
     for (query, expected) in [
         (
@@ -92,12 +92,12 @@ fn a_negative_answer_says_why() {
             "false [Tree] [The code system 'http://garden.example/plants' version '1.0.0' in the ValueSet include is different to the one in the value ('0.9.0')]",
         ),
     ] {
-        assert_eq!(validate(&garden, Level::Type, query), expected, "{query}");
+        assert_eq!(validate(&garden, OperationLevel::Type, query), expected, "{query}");
     }
 }
 
 #[test]
-fn a_positive_answer_may_still_remark() {
+fn a_positive_answer_may_have_issues() {
     let garden = garden();
     for (query, expected) in [
         (
@@ -131,12 +131,12 @@ fn a_positive_answer_may_still_remark() {
             "true [Apple tree] [Wrong Display Name 'Plum' for http://garden.example/plants#apple. Valid display is one of 2 choices: 'Apple tree' (en) or 'Apfelbaum' (de) (for the language(s) '--')]",
         ),
     ] {
-        assert_eq!(validate(&garden, Level::Type, query), expected, "{query}");
+        assert_eq!(validate(&garden, OperationLevel::Type, query), expected, "{query}");
     }
 }
 
 #[test]
-fn what_cannot_be_judged_is_an_error() {
+fn requests_that_cannot_be_evaluated_are_errors() {
     let garden = garden();
     let coded = "system=http://garden.example/plants&code=apple";
     for (query, expected) in [
@@ -213,20 +213,20 @@ fn what_cannot_be_judged_is_an_error() {
         ),
         (
             format!("url=http://garden.example/trees&{coded}&code=pear"),
-            "Malformed(invalid): parameter 'code': it is there more than once",
+            "Malformed(invalid): parameter 'code': it occurs more than once",
         ),
         (
             format!("url=http://garden.example/trees&{coded}&displayLanguage=-"),
             "DisplayLanguage(processing): Invalid displayLanguage: '-'",
         ),
     ] {
-        let answer = validate(&garden, Level::Type, &query);
+        let answer = validate(&garden, OperationLevel::Type, &query);
         assert!(answer.starts_with(expected), "{query}\n{answer}");
     }
 }
 
 #[test]
-fn an_instance_needs_no_url_and_beats_it() {
+fn an_instance_needs_no_url_and_takes_precedence() {
     let garden = garden();
     for (id, query, expected) in [
         ("trees", "system=http://garden.example/plants&code=apple", "true [Apple tree]"),
@@ -246,12 +246,12 @@ fn an_instance_needs_no_url_and_beats_it() {
             "UnknownInstance(not-found): ValueSet/plants is not known",
         ),
     ] {
-        assert_eq!(validate(&garden, Level::Instance(id), query), expected, "{id} {query}");
+        assert_eq!(validate(&garden, OperationLevel::Instance(id), query), expected, "{id} {query}");
     }
 }
 
 #[test]
-fn bodies_hold_codings_and_concepts() {
+fn bodies_contain_codings_and_concepts() {
     let garden = garden();
     let url = r#"{"name":"url","valueUri":"http://garden.example/trees"}"#;
     for (item, expected) in [
@@ -283,7 +283,7 @@ fn bodies_hold_codings_and_concepts() {
             r#"{"name":"codeableConcept","valueCodeableConcept":{"coding":[{"system":"http://garden.example/tools","code":"hoe"},{"system":"http://garden.example/plants","code":"pear"}]}}"#,
             "true [Pear tree]",
         ),
-        // The ecosystem is stricter: no coding may be wrong in itself.
+        // The ecosystem is stricter: no coding may have an error.
         (
             r#"{"name":"uuid","valueString":"u"},{"name":"codeableConcept","valueCodeableConcept":{"coding":[{"system":"http://garden.example/tools","code":"hoe"},{"system":"http://garden.example/plants","code":"pear"}]}}"#,
             "false [Pear tree] [Unknown code 'hoe' in the CodeSystem 'http://garden.example/tools' version '1']",
@@ -316,7 +316,7 @@ fn bodies_hold_codings_and_concepts() {
 }
 
 #[test]
-fn a_request_may_bring_its_own_resources() {
+fn a_request_may_contain_resources() {
     let garden = garden();
     let coding = r#"{"name":"coding","valueCoding":{"system":"http://garden.example/pots","code":"clay"}}"#;
     let pots = r#"{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://garden.example/pots","status":"active","content":"complete","concept":[{"code":"clay","display":"Clay"}]}}"#;
@@ -326,32 +326,33 @@ fn a_request_may_bring_its_own_resources() {
     assert_eq!(garden.code_system_count(), super::support::garden().code_system_count());
     let wrong = r#"{"name":"valueSet","resource":{"resourceType":"CodeSystem"}}"#;
     assert!(
-        validate_body(&garden, &[coding, wrong].join(",")).contains("it holds a CodeSystem, not a ValueSet")
+        validate_body(&garden, &[coding, wrong].join(","))
+            .contains("it contains a CodeSystem, not a ValueSet")
     );
 }
 
 #[test]
-fn changes_are_seen_at_once_and_broken_resources_are_told() {
+fn changes_apply_immediately_and_invalid_resources_are_reported() {
     let garden = garden();
     let query = "url=http://garden.example/new&system=http://garden.example/plants&code=apple";
-    assert!(validate(&garden, Level::Type, query).starts_with("UnknownValueSet"));
+    assert!(validate(&garden, OperationLevel::Type, query).starts_with("UnknownValueSet"));
     let set = |version: &str, code: &str| {
         put(&format!(
             r#"{{"resourceType":"ValueSet","id":"new-{version}","url":"http://garden.example/new","version":"{version}","status":"active","compose":{{"include":[{{"system":"http://garden.example/plants","concept":[{{"code":"{code}"}}]}}]}}}}"#
         ))
     };
     garden.apply([set("1.9", "apple"), set("1.10", "pear")]);
-    assert!(validate(&garden, Level::Type, query).starts_with("false"), "1.10 is newer than 1.9");
-    garden.apply([Change::Delete { kind: "ValueSet", id: "new-1.10".into() }]);
-    assert!(validate(&garden, Level::Type, query).starts_with("true"));
+    assert!(validate(&garden, OperationLevel::Type, query).starts_with("false"), "1.10 is newer than 1.9");
+    garden.apply([TerminologyChange::Delete { kind: "ValueSet", id: "new-1.10".into() }]);
+    assert!(validate(&garden, OperationLevel::Type, query).starts_with("true"));
     garden.apply([
-        Change::Put { kind: "ValueSet", id: "torn".into(), bytes: b"{".to_vec().into() },
-        Change::Put { kind: "Patient", id: "p".into(), bytes: b"{}".to_vec().into() },
+        TerminologyChange::Put { kind: "ValueSet", id: "torn".into(), bytes: b"{".to_vec().into() },
+        TerminologyChange::Put { kind: "Patient", id: "p".into(), bytes: b"{}".to_vec().into() },
     ]);
     let problems = garden.problems();
     assert_eq!(problems.len(), 1);
     assert_eq!((problems[0].kind, problems[0].id.as_str()), ("ValueSet", "torn"));
-    let answer = validate(&garden, Level::Instance("torn"), "system=x:y&code=z");
+    let answer = validate(&garden, OperationLevel::Instance("torn"), "system=x:y&code=z");
     assert!(
         answer.starts_with("Unprocessable(processing): the stored ValueSet/torn cannot be used"),
         "{answer}"
@@ -362,32 +363,36 @@ fn changes_are_seen_at_once_and_broken_resources_are_told() {
 fn clones_share_their_content() {
     let garden = garden();
     let other = garden.clone();
-    other.apply([Change::Delete { kind: "ValueSet", id: "trees".into() }]);
+    other.apply([TerminologyChange::Delete { kind: "ValueSet", id: "trees".into() }]);
     assert_eq!(garden.value_set_count(), other.value_set_count());
     let posted = body(
         r#"{"name":"code","valueCode":"apple"},{"name":"system","valueUri":"http://garden.example/plants"}"#,
     );
-    assert!(garden.validate_code(Level::Instance("trees"), Input::from_body(&posted)).is_err());
+    assert!(
+        garden.validate_code(OperationLevel::Instance("trees"), OperationInput::from_body(&posted)).is_err()
+    );
 }
 
 #[test]
-fn many_paths_to_one_set_and_long_chains_end_soon() {
+fn many_paths_to_one_value_set_and_long_chains_end_soon() {
     let garden = garden();
     let set = |at: usize, imports: &str| {
         put(&format!(
             r#"{{"resourceType":"ValueSet","id":"d{at}","url":"urn:d{at}","status":"active","compose":{{"include":[{imports}]}}}}"#
         ))
     };
-    // Each set imports the next one twice: two to the power of 40 paths.
+    // Each value set imports the next one twice, which makes 2^40 paths.
     let twice = |at: usize| format!(r#"{{"valueSet":["urn:d{0}"]}},{{"valueSet":["urn:d{0}"]}}"#, at + 1);
     garden.apply((0..40).map(|at| set(at, &twice(at))));
     garden.apply([set(40, r#"{"system":"http://garden.example/plants","concept":[{"code":"pear"}]}"#)]);
-    let ask = |code: &str| validate(&garden, Level::Type, &format!("url=urn:d0&system={PLANTS}&code={code}"));
-    assert!(ask("apple").starts_with("false"));
-    assert_eq!(ask("pear"), "true [Pear tree]");
+    let request = |code: &str| {
+        validate(&garden, OperationLevel::Type, &format!("url=urn:d0&system={PLANTS}&code={code}"))
+    };
+    assert!(request("apple").starts_with("false"));
+    assert_eq!(request("pear"), "true [Pear tree]");
     garden.apply((40..5000).map(|at| set(at, &format!(r#"{{"valueSet":["urn:d{}"]}}"#, at + 1))));
     assert_eq!(
-        ask("pear"),
+        request("pear"),
         "Unprocessable(processing): the imports of urn:d0 are nested deeper than 64 levels"
     );
 }

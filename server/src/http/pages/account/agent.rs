@@ -1,12 +1,11 @@
-//! A browser's name for people, from what it calls itself. Good enough to know one's own again; nothing is
-//! decided by it.
+//! A readable name of a browser, from its `User-Agent`. It only helps users to recognize their own browsers.
 
-/// `Firefox on Linux` from a `User-Agent`.
+/// Returns a name such as `Firefox on Linux`.
 pub fn describe(agent: &str) -> String {
     let first = |names: &[(&str, &'static str)]| {
         names.iter().find(|(mark, _)| agent.contains(mark)).map(|(_, name)| *name)
     };
-    // The order matters: most of them also call themselves by the names below theirs.
+    // The order matters: most browsers also contain the names that follow theirs.
     let browser = first(&[
         ("Edg", "Edge"),
         ("OPR/", "Opera"),
@@ -38,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn browsers_are_known_by_their_names() {
+    fn user_agents_have_readable_names() {
         for (agent, name) in [
             ("Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
             (

@@ -1,16 +1,15 @@
-//! {base}/account: what a person has here and can change. The page is a list of sections, each with the
-//! forms that change it.
+//! {base}/account: the page on which users manage their account. It is a list of sections, each with its forms.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`sessions`] | where the user is signed in, and how to end that |
+//! | [`sessions`] | sessions, and ending them |
 //! | [`passkeys`] | passkeys and recovery codes |
 //! | [`password`] | the password |
-//! | [`apps`] | applications that were allowed something |
+//! | [`apps`] | applications with a consent |
 //! | [`links`] | accounts at external providers |
-//! | [`agent`] | a browser's name for people |
+//! | [`agent`] | a readable name of a browser |
 //!
-//! What opens another way into the account is done only soon after a sign-in.
+//! A change that adds a sign-in method requires a recent sign-in.
 
 mod agent;
 pub mod apps;
@@ -20,34 +19,34 @@ pub mod password;
 pub mod sessions;
 
 use http::StatusCode;
+use identity::model::user::User;
 use identity::params::Params;
-use identity::session::Session;
-use identity::user::User;
+use identity::sign_in::session::Session;
 use jiff::{SignedDuration, Timestamp};
 use maud::{Markup, html};
 use store::StoreError;
 
 use super::{cookie, csrf, page_with_script};
-use crate::http::extract::Call;
+use crate::http::extract::RequestContext;
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// How old a sign-in may be for changes that open another way into the account.
-const FRESH: SignedDuration = SignedDuration::from_mins(15);
+/// Maximum age of a sign-in for a change that adds a sign-in method.
+const MAX_SIGN_IN_AGE: SignedDuration = SignedDuration::from_mins(15);
 
-/// Who is signed in, in which browser.
-struct Visit {
+/// The signed-in user, the session and the browser.
+struct AccountVisit {
     session: Session,
     user: User,
     browser: String,
 }
 
-impl Visit {
-    /// A form of this page: a button and what it sends.
+impl AccountVisit {
+    /// Returns a form of this page: a button and its fields.
     fn button(&self, action: &str, fields: &[(&str, &str)], label: &str, described: Option<&str>) -> Markup {
         html! {
             form method="post" action=(action) {
-                (csrf::field(&self.browser))
+                (csrf::hidden_field(&self.browser))
                 @for (name, value) in fields { input type="hidden" name=(name) value=(value); }
                 button.second type="submit" aria-label=[described] { (label) }
             }
@@ -55,119 +54,128 @@ impl Visit {
     }
 }
 
-/// A day and a time as people read it.
-fn when(at: Timestamp) -> Markup {
+/// Returns a day and a time.
+fn date_time(at: Timestamp) -> Markup {
     html! { time datetime=(at) { (at.strftime("%-d %b %Y, %H:%M UTC")) } }
 }
 
-/// The page.
-pub async fn get(call: Call) -> Response {
-    let params = call.params();
-    let said = params.get("said").and_then(said);
-    let visit = match super::signed_in(&call).await {
+/// Shows the page.
+pub async fn show_account(context: RequestContext) -> Response {
+    let params = context.params();
+    let notice = params.get("notice").and_then(confirmation);
+    let visit = match super::signed_in(&context).await {
         Ok(Some((session, user))) => (session, user),
-        Ok(None) => return to_sign_in(&call),
-        Err(error) => return problem::store(Dialect::Page, &error),
+        Ok(None) => return to_sign_in(&context),
+        Err(error) => return problem::store_error(Dialect::Page, &error),
     };
-    let (browser, set_cookie) = cookie::browser(&call);
-    let visit = Visit { session: visit.0, user: visit.1, browser };
-    let response = render(&call, &visit, StatusCode::OK, said.map(Said::Done)).await;
+    let (browser, set_cookie) = cookie::browser(&context);
+    let visit = AccountVisit { session: visit.0, user: visit.1, browser };
+    let response = render_account(&context, &visit, StatusCode::OK, notice.map(AccountNotice::Done)).await;
     cookie::set(response, set_cookie)
 }
 
-/// What a change is answered with: the page once more, and a word about it.
-fn said(key: &str) -> Option<&'static str> {
+/// Returns the confirmation that the page shows after a change.
+fn confirmation(key: &str) -> Option<&'static str> {
     Some(match key {
         "ended" => "The session has ended, and with it the apps that were signed in from it.",
         "passkey" => "The passkey was added. You can sign in with it from now on.",
-        "removed" => "The passkey was removed. It signs nobody in any more.",
+        "removed" => "The passkey was removed and no longer signs you in.",
         "password" => "The password was changed. All other sessions and apps are signed out.",
         "linked" => "The account was linked. You can sign in with it from now on.",
-        "withdrawn" => "Taken back. The application is signed out and has to ask again.",
+        "withdrawn" => "Permission withdrawn. The application is signed out and must ask again.",
         "unlinked" => "The link was removed.",
         "saved" => "Saved.",
         _ => return None,
     })
 }
 
-enum Said<'a> {
+enum AccountNotice<'a> {
     Done(&'a str),
-    /// What is wrong, and the field that it is about.
+    /// The error, and the field that it is about.
     Wrong(&'a str, Option<&'a str>),
 }
 
-async fn render(call: &Call, visit: &Visit, status: StatusCode, said: Option<Said<'_>>) -> Response {
-    let field = match said {
-        Some(Said::Wrong(_, field)) => field,
-        Some(Said::Done(_)) | None => None,
+async fn render_account(
+    context: &RequestContext,
+    visit: &AccountVisit,
+    status: StatusCode,
+    notice: Option<AccountNotice<'_>>,
+) -> Response {
+    let field = match notice {
+        Some(AccountNotice::Wrong(_, field)) => field,
+        Some(AccountNotice::Done(_)) | None => None,
     };
-    match sections(call, visit, field).await {
+    match sections(context, visit, field).await {
         Ok(sections) => {
             let name = visit.user.claims.name.as_deref().unwrap_or(&visit.user.username);
             let content = html! {
-                @match said {
-                    Some(Said::Done(text)) => p.done role="status" { (text) },
-                    Some(Said::Wrong(text, _)) => p #said .error role="alert" { (text) },
+                @match notice {
+                    Some(AccountNotice::Done(text)) => p.done role="status" { (text) },
+                    Some(AccountNotice::Wrong(text, _)) => p #notice .error role="alert" { (text) },
                     None => {},
                 }
                 p { "Signed in as " strong { (name) } " (" (visit.user.username) ")." }
                 form method="post" action="/sign-out" {
-                    (csrf::field(&visit.browser))
+                    (csrf::hidden_field(&visit.browser))
                     button type="submit" { "Sign out of this browser" }
                 }
                 @for section in sections { section { (section) } }
             };
             reply::no_store(reply::html(status, page_with_script("Your account", &content)))
         }
-        Err(error) => problem::store(Dialect::Page, &error),
+        Err(error) => problem::store_error(Dialect::Page, &error),
     }
 }
 
-/// The sections of the page, in order. `wrong` is the field that an error is about.
-async fn sections(call: &Call, visit: &Visit, wrong: Option<&str>) -> Result<Vec<Markup>, StoreError> {
+/// Returns the sections of the page, in order. `wrong` is the field that an error is about.
+async fn sections(
+    context: &RequestContext,
+    visit: &AccountVisit,
+    wrong: Option<&str>,
+) -> Result<Vec<Markup>, StoreError> {
     let mut sections = vec![
-        sessions::section(call, visit).await?,
-        passkeys::section(call, visit).await?,
-        passkeys::recovery_section(call, visit).await?,
-        password::section(visit, call.app.settings().passwords.min_length, wrong),
+        sessions::section(context, visit).await?,
+        passkeys::section(context, visit).await?,
+        passkeys::recovery_section(context, visit).await?,
+        password::section(visit, context.app.settings().passwords.min_length, wrong),
     ];
-    sections.extend(apps::section(call, visit).await?);
-    sections.extend(links::section(call, visit).await?);
+    sections.extend(apps::section(context, visit).await?);
+    sections.extend(links::section(context, visit).await?);
     Ok(sections)
 }
 
-fn to_sign_in(call: &Call) -> Response {
-    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &format!("{}/sign-in", call.app.base_url)))
+fn to_sign_in(context: &RequestContext) -> Response {
+    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &format!("{}/sign-in", context.app.base_url)))
 }
 
-/// A form of this page, from somebody who is signed in.
-async fn begin(call: &mut Call) -> Result<(Visit, Params), Response> {
-    let sent = csrf::form(call).await?;
-    let browser = cookie::known_browser(call).unwrap_or_default().to_owned();
-    match super::signed_in(call).await {
-        Ok(Some((session, user))) => Ok((Visit { session, user, browser }, sent)),
-        Ok(None) => Err(to_sign_in(call)),
-        Err(error) => Err(problem::store(Dialect::Page, &error)),
+/// Reads a form of this page from a signed-in user.
+async fn read_form(context: &mut RequestContext) -> Result<(AccountVisit, Params), Response> {
+    let sent = csrf::read_form(context).await?;
+    let browser = cookie::known_browser(context).unwrap_or_default().to_owned();
+    match super::signed_in(context).await {
+        Ok(Some((session, user))) => Ok((AccountVisit { session, user, browser }, sent)),
+        Ok(None) => Err(to_sign_in(context)),
+        Err(error) => Err(problem::store_error(Dialect::Page, &error)),
     }
 }
 
-/// The same, and the sign-in is not long ago.
-async fn begin_fresh(call: &mut Call) -> Result<(Visit, Params), Response> {
-    let (visit, sent) = begin(call).await?;
-    is_fresh(call, &visit)?;
+/// Reads a form of this page from a user who signed in recently.
+async fn read_fresh_form(context: &mut RequestContext) -> Result<(AccountVisit, Params), Response> {
+    let (visit, sent) = read_form(context).await?;
+    check_fresh(context, &visit)?;
     Ok((visit, sent))
 }
 
-/// Is the sign-in recent enough for what opens another way into the account?
-fn is_fresh(call: &Call, visit: &Visit) -> Result<(), Response> {
-    if call.now <= visit.session.auth_time + FRESH {
+/// Checks that the sign-in is recent enough for a change that adds a sign-in method.
+fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Response> {
+    if context.now <= visit.session.auth_time + MAX_SIGN_IN_AGE {
         return Ok(());
     }
     let hint = form_urlencoded::Serializer::new(String::new())
         .append_pair("login_hint", &visit.user.username)
         .finish();
     let content = html! {
-        p { "For this change you sign in once more: it opens another way into your account, and your "
+        p { "Sign in again for this change: it adds a way to sign in to your account, and your "
             "sign-in is more than 15 minutes old." }
         p { a.button href=(format!("/sign-in?{hint}")) { "Sign in again" } }
         p { a href="/account" { "Back to your account" } }
@@ -175,13 +183,18 @@ fn is_fresh(call: &Call, visit: &Visit) -> Result<(), Response> {
     Err(reply::no_store(reply::html(StatusCode::FORBIDDEN, super::page("Sign in again", &content))))
 }
 
-/// Back to the page, which says what was done.
-fn done(call: &Call, said: &str) -> Response {
-    let to = format!("{}/account?said={said}", call.app.base_url);
+/// Redirects to the page with a confirmation.
+fn redirect_done(context: &RequestContext, notice: &str) -> Response {
+    let to = format!("{}/account?notice={notice}", context.app.base_url);
     reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
 }
 
-/// The page once more, which says what was wrong.
-async fn wrong(call: &Call, visit: &Visit, status: StatusCode, text: &str) -> Response {
-    render(call, visit, status, Some(Said::Wrong(text, None))).await
+/// Shows the page again with an error.
+async fn show_error(
+    context: &RequestContext,
+    visit: &AccountVisit,
+    status: StatusCode,
+    text: &str,
+) -> Response {
+    render_account(context, visit, status, Some(AccountNotice::Wrong(text, None))).await
 }

@@ -1,44 +1,44 @@
-//! The user's password.
+//! The section about the password, and its change.
 
 use http::{StatusCode, header};
-use identity::directory::{ChangeError, OtherMethods};
+use identity::directory::user_directory::{ChangeUserError, OtherMethods};
 use identity::params::Params;
-use identity::password::{self, LONGEST, PasswordError};
-use identity::session::{Place, Proof};
+use identity::sign_in::password::{self, MAX_PASSWORD_BYTES, PasswordError};
+use identity::sign_in::session::{SessionOrigin, SignInProof};
 use maud::{Markup, html};
 
-use super::{Said, Visit, begin, done, render, wrong};
-use crate::hashing::Requester;
-use crate::http::extract::Call;
+use super::{AccountNotice, AccountVisit, read_form, redirect_done, render_account, show_error};
+use crate::http::extract::RequestContext;
 use crate::http::pages::sign_in::PasswordResult;
 use crate::http::pages::{address, cookie, csrf, passkey, sign_in};
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
+use crate::node::hashing::HashRequester;
 
-/// The section.
-pub(super) fn section(visit: &Visit, min_length: usize, wrong: Option<&str>) -> Markup {
+/// Returns the section.
+pub(super) fn section(visit: &AccountVisit, min_length: usize, wrong: Option<&str>) -> Markup {
     let has_one = visit.user.password.is_some();
-    let described = |field: &str| (wrong == Some(field)).then_some("said");
-    let of_new = if wrong == Some("new") { "said password-hint" } else { "password-hint" };
+    let described = |field: &str| (wrong == Some(field)).then_some("notice");
+    let of_new = if wrong == Some("new") { "notice password-hint" } else { "password-hint" };
     html! {
         h2 { "Password" }
         form method="post" action="/account/password" {
-            (csrf::field(&visit.browser))
-            // For password managers, which keep it with the new password.
+            (csrf::hidden_field(&visit.browser))
+            // Password managers store the user name with the new password.
             input type="text" name="username" value=(visit.user.username) autocomplete="username" hidden;
             @if has_one {
-                label for="current" { "Password now" }
-                input #current name="current" type="password" autocomplete="current-password" maxlength=(LONGEST) required
+                label for="current" { "Current password" }
+                input #current name="current" type="password" autocomplete="current-password" maxlength=(MAX_PASSWORD_BYTES) required
                     aria-describedby=[described("current")] aria-invalid=[described("current").map(|_| "true")];
             }
             label for="new" { "New password" }
-            input #new name="new" type="password" autocomplete="new-password" minlength=(min_length) maxlength=(LONGEST)
+            input #new name="new" type="password" autocomplete="new-password" minlength=(min_length) maxlength=(MAX_PASSWORD_BYTES)
                 required aria-describedby=(of_new) aria-invalid=[described("new").map(|_| "true")];
-            p #password-hint .quiet { "At least " (min_length) " characters; a few words in a row are good. "
+            p #password-hint .quiet { "At least " (min_length) " characters; several unrelated words are a good choice. "
                 "All other sessions and apps are signed out by the change." }
             label.check {
                 input type="checkbox" name="remove" value="methods" autocomplete="off";
-                "Also remove my passkeys, recovery codes and linked accounts. Do this if somebody else may have used my account."
+                "Also remove my passkeys, recovery codes and linked accounts. Choose this if someone else may have used your account."
             }
             button.second type="submit" { @if has_one { "Change the password" } @else { "Set a password" } }
         }
@@ -46,65 +46,72 @@ pub(super) fn section(visit: &Visit, min_length: usize, wrong: Option<&str>) -> 
 }
 
 /// POST {base}/account/password
-pub async fn change(mut call: Call) -> Response {
-    let (visit, sent) = match begin(&mut call).await {
+pub async fn change_password(mut context: RequestContext) -> Response {
+    let (visit, sent) = match read_form(&mut context).await {
         Ok(begun) => begun,
         Err(response) => return response,
     };
-    // Where the password alone does not sign in, it does not do here either.
-    let alone = match call.app.identity.needs_passkey(&visit.user.sub, call.now).await {
-        Ok(asked) => visit.user.password.is_some() && !asked,
-        Err(error) => return problem::store(Dialect::Page, &error),
+    // If the password alone does not suffice for a sign-in, it does not suffice here either.
+    let alone = match context.app.identity.sign_in.requires_passkey(&visit.user.sub, context.now).await {
+        Ok(is_required) => visit.user.password.is_some() && !is_required,
+        Err(error) => return problem::store_error(Dialect::Page, &error),
     };
-    if !alone && let Err(response) = super::is_fresh(&call, &visit) {
+    if !alone && let Err(response) = super::check_fresh(&context, &visit) {
         return response;
     }
     if visit.user.password.is_none() {
-        return set(&call, &visit, &sent).await;
+        return set_password(&context, &visit, &sent).await;
     }
-    // The old password can be guessed here as well as at sign-in, so it is counted as there.
+    // The old password could be guessed here as at sign-in, so the attempt is counted in the same way.
     let current = sent.get("current").unwrap_or_default();
-    match sign_in::check_password(&call, &visit.user.username, current).await {
+    match sign_in::check_password(&context, &visit.user.username, current).await {
         Ok((_, PasswordResult::Right)) => {}
         Ok((_, PasswordResult::Wrong)) => {
-            let said = Said::Wrong("The password now is another one.", Some("current"));
-            return render(&call, &visit, StatusCode::UNAUTHORIZED, Some(said)).await;
+            let notice = AccountNotice::Wrong("The current password is wrong.", Some("current"));
+            return render_account(&context, &visit, StatusCode::UNAUTHORIZED, Some(notice)).await;
         }
         Ok((_, PasswordResult::Locked(wait))) => {
-            let (text, with_header) = sign_in::too_often(wait);
-            return with_header(wrong(&call, &visit, StatusCode::TOO_MANY_REQUESTS, &text).await);
+            let (text, with_header) = sign_in::lockout_response(wait);
+            return with_header(show_error(&context, &visit, StatusCode::TOO_MANY_REQUESTS, &text).await);
         }
-        Ok((_, PasswordResult::Busy)) => return busy(&call, &visit).await,
-        Err(error) => return problem::store(Dialect::Page, &error),
+        Ok((_, PasswordResult::Busy)) => return busy_page(&context, &visit).await,
+        Err(error) => return problem::store_error(Dialect::Page, &error),
     }
-    set(&call, &visit, &sent).await
+    set_password(&context, &visit, &sent).await
 }
 
-async fn busy(call: &Call, visit: &Visit) -> Response {
+async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Response {
     let text = "Too many people are signing in at this moment. Please try again.";
-    let response = wrong(call, visit, StatusCode::SERVICE_UNAVAILABLE, text).await;
+    let response = show_error(context, visit, StatusCode::SERVICE_UNAVAILABLE, text).await;
     reply::with(response, header::RETRY_AFTER, "5")
 }
 
-/// Sets the new password, ends all sessions and tokens, and begins a new session here. If the user asks for it, the other
-/// ways to sign in are removed.
-async fn set(call: &Call, visit: &Visit, sent: &Params) -> Response {
-    let (app, username) = (&call.app, &visit.user.username);
+/// Sets the new password, ends all sessions and tokens, and begins a new session in this browser. On request, the
+/// other sign-in methods are removed.
+async fn set_password(context: &RequestContext, visit: &AccountVisit, sent: &Params) -> Response {
+    let (app, username) = (&context.app, &visit.user.username);
     let new = sent.get("new").unwrap_or_default();
     let (password, random) = (new.to_owned(), app.clock.random.clone());
     let (policy, service, name) = (app.settings().passwords, app.base_url.clone(), username.clone());
     let hash = move || {
-        policy.check(&password, &name, &service)?;
-        Ok(password::hash(&password, &*random))
+        policy.check_password(&password, &name, &service)?;
+        Ok(password::hash_password(&password, &*random))
     };
-    let hashed: Option<Result<String, PasswordError>> = app.hashing.in_turn(Requester::Known, hash).await;
+    let hashed: Option<Result<String, PasswordError>> =
+        app.hashing.run_in_turn(HashRequester::Known, hash).await;
     let phc = match hashed {
         Some(Ok(phc)) => phc,
         Some(Err(error)) => {
-            let text = passkey::sentence(&error.to_string());
-            return render(call, visit, StatusCode::BAD_REQUEST, Some(Said::Wrong(&text, Some("new")))).await;
+            let text = passkey::as_sentence(&error.to_string());
+            return render_account(
+                context,
+                visit,
+                StatusCode::BAD_REQUEST,
+                Some(AccountNotice::Wrong(&text, Some("new"))),
+            )
+            .await;
         }
-        None => return busy(call, visit).await,
+        None => return busy_page(context, visit).await,
     };
     let others = match sent.get("remove") {
         Some("methods") => OtherMethods::Remove,
@@ -113,32 +120,40 @@ async fn set(call: &Call, visit: &Visit, sent: &Params) -> Response {
     let now = app.clock.now();
     let sub = &visit.user.sub;
     let changed_elsewhere = "The password was changed elsewhere.";
-    // Only over the password that was checked: another change may have come between.
-    let revision = match app.identity.user_entry(sub, now).await {
+    // The revision ensures that the checked password is replaced, and not one set meanwhile.
+    let revision = match app.identity.users.versioned_user(sub, now).await {
         Ok(Some(entry)) if entry.user.password == visit.user.password => entry.revision,
-        Ok(_) => return wrong(call, visit, StatusCode::CONFLICT, changed_elsewhere).await,
-        Err(error) => return problem::store(Dialect::Page, &error),
+        Ok(_) => return show_error(context, visit, StatusCode::CONFLICT, changed_elsewhere).await,
+        Err(error) => return problem::store_error(Dialect::Page, &error),
     };
-    let user = match app.identity.reset_password(sub, Some(revision), &phc, others, now).await {
+    let user = match app.identity.users.reset_password(sub, Some(revision), &phc, others, now).await {
         Ok(entry) => entry.user,
-        Err(ChangeError::Unknown | ChangeError::Stale) => {
-            return wrong(call, visit, StatusCode::CONFLICT, changed_elsewhere).await;
+        Err(ChangeUserError::Unknown | ChangeUserError::Stale) => {
+            return show_error(context, visit, StatusCode::CONFLICT, changed_elsewhere).await;
         }
-        Err(ChangeError::User(error)) => return problem::user(&error),
-        Err(ChangeError::Store(error)) => return problem::store(Dialect::Page, &error),
+        Err(ChangeUserError::User(error)) => return problem::user_error(&error),
+        Err(ChangeUserError::Store(error)) => return problem::store_error(Dialect::Page, &error),
     };
-    let agent = call.header(header::USER_AGENT).unwrap_or_default().to_owned();
-    let place = Place { address: address(call), agent };
+    let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
+    let place = SessionOrigin { address: address(context), agent };
     let begun = app
         .identity
-        .begin_session(&user, &Proof::of(&visit.session), place, cookie::session(call), now)
+        .sessions
+        .begin_session(
+            &user,
+            &SignInProof::from_session(&visit.session),
+            place,
+            cookie::session(context),
+            now,
+        )
         .await;
     match begun {
         Ok(value) => {
-            let response = cookie::set(done(call, "password"), Some(cookie::set_session(app, &value)));
-            let device = app.identity.device_cookie(&user, None);
+            let response =
+                cookie::set(redirect_done(context, "password"), Some(cookie::set_session(app, &value)));
+            let device = app.identity.throttle.device_cookie(&user, None);
             cookie::set(response, Some(cookie::set_device(app, &device)))
         }
-        Err(error) => problem::store(Dialect::Page, &error),
+        Err(error) => problem::store_error(Dialect::Page, &error),
     }
 }

@@ -1,32 +1,32 @@
-//! Where the user is signed in.
+//! The section about sessions.
 
 use http::StatusCode;
 use maud::{Markup, html};
 use store::StoreError;
 
-use super::{Visit, agent, begin, done, when, wrong};
-use crate::http::extract::Call;
+use super::{AccountVisit, agent, date_time, read_form, redirect_done, show_error};
+use crate::http::extract::RequestContext;
 use crate::http::pages::{cookie, page};
 use crate::http::problem::{self, Dialect};
 use crate::http::reply::{self, Response};
 
-/// The section.
-pub(super) async fn section(call: &Call, visit: &Visit) -> Result<Markup, StoreError> {
-    let sessions = call.app.identity.sessions_of(&visit.user, call.now).await?;
+/// Returns the section.
+pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> Result<Markup, StoreError> {
+    let sessions = context.app.identity.sessions.user_sessions(&visit.user, context.now).await?;
     Ok(html! {
         h2 { "Where you are signed in" }
         ul.rows {
             @for session in &sessions {
-                @let name = agent::describe(&session.place.agent);
+                @let name = agent::describe(&session.origin.agent);
                 @let here = session.sid == visit.session.sid;
                 li {
                     div {
                         strong { (name) } @if here { " " span.tag { "this browser" } }
                         div.quiet {
-                            @if !session.place.address.is_empty() { "from " (session.place.address) ", " }
-                            "since " (when(session.auth_time))
+                            @if !session.origin.address.is_empty() { "from " (session.origin.address) ", " }
+                            "since " (date_time(session.auth_time))
                             @if let Some(provider) = &session.provider { ", by " (provider) }
-                            br; "last used " (when(session.last_seen))
+                            br; "last used " (date_time(session.last_seen))
                         }
                     }
                     @if !here {
@@ -42,32 +42,36 @@ pub(super) async fn section(call: &Call, visit: &Visit) -> Result<Markup, StoreE
 }
 
 /// POST {base}/account/sessions/end
-pub async fn end(mut call: Call) -> Response {
-    let (visit, sent) = match begin(&mut call).await {
+pub async fn end_session(mut context: RequestContext) -> Response {
+    let (visit, sent) = match read_form(&mut context).await {
         Ok(begun) => begun,
         Err(response) => return response,
     };
     let sid = sent.get("sid").unwrap_or_default();
-    match call.app.identity.end_session_of(&visit.user.sub, sid, call.now).await {
-        Ok(true) => done(&call, "ended"),
-        Ok(false) => wrong(&call, &visit, StatusCode::NOT_FOUND, "This session has ended already.").await,
-        Err(error) => problem::store(Dialect::Page, &error),
+    match context.app.identity.sessions.end_user_session(&visit.user.sub, sid, context.now).await {
+        Ok(true) => redirect_done(&context, "ended"),
+        Ok(false) => {
+            show_error(&context, &visit, StatusCode::NOT_FOUND, "This session has ended already.").await
+        }
+        Err(error) => problem::store_error(Dialect::Page, &error),
     }
 }
 
-/// POST {base}/account: global sign-out.
-pub async fn everywhere(mut call: Call) -> Response {
-    let (visit, _) = match begin(&mut call).await {
+/// POST {base}/account: signs out everywhere.
+pub async fn sign_out_everywhere(mut context: RequestContext) -> Response {
+    let (visit, _) = match read_form(&mut context).await {
         Ok(begun) => begun,
         Err(response) => return response,
     };
-    if let Err(error) = call.app.identity.sign_out_everywhere(&visit.user.username, call.now).await {
-        return problem::user(&error);
+    if let Err(error) =
+        context.app.identity.users.sign_out_everywhere(&visit.user.username, context.now).await
+    {
+        return problem::user_error(&error);
     }
     let content = html! {
         p { "All sessions and all apps are signed out." }
         p { a href="/sign-in" { "Sign in again" } }
     };
     let response = reply::html(StatusCode::OK, page("You are signed out", &content));
-    reply::no_store(cookie::set(response, Some(cookie::clear_session(&call.app))))
+    reply::no_store(cookie::set(response, Some(cookie::clear_session(&context.app))))
 }

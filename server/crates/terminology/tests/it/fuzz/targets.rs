@@ -1,70 +1,23 @@
-//! What the fuzz targets do with a text; the tests and cargo-fuzz share them. None may panic, run for a second or take a
-//! GiB of memory, whatever the text is.
+//! Fuzz targets of this crate; the tests and cargo-fuzz share them. A target must not panic, run for a second or take a
+//! GiB of memory for any input.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use fhir::Parameters;
-use trefoil_terminology::{Change, Input, Level, Terminology, load};
+use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
 
 use crate::support;
 
-/// The folder of a target's good inputs.
-pub fn seeds(target: &str) -> PathBuf {
+/// Returns the folder of the valid inputs of a target.
+pub fn seed_folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR").trim_end_matches("/fuzz")).join("fuzz/seeds").join(target)
 }
 
-/// Parameters of the operations, which bring resources along.
+/// Reads Parameters with resources, and answers two operations.
 pub fn parameters(text: &[u8]) {
     static GARDEN: LazyLock<Terminology> = LazyLock::new(support::garden);
     let Ok(parameters) = Parameters::from_json(text) else { return };
-    drop(GARDEN.validate_code(Level::Type, Input::from_body(&parameters)));
-    drop(GARDEN.subsumes(Level::Type, Input::from_body(&parameters)));
-}
-
-/// One file of a small RF2 release, the others as they should be: it takes the place of one with its first line.
-pub fn rf2(text: &[u8]) {
-    static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
-        let folder = fs::read_dir(seeds("rf2")).expect("the seeds are there");
-        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.expect("a file").path()).collect();
-        paths.sort();
-        let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
-        paths.iter().map(|path| (name(path), fs::read(path).expect("text"))).collect()
-    });
-    let first_line = |text: &[u8]| text.split_inclusive(|byte| *byte == b'\n').next().map(<[u8]>::to_vec);
-    let mut release = FILES.clone();
-    let line = first_line(text);
-    let alike: Vec<usize> = (0..release.len()).filter(|at| first_line(&release[*at].1) == line).collect();
-    let all = (0..release.len()).collect();
-    let among = if alike.is_empty() { all } else { alike };
-    release[among[text.len() % among.len()]].1 = text.to_vec();
-    drop(load::load_files(release));
-}
-
-/// A code system as CSV.
-pub fn csv(text: &[u8]) {
-    drop(load::load_files(vec![("plants.csv".to_owned(), text.to_vec())]));
-}
-
-/// A text as ECL constraint and as regular expression of a filter.
-pub fn constraints(text: &[u8]) {
-    static SNOMED_CT: LazyLock<Terminology> = LazyLock::new(|| {
-        let files = "../../../fixtures/releases/SnomedCT_GardenInternationalRF2_20250101T120000Z";
-        let release = seeds("").join("../..").join(files);
-        let terminology = Terminology::default();
-        let index = load::load(&release, &mut |_| {}).expect("the fixture is whole").index;
-        terminology.apply([Change::Index { id: "garden".to_owned(), index }]);
-        terminology
-    });
-    let text = String::from_utf8_lossy(text);
-    for (property, op) in [("constraint", "="), ("code", "regex")] {
-        let set = serde_json::json!({ "resourceType": "Parameters", "parameter": [
-            { "name": "valueSet", "resource": { "resourceType": "ValueSet", "url": "urn:x", "compose": {
-                "include": [{ "system": "http://snomed.info/sct",
-                    "filter": [{ "property": property, "op": op, "value": text }] }] } } },
-            { "name": "coding", "valueCoding": { "system": "http://snomed.info/sct", "code": "700112006" } } ] });
-        let parameters = Parameters::from_json(set.to_string().as_bytes()).expect("Parameters");
-        drop(SNOMED_CT.validate_code(Level::Type, Input::from_body(&parameters)));
-    }
+    drop(GARDEN.validate_code(OperationLevel::Type, OperationInput::from_body(&parameters)));
+    drop(GARDEN.subsumes(OperationLevel::Type, OperationInput::from_body(&parameters)));
 }

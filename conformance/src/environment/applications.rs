@@ -1,0 +1,263 @@
+//! Plays the applications: what a client sends on behalf of the person who signed in, and what a
+//! back-end client sends on its own.
+
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::SetupError;
+use super::browser::{self, Credentials, address, answer_param, post};
+use super::target::{CookieJar, TestTarget};
+use crate::wire::exchange::Answer;
+use crate::wire::jose;
+use crate::wire::random::{pkce_pair, random_text};
+use crate::wire::variables::Variables;
+
+/// `client_assertion_type` of RFC 7523 2.2.
+pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/// Maximum number of polls of an export, and the pause between two.
+const POLLS: usize = 400;
+const POLL_PAUSE: Duration = Duration::from_millis(25);
+
+/// A member of the profile that not every profile has.
+///
+/// # Errors
+/// [`SetupError::Lacking`].
+pub fn member<'a>(vars: &'a Variables, path: &str) -> Result<&'a str, SetupError> {
+    vars.text(path).map_err(|_| SetupError::Lacking(format!("the profile has no '{path}'")))
+}
+
+/// A user of the profile.
+///
+/// # Errors
+/// [`SetupError::Lacking`].
+pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
+    let text = |name: &str| member(vars, &format!("{path}.{name}")).map(str::to_owned);
+    Ok(Credentials { username: text("username")?, password: text("password")? })
+}
+
+/// An answer that was not to be expected.
+pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
+    SetupError::Failed(format!("{what} answered {} {}", answer.status, answer.text()))
+}
+
+/// An authorization code, and all that its client must send with it.
+#[derive(Debug, Clone)]
+pub struct IssuedCode {
+    /// The code.
+    pub code: String,
+    /// The address that it came to.
+    pub redirect_uri: String,
+    /// The verifier, where there is a challenge.
+    pub verifier: Option<String>,
+}
+
+/// Returns a code for a client of the profile. Signs the user in first if necessary.
+///
+/// # Errors
+/// Returns [`SetupError`].
+pub async fn code(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    person: &Credentials,
+    client: &str,
+    with_pkce: bool,
+    more: &[(&str, &str)],
+) -> Result<IssuedCode, SetupError> {
+    let vars = target.vars();
+    let redirect_uri = member(&vars, &format!("{client}.redirect_uris.0"))?;
+    let (verifier, challenge) = pkce_pair();
+    let mut params = vec![
+        ("response_type", "code"),
+        ("client_id", member(&vars, &format!("{client}.client_id"))?),
+        ("redirect_uri", redirect_uri),
+    ];
+    params.extend(more);
+    if with_pkce {
+        params.extend([("code_challenge", challenge.as_str()), ("code_challenge_method", "S256")]);
+    }
+    let at = browser::authorize(target, cookies, Some(person), &params).await?;
+    let code = answer_param(&at, "code").ok_or_else(|| SetupError::Failed(format!("no code in {at}")))?;
+    Ok(IssuedCode { code, redirect_uri: redirect_uri.to_owned(), verifier: with_pkce.then_some(verifier) })
+}
+
+/// Sends a form to the token endpoint.
+///
+/// # Errors
+/// [`SetupError`].
+pub(super) async fn token_request(
+    target: &TestTarget,
+    form: &[(&str, &str)],
+    basic: Option<&str>,
+) -> Result<Value, SetupError> {
+    let mut sent = post(address(&format!("{}/oauth2/token", target.base_url))?, form);
+    if let Some(basic) = basic {
+        let value = format!("Basic {basic}").parse();
+        sent.headers.insert(AUTHORIZATION, value.map_err(|_| SetupError::Failed("a bad secret".to_owned()))?);
+    }
+    let answer = target.send(&sent, &mut CookieJar::new()).await?;
+    match (answer.status.as_u16(), answer.json()) {
+        (200, Some(tokens)) => Ok(tokens),
+        _ => Err(unexpected("the token endpoint", &answer)),
+    }
+}
+
+/// Exchanges a code for tokens: the token endpoint's answer.
+///
+/// # Errors
+/// [`SetupError`].
+pub async fn redeem(target: &TestTarget, client: &str, code: &IssuedCode) -> Result<Value, SetupError> {
+    let vars = target.vars();
+    let basic = vars.text(&format!("{client}.basic")).ok();
+    let mut form = vec![
+        ("grant_type", "authorization_code"),
+        ("code", code.code.as_str()),
+        ("redirect_uri", code.redirect_uri.as_str()),
+    ];
+    if basic.is_none() {
+        form.push(("client_id", member(&vars, &format!("{client}.client_id"))?));
+    }
+    if let Some(verifier) = &code.verifier {
+        form.push(("code_verifier", verifier));
+    }
+    token_request(target, &form, basic).await
+}
+
+/// Tokens of a person by the code flow of the public client: the token endpoint's answer.
+///
+/// # Errors
+/// [`SetupError`].
+pub async fn tokens(
+    target: &TestTarget,
+    cookies: &mut CookieJar,
+    person: &Credentials,
+    scope: &str,
+) -> Result<Value, SetupError> {
+    let code = code(target, cookies, person, "public", true, &[("scope", scope)]).await?;
+    redeem(target, "public", &code).await
+}
+
+/// Claims of a client assertion that holds (RFC 7523 3, SMART Backend Services).
+pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
+    json!({
+        "iss": client_id,
+        "sub": client_id,
+        "aud": format!("{}/oauth2/token", target.base_url),
+        "exp": Timestamp::now().as_second() + 300,
+        "jti": random_text(),
+    })
+}
+
+/// Members of `changes` replace those of an object; a null takes one away.
+fn changed(mut object: Value, changes: Value) -> Value {
+    if let (Some(members), Value::Object(changes)) = (object.as_object_mut(), changes) {
+        members.extend(changes);
+        members.retain(|_, value| !value.is_null());
+    }
+    object
+}
+
+/// An assertion of a back-end client, with changes of its header and claims.
+fn assertion(
+    target: &TestTarget,
+    backend: usize,
+    header: Value,
+    changes: Value,
+) -> Result<String, SetupError> {
+    let vars = target.vars();
+    let client_id = member(&vars, &format!("backend.{backend}.client_id"))?;
+    let lacking = || SetupError::Lacking(format!("the profile has no 'backend.{backend}.jwk'"));
+    let client = vars.get(&format!("backend.{backend}")).ok_or_else(lacking)?;
+    let full = json!({ "alg": client["alg"], "kid": client["jwk"]["kid"], "typ": "JWT" });
+    jose::sign(&client["jwk"], &changed(full, header), &changed(claims(target, client_id), changes))
+        .map_err(|error| SetupError::Failed(error.to_string()))
+}
+
+/// An access token of a back-end client; of all its scopes where none is named.
+///
+/// # Errors
+/// [`SetupError`].
+pub async fn backend_token(
+    target: &TestTarget,
+    backend: usize,
+    scope: Option<&str>,
+) -> Result<String, SetupError> {
+    let vars = target.vars();
+    let assertion = assertion(target, backend, json!({}), json!({}))?;
+    let all = vars.get(&format!("backend.{backend}.scopes")).and_then(Value::as_array);
+    let all: Vec<_> = all.into_iter().flatten().filter_map(Value::as_str).collect();
+    let all = all.join(" ");
+    let form = [
+        ("grant_type", "client_credentials"),
+        ("client_assertion_type", JWT_BEARER),
+        ("client_assertion", assertion.as_str()),
+        ("scope", scope.unwrap_or(&all)),
+    ];
+    let tokens = token_request(target, &form, None).await?;
+    let token = tokens["access_token"].as_str().map(str::to_owned);
+    token.ok_or_else(|| SetupError::Failed("the token endpoint returned no access token".to_owned()))
+}
+
+/// Assertions by name: good ones of both clients, and one for each thing that can be wrong.
+///
+/// # Errors
+/// [`SetupError`].
+pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
+    let none = || json!({});
+    let with = |changes: Value| assertion(target, 0, none(), changes);
+    let now = Timestamp::now().as_second();
+    let issuer = &target.base_url;
+    let vars = target.vars();
+    // A foreign key under the client's own kid.
+    let stranger = jose::fresh_key("stranger").map_err(|error| SetupError::Failed(error.to_string()))?;
+    let header = json!({ "alg": "ES256", "kid": vars.get("backend.0.jwk.kid"), "typ": "JWT" });
+    let good = claims(target, member(&vars, "backend.0.client_id")?);
+    let forged =
+        jose::sign(&stranger, &header, &good).map_err(|error| SetupError::Failed(error.to_string()))?;
+    let unsigned = assertion(target, 0, json!({ "alg": "none" }), none())?;
+    let unsigned = unsigned.rsplit_once('.').map(|(message, _)| format!("{message}."));
+    Ok(json!({
+        "es384": with(none())?,
+        "rs384": assertion(target, 1, none(), none())?,
+        "for_issuer": with(json!({ "aud": issuer }))?,
+        "in_list": with(json!({ "aud": [issuer] }))?,
+        "two_audiences": with(json!({ "aud": [issuer, "https://other.example"] }))?,
+        "other_audience": with(json!({ "aud": "https://other.example/token" }))?,
+        "expired": with(json!({ "exp": now - 60 }))?,
+        "too_long": with(json!({ "exp": now + 3600 }))?,
+        "without_exp": with(json!({ "exp": null }))?,
+        "without_jti": with(json!({ "jti": null }))?,
+        "from_future": with(json!({ "nbf": now + 200 }))?,
+        "other_subject": with(json!({ "sub": "somebody-else" }))?,
+        "without_kid": assertion(target, 0, json!({ "kid": null }), none())?,
+        "unknown_kid": assertion(target, 0, json!({ "kid": "nobody" }), none())?,
+        "forged": forged,
+        "unsigned": unsigned,
+    }))
+}
+
+/// Kicks an export off and polls until it has ended: its status URL and the last answer of it.
+///
+/// # Errors
+/// [`SetupError`].
+pub async fn export(target: &TestTarget, token: &str, request: &str) -> Result<(String, Answer), SetupError> {
+    let get = async |url: &str| -> Result<Answer, SetupError> {
+        let mut sent = browser::get(address(url)?);
+        let value = format!("Bearer {token}").parse();
+        sent.headers.insert(AUTHORIZATION, value.map_err(|_| SetupError::Failed("a bad token".to_owned()))?);
+        target.send(&sent, &mut CookieJar::new()).await
+    };
+    let started = get(request).await?;
+    let status_url =
+        started.header("content-location").ok_or_else(|| unexpected("the kick-off", &started))?;
+    for _ in 0..POLLS {
+        let answer = get(&status_url).await?;
+        if answer.status != http::StatusCode::ACCEPTED {
+            return Ok((status_url, answer));
+        }
+        tokio::time::sleep(POLL_PAUSE).await;
+    }
+    Err(SetupError::Failed("the export did not end".to_owned()))
+}

@@ -1,0 +1,159 @@
+//! Hosts that clients keep their public keys at: a sound one, one whose keys turn, and one for each way in which a
+//! host can fail. With them go clients that are declared in the server's configuration.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use wiremock::matchers::path;
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use super::target::TestTarget;
+use super::{SetupError, applications};
+use crate::wire::jose;
+
+/// Longer than anybody waits for a key set.
+const TOO_LONG: Duration = Duration::from_secs(30);
+/// A size beyond the limit of a key set, in bytes.
+const TOO_LARGE: usize = 300 * 1024;
+/// Redirect URI of the declared applications.
+const CALLBACK: &str = "https://declared.example/callback";
+
+/// The paths that clients keep keys at; each has a client `keys-NAME`.
+const PATHS: [&str; 7] = ["good", "turned", "slow", "huge", "moved", "missing", "text"];
+
+/// Applications with an algorithm of their own for ID tokens.
+const ALGORITHMS: [&str; 3] = ["ES256", "ES384", "EdDSA"];
+
+/// All hosts, as long as this lives.
+pub struct KeyHosts {
+    http: MockServer,
+    refused: u16,
+    key: Value,
+    next: Value,
+}
+
+impl KeyHosts {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// No free port, or no key.
+    pub async fn start() -> Result<Self> {
+        let http = MockServer::start().await;
+        let (key, next) = (jose::fresh_key("host-1")?, jose::fresh_key("host-2")?);
+        let set = |key: &Value| {
+            ResponseTemplate::new(200)
+                .set_body_json(json!({ "keys": [jose::public_half(key)] }))
+                .insert_header("cache-control", "max-age=3600")
+        };
+        // The first request returns the first key only; later requests return the next one.
+        Mock::given(path("/turned")).respond_with(set(&key)).up_to_n_times(1).mount(&http).await;
+        let moved = ResponseTemplate::new(302).insert_header("location", format!("{}/good", http.uri()));
+        let answers: [(&str, ResponseTemplate); 7] = [
+            ("/turned", set(&next)),
+            ("/good", set(&key)),
+            ("/slow", set(&key).set_delay(TOO_LONG)),
+            ("/huge", ResponseTemplate::new(200).set_body_bytes(vec![b' '; TOO_LARGE])),
+            ("/moved", moved),
+            ("/missing", ResponseTemplate::new(404).set_body_json(json!({ "keys": [] }))),
+            ("/text", ResponseTemplate::new(200).set_body_string("not a key set")),
+        ];
+        for (at, answer) in answers {
+            Mock::given(path(at)).respond_with(answer).mount(&http).await;
+        }
+        let refused = TcpListener::bind("127.0.0.1:0").await.context("no free port")?.local_addr()?.port();
+        Ok(Self { http, refused, key, next })
+    }
+
+    /// Names of clients and addresses of their keys.
+    fn clients(&self) -> Vec<(String, String)> {
+        let http = self.http.uri();
+        let named = PATHS.map(|name| (format!("keys-{name}"), format!("{http}/{name}")));
+        let port = self.http.address().port();
+        let others = [
+            ("keys-refused", format!("http://127.0.0.1:{}/keys", self.refused)),
+            // The same host under a name that the configuration does not allow, and addresses inside.
+            ("keys-private", format!("http://localhost:{port}/good")),
+            ("keys-mapped", format!("https://[::ffff:127.0.0.1]:{port}/good")),
+            ("keys-metadata", "https://169.254.169.254/latest/meta-data".to_owned()),
+        ];
+        named.into_iter().chain(others.map(|(name, address)| (name.to_owned(), address))).collect()
+    }
+
+    /// The sections of the server's configuration.
+    pub fn config(&self) -> String {
+        let mut text = String::from("[identity]\nallow_private_jwks = [\"127.0.0.1\"]\n\n");
+        for (name, address) in self.clients() {
+            // Writing to a String does not fail.
+            let _ = write!(
+                text,
+                "[[client]]\nclient_id = \"{name}\"\njwks_uri = \"{address}\"\nscope = \"system/*.rs\"\n\
+                 token_endpoint_auth_signing_algs = [\"ES256\"]\n\n"
+            );
+        }
+        let _ = write!(
+            text,
+            "[[client]]\nclient_id = \"keys-usual\"\njwks_uri = \"{}/good\"\nscope = \"system/*.rs\"\n\n",
+            self.http.uri()
+        );
+        for alg in ALGORITHMS {
+            let name = alg.to_lowercase();
+            let _ = write!(
+                text,
+                "[[client]]\nclient_id = \"app-{name}\"\nredirect_uris = [\"{CALLBACK}\"]\nfirst_party = true\n\
+                 id_token_signed_response_alg = \"{alg}\"\n\n"
+            );
+        }
+        let _ = write!(
+            text,
+            "[[client]]\nclient_id = \"app-admin\"\nredirect_uris = [\"{CALLBACK}\"]\nfirst_party = true\n\
+             scope = \"openid trefoil/admin\"\n\n[[scope]]\nname = \"declared-notes\"\n\
+             description = \"Read your notes\"\n\n"
+        );
+        text
+    }
+
+    /// The declared applications as a profile describes clients: `declared.NAME`.
+    pub fn profile(&self) -> Value {
+        let names = ALGORITHMS.map(str::to_lowercase).into_iter().chain(["admin".to_owned()]);
+        let app = |name: String| {
+            let app = json!({ "client_id": format!("app-{name}"), "redirect_uris": [CALLBACK] });
+            (name, app)
+        };
+        Value::Object(names.map(app).collect::<Map<_, _>>())
+    }
+
+    /// Assertions by the name of their client, and some that are wrong in a way of their own.
+    ///
+    /// # Errors
+    /// [`SetupError::Failed`] where the crypto library refuses.
+    pub fn assertions(&self, target: &TestTarget) -> Result<Value, SetupError> {
+        let sign = |key: &Value, client_id: &str, more: Value| {
+            let mut header = json!({ "alg": "ES256", "typ": "JWT", "kid": key["kid"] });
+            if let (Some(header), Value::Object(more)) = (header.as_object_mut(), more) {
+                header.extend(more);
+            }
+            let signed = jose::sign(key, &header, &applications::claims(target, client_id));
+            signed.map(Value::from).map_err(|error| SetupError::Failed(error.to_string()))
+        };
+        let mut all = Map::new();
+        for (client_id, _) in self.clients() {
+            let name = client_id.trim_start_matches("keys-").to_owned();
+            all.insert(name, sign(&self.key, &client_id, json!({}))?);
+        }
+        let good = format!("{}/good", self.http.uri());
+        for (name, key, client_id, more) in [
+            ("turned_next", &self.next, "keys-turned", json!({})),
+            ("unknown_kid", &self.key, "keys-good", json!({ "kid": "nobody" })),
+            ("with_jku", &self.key, "keys-good", json!({ "jku": good })),
+            ("other_jku", &self.key, "keys-good", json!({ "jku": format!("{good}?") })),
+            ("other_key", &self.next, "keys-good", json!({ "kid": "host-1" })),
+            ("unregistered_alg", &self.key, "keys-usual", json!({})),
+        ] {
+            all.insert(name.to_owned(), sign(key, client_id, more)?);
+        }
+        Ok(Value::Object(all))
+    }
+}

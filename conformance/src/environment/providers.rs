@@ -1,0 +1,199 @@
+//! Identity providers for federated sign-in: a correct one, and one for each way in which a provider can fail.
+//!
+//! They keep no state. The `code` of the redirect determines the answer of the correct provider: `400.invalid_grant`
+//! is an error with that status and code, `SUB~MAIL~NONCE` an ID token for that subject with that verified e-mail
+//! address, anything else an ID token with this nonce.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+use wiremock::matchers::path;
+use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
+
+use crate::wire::jose;
+
+/// Time that the server under test waits for the providers.
+const TIMEOUT_MS: u64 = 400;
+/// Longer than that.
+const TOO_LONG: Duration = Duration::from_secs(20);
+/// The server's id at each of them.
+pub const CLIENT_ID: &str = "trefoil-at-provider";
+
+/// All providers, as long as this lives.
+pub struct FakeProviders {
+    http: MockServer,
+    raw: Vec<(&'static str, u16)>,
+    refused: u16,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Drop for FakeProviders {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+    }
+}
+
+/// Answers token requests.
+struct TokenResponder {
+    key: Value,
+    issuer: String,
+}
+
+impl Respond for TokenResponder {
+    fn respond(&self, request: &Request) -> ResponseTemplate {
+        let form: BTreeMap<String, String> = form_urlencoded::parse(&request.body).into_owned().collect();
+        let code = form.get("code").map(String::as_str).unwrap_or_default();
+        if let Some((status, error)) = code.split_once('.')
+            && let Ok(status) = status.parse::<u16>()
+        {
+            return ResponseTemplate::new(status).set_body_json(json!({ "error": error }));
+        }
+        let now = Timestamp::now().as_second();
+        let parts: Vec<&str> = code.split('~').collect();
+        let (sub, email, verified, nonce) = match parts[..] {
+            [sub, email, nonce] => (sub, email, true, nonce),
+            _ => ("outside-1", "ash@outside.example", false, code),
+        };
+        let claims = json!({
+            "iss": self.issuer, "sub": sub, "aud": CLIENT_ID, "nonce": nonce,
+            "iat": now, "exp": now + 300,
+            "name": "Ash Outside", "given_name": "Ash", "family_name": "Outside",
+            "preferred_username": "ash", "email": email, "email_verified": verified,
+        });
+        match jose::sign(&self.key, &json!({ "alg": "ES256", "kid": "outside" }), &claims) {
+            Ok(id_token) => ResponseTemplate::new(200).set_body_json(
+                json!({ "access_token": "outside", "token_type": "Bearer", "id_token": id_token }),
+            ),
+            Err(_) => ResponseTemplate::new(500),
+        }
+    }
+}
+
+impl FakeProviders {
+    /// Starts them.
+    ///
+    /// # Errors
+    /// No free port, or no key.
+    pub async fn start() -> Result<Self> {
+        let http = MockServer::start().await;
+        let key = jose::fresh_key("outside")?;
+        let keys = ResponseTemplate::new(200).set_body_json(json!({ "keys": [jose::public_half(&key)] }));
+        let answers: [(&str, ResponseTemplate); 4] = [
+            ("/keys", keys.clone()),
+            (
+                "/other-keys",
+                ResponseTemplate::new(200)
+                    .set_body_json(json!({ "keys": [jose::public_half(&jose::fresh_key("outside")?)] })),
+            ),
+            ("/slow/keys", keys.set_delay(TOO_LONG)),
+            ("/slow/token", ResponseTemplate::new(200).set_delay(TOO_LONG)),
+        ];
+        for (at, answer) in answers {
+            Mock::given(path(at)).respond_with(answer).mount(&http).await;
+        }
+        let tokens = TokenResponder { key, issuer: http.uri() };
+        Mock::given(path("/token")).respond_with(tokens).mount(&http).await;
+        let mut raw = Vec::new();
+        let mut tasks = Vec::new();
+        for (name, manner) in [
+            ("reset", ProviderFault::Reset),
+            ("cut", ProviderFault::Cut),
+            ("stalled", ProviderFault::Stalled),
+        ] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+            raw.push((name, listener.local_addr()?.port()));
+            tasks.push(tokio::spawn(serve(listener, manner)));
+        }
+        // A port that was free a moment ago, without a listener.
+        let refused = TcpListener::bind("127.0.0.1:0").await.context("no free port")?.local_addr()?.port();
+        Ok(Self { http, raw, refused, tasks })
+    }
+
+    /// The `[[provider]]` sections of the server's configuration.
+    pub fn config(&self) -> String {
+        let http = self.http.uri();
+        let (token, keys) = (format!("{http}/token"), format!("{http}/keys"));
+        let slow = |what: &str| format!("{http}/slow/{what}");
+        let raw = |name: &str| {
+            let port = self.raw.iter().find(|(known, _)| *known == name).map_or(0, |(_, port)| *port);
+            format!("http://127.0.0.1:{port}/token")
+        };
+        let refused = format!("http://127.0.0.1:{}/token", self.refused);
+        let other_keys = format!("{http}/other-keys");
+        let all = [
+            ("Outside", token.as_str(), keys.as_str()),
+            ("Strict", &token, &keys),
+            ("ByMail", &token, &keys),
+            ("Google", &token, &keys),
+            ("SlowToken", &slow("token"), &keys),
+            ("SlowKeys", &token, &slow("keys")),
+            ("Forged", &token, &other_keys),
+            ("Reset", &raw("reset"), &keys),
+            ("Cut", &raw("cut"), &keys),
+            ("Stalled", &raw("stalled"), &keys),
+            ("Refused", &refused, &keys),
+        ];
+        let mut text = String::new();
+        for (name, token, keys) in all {
+            let preset = if name == "Google" { "preset = \"google\"\n" } else { "" };
+            let (create, by_email) = (name == "Outside", name == "ByMail");
+            // Writing to a String does not fail.
+            let _ = write!(
+                text,
+                "[[provider]]\nname = \"{name}\"\n{preset}issuer = \"{http}\"\n\
+                 authorization_endpoint = \"{http}/authorize\"\ntoken_endpoint = \"{token}\"\n\
+                 jwks_uri = \"{keys}\"\nclient_id = \"{CLIENT_ID}\"\ncreate_users = {create}\n\
+                 link_by_email = {by_email}\n\
+                 timeout_ms = {TIMEOUT_MS}\n\n"
+            );
+        }
+        text
+    }
+
+    /// Returns the variables of the providers.
+    pub fn vars(&self) -> Value {
+        json!({ "uri": self.http.uri(), "client_id": CLIENT_ID })
+    }
+}
+
+/// Behaviour of a raw listener.
+#[derive(Debug, Clone, Copy)]
+enum ProviderFault {
+    /// The connection is reset.
+    Reset,
+    /// It ends in the middle of the answer.
+    Cut,
+    /// The response begins and never ends.
+    Stalled,
+}
+
+async fn serve(listener: TcpListener, manner: ProviderFault) {
+    let mut open = Vec::new();
+    while let Ok((stream, _)) = listener.accept().await {
+        open.push(tokio::spawn(answer(stream, manner)));
+    }
+}
+
+async fn answer(mut stream: TcpStream, manner: ProviderFault) {
+    if matches!(manner, ProviderFault::Reset) {
+        // Closing with unread bytes makes the system send a reset.
+        drop(stream.readable().await);
+        return;
+    }
+    let mut request = [0; 4096];
+    let begun =
+        b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{\"id_token\":";
+    if stream.read(&mut request).await.is_ok() && stream.write_all(begun).await.is_ok() {
+        match manner {
+            ProviderFault::Stalled => std::future::pending().await,
+            ProviderFault::Cut | ProviderFault::Reset => {}
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Our own server as a program: found or built, started on a free port with a fresh store and the
+//! demo project, ended when it is dropped.
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use super::SetupError;
+use super::target::TestTarget;
+
+/// Longest wait for the `ready` line.
+const READY: Duration = Duration::from_secs(60);
+
+/// The program: `TREFOIL_BIN`, or `trefoil` beside this program or one folder above (where Cargo puts
+/// test binaries), or else what `cargo build` makes.
+///
+/// # Errors
+/// There is none and none can be built.
+pub fn program() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os("TREFOIL_BIN") {
+        return Ok(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().context("this program has no path")?;
+    let name = format!("trefoil{}", std::env::consts::EXE_SUFFIX);
+    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file());
+    match beside {
+        Some(path) => Ok(path),
+        None => build(),
+    }
+}
+
+/// Builds the server with Cargo if it is out of date, and returns the path of the program.
+///
+/// # Errors
+/// Returns an error if Cargo fails.
+pub fn build() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = std::process::Command::new(cargo)
+        // The whole workspace's features, so that nothing is built twice beside `cargo test`.
+        .args(["build", "--quiet", "--workspace", "--bin", "trefoil"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .stderr(Stdio::inherit())
+        .output()
+        .context("failed to run cargo; set TREFOIL_BIN to the server's program")?;
+    if !output.status.success() {
+        bail!("`cargo build --workspace --bin trefoil` failed");
+    }
+    let made = String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "trefoil")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from));
+    made.context("cargo built the server but did not report the path of the program")
+}
+
+/// A server that runs.
+pub struct OwnServer {
+    folder: TempDir,
+    port: u16,
+    program: PathBuf,
+    child: Child,
+}
+
+impl OwnServer {
+    /// Starts one with a fresh folder. `config` is the text of its `trefoil.toml`.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn start(config: &str) -> Result<Self> {
+        let folder = tempfile::tempdir().context("failed to make a temporary folder")?;
+        Self::spawn(folder, config, 0, 0).await
+    }
+
+    /// Ends it as a crash would, which its store must bear, and starts it again on the same port
+    /// with a clock that goes `ahead_s` seconds ahead.
+    ///
+    /// # Errors
+    /// It did not become ready.
+    pub async fn restart(mut self, ahead_s: i64) -> Result<Self> {
+        self.child.kill().await.context("failed to end the server")?;
+        Self::spawn(self.folder, "", self.port, ahead_s).await
+    }
+
+    async fn spawn(folder: TempDir, config: &str, port: u16, ahead_s: i64) -> Result<Self> {
+        let program = program()?;
+        let data = folder.path();
+        let file = data.join("trefoil.toml");
+        std::fs::write(&file, config)?;
+        let log = std::fs::File::create(data.join("server.log"))?;
+        let mut child = Command::new(&program)
+            .args(["serve", "--demo", "--listen", &format!("127.0.0.1:{port}"), "--data"])
+            .arg(data)
+            .arg("--config")
+            .arg(&file)
+            .env("TREFOIL_DEMO_AHEAD_S", ahead_s.to_string())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .with_context(|| format!("failed to start {}", program.display()))?;
+        let stdout = child.stdout.take().context("the server's output is piped")?;
+        let mut lines = BufReader::new(stdout).lines();
+        let ready = async {
+            while let Some(line) = lines.next_line().await? {
+                if let Some(base_url) = line.strip_prefix("ready ") {
+                    return Ok(url::Url::parse(base_url)?.port().unwrap_or(443));
+                }
+            }
+            let log = std::fs::read_to_string(data.join("server.log")).unwrap_or_default();
+            bail!("the server ended before it was ready:\n{log}")
+        };
+        let port = tokio::time::timeout(READY, ready).await.context("the server did not become ready")??;
+        Ok(Self { folder, port, program, child })
+    }
+
+    /// Puts a file in the place of the folder of export files, so that none can be written.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn block_exports(&self) -> Result<()> {
+        let folder = self.folder.path().join("exports");
+        if folder.is_dir() {
+            std::fs::remove_dir_all(&folder)?;
+        }
+        std::fs::write(&folder, "in the way").context("failed to block the export files")
+    }
+
+    /// Everything that the server has logged so far: its own log and, where there is one, its audit log.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn logs(&self) -> Result<String> {
+        let mut logs = std::fs::read_to_string(self.folder.path().join("server.log"))?;
+        if let Ok(files) = std::fs::read_dir(self.folder.path().join("audit")) {
+            for file in files {
+                logs.push_str(&std::fs::read_to_string(file?.path())?);
+            }
+        }
+        Ok(logs)
+    }
+
+    /// The certificate that its own is signed with, as PEM, where it made one.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn ca(&self) -> Result<Option<Vec<u8>>> {
+        let endpoint: Value =
+            serde_json::from_slice(&std::fs::read(self.folder.path().join("endpoint.json"))?)?;
+        Ok(endpoint["ca"].as_str().map(std::fs::read).transpose()?)
+    }
+
+    /// Connects to the server by means of the files in its folder.
+    ///
+    /// # Errors
+    /// Returns an error if a file is missing or the server does not answer.
+    pub async fn target(&self) -> Result<TestTarget> {
+        let read = |name: &str| -> Result<Value> {
+            let path = self.folder.path().join(name);
+            let text = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+            serde_json::from_slice(&text).with_context(|| format!("{} is not valid JSON", path.display()))
+        };
+        let endpoint = read("endpoint.json")?;
+        let base_url = endpoint["base_url"].as_str().context("endpoint.json has no base_url")?;
+        let ca = self.ca()?;
+        let profile = match read("demo.json")? {
+            Value::Object(profile) => profile,
+            _ => bail!("demo.json is no object"),
+        };
+        TestTarget::connect(base_url, ca.as_deref(), profile).await
+    }
+
+    /// Runs an administration command on it, with a text on standard input.
+    ///
+    /// # Errors
+    /// [`SetupError::Failed`] with what the command said.
+    pub async fn admin(&self, args: &[&str], input: &str) -> Result<String, SetupError> {
+        let failed = |text: String| SetupError::Failed(format!("`trefoil {}`: {text}", args.join(" ")));
+        let mut child = Command::new(&self.program)
+            .args(args)
+            .arg("--data")
+            .arg(self.folder.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| failed(error.to_string()))?;
+        if let Some(mut stdin) = child.stdin.take() {
+            // A command that reads nothing may have closed it.
+            drop(stdin.write_all(input.as_bytes()).await);
+        }
+        let output = child.wait_with_output().await.map_err(|error| failed(error.to_string()))?;
+        if !output.status.success() {
+            return Err(failed(String::from_utf8_lossy(&output.stderr).into_owned()));
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}

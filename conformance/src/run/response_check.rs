@@ -1,0 +1,332 @@
+//! Compares a response with the expectation of its step.
+
+use serde_json::Value;
+
+use super::matcher::{self, Difference};
+use crate::spec::expectation::{AddressPart, ErrorDialect, Expectation, ExpectedJwt, ExpectedRedirect};
+use crate::wire::exchange::Answer;
+use crate::wire::variables::{UnknownVariable, Variables};
+use crate::wire::{answer_part, jose};
+
+/// Returns every difference between a response and an expectation. `keys` is the server's published key set.
+///
+/// # Errors
+/// [`UnknownVariable`] if the expectation names one.
+pub fn check_response(
+    expect: &Expectation,
+    answer: &Answer,
+    vars: &Variables,
+    keys: &Value,
+) -> Result<Vec<Difference>, UnknownVariable> {
+    let mut out = Vec::new();
+    if let Some(expected) = &expect.status
+        && !expected.matches(answer.status.as_u16())
+    {
+        out.push(format!("status: {} instead of {expected}", answer.status.as_u16()));
+    }
+    if let Some(expected) = &expect.content_type {
+        let found = answer.media_type().map(Value::from);
+        matcher::text("content type", expected, found.as_ref(), vars, &mut out)?;
+    }
+    for (name, pattern) in &expect.headers {
+        let found = answer.header(name).map(Value::from);
+        matcher::text(&format!("header {name}"), pattern, found.as_ref(), vars, &mut out)?;
+    }
+    if let Some(dialect) = expect.dialect {
+        check_error_format(dialect, answer, vars, &mut out)?;
+    }
+    if let Some(expected) = &expect.json {
+        matcher::json("body", expected, answer.json().as_ref(), vars, &mut out)?;
+    }
+    if let Some(expected) = &expect.parameters {
+        check_parameters(expected, answer, vars, &mut out)?;
+    }
+    if let Some(expected) = &expect.location {
+        check_redirect(expected, answer, vars, &mut out)?;
+    }
+    for (source, expected) in &expect.jwt {
+        check_token(source, expected, answer, vars, keys, &mut out)?;
+    }
+    let text = answer.text();
+    for part in &expect.body_contains {
+        let part = vars.fill(part)?;
+        if !text.contains(&part) {
+            out.push(format!("the body does not contain '{part}'"));
+        }
+    }
+    for part in &expect.body_absent {
+        let part = vars.fill(part)?;
+        if text.contains(&part) {
+            out.push(format!("the body contains '{part}'"));
+        }
+    }
+    if let Some(expected) = expect.lines
+        && text.lines().count() != expected
+    {
+        out.push(format!("{} lines instead of {expected}", text.lines().count()));
+    }
+    if let Some(expected) = &expect.ndjson {
+        check_ndjson(expected, &text, vars, &mut out)?;
+    }
+    Ok(out)
+}
+
+/// Checks the format of an error.
+fn check_error_format(
+    dialect: ErrorDialect,
+    answer: &Answer,
+    vars: &Variables,
+    out: &mut Vec<Difference>,
+) -> Result<(), UnknownVariable> {
+    let media_type = answer.media_type().unwrap_or_default();
+    let (expected, pattern) = match dialect {
+        ErrorDialect::Oauth => ("application/json", serde_json::json!({ "error": "$regex:[a-z_]+" })),
+        ErrorDialect::Fhir => (
+            "application/fhir+json",
+            serde_json::json!({
+                "resourceType": "OperationOutcome",
+                "issue": { "$each": {
+                    "severity": "$regex:error|fatal",
+                    "code": "$regex:[a-z-]+",
+                    "details": { "text": "$regex:.+" },
+                } },
+            }),
+        ),
+        ErrorDialect::Page => ("text/html", Value::Null),
+    };
+    if media_type != expected {
+        out.push(format!("content type: '{media_type}' instead of {expected}"));
+    }
+    match pattern {
+        Value::Null => Ok(()),
+        pattern => matcher::json("body", &pattern, answer.json().as_ref(), vars, out),
+    }
+}
+
+fn check_parameters(
+    expected: &std::collections::BTreeMap<String, Value>,
+    answer: &Answer,
+    vars: &Variables,
+    out: &mut Vec<Difference>,
+) -> Result<(), UnknownVariable> {
+    let body = answer.json().unwrap_or_default();
+    if body["resourceType"] != "Parameters" {
+        out.push(format!("the body is not a Parameters resource but {}", body["resourceType"]));
+    }
+    let named = body["parameter"].as_array().cloned().unwrap_or_default();
+    for (name, expected) in expected {
+        let found = named.iter().find(|parameter| parameter["name"] == name.as_str());
+        matcher::json(&format!("parameter {name}"), expected, found, vars, out)?;
+    }
+    Ok(())
+}
+
+/// Checks that the response redirects to `to` with exactly the expected parameters in the query or the fragment, and with
+/// none in the other one.
+fn check_redirect(
+    expected: &ExpectedRedirect,
+    answer: &Answer,
+    vars: &Variables,
+    out: &mut Vec<Difference>,
+) -> Result<(), UnknownVariable> {
+    let to = vars.fill(&expected.to)?;
+    let Some(found) = answer.header("location") else {
+        out.push("there is no Location".to_owned());
+        return Ok(());
+    };
+    let (address, fragment) = match found.split_once('#') {
+        Some((address, fragment)) => (address, Some(fragment)),
+        None => (found.as_str(), None),
+    };
+    let added = match address.strip_prefix(&to) {
+        Some("") => Some(""),
+        Some(rest) if to.contains('?') => rest.strip_prefix('&'),
+        Some(rest) => rest.strip_prefix('?'),
+        None => None,
+    };
+    let Some(added) = added else {
+        out.push(format!("Location: '{address}' instead of '{to}' and parameters"));
+        return Ok(());
+    };
+    let carried = match expected.part {
+        Some(AddressPart::Fragment) => {
+            if !added.is_empty() {
+                out.push(format!("Location: the query carries '{added}'"));
+            }
+            fragment.unwrap_or_default()
+        }
+        Some(AddressPart::Query) | None => {
+            if let Some(fragment) = fragment {
+                out.push(format!("Location: there is a fragment '{fragment}'"));
+            }
+            added
+        }
+    };
+    let pairs: Vec<_> = form_urlencoded::parse(carried.as_bytes()).into_owned().collect();
+    for (name, pattern) in &expected.params {
+        let values: Vec<_> = pairs.iter().filter(|(key, _)| key == name).collect();
+        if values.len() > 1 {
+            out.push(format!("Location: {name} appears {} times", values.len()));
+        }
+        let found = values.first().map(|(_, value)| Value::from(value.as_str()));
+        // Parameters are texts also if they look like numbers.
+        matcher::text(&format!("Location {name}"), pattern, found.as_ref(), vars, out)?;
+    }
+    Ok(())
+}
+
+fn check_token(
+    source: &str,
+    expected: &ExpectedJwt,
+    answer: &Answer,
+    vars: &Variables,
+    keys: &Value,
+    out: &mut Vec<Difference>,
+) -> Result<(), UnknownVariable> {
+    let found = answer_part::find_part(answer, source);
+    let Some(found) = found.as_ref().and_then(Value::as_str) else {
+        out.push(format!("{source}: there is no token"));
+        return Ok(());
+    };
+    let Some(parts) = jose::parts(found) else {
+        out.push(format!("{source}: this is not a JWT"));
+        return Ok(());
+    };
+    if !jose::is_signed(found, keys) {
+        out.push(format!("{source}: its signature does not match a published key"));
+    }
+    if let Some(expected) = &expected.header {
+        matcher::json(&format!("{source} header"), expected, Some(&parts.header), vars, out)?;
+    }
+    if let Some(expected) = &expected.claims {
+        matcher::json(&format!("{source} claims"), expected, Some(&parts.claims), vars, out)?;
+    }
+    Ok(())
+}
+
+/// Checks that each line is a JSON text that matches.
+fn check_ndjson(
+    expected: &Value,
+    text: &str,
+    vars: &Variables,
+    out: &mut Vec<Difference>,
+) -> Result<(), UnknownVariable> {
+    if text.is_empty() || !text.ends_with('\n') {
+        out.push("the last line does not end".to_owned());
+    }
+    for (at, line) in text.lines().enumerate() {
+        let parsed = serde_json::from_str::<Value>(line).ok();
+        matcher::json(&format!("line {}", at + 1), expected, parsed.as_ref(), vars, out)?;
+        if out.len() > 10 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(expect: &str, status: u16, headers: &[(&'static str, &str)], body: &str, differences: &[&str]) {
+        let expect: Expectation = toml::from_str(expect).unwrap();
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, value.parse().unwrap());
+        }
+        let found = Answer {
+            status: StatusCode::from_u16(status).unwrap(),
+            headers: map,
+            body: body.to_owned().into(),
+        };
+        assert_eq!(
+            check_response(&expect, &found, &Variables::default(), &Value::Null).unwrap(),
+            differences
+        );
+    }
+
+    #[test]
+    fn statuses() {
+        check("status = 200", 200, &[], "", &[]);
+        check("status = \"4xx\"", 404, &[], "", &[]);
+        check("status = [400, 401]", 403, &[], "", &["status: 403 instead of 400 or 401"]);
+    }
+
+    #[test]
+    fn locations_keep_the_parts_apart() {
+        let at = |address| [("location", address)];
+        let query = "location = { to = \"https://a/cb\", part = \"query\", params = { code = \"$any\", state = \"$absent\" } }";
+        check(query, 302, &at("https://a/cb?code=1"), "", &[]);
+        check(
+            query,
+            302,
+            &at("https://a/cb?code=1&state=2"),
+            "",
+            &["Location state: \"2\" instead of $absent"],
+        );
+        check(query, 302, &at("https://a/cb?code=1&code=2"), "", &["Location: code appears 2 times"]);
+        check(
+            query,
+            302,
+            &at("https://a/cb#code=1"),
+            "",
+            &["Location: there is a fragment 'code=1'", "Location code: nothing instead of $any"],
+        );
+        check(
+            query,
+            302,
+            &at("https://a/cbx?code=1"),
+            "",
+            &["Location: 'https://a/cbx?code=1' instead of 'https://a/cb' and parameters"],
+        );
+        let own = "location = { to = \"https://a/cb?x=1\", part = \"fragment\", params = { t = \"2\" } }";
+        check(own, 302, &at("https://a/cb?x=1#t=2"), "", &[]);
+        check(own, 302, &at("https://a/cb?x=1&y=3#t=2"), "", &["Location: the query carries 'y=3'"]);
+    }
+
+    #[test]
+    fn dialects() {
+        let fhir = [("content-type", "application/fhir+json")];
+        let outcome = r#"{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid","details":{"text":"t"}}]}"#;
+        check("dialect = \"fhir\"", 400, &fhir, outcome, &[]);
+        check(
+            "dialect = \"fhir\"",
+            400,
+            &fhir,
+            "{}",
+            &[
+                "body.resourceType: nothing instead of \"OperationOutcome\"",
+                "body.issue: nothing instead of a list that is not empty",
+            ],
+        );
+        check(
+            "dialect = \"oauth\"",
+            400,
+            &fhir,
+            r#"{"error":"x"}"#,
+            &["content type: 'application/fhir+json' instead of application/json"],
+        );
+    }
+
+    #[test]
+    fn parameters_by_name() {
+        let body = r#"{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}"#;
+        check(
+            "parameters = { result = { valueBoolean = true }, display = \"$absent\" }",
+            200,
+            &[],
+            body,
+            &[],
+        );
+        check(
+            "parameters = { result = { valueBoolean = false } }",
+            200,
+            &[],
+            body,
+            &["parameter result.valueBoolean: true instead of false"],
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! Cases: requests, and what the responses must be.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use toml::Spanned;
+
+use super::expectation::{Expectation, FhirError};
+use super::operation::{self, Operation};
+use super::request::{HeaderValues, Request};
+
+/// Preconditions that provide the bearer token of operations, and the variable that each sets.
+const BEARERS: [(&str, &str); 2] = [("system-token", "$system_token"), ("token", "$token")];
+
+/// A test of one or more requirements.
+#[derive(Debug, Clone)]
+pub struct Case {
+    /// Id of its first requirement and a slug.
+    pub id: String,
+    /// Table and line.
+    pub place: TablePlace,
+    /// Ids of the requirements that it tests.
+    pub covers: Vec<String>,
+    /// Names of the preconditions that are set up first.
+    pub given: Vec<String>,
+    /// Requests in order, at least one.
+    pub steps: Vec<Step>,
+}
+
+impl Case {
+    /// Returns the first two parts of the id, which name the section in reports.
+    pub fn section(&self) -> &str {
+        match self.id.match_indices('/').nth(1) {
+            Some((at, _)) => &self.id[..at],
+            None => &self.id,
+        }
+    }
+}
+
+/// A line of a table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TablePlace {
+    /// File below `specs/`.
+    pub file: &'static str,
+    /// Line, from 1.
+    pub line: usize,
+}
+
+/// A request and the expected response.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// Request.
+    pub request: Request,
+    /// Expected response.
+    pub expect: Expectation,
+    /// Parts of the response that are kept as variables: name and [source](crate::wire::answer_part).
+    pub capture: BTreeMap<String, String>,
+}
+
+/// A case as the tables write it.
+#[derive(Debug, Deserialize)]
+pub(super) struct CaseRow {
+    id: Spanned<String>,
+    covers: Vec<String>,
+    #[serde(default, deserialize_with = "one_or_many")]
+    given: Vec<String>,
+    #[serde(default)]
+    steps: Vec<StepRow>,
+    /// The step of a case without `steps`.
+    #[serde(flatten)]
+    step: StepRow,
+}
+
+/// A step as the tables write it: `request` and `expect`, or an operation in short.
+#[derive(Debug, Deserialize)]
+struct StepRow {
+    request: Option<Request>,
+    op: Option<String>,
+    by: Option<String>,
+    bearer: Option<String>,
+    #[serde(default)]
+    with: Vec<String>,
+    #[serde(default, rename = "in")]
+    input: Map<String, Value>,
+    out: Option<Map<String, Value>>,
+    error: Option<FhirError>,
+    expect: Option<Expectation>,
+    #[serde(default)]
+    capture: BTreeMap<String, String>,
+    #[serde(flatten)]
+    unknown: BTreeMap<String, Value>,
+}
+
+impl CaseRow {
+    /// Returns the case; `text` is the text of the table.
+    pub fn into_case(self, file: &'static str, text: &str) -> Result<Case, String> {
+        let line = 1 + text[..self.id.span().start].matches('\n').count();
+        let id = self.id.into_inner();
+        let fault = |error: String| format!("{file}:{line}: {id}: {error}");
+        let steps = match (self.steps.is_empty(), self.step.is_empty()) {
+            (true, false) => vec![self.step],
+            (false, true) => self.steps,
+            _ => return Err(fault("a case has either one step, or 'steps'".to_owned())),
+        };
+        let steps = steps
+            .into_iter()
+            .map(|step| step.into_step(&self.given))
+            .collect::<Result<_, _>>()
+            .map_err(fault)?;
+        let place = TablePlace { file, line };
+        Ok(Case { id, place, covers: self.covers, given: self.given, steps })
+    }
+}
+
+impl StepRow {
+    fn is_empty(&self) -> bool {
+        self.request.is_none() && self.op.is_none() && self.expect.is_none() && self.unknown.is_empty()
+    }
+
+    fn into_step(self, given: &[String]) -> Result<Step, String> {
+        if let Some(name) = self.unknown.keys().next() {
+            return Err(format!("'{name}' is not a member of a case or a step"));
+        }
+        let expects = self.expect.is_some() || self.out.is_some() || self.error.is_some();
+        let mut expect = self.expect.unwrap_or_default();
+        if !expects {
+            return Err("a step needs 'expect', 'out' or 'error'".to_owned());
+        }
+        if let Some(error) = self.error {
+            error.add_to(&mut expect)?;
+        }
+        let request = match (self.request, self.op) {
+            (Some(request), None) => {
+                let has_others = self.by.is_some() || self.bearer.is_some() || self.out.is_some();
+                if has_others || !self.with.is_empty() || !self.input.is_empty() {
+                    return Err("'by', 'bearer', 'with', 'in' and 'out' belong to 'op'".to_owned());
+                }
+                request
+            }
+            (None, Some(op)) => {
+                if let Some(out) = self.out {
+                    operation::add_output(&op, out, &mut expect)?;
+                }
+                let implied = BEARERS.iter().find(|(name, _)| given.iter().any(|given| given == name));
+                let bearer = self.bearer.or_else(|| implied.map(|(_, variable)| (*variable).to_owned()));
+                Operation { op, by: self.by, with: self.with, input: self.input, bearer }.into_request()?
+            }
+            _ => return Err("a step needs either 'request' or 'op'".to_owned()),
+        };
+        Ok(Step { request, expect, capture: self.capture })
+    }
+}
+
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Ok(HeaderValues::deserialize(deserializer)?.as_slice().to_vec())
+}

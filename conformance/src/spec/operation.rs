@@ -1,0 +1,162 @@
+//! Terminology operations in short: `op`, `in` and `out` are short for a request and its expectation.
+//!
+//! ```toml
+//! op = "CodeSystem/$subsumes"
+//! with = ["kinds@1.0.0"]
+//! in = { system = "https://rows.example/kinds", codeA = "a", codeB = "b" }
+//! out = { outcome = "subsumes" }
+//! ```
+//!
+//! The request is a POST of Parameters, or a GET with a query if `by = "GET"`. Values take the type that the operation
+//! defines for the parameter. A table whose key begins with `value` is sent as it is, so that a row can send a wrong type.
+//! `with` names resources that are sent as `tx-resource`. `out` expects status 200 and parameters by name, or members of
+//! the ValueSet that `$expand` returns.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde_json::{Map, Value, json};
+
+use super::expectation::{Expectation, ExpectedStatus};
+use super::request::{Body, Request};
+use super::resources;
+
+/// Types of parameters, by name, for values whose JSON type does not decide.
+const PARAMETER_TYPES: &[(&str, &[&str])] = &[
+    ("valueUri", &["url", "system", "context"]),
+    ("valueCode", &["code", "codeA", "codeB", "displayLanguage", "property", "outcome", "normalized-code"]),
+    ("valueString", &["filter", "version", "display", "designation", "name", "message", "definition"]),
+    ("valueId", &["cache-id"]),
+    ("valueUuid", &["uuid"]),
+    ("valueDateTime", &["date"]),
+    (
+        "valueCanonical",
+        &[
+            "useSupplement",
+            "system-version",
+            "check-system-version",
+            "force-system-version",
+            "exclude-system",
+            "x-caused-by-unknown-system",
+        ],
+    ),
+    ("valueCoding", &["coding", "codingA", "codingB"]),
+    ("valueCodeableConcept", &["codeableConcept"]),
+];
+
+/// An operation as the tables write it.
+#[derive(Debug, Default)]
+pub(super) struct Operation {
+    pub op: String,
+    pub by: Option<String>,
+    pub with: Vec<String>,
+    pub input: Map<String, Value>,
+    pub bearer: Option<String>,
+}
+
+impl Operation {
+    /// Returns the request.
+    pub fn into_request(self) -> Result<Request, String> {
+        let to = format!("fhir/{}", self.op);
+        let bearer = self.bearer.filter(|token| !token.is_empty());
+        let (method, query, body) = match self.by.as_deref() {
+            None | Some("POST") => {
+                let parameters = parameters(&self.with, self.input)?;
+                (Method::POST, BTreeMap::new(), Body::Json(parameters))
+            }
+            Some("GET") if !self.with.is_empty() => return Err("a GET cannot send resources".to_owned()),
+            Some("GET") => {
+                let query = self.input.into_iter().map(|(name, value)| Ok((name, query_text(value)?)));
+                (Method::GET, query.collect::<Result<_, String>>()?, Body::Empty)
+            }
+            Some(other) => return Err(format!("'by' is GET or POST, not '{other}'")),
+        };
+        Ok(Request {
+            method,
+            to,
+            query,
+            headers: BTreeMap::new(),
+            bearer,
+            dpop: None,
+            body,
+            content_type: None,
+            poll: None,
+        })
+    }
+}
+
+/// Adds the expected answer of an operation to an expectation.
+pub(super) fn add_output(
+    op: &str,
+    out: Map<String, Value>,
+    expectation: &mut Expectation,
+) -> Result<(), String> {
+    expectation.status.get_or_insert(ExpectedStatus::Is(200));
+    expectation.content_type.get_or_insert_with(|| "application/fhir+json".to_owned());
+    if op.ends_with("$expand") {
+        let mut members = out;
+        members.insert("resourceType".to_owned(), "ValueSet".into());
+        expectation.json = Some(Value::Object(members));
+    } else {
+        let typed = out.into_iter().map(|(name, value)| Ok((name.clone(), typed(&name, value)?)));
+        expectation.parameters = Some(typed.collect::<Result<_, String>>()?);
+    }
+    Ok(())
+}
+
+fn query_text(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Bool(_) | Value::Number(_) => Ok(value.to_string()),
+        other => Err(format!("a GET cannot send {other}")),
+    }
+}
+
+/// Returns a Parameters resource.
+fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, String> {
+    let mut list = Vec::new();
+    for name in with {
+        list.push(json!({ "name": "tx-resource", "resource": resources::named(name)? }));
+    }
+    for (name, value) in input {
+        let values = match value {
+            Value::Array(values) => values,
+            value => vec![value],
+        };
+        for value in values {
+            let mut parameter = match (name.as_str(), value) {
+                ("valueSet" | "codeSystem", Value::String(resource)) => {
+                    json!({ "resource": resources::named(&resource)? })
+                }
+                // An item of a batch is a Parameters resource.
+                ("validation", Value::Object(input)) => json!({ "resource": parameters(&[], input)? }),
+                (name, value) => typed(name, value)?,
+            };
+            parameter["name"] = name.as_str().into();
+            list.push(parameter);
+        }
+    }
+    Ok(json!({ "resourceType": "Parameters", "parameter": list }))
+}
+
+/// Returns a value as a member with its type: `{ "valueCode": "a" }`.
+fn typed(name: &str, value: Value) -> Result<Value, String> {
+    let of_name = || {
+        let found =
+            PARAMETER_TYPES.iter().find(|(_, names)| names.contains(&name)).map(|(member, _)| *member);
+        found.ok_or_else(|| {
+            format!("the type of '{name}' is not known: write {{ valueString = … }} or the like")
+        })
+    };
+    let member = match &value {
+        Value::Bool(_) => "valueBoolean",
+        Value::Number(_) => "valueInteger",
+        // A parameter that must not be there.
+        Value::String(text) if text == "$absent" => return Ok(value),
+        Value::Object(members) if members.keys().all(|key| key.starts_with("value") || key == "resource") => {
+            return Ok(value);
+        }
+        _ => of_name()?,
+    };
+    Ok(json!({ member: value }))
+}

@@ -1,0 +1,158 @@
+//! The request of a step.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// One request. The tables write the method as a key: `{ post = "token", form = { … } }`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(try_from = "RequestRow")]
+pub struct Request {
+    /// Method.
+    pub method: Method,
+    /// Destination: the name of an endpoint, optionally followed by a path (`fhir/Patient/1`); or a path below the base URL,
+    /// which begins with `/`; or an absolute URL.
+    pub to: String,
+    /// Parameters that are added to the destination, encoded.
+    pub query: BTreeMap<String, String>,
+    /// Headers.
+    pub headers: BTreeMap<String, HeaderValues>,
+    /// Token for the `Authorization` header.
+    pub bearer: Option<String>,
+    /// DPoP proof signed by the case's key and, with `token`, the `Authorization` header that belongs to it.
+    pub dpop: Option<DpopProof>,
+    /// Body.
+    pub body: Body,
+    /// Media type of the body; `""` sends none.
+    pub content_type: Option<String>,
+    /// The request is repeated as long as the response has this status.
+    pub poll: Option<u16>,
+}
+
+/// The body of a request.
+#[derive(Debug, Clone, Default)]
+pub enum Body {
+    /// No body.
+    #[default]
+    Empty,
+    /// A form.
+    Form(BTreeMap<String, String>),
+    /// A JSON value.
+    Json(Value),
+    /// A named resource.
+    Resource(String),
+    /// Text.
+    Text(String),
+}
+
+/// A request as the tables write it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RequestRow {
+    get: Option<String>,
+    head: Option<String>,
+    post: Option<String>,
+    put: Option<String>,
+    patch: Option<String>,
+    delete: Option<String>,
+    options: Option<String>,
+    #[serde(default)]
+    query: BTreeMap<String, String>,
+    #[serde(default)]
+    headers: BTreeMap<String, HeaderValues>,
+    bearer: Option<String>,
+    dpop: Option<DpopProof>,
+    form: Option<BTreeMap<String, String>>,
+    json: Option<Value>,
+    resource: Option<String>,
+    body: Option<String>,
+    content_type: Option<String>,
+    poll: Option<u16>,
+}
+
+impl TryFrom<RequestRow> for Request {
+    type Error = String;
+
+    fn try_from(row: RequestRow) -> Result<Self, String> {
+        let methods = [
+            (Method::GET, row.get),
+            (Method::HEAD, row.head),
+            (Method::POST, row.post),
+            (Method::PUT, row.put),
+            (Method::PATCH, row.patch),
+            (Method::DELETE, row.delete),
+            (Method::OPTIONS, row.options),
+        ];
+        let mut named = methods.into_iter().filter_map(|(method, to)| Some((method, to?)));
+        let ((method, to), None) =
+            (named.next().ok_or("a request needs a method, such as get = \"userinfo\"")?, named.next())
+        else {
+            return Err("a request has one method".to_owned());
+        };
+        let bodies = [
+            row.form.map(Body::Form),
+            row.json.map(Body::Json),
+            row.resource.map(Body::Resource),
+            row.body.map(Body::Text),
+        ];
+        let mut bodies = bodies.into_iter().flatten();
+        let body = bodies.next().unwrap_or_default();
+        if bodies.next().is_some() {
+            return Err("a request must have at most one of form, json, resource and body".to_owned());
+        }
+        Ok(Self {
+            method,
+            to,
+            query: row.query,
+            headers: row.headers,
+            bearer: row.bearer,
+            dpop: row.dpop,
+            body,
+            content_type: row.content_type,
+            poll: row.poll,
+        })
+    }
+}
+
+/// A DPoP proof (RFC 9449 4.2): valid for the request except for the members named here.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DpopProof {
+    /// Access token that the proof belongs to.
+    pub token: Option<String>,
+    /// Members of the header that replace the valid ones; `"$absent"` removes one.
+    #[serde(default)]
+    pub header: BTreeMap<String, Value>,
+    /// The same for the claims. `iat`, `nbf` and `exp` count from now, in seconds.
+    #[serde(default)]
+    pub claims: BTreeMap<String, Value>,
+    /// Sign with another key than the case's.
+    #[serde(default)]
+    pub other_key: bool,
+    /// Number of times the header is sent; 1 by default.
+    pub times: Option<usize>,
+    /// Text that is sent instead of a proof.
+    pub text: Option<String>,
+}
+
+/// One value of a header, or several.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub enum HeaderValues {
+    /// The header is sent once.
+    One(String),
+    /// The header is sent once for each value.
+    Many(Vec<String>),
+}
+
+impl HeaderValues {
+    /// Returns the values in order.
+    pub fn as_slice(&self) -> &[String] {
+        match self {
+            Self::One(value) => std::slice::from_ref(value),
+            Self::Many(values) => values,
+        }
+    }
+}

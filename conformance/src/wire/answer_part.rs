@@ -1,0 +1,80 @@
+//! Parts of a response that rows name, for `capture` and `jwt`.
+//!
+//! | source | value |
+//! |---|---|
+//! | `/a/0/b` | a value of a JSON body (RFC 6901); `/` alone is the whole body |
+//! | `header:NAME` | a header |
+//! | `query:NAME`, `fragment:NAME` | a parameter of the Location |
+//! | `body:RE`, `header:NAME:RE` | the first group of an expression |
+//! | `page:NAME` | the value of an input of a page |
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::exchange::Answer;
+use super::html_form;
+
+/// Returns a part of a response, if it exists.
+pub fn find_part(answer: &Answer, source: &str) -> Option<Value> {
+    if source == "/" {
+        return answer.json();
+    }
+    if source.starts_with('/') {
+        return answer.json()?.pointer(source).cloned();
+    }
+    let (kind, name) = source.split_once(':')?;
+    let text = match kind {
+        "query" => parameter(answer.location()?.query()?, name),
+        "fragment" => parameter(answer.location()?.fragment()?, name),
+        "header" => match name.split_once(':') {
+            Some((name, expression)) => first_group(expression, &answer.header(name)?),
+            None => answer.header(name),
+        },
+        "body" => first_group(name, &answer.text()),
+        "page" => html_form::form_inputs(&answer.text())
+            .into_iter()
+            .find(|input| input.name == name)
+            .map(|i| i.value),
+        _ => None,
+    };
+    text.map(Value::String)
+}
+
+/// Returns the first parameter with this name.
+fn parameter(text: &str, name: &str) -> Option<String> {
+    let mut pairs = form_urlencoded::parse(text.as_bytes());
+    pairs.find_map(|(key, value)| (key == name).then(|| value.into_owned()))
+}
+
+fn first_group(expression: &str, text: &str) -> Option<String> {
+    Some(Regex::new(expression).ok()?.captures(text)?.get(1)?.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderMap, StatusCode};
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(source: &str, expected: Option<Value>) {
+        let mut headers = HeaderMap::new();
+        headers.insert("location", "https://a.example/cb?code=x%20y#t=1".parse().unwrap());
+        let body = r#"{"a":[{"b":7}],"id":"n-12"}"#.into();
+        let answer = Answer { status: StatusCode::OK, headers, body };
+        assert_eq!(find_part(&answer, source), expected, "{source}");
+    }
+
+    #[test]
+    fn parts_are_found_by_source() {
+        check("/a/0/b", Some(json!(7)));
+        check("query:code", Some(json!("x y")));
+        check("fragment:t", Some(json!("1")));
+        check(r"body:n-(\d+)", Some(json!("12")));
+        check("header:location:^(https://[^/]+)", Some(json!("https://a.example")));
+        check("query:state", None);
+        check("header:etag", None);
+        check("nonsense", None);
+    }
+}

@@ -1,0 +1,165 @@
+//! A request as sent and its response as received, both also as text: the request as a curl line with shortened
+//! secrets.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode};
+use serde_json::Value;
+use url::Url;
+
+/// Longest body that is shown, in characters.
+const SHOWN_BODY: usize = 2_000;
+
+/// A request as sent.
+#[derive(Debug, Clone)]
+pub struct SentRequest {
+    /// Method.
+    pub method: Method,
+    /// Whole address.
+    pub url: Url,
+    /// Headers, without those that the connection adds.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Bytes,
+}
+
+/// A received response.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// Status.
+    pub status: StatusCode,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Whole body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// A header; several values are joined as HTTP says.
+    pub fn header(&self, name: &str) -> Option<String> {
+        let values: Vec<_> = self
+            .headers
+            .get_all(name)
+            .iter()
+            .map(|value| String::from_utf8_lossy(value.as_bytes()))
+            .collect();
+        (!values.is_empty()).then(|| values.join(", "))
+    }
+
+    /// The media type of the body, without parameters.
+    pub fn media_type(&self) -> Option<String> {
+        let value = self.header("content-type")?;
+        Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+    }
+
+    /// The body as text; what is no UTF-8 is replaced.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    pub fn json(&self) -> Option<Value> {
+        serde_json::from_slice(&self.body).ok()
+    }
+
+    /// Returns the destination of a redirect.
+    pub fn location(&self) -> Option<Url> {
+        Url::parse(&self.header("location")?).ok()
+    }
+}
+
+/// The request as a line for a shell.
+pub fn curl(sent: &SentRequest) -> String {
+    let mut line = String::from("curl -i");
+    if sent.method != Method::GET {
+        let _ = write!(line, " -X {}", sent.method);
+    }
+    for (name, value) in &sent.headers {
+        let value = String::from_utf8_lossy(value.as_bytes());
+        let _ = write!(line, " -H {}", quoted(&format!("{name}: {}", shorten(&value))));
+    }
+    if !sent.body.is_empty() {
+        let body = String::from_utf8_lossy(&sent.body);
+        let _ = write!(line, " --data-raw {}", quoted(&cut(&shorten(&body))));
+    }
+    let _ = write!(line, " {}", quoted(&shorten(sent.url.as_str())));
+    line
+}
+
+/// The answer: status line, headers, body.
+pub fn shown(answer: &Answer) -> String {
+    let mut text = format!("{}\n", answer.status);
+    for (name, value) in &answer.headers {
+        let _ = writeln!(text, "{name}: {}", shorten(&String::from_utf8_lossy(value.as_bytes())));
+    }
+    let body = cut(&shorten(&answer.text()));
+    if !body.is_empty() {
+        let _ = write!(text, "\n{body}");
+    }
+    text.trim_end().to_owned()
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_BODY) {
+        Some((end, _)) => format!("{}… ({} bytes in all)", &text[..end], text.len()),
+        None => text.to_owned(),
+    }
+}
+
+/// Leaves six characters of whatever may be a secret: a long run of the letters that tokens, codes,
+/// passwords and cookies are made of.
+pub fn shorten(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    let mut out = String::new();
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
+        let (run, after) = rest.split_at(end);
+        let random = run.len() >= 20 && run.contains(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit());
+        if random {
+            let _ = write!(out, "{}…", &run[..6]);
+        } else {
+            out.push_str(run);
+        }
+        let next = after.find(is_part).unwrap_or(after.len());
+        out.push_str(&after[..next]);
+        rest = &after[next..];
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_are_shortened_and_words_are_not() {
+        assert_eq!(
+            shorten("Bearer eyJhbGciOiJFUzI1NiJ9xyz.eyJhbGciOiJFUzI1NiJ9xyz"),
+            "Bearer eyJhbG….eyJhbG…"
+        );
+        assert_eq!(shorten("grant_type=authorization_code"), "grant_type=authorization_code");
+        assert_eq!(shorten("code=0123456789abcdef0123&x=ä"), "code=012345…&x=ä");
+    }
+
+    #[test]
+    fn a_request_becomes_a_line_for_a_shell() {
+        let mut headers = HeaderMap::new();
+        headers.insert("accept", http::HeaderValue::from_static("it's"));
+        let sent = SentRequest {
+            method: Method::POST,
+            url: Url::parse("https://localhost:1/oauth2/token").unwrap(),
+            headers,
+            body: Bytes::from_static(b"a=b"),
+        };
+        assert_eq!(
+            curl(&sent),
+            r"curl -i -X POST -H 'accept: it'\''s' --data-raw 'a=b' 'https://localhost:1/oauth2/token'"
+        );
+    }
+}

@@ -1,0 +1,162 @@
+//! The selection of a job, prepared for its parts: patients, searches and elements.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use store::{PageLimit, ResourceKey, Seq, Store, StoreError, Versions as _};
+use tokio::sync::Mutex;
+
+use crate::group::{GroupError, GroupMembers, MemberCollector};
+use crate::job::Job;
+use crate::job::cursor::ExportCursor;
+use crate::plan::supporting::ReferenceSet;
+use crate::request::elements::ElementProjection;
+use crate::request::kick_off::{ExportLevel, ExportRole, role};
+use resources::filter::TypeFilter;
+
+/// Settings for reading Groups.
+#[derive(Debug, Clone)]
+pub(crate) struct GroupReader {
+    /// Address of the FHIR interface.
+    pub fhir_base: String,
+    /// Whether members of nested Groups are members.
+    pub nested_groups: bool,
+}
+
+impl GroupReader {
+    /// Returns the members of a Group as of `at`, read from the versions at `seq`. A Group that contains itself is
+    /// read once; a nested Group that does not exist has no members.
+    pub async fn members(
+        &self,
+        store: &Store,
+        id: &str,
+        seq: Seq,
+        at: Timestamp,
+    ) -> Result<GroupMembers, GroupError> {
+        let mut gathering = MemberCollector::new(&self.fhir_base, at);
+        let mut groups = vec![id.to_owned()];
+        let mut next = 0;
+        while let Some(group) = groups.get(next) {
+            let found = store.read(&ResourceKey::new("Group", group), seq).await?;
+            match found.and_then(|version| version.body) {
+                Some(body) => gathering.add(&body).map_err(GroupError::Bad)?,
+                None if next == 0 => return Err(GroupError::NoGroup(id.to_owned())),
+                None => {}
+            }
+            let nested = gathering.take_nested();
+            for group in nested {
+                if self.nested_groups && !groups.contains(&group) {
+                    groups.push(group);
+                }
+            }
+            next += 1;
+        }
+        Ok(gathering.finish())
+    }
+}
+
+/// Patients whose resources are exported.
+#[derive(Debug)]
+pub(crate) enum PatientScope {
+    /// All resources, whether or not they are in a Patient compartment.
+    All,
+    /// Resources in the compartment of any Patient.
+    Patients,
+    /// Resources in the compartments of these Patients.
+    Members(Arc<GroupMembers>),
+}
+
+/// The prepared selection of a job.
+#[derive(Debug)]
+pub(crate) struct ExportPlan {
+    pub patients: PatientScope,
+    pub filters: Vec<TypeFilter>,
+    pub fhir_base: String,
+    /// Supporting resources that are known so far.
+    pub supporting: Mutex<SupportingReferences>,
+}
+
+/// Progress of collecting supporting resources.
+#[derive(Debug, Default)]
+pub(crate) struct SupportingReferences {
+    pub references: ReferenceSet,
+    pub stage: CollectStage,
+}
+
+/// Position of the walk that collects supporting resources.
+#[derive(Debug, Default)]
+pub(crate) enum CollectStage {
+    /// Walks the exported types.
+    #[default]
+    Begin,
+    /// At a position in this type of the job.
+    Main { kind: usize, at: ExportCursor },
+    /// At a position in this type of the job, in a round that began with `known` entries.
+    Round { kind: usize, after: Option<String>, known: usize },
+    /// All entries are known.
+    Done,
+}
+
+impl ExportPlan {
+    /// Prepares the selection of a job.
+    pub async fn of(job: &Job, store: &Store, reading: &GroupReader) -> Result<Self, GroupError> {
+        let patients = job.parameters.patients.as_ref();
+        let patients = match (&job.level, patients) {
+            (ExportLevel::System, _) => PatientScope::All,
+            (ExportLevel::Patient, None) => PatientScope::Patients,
+            (ExportLevel::Patient, Some(patients)) => {
+                PatientScope::Members(Arc::new(patients.iter().collect()))
+            }
+            (ExportLevel::Group(id), patients) => {
+                let members = reading.members(store, id, job.seq(), job.transaction_time).await?;
+                PatientScope::Members(Arc::new(match patients {
+                    None => members,
+                    Some(patients) => patients.iter().filter(|id| members.position(id).is_some()).collect(),
+                }))
+            }
+        };
+        let read = |text: &String| TypeFilter::read(text, &reading.fhir_base, job.transaction_time);
+        let filters =
+            job.parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)?;
+        Ok(Self { patients, filters, fhir_base: reading.fhir_base.clone(), supporting: Mutex::default() })
+    }
+
+    /// Returns the elements that are kept of a type; `None` keeps all.
+    pub fn projection(&self, job: &Job, kind: &str) -> Option<ElementProjection> {
+        let elements = &job.parameters.elements;
+        (!elements.is_empty()).then(|| ElementProjection::new(kind, elements))
+    }
+
+    /// Returns true if the export has searches of this type.
+    pub fn has_filter(&self, kind: &str) -> bool {
+        self.filters.iter().any(|filter| filter.kind == kind)
+    }
+
+    /// Returns true if a resource meets a search of its type, or there is no such search.
+    pub fn is_met(&self, kind: &str, resource: &[u8]) -> bool {
+        let mut filters = self.filters.iter().filter(|filter| filter.kind == kind).peekable();
+        filters.peek().is_none() || filters.any(|filter| filter.is_met(resource))
+    }
+
+    /// Returns true if any version of a resource that is deleted at `seq` met a search of its type. An earlier export
+    /// may have contained that version, and its client would otherwise never learn of the delete.
+    pub async fn was_met(&self, store: &Store, key: &ResourceKey, seq: Seq) -> Result<bool, StoreError> {
+        if !self.has_filter(&key.kind) {
+            return Ok(true);
+        }
+        let mut before = seq;
+        loop {
+            let versions = store.history(key, before, PageLimit::default()).await?;
+            let Some(last) = versions.last() else { return Ok(false) };
+            before = last.seq;
+            if versions.iter().filter_map(|v| v.body.as_deref()).any(|body| self.is_met(&key.kind, body)) {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Returns the role of a type in a job.
+pub(crate) fn role_in(job: &Job, kind: &str) -> ExportRole {
+    role(&job.level, &job.parameters, kind).unwrap_or(ExportRole::Main)
+}

@@ -1,0 +1,4 @@
+//! The selection of a job: patients, searches, elements and supporting resources.
+
+pub(crate) mod export_plan;
+pub(crate) mod supporting;

@@ -1,0 +1,139 @@
+//! `includeAssociatedData=_supporting`: resources outside of compartments that exported resources refer to, each
+//! once.
+//!
+//! The first part of such a job walks the exported resources page by page and collects the references to these types.
+//! It then walks the collected resources, which may refer to further ones (a PractitionerRole to its Practitioner), until
+//! a pass finds no new reference. The result depends on the snapshot alone, so another worker collects the same. Only ids are
+//! kept, as one text with a hash table of positions, up to a limit; beyond it the job fails. The time of the last
+//! change of a supporting resource does not matter: the resource that refers to it may be new.
+
+use std::hash::BuildHasher as _;
+
+use bytes::Bytes;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use memchr::memmem;
+
+use resources::compartment::local;
+
+use crate::request::kick_off::SUPPORTING;
+
+/// Maximum memory for ids and their table, in bytes; some two million ids.
+const LIMIT: usize = 48 << 20;
+
+/// The limit on collected references is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooManyReferences;
+
+/// A set of references such as `Practitioner/1`.
+#[derive(Debug, Default)]
+pub(crate) struct ReferenceSet {
+    text: String,
+    /// Start of each entry; an entry ends at the start of the next.
+    starts: Vec<u32>,
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl ReferenceSet {
+    /// Returns the number of entries.
+    pub fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Returns true if the set has this entry.
+    pub fn has(&self, kind: &str, id: &str) -> bool {
+        let key = format!("{kind}/{id}");
+        self.table.find(self.hasher.hash_one(&key), |at| self.at(*at) == key).is_some()
+    }
+
+    fn at(&self, at: u32) -> &str {
+        let at = at as usize;
+        let end = self.starts.get(at + 1).map_or(self.text.len(), |end| *end as usize);
+        &self.text[self.starts[at] as usize..end]
+    }
+
+    /// Adds the references of a stored resource to types that `wants` accepts.
+    ///
+    /// # Errors
+    /// Returns [`TooManyReferences`] at the limit.
+    pub fn add(
+        &mut self,
+        resource: &Bytes,
+        fhir_base: &str,
+        wants: impl Fn(&str) -> bool,
+    ) -> Result<(), TooManyReferences> {
+        for (kind, id) in references(resource, fhir_base) {
+            if SUPPORTING.contains(&kind) && wants(kind) {
+                self.note(kind, id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, kind: &str, id: &str) -> Result<(), TooManyReferences> {
+        if self.has(kind, id) {
+            return Ok(());
+        }
+        if self.text.len() + kind.len() + id.len() + 16 * self.starts.len() > LIMIT {
+            return Err(TooManyReferences);
+        }
+        let place = self.starts.len() as u32;
+        self.starts.push(self.text.len() as u32);
+        self.text.push_str(kind);
+        self.text.push('/');
+        self.text.push_str(id);
+        let hash = self.hasher.hash_one(self.at(place));
+        let (text, starts, hasher) = (&self.text, &self.starts, &self.hasher);
+        let key = |at: u32| {
+            let end = starts.get(at as usize + 1).map_or(text.len(), |end| *end as usize);
+            &text[starts[at as usize] as usize..end]
+        };
+        self.table.insert_unique(hash, place, |at| hasher.hash_one(key(*at)));
+        Ok(())
+    }
+}
+
+/// Returns type and id of each resource on this server that a stored resource refers to.
+pub(crate) fn references<'a>(
+    resource: &'a [u8],
+    fhir_base: &'a str,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    // Stored resources have no whitespace between tokens, and a quote inside a text is escaped, so this pattern
+    // occurs only before the value of a member.
+    const MEMBER: &[u8] = br#""reference":""#;
+    memmem::find_iter(resource, MEMBER).filter_map(move |at| {
+        let value = &resource[at + MEMBER.len()..];
+        let end = memchr::memchr(b'"', value).unwrap_or(value.len());
+        local(std::str::from_utf8(&value[..end]).ok()?, fhir_base)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_of_supporting_types_are_collected() {
+        let mut references = ReferenceSet::default();
+        let resource = br#"{"a":{"reference":"Practitioner/1"},"b":[{"reference":"https://here.example/r4/Organization/2"},{"reference":"https://elsewhere.example/r4/Organization/3"},{"reference":"Location/4/_history/1"},{"reference":"Patient/5"},{"reference":"Device/6"}],"c":"\"reference\":\"Practitioner/7","d":{"reference":"Practitioner/1"}}"#;
+        let resource = Bytes::from_static(resource);
+        references.add(&resource, "https://here.example/r4", |kind| kind != "Device").unwrap();
+        let noted: Vec<_> = (0..references.len()).map(|at| references.at(at as u32)).collect();
+        assert_eq!(noted, ["Practitioner/1", "Organization/2", "Location/4"]);
+        assert!(references.has("Practitioner", "1") && !references.has("Organization", "1"));
+    }
+
+    #[test]
+    fn there_is_a_limit() {
+        let mut references = ReferenceSet::default();
+        let mut count = 0_u32;
+        while references.note("Practitioner", &format!("{count:064}")).is_ok() {
+            count += 1;
+        }
+        assert!(count > 400_000, "{count}");
+        assert!(references.text.len() < LIMIT);
+        assert!(references.has("Practitioner", &format!("{:064}", count - 1)));
+        // An entry that is known takes no space.
+        assert_eq!(references.note("Practitioner", &format!("{:064}", 7)), Ok(()));
+    }
+}

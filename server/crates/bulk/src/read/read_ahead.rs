@@ -1,0 +1,302 @@
+//! Reads lines of a type ahead of the writer, at two positions at a time, and returns them in order.
+//!
+//! A type is divided into spans. For a Group, a span is a range of members. For a whole type, the start of the next
+//! span is extrapolated from the length of the last; the previous span is read until it reaches that start.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use store::{
+    LinePage, LineScanRange, ScanOptions, ScanPosition, Seq, Store, StoreError, VersionHeader, Versions as _,
+};
+use tokio::sync::mpsc;
+
+use crate::abort_on_drop::AbortOnDrop;
+use crate::group::GroupMembers;
+use crate::job::cursor::ExportCursor;
+use crate::read::selection::PAGE;
+
+/// Number of pages of a span that are read without a pause.
+const PAGES: usize = 4;
+/// Number of spans that are read at the same time.
+const SPANS: usize = 2;
+/// Number of members of a span: about as many pages.
+const MEMBERS: usize = 384;
+
+/// Condition on a resource that can be checked before its body is read.
+#[derive(Clone)]
+pub(crate) struct VersionFilter {
+    pub since: Option<Timestamp>,
+    pub until: Option<Timestamp>,
+    /// Patients in whose compartments the resource must be; `None` is any resource.
+    pub patients: Option<Arc<GroupMembers>>,
+}
+
+impl VersionFilter {
+    fn has(&self, seen: &VersionHeader<'_>) -> bool {
+        let in_time = self.since.is_none_or(|since| seen.updated > since)
+            && self.until.is_none_or(|until| seen.updated < until);
+        in_time && self.patients.as_ref().is_none_or(|members| is_of(seen, members))
+    }
+}
+
+/// Returns true if the resource is in the compartment of the current member and of no earlier member. Compartments
+/// and members are sorted alike.
+fn is_of(seen: &VersionHeader<'_>, members: &GroupMembers) -> bool {
+    let mut compartments = seen.compartments().filter(|compartment| {
+        seen.within == Some(compartment)
+            || compartment.strip_prefix("Patient/").is_some_and(|id| members.position(id).is_some())
+    });
+    compartments.next().is_some_and(|first| seen.within.is_none_or(|within| within == first))
+}
+
+/// Range of the store to read.
+pub(crate) struct LineSource<'a> {
+    pub store: &'a Store,
+    pub kind: &'a str,
+    pub seq: Seq,
+    pub wanted: VersionFilter,
+    /// Members whose compartments are read one by one, if the type is read by compartment.
+    pub members: Option<&'a GroupMembers>,
+}
+
+/// Reads the lines of a type ahead of their use.
+pub(crate) struct ReadAhead<'a> {
+    source: LineSource<'a>,
+    /// Start of the first span; `None` after it was begun.
+    from: Option<ExportCursor>,
+    /// Spans in order; pages are returned from the first.
+    spans: VecDeque<ReadSpan>,
+}
+
+/// End of a span.
+#[derive(Clone)]
+enum SpanEnd {
+    /// At the end of the type, or at the start of the next span.
+    Kind(Option<ScanPosition>),
+    /// Before this member.
+    Member(usize),
+}
+
+/// A span that is being read.
+struct ReadSpan {
+    end: SpanEnd,
+    pages: mpsc::Receiver<LinePage>,
+    reading: AbortOnDrop<Result<(), StoreError>>,
+    /// Number of pages that may follow in this read.
+    left: usize,
+    /// Pages that are read and not returned yet.
+    ready: VecDeque<LinePage>,
+    /// Position after the last of them.
+    at: ExportCursor,
+    /// Positions of the first full page and of the last page.
+    marks: Option<(ScanPosition, ScanPosition)>,
+    /// Whether the span is complete, or its rest belongs to the next span.
+    done: bool,
+}
+
+impl ReadSpan {
+    fn is_read(&self) -> bool {
+        self.done || self.left == 0
+    }
+
+    /// Returns true if the end of the span is known and not reached. The last span of a whole type has no known end.
+    fn is_broken_off(&self) -> bool {
+        self.left == 0 && !self.done && !matches!(self.end, SpanEnd::Kind(None))
+    }
+
+    fn take(&mut self, mut page: LinePage) {
+        self.left -= 1;
+        self.done = page.done;
+        self.at.pass(&page, matches!(self.end, SpanEnd::Member(_)));
+        if let Some(mark) = page.mark.take() {
+            let first = self.marks.take().map_or_else(|| mark.clone(), |(first, _)| first);
+            self.marks = Some((first, mark));
+        }
+        self.ready.push_back(page);
+    }
+}
+
+impl<'a> ReadAhead<'a> {
+    /// Creates a reader from a position. Nothing is read before the first call of [`ReadAhead::next`].
+    pub fn new(source: LineSource<'a>, from: ExportCursor) -> Self {
+        Self { source, from: Some(from), spans: VecDeque::new() }
+    }
+
+    /// Returns the next page, which may be empty; `None` at the end.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn next(&mut self) -> Result<Option<LinePage>, StoreError> {
+        loop {
+            self.read_on();
+            let Some(first) = self.spans.front_mut() else { return Ok(None) };
+            if let Some(page) = first.ready.pop_front() {
+                return Ok(Some(page));
+            }
+            if first.done {
+                self.spans.pop_front();
+                continue;
+            }
+            match first.pages.recv().await {
+                Some(page) => first.take(page),
+                // A read ends early only after an error.
+                None => {
+                    (&mut first.reading).await?;
+                    let reason = "its reader stopped".to_owned();
+                    return Err(StoreError::Engine { action: "read a page", reason });
+                }
+            }
+        }
+    }
+
+    /// Takes the pages that were read and starts the next reads.
+    fn read_on(&mut self) {
+        for span in &mut self.spans {
+            while let Ok(page) = span.pages.try_recv() {
+                span.take(page);
+            }
+        }
+        self.go_on();
+        let is_wanting = |spans: &VecDeque<ReadSpan>| {
+            spans.iter().filter(|span| !span.is_read()).count() < SPANS
+                && spans.iter().map(|span| span.ready.len()).sum::<usize>() <= PAGES
+        };
+        while is_wanting(&self.spans) && self.add() {}
+    }
+
+    /// Resumes interrupted spans, unless enough pages are waiting before them: a span may be long, since the
+    /// extrapolation can be wrong and a compartment large.
+    fn go_on(&mut self) {
+        let mut waiting = 0;
+        for at in 0..self.spans.len() {
+            let span = &self.spans[at];
+            waiting += span.ready.len();
+            if waiting > PAGES {
+                return;
+            }
+            if span.is_broken_off() {
+                let rest = self.source.begin(span.at.clone(), None, span.end.clone());
+                self.spans[at].done = true;
+                self.spans.insert(at + 1, rest);
+                return;
+            }
+        }
+    }
+
+    /// Begins to read the span after the last one; returns false if that is not possible or nothing is left.
+    fn add(&mut self) -> bool {
+        let Some(last) = self.spans.back_mut() else {
+            let Some(from) = self.from.take() else { return false };
+            return self.add_from(from);
+        };
+        if let SpanEnd::Member(end) = last.end {
+            return self.add_from(ExportCursor::of_member(end));
+        }
+        if !last.is_read() || last.done {
+            return false;
+        }
+        last.done = true;
+        let from = last.at.clone();
+        let next = last.marks.take().map(|(first, last)| last.extrapolate(&first));
+        self.spans.push_back(self.source.begin(from, None, SpanEnd::Kind(next.clone())));
+        if next.is_some() {
+            self.spans.push_back(self.source.begin(ExportCursor::default(), next, SpanEnd::Kind(None)));
+        }
+        true
+    }
+
+    /// Starts a span at a position, if anything follows it.
+    fn add_from(&mut self, from: ExportCursor) -> bool {
+        let end = match self.source.members {
+            None => SpanEnd::Kind(None),
+            Some(members) if from.member < members.len() => {
+                SpanEnd::Member(members.len().min(from.member + MEMBERS))
+            }
+            Some(_) => return false,
+        };
+        self.spans.push_back(self.source.begin(from, None, end));
+        true
+    }
+}
+
+impl LineSource<'_> {
+    /// Starts a read at a position.
+    fn begin(&self, from: ExportCursor, mark: Option<ScanPosition>, end: SpanEnd) -> ReadSpan {
+        let of = match (&end, self.members) {
+            (SpanEnd::Member(end), Some(members)) => {
+                let ids = (from.member..*end).filter_map(|at| members.get(at));
+                LineScanRange::Compartments(ids.map(|id| format!("Patient/{id}")).collect())
+            }
+            (SpanEnd::Kind(until), _) => LineScanRange::Kind { from: mark, until: until.clone() },
+            (SpanEnd::Member(_), None) => unreachable!("spans of members are made where there are any"),
+        };
+        let (sender, pages) = mpsc::channel(PAGES);
+        let (store, kind, seq) = (self.store.clone(), self.kind.to_owned(), self.seq);
+        let (wanted, after) = (self.wanted.clone(), from.after.clone());
+        let reading = AbortOnDrop::of(async move {
+            let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
+            let keep = move |seen: &VersionHeader<'_>| wanted.has(seen);
+            let mut left = PAGES;
+            let page = move |lines| {
+                left -= 1;
+                // The channel has room for all of them; sending fails only if the reader is gone.
+                sender.try_send(lines).is_ok() && left > 0
+            };
+            store.scan_lines(&kind, of, scan, keep, page).await
+        });
+        ReadSpan {
+            end,
+            pages,
+            reading,
+            left: PAGES,
+            ready: VecDeque::new(),
+            at: from,
+            marks: None,
+            done: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{ResourceDraft, ResourceKey, VersionWrite};
+
+    use super::*;
+
+    /// Returns ids that are far apart at first and close together later, so that the extrapolation is wrong and a
+    /// span is many times as long as one read.
+    fn ids() -> Vec<String> {
+        let far = (0..4 * PAGE.count).map(|at| format!("{:05x}", at * 16));
+        far.chain((0..20 * PAGE.count).map(|at| format!("2{at:05}"))).collect()
+    }
+
+    #[tokio::test]
+    async fn a_slow_writer_keeps_a_bounded_number_of_pages() {
+        let store = Store::memory();
+        let ids = ids();
+        let put = |id: &String| {
+            let draft = ResourceDraft { bytes: id.clone().into_bytes(), version_at: 0, updated_at: 0 };
+            VersionWrite::put(ResourceKey::new("Observation", id), draft, Vec::new())
+        };
+        store.commit(ids.iter().map(put).collect(), Timestamp::UNIX_EPOCH).await.unwrap();
+        let wanted = VersionFilter { since: None, until: None, patients: None };
+        let source =
+            LineSource { store: &store, kind: "Observation", seq: Seq::LATEST, wanted, members: None };
+        let mut ahead = ReadAhead::new(source, ExportCursor::default());
+        let mut found = Vec::new();
+        while let Some(page) = ahead.next().await.unwrap() {
+            found.extend_from_slice(&page.text);
+            // The reader gets time to read ahead.
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+            let held: usize = ahead.spans.iter().map(|span| span.ready.len() + span.pages.len()).sum();
+            assert!(held <= 3 * PAGES, "{held} pages are held");
+        }
+        let found = String::from_utf8(found).unwrap();
+        assert_eq!(found.lines().count(), ids.len());
+        assert!(found.lines().zip(&ids).all(|(line, id)| line.ends_with(id.as_str())));
+    }
+}

@@ -1,0 +1,492 @@
+//! Selects the resources of a part in an order fixed by the snapshot: the order of the store, or by patient and then
+//! that order if compartments of some Patients are read. Pages are small, so memory does not grow with the export.
+//! The position between two pages can be stored, so that another process resumes from it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Deserialize;
+use store::{
+    LinePage, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, Version, VersionPage,
+    Versions as _,
+};
+
+use crate::abort_on_drop::AbortOnDrop;
+use crate::group::GroupMembers;
+use crate::job::Job;
+use crate::job::cursor::ExportCursor;
+use crate::plan::export_plan::{CollectStage, ExportPlan, PatientScope, role_in};
+use crate::plan::supporting::TooManyReferences;
+use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
+use crate::request::elements::ElementProjection;
+use crate::request::kick_off::ExportRole;
+use crate::request::parameters::ProvenanceScope;
+
+/// Maximum size of a page.
+pub(crate) const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 1 << 20 };
+/// From this number of members, a whole type is read and filtered, which costs less than to open each compartment.
+const MANY: usize = 100_000;
+
+/// Failure of a selection.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SelectionError {
+    #[error(
+        "the exported resources refer to too many supporting resources; export fewer types, or do not use _supporting"
+    )]
+    TooManySupporting,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<TooManyReferences> for SelectionError {
+    fn from(_: TooManyReferences) -> Self {
+        Self::TooManySupporting
+    }
+}
+
+/// Reads the selected resources of one type of a job.
+pub(crate) struct Selection<'a> {
+    store: &'a Store,
+    job: &'a Job,
+    kind: &'a str,
+    criteria: &'a ExportPlan,
+    patients: &'a PatientScope,
+    role: ExportRole,
+    projection: Option<ElementProjection>,
+    at: ExportCursor,
+    /// VersionPage that is read while the previous one is processed, and its start.
+    ahead: Option<(ExportCursor, AbortOnDrop<Result<VersionPage, StoreError>>)>,
+    /// The same for pages of lines.
+    lines_ahead: Option<ReadAhead<'a>>,
+    /// Whether tombstones are selected instead of resources.
+    deleted: bool,
+    /// Whether all resources are selected with all elements, regardless of time and searches.
+    every: bool,
+    /// Id of the last Patient that was looked up, and whether it exists. Resources are read by compartment, so most
+    /// lookups repeat.
+    looked_up: Option<(String, bool)>,
+    /// The last resource whose Provenance was looked up, and the id of the latest one.
+    latest: Option<(String, Option<String>)>,
+}
+
+impl<'a> Selection<'a> {
+    /// Creates a selection that begins at `at`, see [`Selection::cursor`].
+    pub fn from(
+        store: &'a Store,
+        job: &'a Job,
+        kind: &'a str,
+        criteria: &'a ExportPlan,
+        at: ExportCursor,
+    ) -> Self {
+        Self {
+            store,
+            job,
+            kind,
+            criteria,
+            patients: &criteria.patients,
+            role: role_in(job, kind),
+            projection: criteria.projection(job, kind),
+            at,
+            ahead: None,
+            lines_ahead: None,
+            deleted: false,
+            every: false,
+            looked_up: None,
+            latest: None,
+        }
+    }
+
+    /// Selects deleted resources. A deleted resource meets a search if any of its versions met it.
+    pub fn of_deleted(self) -> Self {
+        Self { deleted: true, ..self }
+    }
+
+    /// Selects all resources, regardless of time and searches.
+    pub fn of_every(self) -> Self {
+        Self { every: true, ..self }
+    }
+
+    /// Selects resources of these Patients instead of the job's.
+    pub fn within(self, patients: &'a PatientScope) -> Self {
+        Self { patients, ..self }
+    }
+
+    /// Keeps all elements.
+    pub fn whole(self) -> Self {
+        Self { projection: None, ..self }
+    }
+
+    /// Returns a resource as it is exported, or `None` if it is not selected.
+    pub async fn chosen(&mut self, version: Version) -> Result<Option<Bytes>, StoreError> {
+        if !self.is_chosen(&version, None).await? {
+            return Ok(None);
+        }
+        Ok(self.projected(version)?.body)
+    }
+
+    /// Returns a resource with the elements that are exported.
+    pub fn projected(&self, mut version: Version) -> Result<Version, StoreError> {
+        self.project(&mut version)?;
+        Ok(version)
+    }
+
+    /// Returns the start of the next page.
+    pub fn cursor(&self) -> ExportCursor {
+        self.at.clone()
+    }
+
+    /// Returns the next resources; `None` at the end. A page may be empty.
+    pub async fn next(&mut self) -> Result<Option<Vec<Version>>, SelectionError> {
+        if self.at.done || (self.deleted && self.role == ExportRole::Supporting) {
+            return Ok(None);
+        }
+        if self.role == ExportRole::Supporting && !self.know_supporting().await? {
+            return Ok(Some(Vec::new()));
+        }
+        let by_member = self.walked_members();
+        let ahead = self.ahead.take().filter(|(at, _)| *at == self.at).map(|(_, reading)| reading);
+        let Some(reading) = ahead.or_else(|| self.read_at(&self.at)) else { return Ok(None) };
+        let page = reading.await?;
+        let member = by_member.map(|_| self.at.member);
+        match (page.next, by_member) {
+            (Some(next), _) => self.at.after = Some(next),
+            (None, Some(_)) => (self.at.after, self.at.member) = (None, self.at.member + 1),
+            (None, None) => self.at.done = true,
+        }
+        if !self.at.done {
+            self.ahead = self.read_at(&self.at).map(|reading| (self.at.clone(), reading));
+        }
+        let mut chosen = Vec::with_capacity(page.versions.len());
+        for mut version in page.versions {
+            if self.is_chosen(&version, member).await? {
+                self.project(&mut version)?;
+                chosen.push(version);
+            }
+        }
+        Ok(Some(chosen))
+    }
+
+    /// Returns the next resources as lines; `None` at the end. A page may be empty.
+    pub async fn next_lines(&mut self) -> Result<Option<LinePage>, SelectionError> {
+        let Some(wanted) = self.wanted() else {
+            let Some(versions) = self.next().await? else { return Ok(None) };
+            return Ok(Some(lines_of(&versions)));
+        };
+        if self.at.done {
+            return Ok(None);
+        }
+        let members = self.walked_members();
+        let ahead = self.lines_ahead.get_or_insert_with(|| {
+            let (store, kind, seq) = (self.store, self.kind, self.job.seq());
+            ReadAhead::new(LineSource { store, kind, seq, wanted, members }, self.at.clone())
+        });
+        let page = ahead.next().await?;
+        match &page {
+            Some(page) => self.at.pass(page, members.is_some()),
+            None => self.at.done = true,
+        }
+        Ok(page)
+    }
+
+    /// Returns the condition if it can be checked without the body and without other resources.
+    fn wanted(&self) -> Option<VersionFilter> {
+        let patients = match &self.criteria.patients {
+            PatientScope::All if self.kind != "Provenance" || self.job.parameters.provenance.is_none() => {
+                None
+            }
+            PatientScope::Members(members) if self.kind != "Provenance" => Some(Arc::clone(members)),
+            _ => return None,
+        };
+        let is_plain = self.role == ExportRole::Main
+            && !(self.deleted || self.every)
+            && self.projection.is_none()
+            && !self.criteria.has_filter(self.kind);
+        let parameters = &self.job.parameters;
+        is_plain.then_some(VersionFilter { since: parameters.since, until: parameters.until, patients })
+    }
+
+    /// Begins to read the page at a position; `None` after the last member.
+    fn read_at(&self, at: &ExportCursor) -> Option<AbortOnDrop<Result<VersionPage, StoreError>>> {
+        let compartment = match self.walked_members() {
+            None => None,
+            Some(members) => Some(format!("Patient/{}", members.get(at.member)?)),
+        };
+        let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
+        let (seq, deleted) = (self.job.seq(), self.deleted);
+        Some(AbortOnDrop::of(async move {
+            let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
+            let scan = ScanOptions { deleted, ..scan };
+            match compartment {
+                None => store.scan_kind(&kind, scan).await,
+                Some(compartment) => store.scan_compartment(&compartment, &kind, scan).await,
+            }
+        }))
+    }
+
+    /// Returns the members whose compartments are read one by one.
+    fn walked_members(&self) -> Option<&'a GroupMembers> {
+        match self.patients {
+            PatientScope::Members(members)
+                if self.kind != "Provenance" && self.role == ExportRole::Main && members.len() < MANY =>
+            {
+                Some(members)
+            }
+            _ => None,
+        }
+    }
+
+    fn project(&self, version: &mut Version) -> Result<(), StoreError> {
+        let (Some(projection), Some(body), false) = (&self.projection, &version.body, self.every) else {
+            return Ok(());
+        };
+        let projected = projection
+            .apply(body)
+            .map_err(|error| StoreError::Corrupt { what: format!("{}: {error}", version.key) })?;
+        if let Some(projected) = projected {
+            version.body = Some(Bytes::from(projected));
+        }
+        Ok(())
+    }
+
+    async fn is_chosen(&mut self, version: &Version, member: Option<usize>) -> Result<bool, StoreError> {
+        if version.is_deleted() != self.deleted {
+            return Ok(false);
+        }
+        let is_in_time = self.role == ExportRole::Supporting || self.is_in_time(version);
+        if !is_in_time || !self.is_met(version).await? {
+            return Ok(false);
+        }
+        if self.role == ExportRole::Supporting {
+            let known = self.criteria.supporting.lock().await;
+            return Ok(known.references.has(&version.key.kind, &version.key.id));
+        }
+        if self.kind == "Provenance"
+            && let Some(which) = self.job.parameters.provenance
+        {
+            return self.is_provenance_of_exported(version, which).await;
+        }
+        match (self.patients, member) {
+            (PatientScope::All, _) => Ok(true),
+            // A resource in the compartments of two members is exported with the first of them.
+            (PatientScope::Members(members), Some(member)) => {
+                Ok(first_member(version, members) == Some(member))
+            }
+            _ => self.is_inside(version).await,
+        }
+    }
+
+    fn is_in_time(&self, version: &Version) -> bool {
+        let parameters = &self.job.parameters;
+        let is_after = parameters.since.is_none_or(|since| version.updated > since);
+        let is_before = parameters.until.is_none_or(|until| version.updated < until);
+        self.every || (is_after && is_before)
+    }
+
+    async fn is_met(&self, version: &Version) -> Result<bool, StoreError> {
+        match &version.body {
+            _ if self.every => Ok(true),
+            Some(body) => Ok(self.criteria.is_met(&version.key.kind, body)),
+            None => self.criteria.was_met(self.store, &version.key, version.seq).await,
+        }
+    }
+
+    /// Returns true if the resource is in the compartment of one of the Patients, or is Provenance of such a
+    /// resource.
+    async fn is_inside(&mut self, version: &Version) -> Result<bool, StoreError> {
+        for compartment in &version.compartments {
+            let Some((kind, id)) = compartment.split_once('/') else { continue };
+            let found = if kind == "Patient" {
+                self.is_patient(id).await?
+            } else {
+                match self.store.read(&ResourceKey::new(kind, id), self.seq()).await? {
+                    // A Provenance may have been deleted together with its target.
+                    Some(target) if self.deleted || !target.is_deleted() => self.has_patient(&target).await?,
+                    _ => false,
+                }
+            };
+            if found {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn has_patient(&mut self, version: &Version) -> Result<bool, StoreError> {
+        for compartment in &version.compartments {
+            if let Some(id) = compartment.strip_prefix("Patient/")
+                && self.is_patient(id).await?
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns true if resources of this Patient are exported.
+    async fn is_patient(&mut self, id: &str) -> Result<bool, StoreError> {
+        if let PatientScope::Members(members) = self.patients {
+            return Ok(members.position(id).is_some());
+        }
+        if let Some((known, is_there)) = &self.looked_up
+            && known == id
+        {
+            return Ok(*is_there);
+        }
+        let found = self.store.read(&ResourceKey::new("Patient", id), self.seq()).await?;
+        // A deleted Patient: its resources were deleted with it or at another time.
+        let is_there = found.is_some_and(|patient| self.deleted || !patient.is_deleted());
+        self.looked_up = Some((id.to_owned(), is_there));
+        Ok(is_there)
+    }
+
+    /// Returns true if a target of the Provenance is exported and, if only the latest is wanted, no later one has
+    /// that target.
+    async fn is_provenance_of_exported(
+        &mut self,
+        version: &Version,
+        which: ProvenanceScope,
+    ) -> Result<bool, StoreError> {
+        for target in &version.compartments {
+            if !self.is_exported(target).await? {
+                continue;
+            }
+            if which == ProvenanceScope::Relevant
+                || self.latest_of(target).await?.as_deref() == Some(&version.key.id)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn is_exported(&mut self, target: &str) -> Result<bool, StoreError> {
+        let Some((kind, id)) = target.split_once('/') else { return Ok(false) };
+        if kind == "Provenance" || !self.job.kinds.iter().any(|exported| exported == kind) {
+            return Ok(false);
+        }
+        let found = self.store.read(&ResourceKey::new(kind, id), self.seq()).await?;
+        let Some(found) = found.filter(|found| self.deleted || !found.is_deleted()) else { return Ok(false) };
+        if role_in(self.job, kind) == ExportRole::Supporting {
+            return Ok(false);
+        }
+        if !self.is_in_time(&found) || !self.is_met(&found).await? {
+            return Ok(false);
+        }
+        match self.patients {
+            PatientScope::All => Ok(true),
+            _ => self.has_patient(&found).await,
+        }
+    }
+
+    /// Returns the id of the Provenance of a resource that was recorded last.
+    async fn latest_of(&mut self, target: &str) -> Result<Option<String>, StoreError> {
+        if let Some((known, latest)) = &self.latest
+            && known == target
+        {
+            return Ok(latest.clone());
+        }
+        let mut latest = None;
+        let mut after = None;
+        loop {
+            let scan = ScanOptions::at(self.seq()).limit(PAGE).after(after.as_deref());
+            let page = self.store.scan_compartment(target, "Provenance", scan).await?;
+            for version in page.versions {
+                let recorded = version.body.as_deref().and_then(recorded);
+                latest = latest.max(Some((recorded, version.updated, version.key.id)));
+            }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        let latest = latest.map(|(_, _, id)| id);
+        self.latest = Some((target.to_owned(), latest.clone()));
+        Ok(latest)
+    }
+
+    /// Collects supporting resources of one more page; returns true when all are known.
+    async fn know_supporting(&self) -> Result<bool, SelectionError> {
+        let mut known = self.criteria.supporting.lock().await;
+        let known = &mut *known;
+        let kinds = &self.job.kinds;
+        let wants = |kind: &str| {
+            kinds.iter().any(|exported| exported == kind) && role_in(self.job, kind) == ExportRole::Supporting
+        };
+        let fhir_base = &self.criteria.fhir_base;
+        known.stage = match std::mem::take(&mut known.stage) {
+            CollectStage::Begin => CollectStage::Main { kind: 0, at: ExportCursor::default() },
+            CollectStage::Main { kind, at } => match kinds.get(kind) {
+                None => CollectStage::Round { kind: 0, after: None, known: known.references.len() },
+                Some(name) if wants(name) => CollectStage::Main { kind: kind + 1, at },
+                Some(name) => {
+                    let mut main = Selection::from(self.store, self.job, name, self.criteria, at);
+                    // It walks another type than a supporting one, so that the recursion ends here.
+                    match Box::pin(main.next()).await? {
+                        None => CollectStage::Main { kind: kind + 1, at: ExportCursor::default() },
+                        Some(versions) => {
+                            for body in versions.iter().filter_map(|version| version.body.as_ref()) {
+                                known.references.add(body, fhir_base, wants)?;
+                            }
+                            CollectStage::Main { kind, at: main.cursor() }
+                        }
+                    }
+                }
+            },
+            CollectStage::Round { kind, after, known: before } => match kinds.get(kind) {
+                None if known.references.len() == before => CollectStage::Done,
+                None => CollectStage::Round { kind: 0, after: None, known: known.references.len() },
+                Some(name) if !wants(name) => {
+                    CollectStage::Round { kind: kind + 1, after: None, known: before }
+                }
+                Some(name) => {
+                    let scan = ScanOptions::at(self.seq()).limit(PAGE).after(after.as_deref());
+                    let page = self.store.scan_kind(name, scan).await?;
+                    let referred =
+                        page.versions.iter().filter(|v| known.references.has(&v.key.kind, &v.key.id));
+                    let bodies: Vec<Bytes> = referred.filter_map(|version| version.body.clone()).collect();
+                    for body in &bodies {
+                        known.references.add(body, fhir_base, wants)?;
+                    }
+                    match page.next {
+                        None => CollectStage::Round { kind: kind + 1, after: None, known: before },
+                        after => CollectStage::Round { kind, after, known: before },
+                    }
+                }
+            },
+            CollectStage::Done => CollectStage::Done,
+        };
+        Ok(matches!(known.stage, CollectStage::Done))
+    }
+
+    fn seq(&self) -> Seq {
+        self.job.seq()
+    }
+}
+
+fn lines_of(versions: &[Version]) -> LinePage {
+    let bodies = || versions.iter().filter_map(|version| version.body.as_ref());
+    let mut text = Vec::with_capacity(bodies().map(|body| body.len() + 1).sum());
+    let mut ends = Vec::with_capacity(versions.len());
+    for body in bodies() {
+        text.extend_from_slice(body);
+        text.push(b'\n');
+        ends.push(text.len());
+    }
+    LinePage { text: text.into(), ends, ..LinePage::default() }
+}
+
+/// Returns the index of the first member whose compartment contains the resource.
+fn first_member(version: &Version, members: &GroupMembers) -> Option<usize> {
+    let ids = version.compartments.iter().filter_map(|compartment| compartment.strip_prefix("Patient/"));
+    ids.filter_map(|id| members.position(id)).min()
+}
+
+/// Returns the `recorded` time of a Provenance.
+fn recorded(provenance: &[u8]) -> Option<jiff::Timestamp> {
+    #[derive(Deserialize)]
+    struct Recorded<'a> {
+        #[serde(borrow)]
+        recorded: resources::json::Text<'a>,
+    }
+    fhir::instant::parse(&serde_json::from_slice::<Recorded<'_>>(provenance).ok()?.recorded).ok()
+}

@@ -1,0 +1,304 @@
+//! `_elements`: reduces resources to some of their root elements.
+//!
+//! Members are copied as borrowed slices, without parsing below the root. Elements that FHIR R4 makes mandatory stay,
+//! as do `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
+//!
+//! `cargo xtask gen-fhir-tables` generates the table of root elements from HL7's structure definitions of R4: `name!` is
+//! mandatory, `value[x]` is a choice of types.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use resources::json::Text;
+
+const TABLE: &str = include_str!("../../data/elements.txt");
+
+/// Tag of an incomplete resource (FHIR R4, search, `_elements`).
+const SUBSETTED: &str =
+    r#"{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED"}"#;
+
+/// Returns the root elements of a type, marked as in the table.
+fn roots(kind: &str) -> impl Iterator<Item = &'static str> {
+    let row = TABLE.lines().find_map(|row| row.strip_prefix(kind)?.strip_prefix(' '));
+    row.unwrap_or_default().split(' ')
+}
+
+/// Checks one value of the list, `Type.element` or `element`.
+///
+/// # Errors
+/// Returns a text that says what the value is instead.
+pub(crate) fn check(value: &str) -> Result<(), String> {
+    let (kind, name) = match value.split_once('.') {
+        Some((kind, name)) => {
+            let known = fhir::resource_type(kind);
+            (Some(known.ok_or_else(|| format!("'{kind}' is not a resource type of FHIR R4"))?), name)
+        }
+        None => (None, value),
+    };
+    if let Some((root, _)) = name.split_once('.') {
+        let top = kind.map_or_else(|| root.to_owned(), |kind| format!("{kind}.{root}"));
+        return Err(format!("_elements accepts only top-level elements: use '{top}' instead of '{value}'"));
+    }
+    let has = |kind: &str| roots(kind).any(|root| ElementName::of(root).is(name));
+    let is_known = match kind {
+        Some(kind) => has(kind),
+        None => fhir::RESOURCE_TYPES.iter().any(|kind| has(kind)),
+    };
+    if is_known { Ok(()) } else { Err(format!("'{value}' is not a root element of FHIR R4")) }
+}
+
+/// Name of an element. In JSON, the name of a choice of types ends with the type.
+#[derive(Debug, Clone, Copy)]
+struct ElementName<'a> {
+    name: &'a str,
+    is_choice: bool,
+}
+
+impl<'a> ElementName<'a> {
+    fn of(written: &'a str) -> Self {
+        let written = written.trim_end_matches('!');
+        match written.strip_suffix("[x]") {
+            Some(name) => Self { name, is_choice: true },
+            None => Self { name: written, is_choice: false },
+        }
+    }
+
+    /// Returns true if a member of JSON has this name. The type at the end of a choice begins with a capital letter.
+    fn is(self, found: &str) -> bool {
+        let behind = found.strip_prefix(self.name);
+        behind.is_some_and(|behind| {
+            behind.is_empty()
+                || (self.is_choice
+                    && (behind == "[x]" || behind.starts_with(|c: char| c.is_ascii_uppercase())))
+        })
+    }
+}
+
+/// The elements of a type that an export keeps.
+#[derive(Debug, Clone)]
+pub(crate) struct ElementProjection {
+    kept: Vec<ElementName<'static>>,
+    /// Members requested by a name that includes the type, such as `valueQuantity`.
+    exact: Vec<String>,
+}
+
+impl ElementProjection {
+    /// Creates a projection from a list that [`check`] accepts.
+    pub fn new(kind: &str, elements: &[String]) -> Self {
+        let requested: Vec<&str> = elements
+            .iter()
+            .filter_map(|element| match element.split_once('.') {
+                Some((named, name)) => (named == kind).then_some(name),
+                None => Some(element.as_str()),
+            })
+            .collect();
+        let mut kept = vec![ElementName::of("resourceType"), ElementName::of("id"), ElementName::of("meta")];
+        for root in roots(kind) {
+            let name = ElementName::of(root);
+            let is_asked = |requested: &&str| {
+                **requested == *name.name || (name.is_choice && **requested == *root.trim_end_matches('!'))
+            };
+            if root.ends_with('!') || requested.iter().any(is_asked) {
+                kept.push(name);
+            }
+        }
+        let exact = requested
+            .iter()
+            .filter(|requested| !requested.ends_with("[x]"))
+            .map(|requested| (*requested).to_owned())
+            .collect();
+        Self { kept, exact }
+    }
+
+    /// Returns the resource with the kept elements, or `None` if it keeps all of them.
+    ///
+    /// # Errors
+    /// Returns an error if the stored bytes are not JSON.
+    pub fn apply(&self, resource: &[u8]) -> Result<Option<Vec<u8>>, serde_json::Error> {
+        let mut out = Vec::with_capacity(resource.len().min(4096));
+        out.push(b'{');
+        let mut reader = serde_json::Deserializer::from_slice(resource);
+        let dropped = MemberCopier { out: &mut out, choose: |name: &str| self.chooses(name) }
+            .deserialize(&mut reader)?;
+        out.push(b'}');
+        Ok((dropped > 0).then_some(out))
+    }
+
+    fn chooses(&self, name: &str) -> MemberChoice {
+        // `_birthDate` contains the extensions of `birthDate` and belongs to it.
+        let element = name.strip_prefix('_').unwrap_or(name);
+        if name == "meta" {
+            MemberChoice::Tag
+        } else if self.kept.iter().any(|kept| kept.is(element))
+            || self.exact.iter().any(|exact| exact == element)
+        {
+            MemberChoice::Keep
+        } else {
+            MemberChoice::Drop
+        }
+    }
+}
+
+enum MemberChoice {
+    Keep,
+    Drop,
+    /// Keep, and add the tag.
+    Tag,
+}
+
+/// Copies the chosen members of an object and counts those left out.
+struct MemberCopier<'o, F> {
+    out: &'o mut Vec<u8>,
+    choose: F,
+}
+
+impl<'de, F: Fn(&str) -> MemberChoice> DeserializeSeed<'de> for MemberCopier<'_, F> {
+    type Value = usize;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<usize, D::Error> {
+        reader.deserialize_map(self)
+    }
+}
+
+impl<'de, F: Fn(&str) -> MemberChoice> Visitor<'de> for MemberCopier<'_, F> {
+    type Value = usize;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a resource")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<usize, A::Error> {
+        let mut dropped = 0;
+        while let Some(name) = map.next_key::<Text<'de>>()? {
+            let value: &RawValue = map.next_value()?;
+            let choice = (self.choose)(&name);
+            if matches!(choice, MemberChoice::Drop) {
+                dropped += 1;
+                continue;
+            }
+            if self.out.len() > 1 {
+                self.out.push(b',');
+            }
+            serde_json::to_writer(&mut *self.out, &*name).map_err(serde::de::Error::custom)?;
+            self.out.push(b':');
+            match choice {
+                MemberChoice::Tag => tag(self.out, value.get()),
+                _ => self.out.extend_from_slice(value.get().as_bytes()),
+            }
+        }
+        Ok(dropped)
+    }
+}
+
+/// Copies `meta` with the tag added.
+fn tag(out: &mut Vec<u8>, meta: &str) {
+    let parsed: Result<Vec<(String, &RawValue)>, _> = members(meta);
+    let mut tags = None;
+    out.push(b'{');
+    for (name, value) in parsed.unwrap_or_default() {
+        if name == "tag" {
+            tags = Some(value.get());
+            continue;
+        }
+        out.extend_from_slice(format!("\"{name}\":").as_bytes());
+        out.extend_from_slice(value.get().as_bytes());
+        out.push(b',');
+    }
+    let others = tags.and_then(|tags| tags.strip_prefix('[')?.strip_suffix(']')).unwrap_or_default().trim();
+    let comma = if others.is_empty() { "" } else { "," };
+    out.extend_from_slice(format!("\"tag\":[{others}{comma}{SUBSETTED}]}}").as_bytes());
+}
+
+/// Returns the members of an object in order.
+fn members(object: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> {
+    struct All;
+    impl<'de> Visitor<'de> for All {
+        type Value = Vec<(String, &'de RawValue)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = Vec::new();
+            while let Some(entry) = map.next_entry()? {
+                all.push(entry);
+            }
+            Ok(all)
+        }
+    }
+    serde_json::Deserializer::from_str(object).deserialize_map(All)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_each_type() {
+        for kind in fhir::RESOURCE_TYPES {
+            assert!(roots(kind).any(|root| root == "id"), "{kind}");
+        }
+        assert_eq!(TABLE.lines().count(), fhir::RESOURCE_TYPES.len());
+        assert!(roots("Observation").any(|root| root == "status!"));
+        assert!(roots("MedicationRequest").any(|root| root == "medication[x]!"));
+    }
+
+    #[test]
+    fn values_are_root_elements() {
+        for good in
+            ["id", "Patient.name", "birthDate", "Observation.value", "Observation.value[x]", "valueQuantity"]
+        {
+            assert_eq!(check(good), Ok(()), "{good}");
+        }
+        for (bad, why) in [
+            ("", "'' is not a root element"),
+            ("Patient.nome", "'Patient.nome' is not a root element"),
+            ("Patient.", "is not a root element"),
+            ("Pony.name", "'Pony' is not a resource type"),
+            ("Patient.name.family", "use 'Patient.name' instead of 'Patient.name.family'"),
+            ("Observation.birthDate", "is not a root element"),
+            ("namex", "is not a root element"),
+        ] {
+            assert!(check(bad).unwrap_err().contains(why), "{bad}");
+        }
+    }
+
+    #[test]
+    fn selected_elements_remain() {
+        #[track_caller]
+        fn keep(elements: &[&str], resource: &str, expected: Option<&str>) {
+            let kind = serde_json::from_str::<serde_json::Value>(resource).unwrap()["resourceType"].clone();
+            let elements: Vec<String> = elements.iter().map(|element| (*element).to_owned()).collect();
+            let projection = ElementProjection::new(kind.as_str().unwrap(), &elements);
+            let out = projection.apply(resource.as_bytes()).unwrap();
+            assert_eq!(out.map(|out| String::from_utf8(out).unwrap()).as_deref(), expected);
+        }
+        let tagged = |meta: &str| format!(r#""meta":{{{meta}"tag":[{SUBSETTED}]}}"#);
+        let patient = r#"{"resourceType":"Patient","id":"p","meta":{"versionId":"1"},"name":[{"family":"x"}],"birthDate":"2000","_birthDate":{"id":"b"},"gender":"other"}"#;
+        let meta = tagged(r#""versionId":"1","#);
+        keep(
+            &["gender"],
+            patient,
+            Some(&format!(r#"{{"resourceType":"Patient","id":"p",{meta},"gender":"other"}}"#)),
+        );
+        keep(
+            &["Patient.birthDate", "Observation.code"],
+            patient,
+            Some(&format!(
+                r#"{{"resourceType":"Patient","id":"p",{meta},"birthDate":"2000","_birthDate":{{"id":"b"}}}}"#
+            )),
+        );
+        keep(&["name", "birthDate", "gender"], patient, None);
+        let observation = r#"{"id":"o","resourceType":"Observation","meta":{"tag":[{"code":"a"}],"versionId":"1"},"status":"final","code":{},"valueQuantity":{"value":1},"valued":1}"#;
+        let meta = format!(r#""meta":{{"versionId":"1","tag":[{{"code":"a"}},{SUBSETTED}]}}"#);
+        let head = format!(r#"{{"id":"o","resourceType":"Observation",{meta},"status":"final","code":{{}}"#);
+        keep(&["id"], observation, Some(&format!("{head}}}")));
+        for value in ["value", "value[x]", "valueQuantity"] {
+            keep(&[value], observation, Some(&format!(r#"{head},"valueQuantity":{{"value":1}}}}"#)));
+        }
+        keep(&["valueString"], observation, Some(&format!("{head}}}")));
+    }
+}

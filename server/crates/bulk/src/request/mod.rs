@@ -1,0 +1,5 @@
+//! The kick-off request and its checks. Nothing is read from the store here.
+
+pub(crate) mod elements;
+pub mod kick_off;
+pub mod parameters;

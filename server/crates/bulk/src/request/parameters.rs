@@ -1,0 +1,475 @@
+//! Parameters of a kick-off, checked before a job exists (Bulk Data Access 2.0.0 and 3.0.0, query parameters).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::elements;
+use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, in_compartments};
+use crate::{Format, GuideVersion};
+use resources::compartment::local;
+use resources::filter::{self, TypeFilter};
+
+/// Maximum number of Patients in `patient`.
+const PATIENTS: usize = 10_000;
+/// Maximum number of searches of an export.
+const FILTERS: usize = 100;
+
+/// Parameters of a checked kick-off.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExportParameters {
+    /// Types to export, sorted; `None` is all.
+    pub types: Option<Vec<String>>,
+    /// Export only resources changed after this moment.
+    pub since: Option<Timestamp>,
+    /// Export only resources changed before this moment.
+    pub until: Option<Timestamp>,
+    /// Root elements to export, `Type.element` or `element`; empty is all.
+    #[serde(default)]
+    pub elements: Vec<String>,
+    /// Ids of the Patients whose compartments are exported, sorted.
+    #[serde(default)]
+    pub patients: Option<Vec<String>>,
+    /// Provenance to export; `None` leaves it to the level.
+    #[serde(default)]
+    pub provenance: Option<ProvenanceScope>,
+    /// Whether resources that exported ones refer to are exported too: see `plan::supporting`.
+    #[serde(default)]
+    pub supporting: bool,
+    /// Searches that restrict their type.
+    #[serde(default)]
+    pub filters: Vec<String>,
+    /// Format of output files.
+    #[serde(default)]
+    pub format: Format,
+    /// Type of the heads of organized output (guide 3.0.0): see `read::organized_output`.
+    #[serde(default)]
+    pub organize_by: Option<String>,
+    /// Whether the manifest may have pages, also before the end (guide 3.0.0).
+    #[serde(default)]
+    pub partial_manifests: bool,
+    /// One text for each parameter or value left out under `handling=lenient`.
+    pub notes: Vec<String>,
+}
+
+/// Values of `includeAssociatedData` about Provenance. The later includes the earlier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProvenanceScope {
+    /// The most recent Provenance of each exported resource.
+    Latest,
+    /// All Provenance of each exported resource.
+    Relevant,
+}
+
+/// Settings and time that the checks depend on.
+#[derive(Debug, Clone, Copy)]
+pub struct ParameterRules<'a> {
+    /// Address of the FHIR interface.
+    pub fhir_base: &'a str,
+    /// Version of the guide.
+    pub guide: GuideVersion,
+    /// Time of the request.
+    pub now: Timestamp,
+}
+
+/// Checks the parameters of a kick-off. Under `handling=lenient`, unsupported parameters are left out and noted.
+/// Invalid values, such as a malformed time, are always rejected.
+///
+/// # Errors
+/// Returns [`KickOffError`] with the parameter and the remedy.
+pub fn check_parameters(
+    request: &KickOff,
+    rules: ParameterRules<'_>,
+) -> Result<ExportParameters, KickOffError> {
+    let mut checking =
+        ParameterChecker { request, rules, out: ExportParameters::default(), types: None, open: Vec::new() };
+    let mut seen = Vec::new();
+    for (name, value) in &request.parameters {
+        let once = matches!(
+            name.as_str(),
+            "_outputFormat" | "_since" | "_until" | "organizeOutputBy" | "allowPartialManifests"
+        );
+        if once && seen.contains(&name) {
+            return Err(wrong(name, "it occurs more than once"));
+        }
+        seen.push(name);
+        checking.parameter(name, value)?;
+    }
+    checking.finish()
+}
+
+fn wrong(name: &str, why: impl Into<String>) -> KickOffError {
+    KickOffError::Parameter { name: name.to_owned(), why: why.into() }
+}
+
+struct ParameterChecker<'a> {
+    request: &'a KickOff,
+    rules: ParameterRules<'a>,
+    out: ExportParameters,
+    /// Values of `_type`, if it was sent.
+    types: Option<Vec<String>>,
+    /// Types with a search that was left out, so that they are not restricted at all.
+    open: Vec<&'a str>,
+}
+
+impl<'a> ParameterChecker<'a> {
+    fn parameter(&mut self, name: &'a str, value: &'a str) -> Result<(), KickOffError> {
+        match name {
+            "_outputFormat" => {
+                self.out.format = Format::read(value).ok_or_else(|| {
+                    wrong(name, format!("'{value}' is not supported; use application/fhir+ndjson"))
+                })?;
+            }
+            "_since" => self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
+            "_until" => self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
+            // A repeated parameter means the same as a comma-separated list.
+            "_type" => {
+                self.types.get_or_insert_default();
+                for kind in value.split(',') {
+                    self.kind(name, kind.trim())?;
+                }
+            }
+            "_elements" => {
+                for element in value.split(',').map(str::trim) {
+                    match elements::check(element) {
+                        Ok(()) => self.out.elements.push(element.to_owned()),
+                        Err(why) => self.note(name, why)?,
+                    }
+                }
+            }
+            "includeAssociatedData" => {
+                for value in value.split(',').map(str::trim) {
+                    self.associated(name, value)?;
+                }
+            }
+            "_typeFilter" => {
+                for text in filter::list(value) {
+                    self.filter(name, text.trim())?;
+                }
+            }
+            "patient" => self.patient(name, value)?,
+            "organizeOutputBy" if self.rules.guide == GuideVersion::V3 => self.organize(name, value)?,
+            "allowPartialManifests" if self.rules.guide == GuideVersion::V3 => match value {
+                "true" => self.out.partial_manifests = true,
+                "false" => self.out.partial_manifests = false,
+                _ => return Err(wrong(name, "it is true or false")),
+            },
+            "_format" => {}
+            _ if self.request.lenient => {
+                self.out.notes.push(format!("parameter '{name}' is not supported and was left out"));
+            }
+            _ => return Err(KickOffError::Unsupported { name: name.to_owned() }),
+        }
+        Ok(())
+    }
+
+    /// Rejects the parameter, or leaves it out and adds a note.
+    fn note(&mut self, name: &str, why: impl Into<String>) -> Result<(), KickOffError> {
+        let why = why.into();
+        if !self.request.lenient {
+            return Err(wrong(name, why));
+        }
+        self.out.notes.push(format!("{name}: {why}; it was left out"));
+        Ok(())
+    }
+
+    /// Adds a type. A type that the token does not grant is always rejected.
+    fn kind(&mut self, name: &str, kind: &str) -> Result<(), KickOffError> {
+        if fhir::resource_type(kind).is_none() {
+            return self.note(name, format!("'{kind}' is not a resource type of FHIR R4"));
+        }
+        self.allowed(kind)?;
+        self.types.get_or_insert_default().push(kind.to_owned());
+        Ok(())
+    }
+
+    fn allowed(&self, kind: &str) -> Result<(), KickOffError> {
+        if self.request.types.has(kind) {
+            Ok(())
+        } else {
+            Err(KickOffError::Forbidden { kind: kind.to_owned() })
+        }
+    }
+
+    fn associated(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
+        let provenance = match value {
+            "LatestProvenanceResources" => ProvenanceScope::Latest,
+            "RelevantProvenanceResources" => ProvenanceScope::Relevant,
+            "_supporting" => {
+                self.out.supporting = true;
+                return Ok(());
+            }
+            _ => return self.note(name, format!("'{value}' is not supported")),
+        };
+        self.allowed("Provenance")?;
+        // If both are requested, the one that includes more applies.
+        self.out.provenance = self.out.provenance.max(Some(provenance));
+        Ok(())
+    }
+
+    fn filter(&mut self, name: &str, text: &'a str) -> Result<(), KickOffError> {
+        match TypeFilter::read(text, self.rules.fhir_base, self.rules.now) {
+            Ok(filter) => {
+                self.allowed(filter.kind)?;
+                if self.out.filters.len() == FILTERS {
+                    return Err(wrong(name, format!("there are more than {FILTERS} filters")));
+                }
+                self.out.filters.push(text.to_owned());
+            }
+            Err(why) => {
+                self.note(name, why)?;
+                self.open.extend(text.split_once('?').map(|(kind, _)| kind));
+            }
+        }
+        Ok(())
+    }
+
+    fn patient(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
+        if self.request.by == KickOffMethod::Get || self.request.level == ExportLevel::System {
+            let why = "it is accepted only by POST for Patient or Group";
+            return self.note(name, why);
+        }
+        let patients = self.out.patients.get_or_insert_default();
+        for reference in value.split(',').map(str::trim) {
+            match local(reference, self.rules.fhir_base) {
+                Some(("Patient", id)) => patients.push(id.to_owned()),
+                _ => {
+                    return Err(wrong(name, format!("'{reference}' is not a reference such as Patient/123")));
+                }
+            }
+        }
+        if patients.len() > PATIENTS {
+            return Err(wrong(name, format!("more than {PATIENTS} Patients; export a Group of them")));
+        }
+        Ok(())
+    }
+
+    fn organize(&mut self, name: &str, value: &str) -> Result<(), KickOffError> {
+        let Some(kind) = fhir::resource_type(value) else {
+            return self.note(name, format!("'{value}' is not a resource type of FHIR R4"));
+        };
+        self.allowed(kind)?;
+        if self.request.level != ExportLevel::System && !in_compartments(kind) {
+            let why = format!("{kind} is not in the compartment of a Patient; export it from the system");
+            return self.note(name, why);
+        }
+        self.out.organize_by = Some(kind.to_owned());
+        Ok(())
+    }
+
+    /// Checks that each exported type is the head of blocks or can belong to one.
+    fn check_organized(&mut self) -> Result<(), KickOffError> {
+        let Some(by) = self.out.organize_by.take() else { return Ok(()) };
+        if self.out.types.as_ref().is_some_and(|types| !types.contains(&by)) {
+            return self.note("organizeOutputBy", format!("_type does not name {by}"));
+        }
+        let outside = |types: &Vec<String>| types.iter().find(|kind| !in_compartments(kind)).cloned();
+        if by == "Patient"
+            && let Some(kind) = self.out.types.as_ref().and_then(outside)
+        {
+            let why = format!("{kind} is in the compartment of no Patient, and so in no block");
+            self.note("_type", why)?;
+        }
+        if self.out.supporting {
+            let why = "_supporting must not be used with organizeOutputBy, because these resources belong to no block";
+            self.note("includeAssociatedData", why)?;
+            self.out.supporting = false;
+        }
+        self.out.organize_by = Some(by);
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<ExportParameters, KickOffError> {
+        if let Some(patients) = &mut self.out.patients {
+            patients.sort();
+            patients.dedup();
+        }
+        if let Some(mut types) = self.types.take() {
+            types.sort();
+            types.dedup();
+            let is_inside = |kind: &String| in_compartments(kind);
+            let is_vain = !self.out.supporting && !types.iter().any(is_inside);
+            if self.request.level != ExportLevel::System && is_vain {
+                let why =
+                    "none of these types is in the compartment of a Patient; export them from the system";
+                self.note("_type", why)?;
+            }
+            self.out.types = Some(types);
+        }
+        self.out.filters.retain(|text| !self.open.iter().any(|kind| text.starts_with(&format!("{kind}?"))));
+        if let Some(types) = self.out.types.clone() {
+            let vain = |text: &String| !types.iter().any(|kind| text.starts_with(&format!("{kind}?")));
+            if let Some(text) = self.out.filters.iter().find(|text| vain(text)).cloned()
+                && !self.out.supporting
+            {
+                self.note("_typeFilter", format!("'{text}' is of a type that _type does not name"))?;
+            }
+        }
+        self.check_organized()?;
+        Ok(self.out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::TypeAccess;
+    use crate::files::format::NDJSON;
+
+    const BASE: &str = "https://here.example/fhir/R4";
+
+    fn request(query: &[(&str, &str)], lenient: bool) -> KickOff {
+        KickOff {
+            level: ExportLevel::System,
+            by: KickOffMethod::Get,
+            parameters: query.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            request_url: String::new(),
+            client_id: "c".to_owned(),
+            types: TypeAccess::only(["Patient", "Observation"]),
+            groups: None,
+            lenient,
+        }
+    }
+
+    fn checked(request: &KickOff) -> Result<ExportParameters, KickOffError> {
+        let rules = ParameterRules { fhir_base: BASE, guide: GuideVersion::V2, now: Timestamp::UNIX_EPOCH };
+        check_parameters(request, rules)
+    }
+
+    #[track_caller]
+    fn check(query: &[(&str, &str)], lenient: bool, expected: Result<Option<&[&str]>, &str>) {
+        match (checked(&request(query, lenient)), expected) {
+            (Ok(got), Ok(types)) => {
+                let types = types.map(|types| types.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>());
+                assert_eq!(got.types, types, "{query:?}");
+            }
+            (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{query:?}: {error}"),
+            (got, expected) => panic!("{query:?}: {got:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn parameters_are_taken_or_refused() {
+        check(&[], false, Ok(None));
+        for format in NDJSON {
+            check(&[("_outputFormat", format)], false, Ok(None));
+        }
+        check(&[("_outputFormat", "application/fhir ndjson")], false, Ok(None));
+        check(&[("_outputFormat", "text/csv")], false, Err("'text/csv' is not supported"));
+        check(&[("_outputFormat", "")], false, Err("is not supported"));
+        #[cfg(not(feature = "parquet"))]
+        check(
+            &[("_outputFormat", "application/vnd.apache.parquet")],
+            true,
+            Err("'application/vnd.apache.parquet' is not supported"),
+        );
+        check(
+            &[("_type", "Patient,Observation"), ("_type", "Patient")],
+            false,
+            Ok(Some(&["Observation", "Patient"])),
+        );
+        check(&[("_type", "Patient,Nonsense")], false, Err("'Nonsense' is not a resource type"));
+        check(&[("_type", "Patient,Nonsense")], true, Ok(Some(&["Patient"])));
+        check(&[("_type", "Condition")], true, Err("no scope to read Condition"));
+        check(&[("_type", "")], false, Err("'' is not a resource type"));
+        check(&[("_since", "2026-01-01T00:00:00 01:00")], false, Ok(None));
+        check(&[("_since", "yesterday")], true, Err("is not an instant"));
+        check(
+            &[("_since", "2026-01-01T00:00:00Z"), ("_since", "2026-01-01T00:00:00Z")],
+            false,
+            Err("more than once"),
+        );
+        check(&[("_nonsense", "id")], false, Err("'_nonsense' is not supported"));
+        check(&[("_nonsense", "id")], true, Ok(None));
+        check(&[("_elements", "id,Patient.name"), ("_elements", "birthDate")], false, Ok(None));
+        check(&[("_elements", "Patient.nome")], false, Err("'Patient.nome' is not a root element"));
+        check(&[("_elements", "Patient.nome")], true, Ok(None));
+        check(&[("includeAssociatedData", "_all")], false, Err("'_all' is not supported"));
+        check(&[("includeAssociatedData", "_all,_supporting")], true, Ok(None));
+        check(
+            &[("includeAssociatedData", "LatestProvenanceResources")],
+            true,
+            Err("no scope to read Provenance"),
+        );
+        check(&[("_typeFilter", "Condition?code=x")], true, Err("no scope to read Condition"));
+        check(&[("_typeFilter", "Patient?code=x")], false, Err("'code' is not a search parameter"));
+        check(
+            &[("_type", "Observation"), ("_typeFilter", "Patient?name=x")],
+            false,
+            Err("_type does not name"),
+        );
+        check(&[("patient", "Patient/p")], false, Err("it is accepted only by POST"));
+        check(&[("organizeOutputBy", "Patient")], false, Err("'organizeOutputBy' is not supported"));
+        check(&[("allowPartialManifests", "true")], false, Err("'allowPartialManifests' is not supported"));
+    }
+
+    #[test]
+    fn guide_3_knows_more_parameters() {
+        let rules = ParameterRules { fhir_base: BASE, guide: GuideVersion::V3, now: Timestamp::UNIX_EPOCH };
+        let ask = |query, lenient| {
+            let mut request = request(query, lenient);
+            request.types = TypeAccess::only(["Patient", "Observation", "Device"]);
+            check_parameters(&request, rules).map(|found| found.notes.len())
+        };
+        assert_eq!(ask(&[("allowPartialManifests", "true")], false).unwrap(), 0);
+        assert!(ask(&[("allowPartialManifests", "maybe")], true).is_err());
+        assert_eq!(ask(&[("organizeOutputBy", "Patient")], false).unwrap(), 0);
+        assert_eq!(ask(&[("organizeOutputBy", "Patient"), ("_type", "Patient")], false).unwrap(), 0);
+        for (bad, says) in [
+            (&[("organizeOutputBy", "Pony")][..], "'Pony' is not a resource type"),
+            (&[("organizeOutputBy", "Patient"), ("_type", "Observation")], "_type does not name Patient"),
+            (
+                &[("organizeOutputBy", "Patient"), ("_type", "Patient,Device")],
+                "Device is in the compartment of no",
+            ),
+            (
+                &[("organizeOutputBy", "Patient"), ("includeAssociatedData", "_supporting")],
+                "_supporting must not be used with organizeOutputBy",
+            ),
+        ] {
+            assert!(ask(bad, false).unwrap_err().to_string().contains(says), "{bad:?}");
+            assert_eq!(ask(bad, true).unwrap(), 1, "{bad:?}");
+        }
+        assert!(ask(&[("organizeOutputBy", "Condition")], true).is_err(), "it has no scope");
+        let twice = [("organizeOutputBy", "Patient"), ("organizeOutputBy", "Patient")];
+        assert!(ask(&twice, true).unwrap_err().to_string().contains("more than once"));
+    }
+
+    #[test]
+    fn patients_are_references_in_a_body() {
+        let post = |level: ExportLevel, value: &str| {
+            let mut request = request(&[("patient", value)], false);
+            (request.level, request.by) = (level, KickOffMethod::Post);
+            checked(&request).map(|found| found.patients.unwrap_or_default())
+        };
+        let absolute = format!("Patient/b,{BASE}/Patient/a,Patient/b");
+        assert_eq!(post(ExportLevel::Patient, &absolute).unwrap(), ["a", "b"]);
+        assert!(post(ExportLevel::System, "Patient/a").is_err());
+        for bad in ["a", "Group/a", "https://elsewhere.example/fhir/Patient/a", ""] {
+            assert!(
+                post(ExportLevel::Patient, bad).unwrap_err().to_string().contains("is not a reference"),
+                "{bad}"
+            );
+        }
+        let many: Vec<String> = (0..=PATIENTS).map(|n| format!("Patient/{n}")).collect();
+        assert!(
+            post(ExportLevel::Patient, &many.join(",")).unwrap_err().to_string().contains("export a Group")
+        );
+    }
+
+    #[test]
+    fn the_more_inclusive_of_two_values_applies() {
+        let both = [("includeAssociatedData", "RelevantProvenanceResources,LatestProvenanceResources")];
+        let mut request = request(&both, false);
+        request.types = TypeAccess::All;
+        assert_eq!(checked(&request).unwrap().provenance, Some(ProvenanceScope::Relevant));
+    }
+
+    #[test]
+    fn a_filter_that_is_left_out_opens_its_type() {
+        let query = [("_typeFilter", "Patient?name=x, Observation?status=final,Patient?shoe=1")];
+        let found = checked(&request(&query, true)).unwrap();
+        assert_eq!(found.filters, ["Observation?status=final"]);
+        assert_eq!(found.notes.len(), 1);
+    }
+}

@@ -1,0 +1,275 @@
+//! Files of completed jobs, plain or as gzip. The gzip is created on first demand and stored next to the file.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash as _, Hasher as _};
+use std::io::Read as _;
+use std::ops::Range;
+use std::sync::Arc;
+
+use store::StoreError;
+use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
+
+use crate::files::export_files::{AttemptFile, ExportFiles, FileHasher, GZIP_SUM, WriteError};
+use crate::files::file_stream::{DownloadPermit, FileStream};
+use crate::files::format::Format;
+use crate::files::gzip::{self, GzipMember};
+use crate::job::{Job, JobRequestError, ManifestSection, OutputFile};
+
+/// Content coding of a file (RFC 9110 8.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentEncoding {
+    /// The plain bytes.
+    Identity,
+    /// gzip.
+    Gzip,
+}
+
+/// Failure to read a file.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// The client has no export with this file.
+    #[error("file {file} does not exist")]
+    NotFound {
+        /// Name of the file.
+        file: String,
+    },
+    /// The file differs from what was written.
+    #[error("the file {file} is corrupt: {why}")]
+    Damaged {
+        /// Name of the file.
+        file: String,
+        /// The difference.
+        why: &'static str,
+    },
+    /// The number of downloads has reached the limit of descriptors.
+    #[error("too many files are being downloaded; try again in a few seconds")]
+    Busy,
+    /// A signed address that is not valid.
+    #[error("the address does not work: {why}")]
+    BadAddress {
+        /// Reason.
+        why: &'static str,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+    /// The storage of files failed.
+    #[error("failed to read or write a file of an export: {0}")]
+    Files(#[from] object_store::Error),
+    /// The disk has no space for the gzip; the plain file can be read.
+    #[error("failed to compress a file of an export: {0}")]
+    NoSpace(store::space::NoSpace),
+    /// A file could not be read.
+    #[error("failed to read a file of an export: {0}")]
+    Read(#[from] std::io::Error),
+}
+
+impl From<WriteError> for FileError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NoSpace(error) => Self::NoSpace(error),
+            WriteError::Files(error) => Self::Files(error),
+        }
+    }
+}
+
+impl From<JobRequestError> for FileError {
+    fn from(error: JobRequestError) -> Self {
+        match error {
+            JobRequestError::NotFound { job } => Self::NotFound { file: job },
+            JobRequestError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+/// Locks for creating gzip: two files at a time, and each file once.
+#[derive(Default)]
+pub(crate) struct GzipLocks([Mutex<()>; 2]);
+
+impl GzipLocks {
+    fn turn(&self, at: AttemptFile<'_>) -> &Mutex<()> {
+        let mut hasher = DefaultHasher::new();
+        (at.job, at.name).hash(&mut hasher);
+        &self.0[usize::from(hasher.finish() % 2 == 1)]
+    }
+}
+
+/// An output file that is not open yet.
+#[derive(Clone)]
+pub struct ExportFile {
+    job: String,
+    kinds: Vec<String>,
+    is_organized: bool,
+    format: Format,
+    file: OutputFile,
+    files: ExportFiles,
+    gzips: Arc<GzipLocks>,
+}
+
+/// An open output file.
+pub struct OpenExportFile {
+    file: std::fs::File,
+    permit: DownloadPermit,
+    /// Length in this encoding.
+    pub length: u64,
+}
+
+impl OpenExportFile {
+    /// Returns a stream of a range.
+    pub fn stream(self, range: Range<u64>) -> FileStream {
+        FileStream::new(self.file, range, self.permit)
+    }
+}
+
+impl ExportFile {
+    pub(crate) fn new(job: &Job, file: OutputFile, files: ExportFiles, gzips: Arc<GzipLocks>) -> Self {
+        let kinds = match (file.section, &job.parameters.organize_by) {
+            (ManifestSection::Output, None) => vec![file.kind.clone()],
+            (ManifestSection::Output, Some(_)) => job.kinds.clone(),
+            (ManifestSection::Deleted | ManifestSection::Error, _) => Vec::new(),
+        };
+        let is_organized = job.parameters.organize_by.is_some();
+        let (id, format) = (job.id.clone(), job.parameters.format);
+        Self { job: id, kinds, is_organized, format, file, files, gzips }
+    }
+
+    /// Returns the types of the resources that the file may contain.
+    pub fn kinds(&self) -> &[String] {
+        &self.kinds
+    }
+
+    /// Returns the entry of the manifest.
+    pub fn listed(&self) -> &OutputFile {
+        &self.file
+    }
+
+    /// Returns true if the file has blocks.
+    pub fn is_organized(&self) -> bool {
+        self.is_organized
+    }
+
+    /// Returns the format of the file.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Returns the strong validator of the bytes in an encoding, with quotes (RFC 9110 8.8.3).
+    pub fn etag(&self, encoding: ContentEncoding) -> String {
+        let hash = FileHasher::digits(&self.file.hash);
+        match encoding {
+            ContentEncoding::Identity => format!("\"{hash}\""),
+            ContentEncoding::Gzip => format!("\"{hash}-{}\"", gzip::VERSION),
+        }
+    }
+
+    /// Opens the file, and creates its gzip first if it does not exist yet.
+    ///
+    /// # Errors
+    /// Returns [`FileError`].
+    pub async fn open(&self, encoding: ContentEncoding) -> Result<OpenExportFile, FileError> {
+        let permit = self.files.admit_download().ok_or(FileError::Busy)?;
+        let (file, length) = self.open_encoding(encoding).await?;
+        Ok(OpenExportFile { file, permit, length })
+    }
+
+    async fn open_encoding(&self, encoding: ContentEncoding) -> Result<(std::fs::File, u64), FileError> {
+        match encoding {
+            ContentEncoding::Identity => self.open_identity().await,
+            ContentEncoding::Gzip => {
+                if let Some(opened) = self.open_gzip().await? {
+                    return Ok(opened);
+                }
+                // The request may be cancelled meanwhile; the next request finds the gzip.
+                let this = self.clone();
+                let made = tokio::spawn(async move { this.make_gzip().await });
+                made.await.map_err(std::io::Error::other)??;
+                self.open_gzip().await?.ok_or_else(|| self.damaged("its gzip changed while it was read"))
+            }
+        }
+    }
+
+    /// Opens the gzip; returns `None` if it does not exist or is damaged.
+    async fn open_gzip(&self) -> Result<Option<(std::fs::File, u64)>, FileError> {
+        let at = self.gzip_at();
+        let Some((length, hash)) = self.files.read_sum(self.gzip_sum_at()).await else { return Ok(None) };
+        let (file, found) = match self.files.open_file(at).await {
+            Ok(opened) => opened,
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        if found == length && self.files.is_sound(at, &file, &hash).await? {
+            return Ok(Some((file, length)));
+        }
+        tracing::warn!(
+            job = self.job,
+            file = self.file.name,
+            "the gzip of a file is corrupt; it is created again"
+        );
+        Ok(None)
+    }
+
+    async fn open_identity(&self) -> Result<(std::fs::File, u64), FileError> {
+        let at = self.file.at(&self.job);
+        match self.files.open_file(at).await {
+            Ok((file, length)) if length == self.file.bytes => {
+                if self.files.is_sound(at, &file, &self.file.hash).await? {
+                    Ok((file, length))
+                } else {
+                    Err(self.damaged("its checksum differs"))
+                }
+            }
+            Ok(_) => Err(self.damaged("its length differs")),
+            Err(object_store::Error::NotFound { .. }) => Err(self.damaged("it is missing")),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn damaged(&self, why: &'static str) -> FileError {
+        FileError::Damaged { file: format!("{}/{}", self.job, self.file.name), why }
+    }
+
+    fn gzip_at(&self) -> AttemptFile<'_> {
+        AttemptFile { made: gzip::VERSION, ..self.file.at(&self.job) }
+    }
+
+    fn gzip_sum_at(&self) -> AttemptFile<'_> {
+        AttemptFile { made: GZIP_SUM, ..self.file.at(&self.job) }
+    }
+
+    async fn make_gzip(&self) -> Result<(), FileError> {
+        let at = self.gzip_at();
+        let _turn = self.gzips.turn(at).lock().await;
+        if self.open_gzip().await?.is_some() {
+            return Ok(());
+        }
+        let (mut file, _) = self.open_identity().await?;
+        let mut writing = self.files.create(at);
+        let (mut gzip, mut hasher) = (Box::new(GzipMember::new()), Box::<FileHasher>::default());
+        loop {
+            let (text, packed);
+            (file, gzip, hasher, text, packed) = spawn_blocking(move || -> std::io::Result<_> {
+                let mut text = Vec::with_capacity(gzip::BLOCK);
+                (&mut file).take(gzip::BLOCK as u64).read_to_end(&mut text)?;
+                hasher.update(&text);
+                let packed = if text.is_empty() { Vec::new() } else { gzip.block(&text) };
+                Ok((file, gzip, hasher, text.len(), packed))
+            })
+            .await
+            .map_err(std::io::Error::other)??;
+            if text == 0 {
+                break;
+            }
+            writing.add(packed.into());
+            writing.flush_if_large().await?;
+        }
+        if FileHasher::made(&self.file.hash) && hasher.finish() != self.file.hash {
+            return Err(self.damaged("its checksum differs"));
+        }
+        writing.add(gzip.end().into());
+        let length = writing.bytes;
+        let hash = writing.finish().await?.await?;
+        self.files.write_sum(self.gzip_sum_at(), length, &hash).await?;
+        Ok(())
+    }
+}

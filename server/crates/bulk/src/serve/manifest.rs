@@ -1,0 +1,79 @@
+//! Manifests, for each version of the guide: 2.0.0, and 3.0.0, which adds `outputOrganizedBy`, `continuesInFile` and
+//! pages with a `link` to the next one.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use crate::GuideVersion;
+use crate::job::{Job, ManifestSection, OutputFile};
+
+/// A page of a manifest.
+pub(crate) struct ManifestPage<'a> {
+    pub job: &'a Job,
+    /// Files listed on the page, besides the errors, which are on every page.
+    pub files: Range<usize>,
+    /// Address of the next page.
+    pub next: Option<String>,
+    /// Whether files require a token.
+    pub requires_token: bool,
+}
+
+/// Writes a page; `address` returns the address of a file.
+pub(crate) fn write(page: &ManifestPage<'_>, address: impl Fn(&OutputFile) -> String) -> Vec<u8> {
+    let manifest = match page.job.guide {
+        GuideVersion::V2 => version_2(page, &address),
+        GuideVersion::V3 => version_3(page, &address),
+    };
+    manifest.to_string().into_bytes()
+}
+
+type Address<'a> = &'a dyn Fn(&OutputFile) -> String;
+
+impl ManifestPage<'_> {
+    /// Returns the entries of a list.
+    fn list(&self, section: ManifestSection, entry: impl Fn(usize, &OutputFile) -> Value) -> Value {
+        let all = self.job.files.iter().enumerate();
+        let of_section = all.filter(|(at, file)| {
+            file.section == section && (section == ManifestSection::Error || self.files.contains(at))
+        });
+        of_section.map(|(at, file)| entry(at, file)).collect::<Vec<_>>().into()
+    }
+}
+
+fn version_2(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
+    let job = page.job;
+    let entry =
+        |_, file: &OutputFile| json!({ "type": file.kind, "url": address(file), "count": file.count });
+    let mut manifest = json!({
+        "transactionTime": fhir::instant::format(job.transaction_time),
+        "request": job.request_url,
+        "requiresAccessToken": page.requires_token,
+        "output": page.list(ManifestSection::Output, entry),
+        "error": page.list(ManifestSection::Error, entry),
+    });
+    // Without `_since` the client has no earlier export to delete from.
+    if job.parameters.since.is_some() {
+        manifest["deleted"] = page.list(ManifestSection::Deleted, entry);
+    }
+    manifest
+}
+
+fn version_3(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
+    let mut manifest = version_2(page, address);
+    if let Some(by) = &page.job.parameters.organize_by {
+        manifest["outputOrganizedBy"] = by.as_str().into();
+        // Organized files contain several types.
+        manifest["output"] = page.list(ManifestSection::Output, |at, file| {
+            let mut entry = json!({ "url": address(file), "count": file.count });
+            if let Some(next) = page.job.files.get(at + 1).filter(|_| file.continues) {
+                entry["continuesInFile"] = address(next).into();
+            }
+            entry
+        });
+    }
+    if let Some(next) = &page.next {
+        manifest["link"] = json!([{ "relation": "next", "url": next }]);
+    }
+    manifest
+}

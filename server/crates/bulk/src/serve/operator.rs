@@ -1,0 +1,220 @@
+//! Export into a folder for operators, without a job: the same resources in the same order. Writes `Type.ndjson` for
+//! each type that has resources, `deleted.ndjson` with `_since`, and finally `manifest.json`. An export with a
+//! manifest is complete.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::{Store, StoreError, Versions as _};
+use tokio::fs::File;
+use tokio::io::AsyncWriteExt as _;
+
+use crate::group::GroupError;
+use crate::job::cursor::ExportCursor;
+use crate::job::{Job, Lease};
+use crate::plan::export_plan::{ExportPlan, GroupReader};
+use crate::read::delete_bundle;
+use crate::read::selection::{Selection, SelectionError};
+use crate::request::kick_off::{self, KickOff, KickOffError};
+use crate::request::parameters::{ParameterRules, check_parameters};
+use crate::{ExportLevel, GuideVersion};
+
+/// Failure of an export into a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// A flag is not valid.
+    #[error("{flag}: {why}")]
+    Flag {
+        /// The flag as typed.
+        flag: &'static str,
+        /// Reason and remedy.
+        why: String,
+    },
+    /// The request was rejected.
+    #[error(transparent)]
+    KickOff(KickOffError),
+    /// The folder is not empty.
+    #[error("{0} is not empty; give a new folder")]
+    NotEmpty(String),
+    /// Exported resources refer to too many others.
+    #[error("{0}")]
+    Selection(String),
+    /// A file could not be written.
+    #[error("failed to write to the folder: {0}")]
+    File(#[from] std::io::Error),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<KickOffError> for OperatorError {
+    fn from(error: KickOffError) -> Self {
+        // An operator types flags instead of parameters.
+        match error {
+            KickOffError::Parameter { name, why } if name == "_type" => Self::Flag { flag: "--type", why },
+            KickOffError::Parameter { name, why } if name == "_since" => Self::Flag { flag: "--since", why },
+            error => Self::KickOff(error),
+        }
+    }
+}
+
+impl From<SelectionError> for OperatorError {
+    fn from(error: SelectionError) -> Self {
+        match error {
+            SelectionError::Store(error) => Self::Store(error),
+            error => Self::Selection(error.to_string()),
+        }
+    }
+}
+
+/// Exports into `out`, which is new or empty, and reports the growth of each type.
+///
+/// # Errors
+/// Returns [`OperatorError`]; files written before the error stay, without a manifest.
+pub async fn export(
+    store: &Store,
+    fhir_base: &str,
+    request: KickOff,
+    out: &Path,
+    now: Timestamp,
+    mut progress: impl FnMut(&str, u64),
+) -> Result<Vec<(String, u64)>, OperatorError> {
+    let rules = ParameterRules { fhir_base, guide: GuideVersion::V2, now };
+    let parameters = check_parameters(&request, rules)?;
+    let mut folder = tokio::fs::DirBuilder::new();
+    // Exported data are readable by their owner only.
+    #[cfg(unix)]
+    folder.mode(0o700);
+    folder.recursive(true).create(out).await?;
+    if tokio::fs::read_dir(out).await?.next_entry().await?.is_some() {
+        return Err(OperatorError::NotEmpty(out.display().to_string()));
+    }
+    let snapshot = store.snapshot(now).await?;
+    let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
+    let lease = Lease { owner: String::new(), attempt: 1, attempts_without_progress: 0, until: now };
+    let KickOff { level, request_url, client_id, .. } = request;
+    let (seq, time) = (snapshot.seq, snapshot.time);
+    let id = String::new();
+    let job =
+        Job::new(id, client_id, level, parameters, kinds, GuideVersion::V2, request_url, seq, time, lease);
+    let reading = GroupReader { fhir_base: fhir_base.to_owned(), nested_groups: false };
+    let criteria = ExportPlan::of(&job, store, &reading).await.map_err(unknown)?;
+    let mut written = Vec::new();
+    for kind in &job.kinds {
+        let mut file = Lines::new(out.join(format!("{kind}.ndjson")));
+        let mut selection = Selection::from(store, &job, kind, &criteria, ExportCursor::default());
+        while let Some(lines) = selection.next_lines().await? {
+            file.add(&lines.text, lines.ends.len() as u64).await?;
+            progress(kind, file.count);
+        }
+        if file.finish().await? > 0 {
+            written.push((kind.clone(), file.count));
+        }
+    }
+    let gone =
+        if job.parameters.since.is_some() { write_deleted(store, &job, &criteria, out).await? } else { 0 };
+    let entry = |(kind, count): &(String, u64)| json!({ "type": kind, "url": format!("{kind}.ndjson"), "count": count });
+    let mut manifest = json!({
+        "transactionTime": fhir::instant::format(job.transaction_time),
+        "request": job.request_url,
+        "requiresAccessToken": false,
+        "output": written.iter().map(entry).collect::<Vec<Value>>(),
+        "error": [],
+    });
+    if gone > 0 {
+        manifest["deleted"] = json!([{ "type": "Bundle", "url": "deleted.ndjson", "count": gone }]);
+    }
+    let mut file = Lines::new(out.join("manifest.json"));
+    file.line(manifest.to_string().as_bytes()).await?;
+    file.finish().await?;
+    Ok(written)
+}
+
+fn unknown(error: GroupError) -> OperatorError {
+    KickOffError::from(error).into()
+}
+
+async fn write_deleted(
+    store: &Store,
+    job: &Job,
+    criteria: &ExportPlan,
+    out: &Path,
+) -> Result<u64, OperatorError> {
+    let mut file = Lines::new(out.join("deleted.ndjson"));
+    let mut bundle = delete_bundle::DeleteBundle::default();
+    for kind in &job.kinds {
+        let mut selection = Selection::from(store, job, kind, criteria, ExportCursor::default()).of_deleted();
+        while let Some(versions) = selection.next().await? {
+            for version in &versions {
+                bundle.add(&version.key);
+                if bundle.is_full() {
+                    file.line(&bundle.take()).await?;
+                }
+            }
+        }
+    }
+    if !bundle.is_empty() {
+        file.line(&bundle.take()).await?;
+    }
+    Ok(file.finish().await?)
+}
+
+/// A file of lines that is created with its first line.
+struct Lines {
+    path: std::path::PathBuf,
+    file: Option<File>,
+    count: u64,
+}
+
+impl Lines {
+    fn new(path: std::path::PathBuf) -> Self {
+        Self { path, file: None, count: 0 }
+    }
+
+    async fn line(&mut self, line: &[u8]) -> std::io::Result<()> {
+        self.add(&[line, b"\n"].concat(), 1).await
+    }
+
+    async fn add(&mut self, text: &[u8], count: u64) -> std::io::Result<()> {
+        self.count += count;
+        if text.is_empty() {
+            return Ok(());
+        }
+        if self.file.is_none() {
+            self.file = Some(File::create_new(&self.path).await?);
+        }
+        match &mut self.file {
+            Some(file) => file.write_all(text).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Syncs the file and returns the number of lines.
+    async fn finish(&mut self) -> std::io::Result<u64> {
+        if let Some(mut file) = self.file.take() {
+            file.flush().await?;
+            file.sync_all().await?;
+        }
+        Ok(self.count)
+    }
+}
+
+/// Returns the request of an operator: the system or a Group, without restriction of access.
+pub fn request(group: Option<String>, since: Option<String>, types: Option<String>) -> KickOff {
+    let parameters = [("_since", since), ("_type", types)];
+    let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    KickOff {
+        request_url: match &group {
+            Some(id) => format!("Group/{id}/$export"),
+            None => "$export".to_owned(),
+        },
+        level: group.map_or(ExportLevel::System, ExportLevel::Group),
+        parameters: parameters.collect(),
+        by: kick_off::KickOffMethod::Get,
+        client_id: String::new(),
+        types: kick_off::TypeAccess::All,
+        groups: None,
+        lenient: false,
+    }
+}

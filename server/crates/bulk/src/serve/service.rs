@@ -1,0 +1,445 @@
+//! The exports of a server: start, poll, delete, download, and resume after a restart.
+
+mod job_requests;
+
+use std::collections::HashMap;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use jiff::{SignedDuration, Timestamp};
+use resources::{ResourceError, Resources};
+use store::space::DiskSpace;
+use store::{Expect, Ledger as _, LedgerWrite, ResourceKey, Seq, Store, StoreError, Versions as _};
+use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
+
+use crate::GuideVersion;
+use crate::files::export_files::ExportFiles;
+use crate::files::file_stream::DownloadLimits;
+use crate::group::GroupError;
+use crate::group::GroupMembers;
+use crate::job::{self, Job, JobRequestError, JobState, Lease};
+use crate::plan::export_plan::GroupReader;
+use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
+use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
+use crate::serve::address::{AddressSigning, FileAddresses};
+use crate::serve::download::GzipLocks;
+use crate::write::worker::{LEASE, Worker};
+
+/// Number of jobs that run at the same time; others wait.
+const AT_ONCE: usize = 2;
+/// Maximum number of running jobs of one client, and of all; further kick-offs are rejected with a time to retry.
+const PER_CLIENT: usize = 50;
+const IN_ALL: usize = 500;
+
+/// Fills a buffer with random bytes.
+pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
+
+/// Sources of time and randomness.
+#[derive(Clone)]
+pub struct BulkClock {
+    /// Returns the current time.
+    pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    /// Fills a buffer with random bytes.
+    pub random: RandomSource,
+}
+
+/// Settings of bulk export.
+#[derive(Debug, Clone)]
+pub struct BulkOptions {
+    /// Folder of the output files.
+    pub files: PathBuf,
+    /// Disk that the folder is on.
+    pub disk: DiskSpace,
+    /// Address of the FHIR interface. Jobs and files are below it, in `/bulk`.
+    pub fhir_base: String,
+    /// Time for which a completed export is kept.
+    pub retention: Duration,
+    /// Version of the guide that determines the known parameters.
+    pub guide: GuideVersion,
+    /// Whether members of nested Groups are members.
+    pub nested_groups: bool,
+    /// Maximum number of concurrent downloads.
+    pub open_downloads: usize,
+    /// Maximum length of an output file in bytes, unless a single resource is longer.
+    pub file_size: u64,
+    /// Maximum number of polls of one job in a minute; `None` is unlimited.
+    pub poll_limit: Option<u32>,
+    /// Key of signed addresses, if files are opened by signed addresses instead of a token.
+    pub signing: Option<AddressSigning>,
+    /// Limits on running exports.
+    pub in_flight: InFlight,
+}
+
+/// Maximum number of bytes that running exports may have when another one starts; `None` is unlimited.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InFlight {
+    /// Bytes of the requesting client.
+    pub of_client: Option<u64>,
+    /// Bytes of all clients.
+    pub of_all: Option<u64>,
+}
+
+/// The exports of a server. Cheap to clone.
+#[derive(Clone)]
+pub struct Bulk {
+    resources: Resources,
+    worker: Arc<Worker>,
+    addresses: FileAddresses,
+    guide: GuideVersion,
+    /// Id of this process in the leases of its jobs.
+    owner: String,
+    clock: BulkClock,
+    turns: Arc<Semaphore>,
+    running: Arc<Mutex<HashMap<String, RunningJob>>>,
+    gzips: Arc<GzipLocks>,
+    poll_limit: Option<u32>,
+    in_flight: InFlight,
+    /// Time of the first poll of each job within the last minute, and number of polls.
+    polls: Arc<Mutex<HashMap<String, (Timestamp, u32)>>>,
+}
+
+struct RunningJob {
+    client_id: String,
+    /// Bytes of its files so far.
+    bytes: Arc<AtomicU64>,
+    task: AbortHandle,
+}
+
+impl Bulk {
+    /// Opens bulk export on a store.
+    ///
+    /// # Errors
+    /// Returns an error if the folder of the files cannot be created.
+    pub fn open(
+        store: Store,
+        resources: Resources,
+        options: BulkOptions,
+        clock: BulkClock,
+    ) -> std::io::Result<Self> {
+        let retention = SignedDuration::try_from(options.retention).unwrap_or(SignedDuration::from_hours(24));
+        let reading =
+            GroupReader { fhir_base: options.fhir_base.clone(), nested_groups: options.nested_groups };
+        let downloads = DownloadLimits::new(options.open_downloads);
+        let files = ExportFiles::open(options.files, store.id(), options.disk, downloads)?;
+        let worker = Worker { store, files, reading, retention, file_size: options.file_size };
+        Ok(Self {
+            resources,
+            worker: Arc::new(worker),
+            addresses: FileAddresses::new(&options.fhir_base, options.signing),
+            guide: options.guide,
+            owner: random_id(&clock),
+            clock,
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+            running: Arc::default(),
+            gzips: Arc::default(),
+            poll_limit: options.poll_limit,
+            in_flight: options.in_flight,
+            polls: Arc::default(),
+        })
+    }
+
+    /// Resumes the jobs that a stopped process left running, removes files that no job needs, and returns the number
+    /// of resumed jobs. For the start of the only process on a store: it does not wait for leases to expire.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the store cannot be read or written.
+    pub async fn resume(&self) -> Result<usize, StoreError> {
+        let now = (self.clock.now)();
+        let mut count = 0;
+        for (job, revision) in self.jobs(now).await? {
+            if job.state == JobState::Running {
+                count += usize::from(self.acquire_lease(job, revision, now).await?);
+            } else {
+                // The process may have stopped before it removed unfinished files.
+                let files = job.files.iter().map(|file| file.at(&job.id));
+                self.worker.files.remove_others(&job.id, files).await;
+            }
+        }
+        let (_, foreign) = self.worker.files.jobs();
+        if !foreign.is_empty() {
+            let folders = foreign.join(", ");
+            tracing::warn!(
+                folders,
+                "the folder of exports has files that are not of this store; they are left alone"
+            );
+        }
+        self.remove_unknown(now).await?;
+        Ok(count)
+    }
+
+    /// Acquires the lease of a job of another process; returns false if a third process was faster.
+    async fn acquire_lease(&self, mut job: Job, revision: u64, now: Timestamp) -> Result<bool, StoreError> {
+        job.lease = Lease {
+            owner: self.owner.clone(),
+            attempt: job.lease.attempt + 1,
+            attempts_without_progress: job.lease.attempts_without_progress + 1,
+            until: now + LEASE,
+        };
+        let value = serde_json::to_vec(&job).expect("a job serialises to JSON");
+        let write = LedgerWrite::put(job.key(), value, Expect::Revision(revision));
+        match self.worker.store.write(vec![write], now).await {
+            Ok(revisions) => {
+                self.spawn(job, revisions[0]);
+                Ok(true)
+            }
+            // The job was deleted, or another process acquired the lease.
+            Err(StoreError::Conflict { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes files of this store that belong to no job. The record of a job is written before its files.
+    async fn remove_unknown(&self, now: Timestamp) -> Result<(), StoreError> {
+        for id in self.worker.files.jobs().0 {
+            if self.worker.store.get(&job::key(&id), now).await?.is_none() {
+                self.worker.files.remove(&id).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn jobs(&self, now: Timestamp) -> Result<Vec<(Job, u64)>, StoreError> {
+        let mut jobs = Vec::new();
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.worker.store.scan("bulk/job/", after.as_deref(), 100, now).await?;
+            let Some((last, _)) = page.last() else { return Ok(jobs) };
+            after = Some(last.clone());
+            for (key, record) in &page {
+                match decode(key, &record.value) {
+                    Ok(job) => jobs.push((job, record.revision)),
+                    // The other jobs are resumed nevertheless.
+                    Err(error) => tracing::error!(%error, "an export is left alone"),
+                }
+            }
+        }
+    }
+
+    /// Checks a kick-off, takes the snapshot, starts the job and returns its id.
+    ///
+    /// # Errors
+    /// Returns [`KickOffError`] if the request was rejected; no job exists then.
+    pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
+        let rules = ParameterRules { fhir_base: &self.worker.reading.fhir_base, guide: self.guide, now };
+        let mut parameters = check_parameters(&request, rules)?;
+        if let ExportLevel::Group(id) = &request.level {
+            self.check_group(id, request.groups.as_deref()).await?;
+        }
+        self.check_patients(&request, &mut parameters, now).await?;
+        self.check_limits(&request.client_id)?;
+        let store = &self.worker.store;
+        let snapshot = store.snapshot(now).await?;
+        let kinds = kick_off::kinds(&request, &parameters, store.kinds(snapshot.seq).await?);
+        let lease =
+            Lease { owner: self.owner.clone(), attempt: 1, attempts_without_progress: 0, until: now + LEASE };
+        let job = Job::new(
+            random_id(&self.clock),
+            request.client_id,
+            request.level,
+            parameters,
+            kinds,
+            self.guide,
+            request.request_url,
+            snapshot.seq,
+            snapshot.time,
+            lease,
+        );
+        let value = serde_json::to_vec(&job).expect("a job serialises to JSON");
+        let revisions = store.write(vec![LedgerWrite::put(job.key(), value, Expect::Absent)], now).await?;
+        let id = job.id.clone();
+        self.spawn(job, revisions[0]);
+        Ok(id)
+    }
+
+    /// Checks that another job may start.
+    fn check_limits(&self, client_id: &str) -> Result<(), KickOffError> {
+        let running = self.running();
+        let of_client = || running.values().filter(|job| job.client_id == client_id);
+        let bytes = |job: &RunningJob| job.bytes.load(Ordering::Relaxed);
+        let InFlight { of_client: most_of_client, of_all: most_of_all } = self.in_flight;
+        let reached = |most: Option<u64>, bytes: u64| most.filter(|most| bytes >= *most);
+        let why = if of_client().count() >= PER_CLIENT || running.len() >= IN_ALL {
+            "too many exports are running".to_owned()
+        } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
+            format!("the running exports of this client have reached {most} bytes")
+        } else if let Some(most) = reached(most_of_all, running.values().map(bytes).sum()) {
+            format!("all running exports have reached {most} bytes")
+        } else {
+            return Ok(());
+        };
+        Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
+    }
+
+    /// Returns the current members of a Group; with `nested_groups`, also those of the Groups within it.
+    ///
+    /// # Errors
+    /// Returns [`GroupError`] if the Group is missing or cannot be read.
+    pub async fn members(&self, group: &str, now: Timestamp) -> Result<GroupMembers, GroupError> {
+        self.worker.reading.members(&self.worker.store, group, Seq::LATEST, now).await
+    }
+
+    async fn check_group(&self, id: &str, allowed: Option<&[String]>) -> Result<(), KickOffError> {
+        let unknown = || KickOffError::UnknownGroup { id: id.to_owned() };
+        if !fhir::is_id(id) || allowed.is_some_and(|groups| !groups.iter().any(|group| group == id)) {
+            return Err(unknown());
+        }
+        match self.resources.read("Group", id).await {
+            Ok(_) => Ok(()),
+            Err(ResourceError::NotFound { .. } | ResourceError::Gone { .. }) => Err(unknown()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Checks that the named Patients exist and are members of the Group. Under `handling=lenient`, others are left
+    /// out.
+    async fn check_patients(
+        &self,
+        request: &KickOff,
+        parameters: &mut ExportParameters,
+        now: Timestamp,
+    ) -> Result<(), KickOffError> {
+        let Some(named) = parameters.patients.take() else { return Ok(()) };
+        let (store, reading) = (&self.worker.store, &self.worker.reading);
+        let members = match &request.level {
+            ExportLevel::Group(id) => Some(reading.members(store, id, Seq::LATEST, now).await?),
+            _ => None,
+        };
+        let (mut known, mut strangers) = (Vec::new(), Vec::new());
+        for id in named {
+            let is_known = match &members {
+                Some(members) => members.position(&id).is_some(),
+                None => {
+                    let found = store.read(&ResourceKey::new("Patient", &*id), Seq::LATEST).await?;
+                    found.is_some_and(|patient| !patient.is_deleted())
+                }
+            };
+            if is_known { known.push(id) } else { strangers.push(format!("Patient/{id}")) }
+        }
+        let why = if members.is_some() { "not in the Group" } else { "not known here" };
+        if request.lenient {
+            let note = |patient: &String| format!("patient: {patient} is {why}; it was left out");
+            parameters.notes.extend(strangers.iter().map(note));
+        } else if !strangers.is_empty() {
+            strangers.truncate(10);
+            return Err(KickOffError::UnknownPatients { why, patients: strangers });
+        }
+        parameters.patients = Some(known);
+        Ok(())
+    }
+
+    fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, RunningJob>> {
+        self.running.lock().expect("no thread panics while it holds the map")
+    }
+
+    fn spawn(&self, job: Job, revision: u64) {
+        let (id, client_id) = (job.id.clone(), job.client_id.clone());
+        let (bulk, mine) = (self.clone(), id.clone());
+        let bytes = Arc::new(AtomicU64::new(job.files.iter().map(|file| file.bytes).sum()));
+        let counted = bytes.clone();
+        let task = tokio::spawn(async move {
+            let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
+            let work = bulk.worker.run(job.clone(), revision, &counted, || (bulk.clock.now)());
+            // A panic ends this export only, and its client is informed.
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                bulk.fail(job, "the export failed; the server's log has the reason").await;
+            }
+            bulk.running().remove(&mine);
+        });
+        // The task may have ended already; it is not listed then.
+        let mut running = self.running();
+        if !task.is_finished() {
+            running.insert(id, RunningJob { client_id, bytes, task: task.abort_handle() });
+        }
+    }
+
+    async fn fail(&self, mut job: Job, reason: &str) {
+        tracing::error!(job = job.id, "an export panicked");
+        let now = (self.clock.now)();
+        let expires = now + self.worker.retention;
+        job.state = JobState::Failed { by_data: false, reason: reason.to_owned(), expires };
+        let value = serde_json::to_vec(&job).expect("a job serialises to JSON");
+        let Ok(Some(record)) = self.worker.store.get(&job.key(), now).await else { return };
+        let write = LedgerWrite::put(job.key(), value, Expect::Revision(record.revision));
+        if let Err(error) = self.worker.store.write(vec![write], now).await {
+            tracing::error!(%error, "the failure of an export could not be recorded");
+        }
+    }
+
+    /// Deletes a job with its files in any state.
+    ///
+    /// # Errors
+    /// Returns [`JobRequestError`]; the job is unknown after the first delete.
+    pub async fn delete(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(), JobRequestError> {
+        let (job, revision) = self.job(id, client_id, now).await?;
+        self.remove(&job, revision, now).await?;
+        Ok(())
+    }
+
+    /// Removes the files, then the record, so that the space is freed even if the store cannot be written. A worker
+    /// that is not stopped in time finds the record gone and removes its files itself.
+    async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
+        if let Some(running) = self.running().remove(&job.id) {
+            running.task.abort();
+        }
+        self.worker.files.remove(&job.id).await;
+        let mut revision = revision;
+        loop {
+            let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));
+            match self.worker.store.write(vec![write], now).await {
+                Ok(_) => break,
+                // The job was updated in between, or deleted by another request.
+                Err(StoreError::Conflict { .. }) => match self.worker.store.get(&job.key(), now).await? {
+                    Some(record) => revision = record.revision,
+                    None => break,
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        // The worker may have written files before it stopped.
+        self.worker.files.remove(&job.id).await;
+        Ok(())
+    }
+
+    /// Removes expired jobs with their files, and resumes jobs whose lease has expired. Returns the number of removed
+    /// jobs. If the record of a job cannot be removed, its files are removed nevertheless, and the other jobs are
+    /// processed.
+    ///
+    /// # Errors
+    /// Returns the first [`StoreError`].
+    pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let (mut count, mut failed) = (0, None);
+        let jobs = self.jobs(now).await?;
+        let (expired, others): (Vec<_>, Vec<_>) =
+            jobs.into_iter().partition(|(job, _)| job.expires().is_some_and(|at| at <= now));
+        for (job, revision) in expired {
+            match self.remove(&job, revision, now).await {
+                Ok(()) => count += 1,
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        for (job, revision) in others {
+            let is_mine = self.running().contains_key(&job.id);
+            if job.state == JobState::Running && job.lease.until <= now && !is_mine {
+                self.acquire_lease(job, revision, now).await?;
+            }
+        }
+        self.remove_unknown(now).await?;
+        failed.map_or(Ok(count), Err)
+    }
+}
+
+/// Returns 128 random bits as text.
+fn random_id(clock: &BulkClock) -> String {
+    let mut random = [0; 16];
+    (clock.random)(&mut random);
+    random.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn decode(key: &str, value: &[u8]) -> Result<Job, StoreError> {
+    serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
+}

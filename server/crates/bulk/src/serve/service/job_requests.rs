@@ -1,0 +1,143 @@
+//! Requests about a job: its status and its files.
+
+use bytes::Bytes;
+use jiff::{SignedDuration, Timestamp};
+use store::Ledger as _;
+
+use super::{Bulk, decode};
+use crate::job::{self, Job, JobRequestError, JobState, JobStatus, OutputFile};
+use crate::request::kick_off::TypeAccess;
+use crate::serve::address::AddressSignature;
+use crate::serve::download::{ExportFile, FileError};
+use crate::serve::manifest::{self, ManifestPage};
+
+impl Bulk {
+    /// Returns the job with this id if it belongs to this client and has not expired.
+    pub(super) async fn job(
+        &self,
+        id: &str,
+        client_id: &str,
+        now: Timestamp,
+    ) -> Result<(Job, u64), JobRequestError> {
+        let found = self.any_job(id, now).await?;
+        if found.0.client_id != client_id {
+            return Err(JobRequestError::NotFound { job: id.to_owned() });
+        }
+        Ok(found)
+    }
+
+    /// Returns the job with this id, whichever client started it, unless it has expired.
+    async fn any_job(&self, id: &str, now: Timestamp) -> Result<(Job, u64), JobRequestError> {
+        let unknown = || JobRequestError::NotFound { job: id.to_owned() };
+        if !id.bytes().all(|b| b.is_ascii_hexdigit()) || id.len() != 32 {
+            return Err(unknown());
+        }
+        let key = job::key(id);
+        let record = self.worker.store.get(&key, now).await?.ok_or_else(unknown)?;
+        let job: Job = decode(&key, &record.value)?;
+        if job.expires().is_some_and(|at| at <= now) {
+            return Err(unknown());
+        }
+        Ok((job, record.revision))
+    }
+
+    /// Returns the status of a job with a page of its manifest, counted from 1, if it has pages. `types` are the
+    /// types that the token may read; they matter if the addresses of the manifest open files without a token.
+    ///
+    /// # Errors
+    /// Returns [`JobRequestError`] if the job is unknown, or the page does not exist yet.
+    pub async fn status(
+        &self,
+        id: &str,
+        page: usize,
+        client_id: &str,
+        types: &TypeAccess,
+        now: Timestamp,
+    ) -> Result<JobStatus, JobRequestError> {
+        let (job, _) = self.job(id, client_id, now).await?;
+        if self.addresses.are_signed()
+            && let Some(kind) = job.kinds.iter().find(|kind| !types.has(kind))
+        {
+            return Ok(JobStatus::Forbidden { kind: kind.clone() });
+        }
+        if let Some(retry_after_s) = self.too_soon(id, now) {
+            return Ok(JobStatus::TooSoon { retry_after_s });
+        }
+        let manifest = self.manifest(&job, page, now);
+        let no_page = || JobRequestError::NotFound { job: format!("{id}?page={page}") };
+        Ok(match &job.state {
+            JobState::Failed { by_data, reason, .. } => {
+                JobStatus::Failed { by_data: *by_data, reason: reason.clone() }
+            }
+            _ if manifest.is_none() && page != 1 => return Err(no_page()),
+            JobState::Running => {
+                JobStatus::InProgress { progress: job.progress(), retry_after_s: 1, manifest }
+            }
+            JobState::Complete { expires } => {
+                JobStatus::Complete { manifest: manifest.ok_or_else(no_page)?, expires: *expires }
+            }
+        })
+    }
+
+    /// Returns a page of the manifest of a job.
+    fn manifest(&self, job: &Job, number: usize, now: Timestamp) -> Option<Bytes> {
+        let (files, goes_on) = job.page(number)?;
+        let next = goes_on.then(|| self.addresses.page(&job.id, number + 1));
+        let page = ManifestPage { job, files, next, requires_token: !self.addresses.are_signed() };
+        let address = |file: &OutputFile| self.addresses.file(job, &file.name, now);
+        Some(manifest::write(&page, address).into())
+    }
+
+    /// Counts a poll. Returns the seconds until the next minute if the limit is exceeded.
+    fn too_soon(&self, id: &str, now: Timestamp) -> Option<u32> {
+        let limit = self.poll_limit?;
+        let minute = SignedDuration::from_mins(1);
+        let mut polls = self.polls.lock().expect("no thread panics while it holds the map");
+        polls.retain(|_, (first, _)| now < *first + minute);
+        let (first, count) = polls.entry(id.to_owned()).or_insert((now, 0));
+        *count = count.saturating_add(1);
+        let left = (*first + minute).duration_since(now).as_secs().max(1);
+        (*count > limit).then(|| u32::try_from(left).unwrap_or(60))
+    }
+
+    /// Returns an output file that a manifest lists.
+    ///
+    /// # Errors
+    /// Returns [`FileError`].
+    pub async fn file(
+        &self,
+        id: &str,
+        name: &str,
+        client_id: &str,
+        now: Timestamp,
+    ) -> Result<ExportFile, FileError> {
+        let (job, _) = self.job(id, client_id, now).await?;
+        self.listed(&job, name)
+    }
+
+    /// Returns the same file for a signed address, which needs no token.
+    ///
+    /// # Errors
+    /// Returns [`FileError`]; [`FileError::BadAddress`] if the signature is not valid or has expired.
+    pub async fn signed_file(
+        &self,
+        id: &str,
+        name: &str,
+        signature: &AddressSignature<'_>,
+        now: Timestamp,
+    ) -> Result<ExportFile, FileError> {
+        self.addresses.check(id, name, signature, now)?;
+        let (job, _) = self.any_job(id, now).await?;
+        self.listed(&job, name)
+    }
+
+    /// Returns true if files are opened by signed addresses.
+    pub fn signs_addresses(&self) -> bool {
+        self.addresses.are_signed()
+    }
+
+    fn listed(&self, job: &Job, name: &str) -> Result<ExportFile, FileError> {
+        let listed = job.listed(name).ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
+        Ok(ExportFile::new(job, listed.clone(), self.worker.files.clone(), self.gzips.clone()))
+    }
+}

@@ -1,0 +1,478 @@
+//! Runs jobs file by file, so that another worker can resume after the last file on the disk and write the same
+//! bytes.
+//!
+//! A file ends before the line that would exceed the configured size, and at the end of its type. The files therefore
+//! follow from the snapshot alone, whichever worker writes them and however often it is interrupted. Nothing waits
+//! for the disk before the end. Files on the disk are recorded as soon as they amount to half a file, otherwise once
+//! a second and at the end, so that many small types share one record. Each record extends the lease and is a
+//! compare-and-set: a worker that finds the record changed has lost its lease and stops.
+
+mod blocks;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use fhir::{IssueCode, OperationOutcome};
+use jiff::{SignedDuration, Timestamp};
+use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
+
+use crate::abort_on_drop::AbortOnDrop;
+use crate::files::export_files::{AttemptFile, ExportFiles, WriteError};
+use crate::files::format::OutputWriter;
+use crate::group::GroupError;
+use crate::job::{Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile};
+use crate::plan::export_plan::{ExportPlan, GroupReader};
+use crate::read::delete_bundle;
+use crate::read::selection::{Selection, SelectionError};
+
+/// Duration of a lease, from the last write of the job's record.
+pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(60);
+/// Interval between records while no file is complete.
+const CHECKPOINT_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
+/// Maximum number of files that are being synced at the same time.
+const CLOSING: usize = 16;
+/// Maximum number of consecutive attempts that end without a file.
+const MAX_ATTEMPTS_WITHOUT_PROGRESS: u32 = 50;
+
+/// Reason for the early end of a run.
+pub(crate) enum JobError {
+    /// The record was changed: the job was deleted, or another process acquired the lease.
+    LeaseLost,
+    /// The store does not accept writes now. Another worker resumes the job when the lease expires.
+    StoreReadOnly,
+    /// The disk is nearly full. The files of the job are removed, since other jobs may wait for the space too, and
+    /// the job begins again when its lease expires.
+    NoSpace,
+    /// The job cannot be completed.
+    Failed { by_data: bool, reason: String },
+}
+
+impl From<StoreError> for JobError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Conflict { .. } => Self::LeaseLost,
+            StoreError::ReadOnly { .. } | StoreError::Clock { .. } => Self::StoreReadOnly,
+            error => {
+                tracing::error!(%error, "export");
+                let reason = match error {
+                    StoreError::Corrupt { .. } => {
+                        "the stored data is corrupt; the server's log has the details"
+                    }
+                    _ => "the store failed; the server's log has the reason",
+                };
+                Self::Failed { by_data: false, reason: reason.to_owned() }
+            }
+        }
+    }
+}
+
+impl From<SelectionError> for JobError {
+    fn from(error: SelectionError) -> Self {
+        match error {
+            SelectionError::Store(error) => error.into(),
+            error => Self::Failed { by_data: true, reason: error.to_string() },
+        }
+    }
+}
+
+impl From<WriteError> for JobError {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::NoSpace(error) => {
+                tracing::warn!(%error, "an export waits for space");
+                Self::NoSpace
+            }
+            WriteError::Files(error) => error.into(),
+        }
+    }
+}
+
+impl From<object_store::Error> for JobError {
+    fn from(error: object_store::Error) -> Self {
+        tracing::error!(%error, "export");
+        let mut cause: Option<&dyn std::error::Error> = Some(&error);
+        let mut why = "the server's log has the reason";
+        while let Some(error) = cause {
+            match error.downcast_ref::<std::io::Error>().map(std::io::Error::kind) {
+                Some(std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded) => {
+                    return Self::NoSpace;
+                }
+                Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
+                    why = "its folder cannot be written";
+                }
+                _ => {}
+            }
+            cause = error.source();
+        }
+        Self::Failed { by_data: false, reason: format!("an output file could not be written: {why}") }
+    }
+}
+
+/// Dependencies and settings of a job's execution.
+pub(crate) struct Worker {
+    pub store: Store,
+    pub files: ExportFiles,
+    pub reading: GroupReader,
+    pub retention: SignedDuration,
+    /// Maximum length of a file, unless a single line is longer.
+    pub file_size: u64,
+}
+
+impl Worker {
+    /// Runs the job and records its end; `bytes` counts the bytes of its files.
+    pub async fn run(
+        &self,
+        job: Job,
+        revision: u64,
+        bytes: &AtomicU64,
+        now: impl Fn() -> Timestamp + Send + Sync,
+    ) {
+        let id = job.id.clone();
+        let mut run = JobRun {
+            worker: self,
+            place: job.next.clone(),
+            written: job.progress.resources,
+            job,
+            revision,
+            recorded: now(),
+            now: &now,
+            bytes,
+            unrecorded: 0,
+            file: None,
+            closing: VecDeque::new(),
+        };
+        let ended = run.carry_out().await;
+        run.file = None;
+        run.closing.clear();
+        let expires = now() + self.retention;
+        run.job.state = match ended {
+            Ok(()) => JobState::Complete { expires },
+            Err(JobError::LeaseLost) => return self.leave(&id, now()).await,
+            Err(JobError::StoreReadOnly) => return,
+            Err(JobError::NoSpace) => return self.files.remove(&id).await,
+            Err(JobError::Failed { by_data, reason }) => {
+                // No client can read these files any more; the space is freed even if the record cannot be written.
+                self.files.remove(&id).await;
+                JobState::Failed { by_data, reason, expires }
+            }
+        };
+        // A client that sees the end may start another export at once.
+        bytes.store(0, Ordering::Relaxed);
+        match run.record().await {
+            Ok(()) => self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await,
+            Err(JobError::LeaseLost) => self.leave(&id, now()).await,
+            Err(_) => tracing::error!(job = id, "the end of an export could not be recorded"),
+        }
+    }
+
+    /// Leaves the job to its new owner. If the record is gone, removes the files too.
+    async fn leave(&self, job: &str, now: Timestamp) {
+        if let Ok(None) = self.store.get(&crate::job::key(job), now).await {
+            self.files.remove(job).await;
+        }
+    }
+
+    async fn criteria(&self, job: &Job) -> Result<ExportPlan, JobError> {
+        ExportPlan::of(job, &self.store, &self.reading).await.map_err(|error| match error {
+            GroupError::Store(error) => error.into(),
+            error => JobError::Failed { by_data: true, reason: error.to_string() },
+        })
+    }
+}
+
+/// One attempt at a job.
+struct JobRun<'a, N> {
+    worker: &'a Worker,
+    job: Job,
+    revision: u64,
+    now: &'a N,
+    /// Bytes of the files, counted for the limits over all jobs.
+    bytes: &'a AtomicU64,
+    /// Time of the last record.
+    recorded: Timestamp,
+    /// Bytes of files completed since then.
+    unrecorded: u64,
+    /// The file that is being written.
+    file: Option<OpenFile>,
+    /// Start of the open file, or of the next one if no file is open.
+    place: Checkpoint,
+    /// Files that are being synced, in order. Unless there are many, nothing waits for them before the end.
+    closing: VecDeque<SyncingFile>,
+    /// Resources in files, including files that are not synced yet.
+    written: u64,
+}
+
+struct OpenFile {
+    section: ManifestSection,
+    kind: String,
+    continues: bool,
+    name: String,
+    count: u64,
+    lines: OutputWriter,
+}
+
+/// A file that is being synced.
+struct SyncingFile {
+    file: OutputFile,
+    hash: AbortOnDrop<object_store::Result<String>>,
+    /// Start of the following file.
+    next: Checkpoint,
+}
+
+impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
+    async fn carry_out(&mut self) -> Result<(), JobError> {
+        let job = self.job.clone();
+        self.begin().await?;
+        let criteria = self.worker.criteria(&job).await?;
+        if self.job.next == Checkpoint::default() && self.job.files.is_empty() {
+            self.write_notes().await?;
+        }
+        while self.place.part < job.parts() {
+            match job.part(self.place.part) {
+                ExportPart::Kind(kind) => self.write_kind(&job, &criteria, kind).await?,
+                ExportPart::Organized(by) => self.write_organized(&job, &criteria, by).await?,
+                ExportPart::Deleted(_) => self.write_deleted(&job, &criteria).await?,
+            }
+        }
+        while !self.closing.is_empty() {
+            self.finish_oldest_file().await?;
+        }
+        self.job.progress.percent = 100;
+        Ok(())
+    }
+
+    /// Prepares the job: it may have waited for its turn, and its files may be damaged.
+    async fn begin(&mut self) -> Result<(), JobError> {
+        if self.job.lease.attempts_without_progress > MAX_ATTEMPTS_WITHOUT_PROGRESS {
+            let reason = format!(
+                "this export was started {MAX_ATTEMPTS_WITHOUT_PROGRESS} times without writing a file: the server stopped, or its disk was full"
+            );
+            return Err(JobError::Failed { by_data: false, reason });
+        }
+        if !self.job.files.is_empty() && !self.worker.files.has_any(&self.job.id) {
+            tracing::info!(job = self.job.id, "an export whose files were removed begins again");
+            self.begin_anew();
+        }
+        self.worker.files.check_space().map_err(WriteError::from)?;
+        if !self.job.parameters.format.is_offered() {
+            let reason =
+                "the output format of this export is no longer supported; start a new export".to_owned();
+            return Err(JobError::Failed { by_data: false, reason });
+        }
+        for file in &self.job.files {
+            if !self.worker.files.has(file.at(&self.job.id), file.bytes).await {
+                tracing::warn!(
+                    job = self.job.id,
+                    file.name,
+                    "a file of an export is corrupt; the export starts again"
+                );
+                self.begin_anew();
+                break;
+            }
+        }
+        if (self.now)() + LEASE / 2 >= self.job.lease.until { self.record().await } else { Ok(()) }
+    }
+
+    fn begin_anew(&mut self) {
+        self.job.files.clear();
+        self.job.next = Checkpoint::default();
+        self.place = Checkpoint::default();
+        self.written = 0;
+    }
+
+    /// Writes the resources of one type from the checkpoint.
+    async fn write_kind(&mut self, job: &Job, criteria: &ExportPlan, kind: &str) -> Result<(), JobError> {
+        let part = self.place.part;
+        let store = &self.worker.store;
+        let mut selection = Selection::from(store, job, kind, criteria, self.place.page.clone());
+        let mut skip = self.place.skip;
+        loop {
+            let page = selection.cursor();
+            let Some(lines) = selection.next_lines().await? else { break };
+            let count = lines.ends.len();
+            let mut at = skip.min(count);
+            skip -= at;
+            while at < count {
+                let fit = self.fitting(&lines.ends, at);
+                if fit == 0 {
+                    let files = self.place.files + 1;
+                    let place = Checkpoint { part, page: page.clone(), skip: at, line: 0, files };
+                    self.close(place).await?;
+                    continue;
+                }
+                let from = at.checked_sub(1).map_or(0, |before| lines.ends[before]);
+                let text = lines.text.slice(from..lines.ends[at + fit - 1]);
+                self.lines(ManifestSection::Output, kind, kind, text, fit as u64);
+                self.written += fit as u64;
+                at += fit;
+            }
+            self.record_if_due(job).await?;
+        }
+        self.close(Checkpoint { part: part + 1, ..Checkpoint::default() }).await
+    }
+
+    /// Writes the deleted resources from the checkpoint to the end. Bundles span types.
+    async fn write_deleted(&mut self, job: &Job, criteria: &ExportPlan) -> Result<(), JobError> {
+        let store = &self.worker.store;
+        let mut bundle = delete_bundle::DeleteBundle::default();
+        let start = self.place.clone();
+        let mut begins = start.clone();
+        for part in start.part..job.parts() {
+            let ExportPart::Deleted(kind) = job.part(part) else { continue };
+            let from = if part == start.part { start.clone() } else { Checkpoint::default() };
+            let mut skip = from.skip;
+            let mut selection = Selection::from(store, job, kind, criteria, from.page).of_deleted();
+            loop {
+                let page = selection.cursor();
+                let Some(versions) = selection.next().await? else { break };
+                for (at, version) in versions.iter().enumerate().skip(skip) {
+                    if bundle.is_empty() {
+                        let files = self.place.files;
+                        begins = Checkpoint { part, page: page.clone(), skip: at, line: 0, files };
+                    }
+                    bundle.add(&version.key);
+                    if bundle.is_full() {
+                        self.write_bundle(&mut bundle, &begins).await?;
+                    }
+                }
+                skip = 0;
+                self.record_if_due(job).await?;
+            }
+        }
+        if !bundle.is_empty() {
+            self.write_bundle(&mut bundle, &begins).await?;
+        }
+        self.close(Checkpoint { part: job.parts(), ..Checkpoint::default() }).await
+    }
+
+    async fn write_bundle(
+        &mut self,
+        bundle: &mut delete_bundle::DeleteBundle,
+        begins: &Checkpoint,
+    ) -> Result<(), JobError> {
+        let line = bundle.take();
+        if self.is_full_with(&line) {
+            let files = self.place.files + 1;
+            self.close(Checkpoint { files, ..begins.clone() }).await?;
+        }
+        self.line(ManifestSection::Deleted, "Bundle", "deleted", &line);
+        Ok(())
+    }
+
+    /// Writes one OperationOutcome for each note.
+    async fn write_notes(&mut self) -> Result<(), JobError> {
+        for note in std::mem::take(&mut self.job.parameters.notes) {
+            let issue = fhir::Issue::new(fhir::Severity::Warning, IssueCode::NotSupported, &note);
+            let line =
+                serde_json::to_vec(&OperationOutcome::from(issue)).expect("an outcome serialises to JSON");
+            self.line(ManifestSection::Error, "OperationOutcome", "error", &line);
+            self.job.parameters.notes.push(note);
+        }
+        self.close(Checkpoint::default()).await
+    }
+
+    /// Returns true if the line would exceed the maximum length of the file.
+    fn is_full_with(&self, line: &[u8]) -> bool {
+        let bytes = self.file.as_ref().map_or(0, |file| file.lines.bytes);
+        bytes > 0 && bytes + line.len() as u64 + 1 > self.worker.file_size
+    }
+
+    /// Returns the number of lines from `at` that fit into the file; at least one for an empty file.
+    fn fitting(&self, ends: &[usize], at: usize) -> usize {
+        let begun = self.file.as_ref().map_or(0, |file| file.lines.bytes);
+        let from = at.checked_sub(1).map_or(0, |before| ends[before]);
+        let is_in = |end: &usize| begun + (end - from) as u64 <= self.worker.file_size;
+        ends[at..].partition_point(is_in).max(usize::from(begun == 0))
+    }
+
+    fn line(&mut self, section: ManifestSection, kind: &str, name: &str, line: &[u8]) {
+        self.lines(section, kind, name, [line, b"\n"].concat().into(), 1);
+    }
+
+    fn lines(&mut self, section: ManifestSection, kind: &str, name: &str, text: Bytes, count: u64) {
+        let file = self.file.get_or_insert_with(|| {
+            let format = self.job.parameters.format;
+            let name = format!("{name}.{:04}.{}", self.place.files + 1, format.extension());
+            let at =
+                AttemptFile { job: &self.job.id, attempt: self.job.lease.attempt, name: &name, made: "" };
+            let lines = format.begin(self.worker.files.create(at));
+            let kind = kind.to_owned();
+            OpenFile { section, kind, continues: false, name, count: 0, lines }
+        });
+        self.bytes.fetch_add(text.len() as u64, Ordering::Relaxed);
+        file.lines.add(text);
+        file.count += count;
+    }
+
+    /// Ends the open file, if any; the next one begins at `next`.
+    async fn close(&mut self, next: Checkpoint) -> Result<(), JobError> {
+        if let Some(OpenFile { section, kind, continues, name, count, lines }) = self.file.take() {
+            let (attempt, hash) = (self.job.lease.attempt, String::new());
+            let (bytes, finishing) = lines.finish().await?;
+            let file = OutputFile { section, kind, continues, name, attempt, count, bytes, hash };
+            self.closing.push_back(SyncingFile { file, hash: finishing, next: next.clone() });
+            if self.closing.len() > CLOSING {
+                self.finish_oldest_file().await?;
+            }
+        }
+        self.place = next;
+        // An empty part has no file to wait for.
+        let work_goes_on = self.closing.back_mut().map_or(&mut self.job.next, |last| &mut last.next);
+        work_goes_on.clone_from(&self.place);
+        Ok(())
+    }
+
+    /// Waits until the first of the files that are being synced is on the disk.
+    async fn finish_oldest_file(&mut self) -> Result<(), JobError> {
+        if let Some(SyncingFile { mut file, hash, next }) = self.closing.pop_front() {
+            file.hash = hash.await?;
+            self.unrecorded += file.bytes;
+            self.job.lease.attempts_without_progress = 0;
+            self.job.files.push(file);
+            self.job.next = next;
+        }
+        Ok(())
+    }
+
+    /// Writes collected bytes between two pages, and records the progress if it is due.
+    async fn record_if_due(&mut self, job: &Job) -> Result<(), JobError> {
+        if let Some(file) = &mut self.file {
+            file.lines.flush_if_large().await?;
+        }
+        while self.closing.front().is_some_and(|first| first.hash.is_finished()) {
+            self.finish_oldest_file().await?;
+        }
+        if self.unrecorded < self.worker.file_size / 2 && (self.now)() < self.recorded + CHECKPOINT_INTERVAL {
+            return Ok(());
+        }
+        self.estimate(job);
+        self.record().await
+    }
+
+    /// The store counts writes, not resources: their number is an upper bound.
+    fn estimate(&mut self, job: &Job) {
+        let share = |done: u64, of: u64| done.saturating_mul(100) / of.max(1);
+        let by_part = share(self.place.part as u64, job.parts() as u64);
+        let by_count = share(self.written, job.seq().0);
+        let open = self.file.as_ref().map_or(0, |file| file.lines.bytes);
+        let bytes = self.job.files.iter().map(|file| file.bytes).sum::<u64>() + open;
+        let progress = &mut self.job.progress;
+        let percent = u8::try_from(by_part.max(by_count).min(99)).unwrap_or(99);
+        progress.percent = progress.percent.max(percent);
+        progress.resources = progress.resources.max(self.written);
+        progress.bytes = progress.bytes.max(bytes);
+    }
+
+    /// Writes the job's record and extends the lease. If another process has written it since, the lease is lost.
+    async fn record(&mut self) -> Result<(), JobError> {
+        let now = (self.now)();
+        self.job.lease.until = now + LEASE;
+        self.job.turn_page();
+        let value = serde_json::to_vec(&self.job).expect("a job serialises to JSON");
+        let write = LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision));
+        self.revision = self.worker.store.write(vec![write], now).await?[0];
+        (self.recorded, self.unrecorded) = (now, 0);
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Writes output in blocks, see [`crate::read::organized_output`].
+
+use jiff::Timestamp;
+
+use super::{JobError, JobRun};
+use crate::job::cursor::ExportCursor;
+use crate::job::{Checkpoint, Job, ManifestSection};
+use crate::plan::export_plan::ExportPlan;
+use crate::read::organized_output::{BlockRound, BlockSource, OutputBlock, heads_of};
+
+/// Maximum length of a block that is held in memory while its length is determined, in bytes.
+const HELD: u64 = 1 << 20;
+/// Name of files with blocks.
+const BLOCKS: &str = "blocks";
+
+impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
+    /// Writes blocks from the checkpoint.
+    pub(super) async fn write_organized(
+        &mut self,
+        job: &Job,
+        criteria: &ExportPlan,
+        by: &str,
+    ) -> Result<(), JobError> {
+        let source = BlockSource { store: &self.worker.store, job, criteria, by };
+        let part = self.place.part;
+        let mut walk = source.heads(self.place.page.clone());
+        let (mut skip, mut line) = (self.place.skip, self.place.line);
+        let mut heads = Vec::new();
+        loop {
+            let page = walk.cursor();
+            let found = walk.next().await?;
+            let is_end = found.is_none();
+            heads.extend(heads_of(page, found.unwrap_or_default(), std::mem::take(&mut skip)));
+            self.record_if_due(job).await?;
+            if !is_end && heads.len() < source.together() {
+                continue;
+            }
+            while !heads.is_empty() {
+                let mut round = BlockRound::of(source, std::mem::take(&mut heads));
+                while !round.step().await? {
+                    self.record_if_due(job).await?;
+                }
+                for (at, head) in round.heads().iter().enumerate() {
+                    let (page, files) = (ExportCursor::clone(&head.page), self.place.files + 1);
+                    let place =
+                        Checkpoint { part, page, skip: head.at, line: std::mem::take(&mut line), files };
+                    self.write_block(job, &round.block(at), place).await?;
+                    self.record_if_due(job).await?;
+                }
+                heads = round.into_put_off();
+            }
+            if is_end {
+                break;
+            }
+        }
+        self.close(Checkpoint { part: part + 1, ..Checkpoint::default() }).await
+    }
+
+    /// Writes one block; `place` is the start of the next file, if one begins with this block. A block that fits into
+    /// a file is not divided. A larger one begins a file, and its header is repeated in each file in which it
+    /// continues.
+    async fn write_block(
+        &mut self,
+        job: &Job,
+        block: &OutputBlock<'_>,
+        place: Checkpoint,
+    ) -> Result<(), JobError> {
+        let (by, header, file_size) = (block.kind(), block.header(), self.worker.file_size);
+        // Only the length of a long block is determined here; its resources are read again.
+        let (mut held, mut is_whole) = (Vec::new(), true);
+        let (mut count, mut bytes) = (0_u64, header.len() as u64 + 1);
+        let mut lines = block.lines();
+        while bytes <= file_size
+            && let Some(page) = lines.next().await?
+        {
+            for body in page {
+                (count, bytes) = (count + 1, bytes + body.len() as u64 + 1);
+                is_whole &= bytes <= HELD;
+                held.extend(Some(body).filter(|_| is_whole));
+            }
+            self.record_if_due(job).await?;
+        }
+        if count == 0 {
+            return Ok(());
+        }
+        let skip = place.line;
+        if skip == 0 && self.file.as_ref().is_some_and(|file| file.lines.bytes + bytes > file_size) {
+            self.close(place.clone()).await?;
+        }
+        self.line(ManifestSection::Output, by, BLOCKS, &header);
+        let mut lines = block.lines();
+        let (mut number, mut in_file) = (0, 0_u64);
+        loop {
+            let page = match is_whole && bytes <= file_size {
+                true if number == 0 => std::mem::take(&mut held),
+                true => break,
+                false => match lines.next().await? {
+                    Some(page) => page,
+                    None => break,
+                },
+            };
+            for body in &page {
+                number += 1;
+                if number <= skip {
+                    continue;
+                }
+                if in_file > 0 && self.is_full_with(body) {
+                    if let Some(file) = &mut self.file {
+                        file.continues = true;
+                    }
+                    let files = self.place.files + 1;
+                    self.close(Checkpoint { line: number - 1, files, ..place.clone() }).await?;
+                    self.line(ManifestSection::Output, by, BLOCKS, &header);
+                    in_file = 0;
+                }
+                self.line(ManifestSection::Output, by, BLOCKS, body);
+                in_file += 1;
+                self.written += 1;
+            }
+            self.record_if_due(job).await?;
+        }
+        Ok(())
+    }
+}

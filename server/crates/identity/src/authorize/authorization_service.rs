@@ -1,0 +1,26 @@
+//! The service for authorization requests. Its methods are defined in `request`, `pushed_request` and `interaction`.
+
+use std::sync::Arc;
+
+use crate::audit::AuditSink;
+use crate::authorize::consent::ConsentStore;
+use crate::directory::client_registry::ClientRegistry;
+use crate::random::Random;
+use crate::storage::epoch_ledger::EpochLedger;
+use crate::storage::server_secret::ServerSecret;
+use crate::tokens::grant_store::GrantStore;
+use crate::tokens::token_service::TokenService;
+
+/// Checks authorization requests, and grants them after the user has signed in and consented.
+pub struct AuthorizationService {
+    pub(crate) ledger: Arc<EpochLedger>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) clients: Arc<ClientRegistry>,
+    pub(crate) consents: Arc<ConsentStore>,
+    pub(crate) grants: Arc<GrantStore>,
+    pub(crate) tokens: Arc<TokenService>,
+    pub(crate) server_secret: Arc<ServerSecret>,
+    pub(crate) issuer: String,
+    pub(crate) fhir_base: String,
+}

@@ -1,0 +1,353 @@
+//! The steps between a checked authorization request and its answer: sign-in, choice of a patient, consent, grant
+//! (OpenID Connect Core sections 3.1.2.3 and 3.1.2.4; SMART App Launch 2.2).
+//!
+//! Between two pages the browser carries the state of the request as a *continuation*: readable JSON with a message
+//! authentication code over the JSON and the browser's cookie. So the server stores nothing before the grant, and a
+//! continuation cannot be altered or used in another browser.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use store::StoreError;
+
+use crate::audit::AuditEvent;
+use crate::authorize::authorization_service::AuthorizationService;
+use crate::authorize::pushed_request::PushedRequestRef;
+use crate::authorize::request::{AuthorizationError, AuthorizationRequest, IdTokenHint};
+use crate::lifetimes;
+use crate::model::client::ResponseType;
+use crate::model::error_code::ErrorCode;
+use crate::model::scope::Scopes;
+use crate::model::user::User;
+use crate::sign_in::session::Session;
+use crate::tokens::grant::Grant;
+use crate::tokens::id_token::IdTokenContext;
+
+/// Maximum length of a request's query in bytes. The continuation is longer and must fit into a URL.
+pub const MAX_QUERY_BYTES: usize = 8 * 1024;
+
+const MAC_PURPOSE: &str = "interaction";
+
+/// State of an authorization request between two pages.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct InteractionState {
+    /// The parameters of the request.
+    query: String,
+    pushed: Option<PushedRequestRef>,
+    /// Time at which the request arrived. `prompt` requires actions after this time.
+    begun: Timestamp,
+    patient: Option<PatientChoice>,
+    consent: Option<ConsentAnswer>,
+}
+
+/// The user's answer on the consent page, for this request only.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum ConsentAnswer {
+    Denied,
+    Allowed { sub: String, scopes: Scopes },
+}
+
+/// The patient that a user has selected.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct PatientChoice {
+    sub: String,
+    patient: String,
+}
+
+/// The next step of an authorization request.
+#[derive(Debug)]
+pub enum NextStep {
+    /// Nothing is missing: call [`AuthorizationService::grant_request`].
+    Grant(Box<GrantDecision>),
+    /// Redirect to the client with an error.
+    Reject(ErrorCode),
+    /// The user must sign in.
+    SignIn,
+    /// The user must select a patient.
+    ChoosePatient {
+        /// The user who is signed in.
+        user: User,
+    },
+    /// The user must consent.
+    Consent {
+        /// The user who is signed in.
+        user: User,
+        /// The scopes that would be granted.
+        scopes: Scopes,
+        /// The patient whose data the scopes open.
+        patient: Option<String>,
+    },
+}
+
+/// A decided grant: session, user, scopes and launch patient.
+#[derive(Debug)]
+pub struct GrantDecision {
+    session: Session,
+    user: User,
+    scopes: Scopes,
+    patient: Option<String>,
+}
+
+impl InteractionState {
+    /// Starts the interaction for a new request.
+    pub fn new(request: &AuthorizationRequest, now: Timestamp) -> Self {
+        Self {
+            query: request.query.clone(),
+            pushed: request.pushed.clone(),
+            begun: now,
+            patient: None,
+            consent: None,
+        }
+    }
+
+    /// Records that the user denied the request: the client receives `access_denied`.
+    #[must_use]
+    pub fn denied(mut self) -> Self {
+        self.consent = Some(ConsentAnswer::Denied);
+        self
+    }
+
+    /// Records that the user allowed these scopes for this request.
+    /// [`ConsentStore::allow_scopes`](crate::authorize::consent::ConsentStore::allow_scopes) stores the consent for later
+    /// requests.
+    #[must_use]
+    pub fn allowed(mut self, user: &User, scopes: &Scopes) -> Self {
+        self.consent = Some(ConsentAnswer::Allowed { sub: user.sub.clone(), scopes: scopes.clone() });
+        self
+    }
+
+    fn is_denied(&self) -> bool {
+        matches!(self.consent, Some(ConsentAnswer::Denied))
+    }
+
+    fn is_allowed(&self, user: &User, wanted: &Scopes) -> bool {
+        matches!(&self.consent, Some(ConsentAnswer::Allowed { sub, scopes })
+            if *sub == user.sub && wanted.iter().all(|scope| scopes.covers(scope)))
+    }
+
+    /// Records the patient that the user selected.
+    #[must_use]
+    pub fn with_patient(mut self, user: &User, patient: &str) -> Self {
+        self.patient = Some(PatientChoice { sub: user.sub.clone(), patient: patient.to_owned() });
+        self
+    }
+}
+
+impl AuthorizationService {
+    /// Returns the continuation for this browser.
+    pub fn sign_continuation(&self, interaction: &InteractionState, browser: &str) -> String {
+        let json = serde_json::to_vec(interaction).expect("records serialise to JSON");
+        let text = URL_SAFE_NO_PAD.encode(json);
+        let mac = self.server_secret.mac(MAC_PURPOSE, &format!("{browser} {text}"));
+        format!("{text}.{mac}")
+    }
+
+    /// Verifies a continuation. Returns `None` if it is malformed, expired, or bound to another browser.
+    pub fn verify_continuation(
+        &self,
+        continuation: &str,
+        browser: &str,
+        now: Timestamp,
+    ) -> Option<InteractionState> {
+        let (text, mac) = continuation.split_once('.')?;
+        if !self.server_secret.verify_mac(MAC_PURPOSE, &format!("{browser} {text}"), mac) {
+            return None;
+        }
+        let interaction: InteractionState =
+            serde_json::from_slice(&URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
+        (now < interaction.begun + lifetimes::INTERACTION).then_some(interaction)
+    }
+
+    /// Checks the request of an interaction again, because the client may have changed.
+    ///
+    /// # Errors
+    /// Returns [`AuthorizationError`] if the request is rejected.
+    pub async fn check_interaction(
+        &self,
+        interaction: &InteractionState,
+        now: Timestamp,
+    ) -> Result<AuthorizationRequest, AuthorizationError> {
+        self.check_request_params(&interaction.query, interaction.pushed.clone(), now).await
+    }
+
+    /// Returns the next step, without side effects.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails; the client then receives `server_error`.
+    pub async fn next_step(
+        &self,
+        request: &AuthorizationRequest,
+        interaction: &InteractionState,
+        signed_in: Option<(Session, User)>,
+        now: Timestamp,
+    ) -> Result<NextStep, StoreError> {
+        if interaction.is_denied() {
+            return Ok(NextStep::Reject(ErrorCode::AccessDenied));
+        }
+        let silent = request.prompt.none;
+        let reject_or = |error, step| if silent { NextStep::Reject(error) } else { step };
+        if let Some((session, _)) = &signed_in
+            && let IdTokenHint::User(sub) = &request.hint
+            && *sub != session.sub
+            && session.auth_time >= interaction.begun
+        {
+            // The user signed in during this interaction, but not as the user of the hint. Another sign-in would loop.
+            return Ok(NextStep::Reject(ErrorCode::LoginRequired));
+        }
+        let signed_in =
+            signed_in.filter(|(session, _)| satisfies_request(request, interaction, session, now));
+        let Some((session, user)) = signed_in else {
+            return Ok(reject_or(ErrorCode::LoginRequired, NextStep::SignIn));
+        };
+        // Scopes that the user can grant: requested ∩ client ∩ user.
+        let scopes = request.scopes.filter(|scope| user.may_grant(scope));
+        if scopes.is_empty() {
+            return Ok(NextStep::Reject(ErrorCode::AccessDenied));
+        }
+        let patient = match self.launch_patient(&scopes, interaction, &user) {
+            LaunchPatient::None => None,
+            LaunchPatient::Patient(id) => Some(id),
+            LaunchPatient::Choose => {
+                return Ok(reject_or(ErrorCode::InteractionRequired, NextStep::ChoosePatient { user }));
+            }
+            LaunchPatient::Inaccessible => return Ok(NextStep::Reject(ErrorCode::AccessDenied)),
+        };
+        let each_time = request.prompt.consent || request.needs_interaction();
+        if request.client.consent || each_time {
+            let stored = self.consents.user_consent(&user.sub, &request.client.client_id, now).await?;
+            let is_given = stored.is_some_and(|stored| stored.covers(&request.client, &scopes))
+                && (!each_time || interaction.is_allowed(&user, &scopes));
+            if !is_given {
+                let step = NextStep::Consent { user, scopes, patient };
+                return Ok(reject_or(ErrorCode::ConsentRequired, step));
+            }
+        }
+        Ok(NextStep::Grant(Box::new(GrantDecision { session, user, scopes, patient })))
+    }
+
+    fn launch_patient(&self, scopes: &Scopes, interaction: &InteractionState, user: &User) -> LaunchPatient {
+        if !scopes.is_launch() {
+            return LaunchPatient::None;
+        }
+        let chosen = interaction.patient.as_ref().filter(|choice| choice.sub == user.sub);
+        match (user.own_patient(), chosen) {
+            (_, Some(choice)) if user.may_see_patient(&choice.patient) => {
+                LaunchPatient::Patient(choice.patient.clone())
+            }
+            _ if user.sees_patients() => LaunchPatient::Choose,
+            (Some(own), _) => LaunchPatient::Patient(own.to_owned()),
+            (None, _) => LaunchPatient::Inaccessible,
+        }
+    }
+
+    /// Grants the request and returns the redirect URL for the client. Returns `None` if the request was pushed and has
+    /// been granted before.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails; the client then receives `server_error`.
+    pub async fn grant_request(
+        &self,
+        request: &AuthorizationRequest,
+        decision: GrantDecision,
+        now: Timestamp,
+    ) -> Result<Option<String>, StoreError> {
+        let GrantDecision { session, user, scopes, patient } = decision;
+        let grant = Grant {
+            client_id: request.client.client_id.clone(),
+            generation: request.client.generation.clone(),
+            sub: session.sub,
+            scopes,
+            granted: now,
+            auth_time: session.auth_time,
+            amr: session.amr,
+            sid: session.sid,
+            epoch: session.epoch,
+            nonce: request.nonce.clone(),
+            family: self.random.id(),
+            patient,
+            jkt: request.jkt.clone(),
+        };
+        self.audit.record(AuditEvent::Granted {
+            sub: grant.sub.clone(),
+            client_id: grant.client_id.clone(),
+            scope: grant.scopes.to_string(),
+            family: grant.family.clone(),
+        });
+        let consumption = request.pushed.as_ref().map(|pushed| pushed.consume(now));
+        let reply = &request.reply;
+        if request.response_type == ResponseType::Code {
+            let to = reply.to.clone();
+            return match self
+                .grants
+                .issue_authorization_code(grant, to, request.challenge.clone(), consumption, now)
+                .await
+            {
+                Ok(code) => Ok(Some(reply.answer_url(vec![("code", &code)], false))),
+                Err(StoreError::Conflict { .. }) => Ok(None),
+                Err(error) => Err(error),
+            };
+        }
+        if let Some(consumption) = consumption {
+            match self.ledger.write(vec![consumption], now).await {
+                Ok(_) => {}
+                Err(StoreError::Conflict { .. }) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        let with_access = request.response_type != ResponseType::IdToken;
+        let access_token = with_access.then(|| self.tokens.mint_access_token(&grant, now));
+        let context = IdTokenContext { access_token: access_token.as_deref(), user: Some(&user) };
+        let id_token = grant
+            .scopes
+            .contains("openid")
+            .then(|| self.tokens.mint_id_token(&request.client, &grant, context, now));
+        let expires_in = lifetimes::ACCESS_TOKEN.as_secs().to_string();
+        let mut pairs = Vec::new();
+        pairs.extend(id_token.as_deref().map(|token| ("id_token", token)));
+        if let Some(token) = &access_token {
+            pairs.extend([
+                ("access_token", token.as_str()),
+                ("token_type", "bearer"),
+                ("expires_in", &expires_in),
+            ]);
+        }
+        // RFC 6749 section 4.2.2: `scope` is required if it differs from the requested one.
+        let granted = grant.scopes.to_string();
+        if grant.scopes != request.scopes {
+            pairs.push(("scope", &granted));
+        }
+        Ok(Some(reply.answer_url(pairs, true)))
+    }
+}
+
+enum LaunchPatient {
+    /// The scopes open no patient data.
+    None,
+    Patient(String),
+    Choose,
+    /// No patient is accessible to the user.
+    Inaccessible,
+}
+
+/// Returns `true` if the session satisfies `prompt`, `max_age`, `id_token_hint` and `identity_provider` of the request.
+fn satisfies_request(
+    request: &AuthorizationRequest,
+    interaction: &InteractionState,
+    session: &Session,
+    now: Timestamp,
+) -> bool {
+    let since = session.auth_time >= interaction.begun;
+    // Compared in milliseconds: `max_age=0` requires a new sign-in, as `prompt=login` does.
+    let age = now.duration_since(session.auth_time);
+    let fresh = since || request.max_age.is_none_or(|max| age <= SignedDuration::from_secs(max));
+    let again = since || !(request.prompt.login || request.prompt.select_account);
+    let provider = request.identity_provider.is_none() || session.provider == request.identity_provider;
+    let expected = match &request.hint {
+        IdTokenHint::Missing => true,
+        IdTokenHint::User(sub) => *sub == session.sub,
+        // The user of the hint is unknown, so the session cannot match it silently.
+        IdTokenHint::Unreadable => since || !request.prompt.none,
+    };
+    fresh && again && provider && expected
+}

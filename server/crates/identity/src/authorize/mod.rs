@@ -1,0 +1,8 @@
+//! Authorization requests and their answers: checks, pushed requests, interaction with the user, consent and devices.
+
+pub mod authorization_service;
+pub mod consent;
+pub mod device;
+pub mod interaction;
+pub mod pushed_request;
+pub mod request;

@@ -1,0 +1,396 @@
+//! Checks of the authorization request, in the order of the specifications (RFC 6749 sections 4.1 and 4.2; OpenID
+//! Connect Core section 3.1.2; RFC 7636; RFC 9207).
+//!
+//! A rejected request is shown on a page of this server, or redirected to the client. A redirect requires a
+//! [`RegisteredRedirectUri`], which exists only after the client and its redirect URI were checked.
+
+use jiff::Timestamp;
+use store::StoreError;
+
+use crate::authorize::authorization_service::AuthorizationService;
+use crate::authorize::pushed_request::{self, PushedRequestRef};
+use crate::model::client::{Client, ResponseType};
+use crate::model::error_code::ErrorCode;
+use crate::model::pkce::CodeChallenge;
+use crate::model::redirect_uri::{self, RegisteredRedirectUri};
+use crate::model::scope::{ScopeContext, Scopes, SmartScope};
+use crate::params::Params;
+use crate::tokens::dpop;
+
+/// A checked authorization request.
+#[derive(Debug, Clone)]
+pub struct AuthorizationRequest {
+    /// The encoded parameters.
+    pub query: String,
+    /// Set if the request was pushed; it can then be granted once.
+    pub pushed: Option<PushedRequestRef>,
+    /// The client that sent the request.
+    pub client: Client,
+    /// Target of the answer.
+    pub reply: AuthorizationReply,
+    /// The requested response type.
+    pub response_type: ResponseType,
+    /// The requested scopes, all of which the client has.
+    pub scopes: Scopes,
+    /// `nonce` for the ID token.
+    pub nonce: Option<String>,
+    /// PKCE code challenge.
+    pub challenge: Option<CodeChallenge>,
+    /// Thumbprint of the key that the code will be bound to (RFC 9449 section 10).
+    pub jkt: Option<String>,
+    /// The pages that the client requires or excludes.
+    pub prompt: PromptValues,
+    /// Maximum age of the sign-in in seconds.
+    pub max_age: Option<i64>,
+    /// User name for the sign-in form.
+    pub login_hint: Option<String>,
+    /// The user that the client expects.
+    pub hint: IdTokenHint,
+    /// Name of the external provider to sign in with.
+    pub identity_provider: Option<String>,
+}
+
+impl AuthorizationRequest {
+    /// Returns `true` if the user must see a page before the client receives an answer. A native app cannot be
+    /// authenticated: any program on the device can use its client id and listen on its loopback address. So an earlier
+    /// consent does not cover the program that sends this request (RFC 8252 section 8.6). A claimed https address
+    /// belongs to the app.
+    pub fn needs_interaction(&self) -> bool {
+        let client = &self.client;
+        let is_claimed_https = self.reply.to.as_str().starts_with("https://");
+        client.native && client.is_public() && (client.consent || !is_claimed_https)
+    }
+
+    /// Returns the `prompt` for an external provider, so that the provider does not reuse its own session if the client
+    /// requires a new sign-in.
+    pub fn provider_prompt(&self) -> Option<&'static str> {
+        if self.prompt.login || self.max_age.is_some() {
+            Some("login")
+        } else {
+            self.prompt.select_account.then_some("select_account")
+        }
+    }
+}
+
+/// Values of `prompt` (OpenID Connect Core section 3.1.2.1). If none is set, only the necessary pages are shown.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PromptValues {
+    /// Show no page.
+    pub none: bool,
+    /// Require a new sign-in.
+    pub login: bool,
+    /// Require consent, even if it is stored.
+    pub consent: bool,
+    /// Let the user select an account.
+    pub select_account: bool,
+}
+
+impl PromptValues {
+    fn parse(text: &str) -> Option<Self> {
+        let mut prompt = Self::default();
+        for word in text.split(' ') {
+            match word {
+                "none" => prompt.none = true,
+                "login" => prompt.login = true,
+                "consent" => prompt.consent = true,
+                "select_account" => prompt.select_account = true,
+                _ => return None,
+            }
+        }
+        // `none` excludes all other values.
+        (!prompt.none || text == "none").then_some(prompt)
+    }
+}
+
+/// The user named by `id_token_hint`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IdTokenHint {
+    /// No hint was sent.
+    Missing,
+    /// Subject of the user.
+    User(String),
+    /// The hint is not an ID token of this server for this client. No session satisfies it silently.
+    Unreadable,
+}
+
+/// Target and encoding of the answer to the client.
+#[derive(Debug, Clone)]
+pub struct AuthorizationReply {
+    /// The redirect URI, matched with a registered one.
+    pub to: RegisteredRedirectUri,
+    /// `state`, returned unchanged.
+    pub state: Option<String>,
+    /// Errors are sent in the fragment for response types with `id_token`, and in the query for all others, including
+    /// `token`.
+    errors_in_fragment: bool,
+    issuer: String,
+}
+
+impl AuthorizationReply {
+    /// Returns the redirect URL with an error.
+    pub fn error_url(&self, error: ErrorCode, description: Option<&str>) -> String {
+        let mut pairs = vec![("error", error.as_str())];
+        pairs.extend(description.map(|text| ("error_description", text)));
+        self.answer_url(pairs, self.errors_in_fragment)
+    }
+
+    /// Returns the redirect URL with an answer.
+    pub(crate) fn answer_url<'a>(&'a self, mut pairs: Vec<(&'a str, &'a str)>, fragment: bool) -> String {
+        pairs.extend(self.state.as_deref().map(|state| ("state", state)));
+        pairs.push(("iss", &self.issuer));
+        if fragment { self.to.with_fragment(&pairs) } else { self.to.with_query(&pairs) }
+    }
+}
+
+/// Reasons why a request is answered with a page: the redirect URI was not verified.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// `client_id` is missing, unknown or repeated.
+    #[error("The application that sent you here is not registered with this server.")]
+    Client,
+    /// `redirect_uri` is missing, not registered or repeated.
+    #[error("The application requested a redirect to an address that is not registered for it.")]
+    RedirectUri,
+    /// The pushed request is unknown, expired, already granted, or of another client.
+    #[error(
+        "The request from the application has expired or was already used. Go back to the application and try again."
+    )]
+    PushedRequest,
+    /// The store failed before the redirect URI was verified.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A rejected authorization request.
+#[derive(Debug)]
+pub enum AuthorizationError {
+    /// Show a page of this server.
+    Show(PageError),
+    /// Redirect to the client.
+    Redirect {
+        /// Target of the redirect.
+        reply: AuthorizationReply,
+        /// Error code for the client.
+        error: ErrorCode,
+    },
+}
+
+impl AuthorizationService {
+    /// Checks an authorization request. For a pushed request only `client_id` and `request_uri` are read from the query
+    /// (RFC 9126 section 4).
+    ///
+    /// # Errors
+    /// Returns [`AuthorizationError`] if the request is rejected.
+    pub async fn check_authorization_request(
+        &self,
+        query: &str,
+        now: Timestamp,
+    ) -> Result<AuthorizationRequest, AuthorizationError> {
+        let params = Params::parse(query.as_bytes());
+        match params.get("request_uri").and_then(pushed_request::request_reference) {
+            Some(id) => {
+                let client_id = params.get("client_id").filter(|_| !params.is_ambiguous("client_id"));
+                let client_id = client_id.ok_or(AuthorizationError::Show(PageError::Client))?;
+                let found =
+                    self.load_pushed_request(id, client_id, now).await.map_err(AuthorizationError::Show)?;
+                self.check_request_params(&found.query, Some(found.pushed), now).await
+            }
+            None => self.check_request_params(query, None, now).await,
+        }
+    }
+
+    /// Checks the parameters of a direct or pushed request.
+    pub(crate) async fn check_request_params(
+        &self,
+        query: &str,
+        pushed: Option<PushedRequestRef>,
+        now: Timestamp,
+    ) -> Result<AuthorizationRequest, AuthorizationError> {
+        let params = Params::parse(query.as_bytes());
+        let (client, to) = self.check_destination(&params, now).await.map_err(AuthorizationError::Show)?;
+        let requested = params.get("response_type").unwrap_or_default();
+        let reply = AuthorizationReply {
+            to,
+            // A repeated state is ambiguous, so none is returned.
+            state: params.get("state").filter(|_| !params.is_ambiguous("state")).map(str::to_owned),
+            errors_in_fragment: requested.split(' ').any(|part| part == "id_token"),
+            issuer: self.issuer.clone(),
+        };
+        match self.check_request(&params, pushed, client, &reply, now) {
+            Ok(request) => Ok(request),
+            Err(error) => Err(AuthorizationError::Redirect { reply, error }),
+        }
+    }
+
+    async fn check_destination(
+        &self,
+        params: &Params,
+        now: Timestamp,
+    ) -> Result<(Client, RegisteredRedirectUri), PageError> {
+        if params.is_ambiguous("client_id") {
+            return Err(PageError::Client);
+        }
+        let client_id = params.get("client_id").ok_or(PageError::Client)?;
+        let client = self.clients.active_client(client_id, now).await?.ok_or(PageError::Client)?;
+        if params.is_ambiguous("redirect_uri") {
+            return Err(PageError::RedirectUri);
+        }
+        let sent = params.get("redirect_uri").ok_or(PageError::RedirectUri)?;
+        let to = redirect_uri::match_redirect_uri(&client.redirect_uris, sent, client.native)
+            .ok_or(PageError::RedirectUri)?;
+        Ok((client, to))
+    }
+
+    fn check_request(
+        &self,
+        params: &Params,
+        pushed: Option<PushedRequestRef>,
+        client: Client,
+        reply: &AuthorizationReply,
+        now: Timestamp,
+    ) -> Result<AuthorizationRequest, ErrorCode> {
+        if params.defect().is_some() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        if params.get("request").is_some() {
+            return Err(ErrorCode::RequestNotSupported);
+        }
+        if params.get("request_uri").is_some() {
+            return Err(ErrorCode::RequestUriNotSupported);
+        }
+        let response_type = check_response_type(params.get("response_type"), &client)?;
+        if client.require_par && pushed.is_none() {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        check_state(params.get("state"))?;
+        let challenge = check_pkce(params, &client, response_type)?;
+        let scopes = check_scope(params.get("scope"), &client)?;
+        let default_mode = if response_type == ResponseType::Code { "query" } else { "fragment" };
+        if params.get("response_mode").is_some_and(|mode| mode != default_mode) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let nonce = params.get("nonce").map(str::to_owned);
+        if matches!(response_type, ResponseType::IdToken | ResponseType::IdTokenToken)
+            && (nonce.is_none() || !scopes.contains("openid"))
+        {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        // Tokens on the front channel cannot be bound to a key.
+        if client.dpop_bound && response_type != ResponseType::Code {
+            return Err(ErrorCode::UnauthorizedClient);
+        }
+        let prompt = params.get("prompt").map_or(Some(PromptValues::default()), PromptValues::parse);
+        let displays = ["page", "popup", "touch", "wap"];
+        if params.get("display").is_some_and(|display| !displays.contains(&display)) {
+            return Err(ErrorCode::InvalidRequest);
+        }
+        let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
+        self.check_audience(params.get("aud"), &scopes)?;
+        let jkt = match params.get("dpop_jkt") {
+            // Tokens on the front channel are bearer tokens.
+            Some(jkt) if !dpop::is_thumbprint(jkt) || response_type != ResponseType::Code => {
+                return Err(ErrorCode::InvalidRequest);
+            }
+            requested => requested.map(str::to_owned).or_else(|| pushed.as_ref()?.jkt.clone()),
+        };
+        let hint = match params.get("id_token_hint") {
+            None => IdTokenHint::Missing,
+            Some(token) => match self.tokens.verify_id_token_hint(token, now) {
+                Some((sub, aud, _)) if aud == client.client_id => IdTokenHint::User(sub),
+                _ => IdTokenHint::Unreadable,
+            },
+        };
+        Ok(AuthorizationRequest {
+            query: params.without(&[]),
+            pushed,
+            client,
+            reply: reply.clone(),
+            response_type,
+            scopes,
+            nonce,
+            challenge,
+            jkt,
+            prompt: prompt.ok_or(ErrorCode::InvalidRequest)?,
+            max_age: max_age.map_err(|_| ErrorCode::InvalidRequest)?.map(i64::from),
+            login_hint: params.get("login_hint").map(str::to_owned),
+            hint,
+            identity_provider: params.get("identity_provider").map(str::to_owned),
+        })
+    }
+
+    /// Checks `aud` of SMART App Launch: it must be the FHIR base of this server, so that a malicious resource server
+    /// cannot obtain tokens for it. It is required for a launch and optional otherwise.
+    fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), ErrorCode> {
+        match aud {
+            Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),
+            None if !scopes.is_launch() => Ok(()),
+            _ => Err(ErrorCode::InvalidRequest),
+        }
+    }
+}
+
+fn check_response_type(requested: Option<&str>, client: &Client) -> Result<ResponseType, ErrorCode> {
+    let mut parts: Vec<&str> = requested.ok_or(ErrorCode::InvalidRequest)?.split(' ').collect();
+    parts.sort_unstable();
+    let response_type = match parts[..] {
+        ["code"] => ResponseType::Code,
+        ["token"] => ResponseType::Token,
+        ["id_token"] => ResponseType::IdToken,
+        ["id_token", "token"] => ResponseType::IdTokenToken,
+        _ => return Err(ErrorCode::UnsupportedResponseType),
+    };
+    if !client.response_types.contains(&response_type) {
+        return Err(ErrorCode::UnauthorizedClient);
+    }
+    Ok(response_type)
+}
+
+/// Rejects a `state` that is a JSON object or array. Base64 of JSON is allowed and not decoded.
+fn check_state(state: Option<&str>) -> Result<(), ErrorCode> {
+    let Some(state) = state else { return Ok(()) };
+    let is_json = state.trim_start().starts_with(['{', '['])
+        && serde_json::from_str::<serde::de::IgnoredAny>(state).is_ok();
+    if is_json { Err(ErrorCode::InvalidRequest) } else { Ok(()) }
+}
+
+fn check_pkce(
+    params: &Params,
+    client: &Client,
+    response_type: ResponseType,
+) -> Result<Option<CodeChallenge>, ErrorCode> {
+    match (params.get("code_challenge"), params.get("code_challenge_method")) {
+        (None, None) if client.pkce_required && response_type == ResponseType::Code => {
+            Err(ErrorCode::InvalidRequest)
+        }
+        (None, None) => Ok(None),
+        (Some(challenge), Some("S256")) => {
+            CodeChallenge::parse(challenge).map(Some).ok_or(ErrorCode::InvalidRequest)
+        }
+        _ => Err(ErrorCode::InvalidRequest),
+    }
+}
+
+pub(crate) fn check_scope(requested: Option<&str>, client: &Client) -> Result<Scopes, ErrorCode> {
+    let scopes = Scopes::parse(requested.unwrap_or("openid")).map_err(|_| ErrorCode::InvalidScope)?;
+    // `system/` scopes are granted by `client_credentials` only.
+    let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
+    if scopes.iter().any(|scope| is_system(scope) || !client.scopes.covers(scope)) {
+        return Err(ErrorCode::InvalidScope);
+    }
+    Ok(scopes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_json_state_is_rejected_and_its_base64_is_accepted() {
+        for bad in [r#"{"a":1}"#, "[]", " {}", r#"[1,{"b":null}]"#] {
+            assert!(check_state(Some(bad)).is_err(), "{bad}");
+        }
+        for good in ["eyJhIjoxfQ==", "{", "{a:1}", "1", "true", "\"text\"", "abc", "%7B%7D", "[not json"] {
+            assert!(check_state(Some(good)).is_ok(), "{good}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! `private_key_jwt`: client assertions (RFC 7523 section 3; SMART Backend Services).
+
+use jiff::Timestamp;
+use jsonwebtoken::Algorithm;
+use serde::Deserialize;
+use serde_json::Value;
+use store::{Expect, StoreError};
+
+use crate::client_auth::authenticator::{ClientAuthError, ClientAuthenticator};
+use crate::jose::{self, JwsParts};
+use crate::ledger_keys;
+use crate::model::client::{AuthMethod, Client};
+use crate::storage::records;
+
+/// Maximum distance of `exp` from now in seconds.
+const MAX_EXPIRY_S: i64 = 300;
+/// Tolerated difference between two clocks in seconds.
+const CLOCK_LEEWAY_S: i64 = 10;
+
+/// Reasons why a client assertion is rejected.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the messages say it")]
+pub enum BadAssertion {
+    #[error("the assertion is not a signed JWT")]
+    Malformed,
+    #[error("alg must be RS384, ES384, PS256, PS384, ES256, EdDSA or RS256")]
+    UnknownAlgorithm,
+    #[error(
+        "'{alg}' is not an algorithm registered for this client (registered: {registered}; default: RS384, ES384)"
+    )]
+    UnregisteredAlgorithm { alg: &'static str, registered: String },
+    #[error("typ must be JWT")]
+    Type,
+    #[error("crit is not supported")]
+    Critical,
+    #[error("jku must be the registered jwks_uri")]
+    Jku,
+    #[error("kid is missing")]
+    NoKid,
+    #[error("kid does not match a registered key")]
+    UnknownKid,
+    #[error("the key of this kid does not support the algorithm or is not a signing key")]
+    WrongKey,
+    #[error("the signature does not match the registered key")]
+    Signature,
+    #[error("iss and sub must both be the client_id")]
+    Issuer,
+    #[error("aud must be a single value, the token endpoint or the issuer")]
+    Audience,
+    #[error("exp must be a number of seconds")]
+    NoExpiry,
+    #[error("the assertion has expired")]
+    Expired,
+    #[error("exp must be at most 5 minutes from now")]
+    TooLong,
+    #[error("iat or nbf is in the future")]
+    Future,
+    #[error("jti must have 1 to 256 bytes")]
+    NoJti,
+    #[error("jti was used before")]
+    Replayed,
+}
+
+#[derive(Deserialize)]
+struct AssertionClaims {
+    iss: Option<String>,
+    sub: Option<String>,
+    aud: Option<AssertionAudience>,
+    exp: Option<f64>,
+    nbf: Option<f64>,
+    iat: Option<f64>,
+    jti: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum AssertionAudience {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl AssertionClaims {
+    /// Checks all claims but the identity of the client. Returns the expiry and the `jti`.
+    fn check_claims(&self, audiences: [&str; 2], now: Timestamp) -> Result<(i64, &str), BadAssertion> {
+        let aud = match &self.aud {
+            Some(AssertionAudience::One(one)) => one,
+            Some(AssertionAudience::Many(many)) if many.len() == 1 => &many[0],
+            _ => return Err(BadAssertion::Audience),
+        };
+        if !audiences.contains(&aud.as_str()) {
+            return Err(BadAssertion::Audience);
+        }
+        let now = now.as_second();
+        let seconds = |time: f64| (time.abs() < 1e15).then_some(time.floor() as i64);
+        let exp = self.exp.and_then(seconds).ok_or(BadAssertion::NoExpiry)?;
+        if exp + CLOCK_LEEWAY_S <= now {
+            return Err(BadAssertion::Expired);
+        }
+        if exp > now + MAX_EXPIRY_S + CLOCK_LEEWAY_S {
+            return Err(BadAssertion::TooLong);
+        }
+        for time in [self.nbf, self.iat].into_iter().flatten() {
+            if seconds(time).is_none_or(|time| time > now + CLOCK_LEEWAY_S) {
+                return Err(BadAssertion::Future);
+            }
+        }
+        let jti =
+            self.jti.as_deref().filter(|jti| (1..=256).contains(&jti.len())).ok_or(BadAssertion::NoJti)?;
+        Ok((exp, jti))
+    }
+}
+
+/// Algorithms of a client without registered ones (SMART Backend Services).
+const SMART_ALGORITHMS: [&str; 2] = ["RS384", "ES384"];
+
+/// Returns the algorithm named in the header if it is registered for the client.
+fn registered_algorithm(name: &str, client: &Client) -> Result<Algorithm, BadAssertion> {
+    let is_registered = match client.assertion_algs.as_slice() {
+        [] => SMART_ALGORITHMS.contains(&name),
+        registered => registered.iter().any(|known| known == name),
+    };
+    let known = jose::ASSERTION_ALGORITHMS.into_iter().find(|(known, _)| *known == name);
+    let (alg, algorithm) = known.ok_or(BadAssertion::UnknownAlgorithm)?;
+    if is_registered {
+        return Ok(algorithm);
+    }
+    let registered = match client.assertion_algs.as_slice() {
+        [] => "none".to_owned(),
+        registered => registered.join(", "),
+    };
+    Err(BadAssertion::UnregisteredAlgorithm { alg, registered })
+}
+
+/// Checks the signature. The key is selected by `kid`, `kty` and `alg` (SMART Backend Services).
+fn check_signature(
+    parts: &JwsParts<'_>,
+    kid: &str,
+    alg: Algorithm,
+    keys: &[Value],
+) -> Result<(), BadAssertion> {
+    let mut candidates = keys.iter().filter(|key| key["kid"] == kid).peekable();
+    if candidates.peek().is_none() {
+        return Err(BadAssertion::UnknownKid);
+    }
+    let differs =
+        |key: &Value, member: &str, expected: &str| key[member].as_str().is_some_and(|is| is != expected);
+    let name = parts.header.alg.as_str();
+    let mut usable = candidates
+        .filter(|key| !differs(key, "alg", name) && !differs(key, "use", "sig"))
+        .filter(|key| jose::is_strong_key(key))
+        .filter_map(jose::parse_jwk)
+        .filter(|key| jose::supports_algorithm(key, alg))
+        .peekable();
+    if usable.peek().is_none() {
+        return Err(BadAssertion::WrongKey);
+    }
+    if usable.any(|key| parts.has_valid_signature(&key, alg)) { Ok(()) } else { Err(BadAssertion::Signature) }
+}
+
+impl ClientAuthenticator {
+    /// Verifies a client assertion and marks its `jti` as used.
+    pub(crate) async fn verify_assertion(
+        &self,
+        assertion: &str,
+        now: Timestamp,
+    ) -> Result<Client, ClientAuthError> {
+        let bad = ClientAuthError::BadAssertion;
+        let parts = JwsParts::parse(assertion).ok_or(bad(BadAssertion::Malformed))?;
+        if !jose::assertion_algorithms().any(|known| known == parts.header.alg) {
+            return Err(bad(BadAssertion::UnknownAlgorithm));
+        }
+        if parts.header.typ.as_deref().is_some_and(|typ| !typ.eq_ignore_ascii_case("jwt")) {
+            return Err(bad(BadAssertion::Type));
+        }
+        if parts.header.crit.is_some() {
+            return Err(bad(BadAssertion::Critical));
+        }
+        let kid = parts.header.kid.as_deref().ok_or(bad(BadAssertion::NoKid))?;
+        let claims: AssertionClaims = parts.claims().ok_or(bad(BadAssertion::Malformed))?;
+        let iss = claims
+            .iss
+            .as_deref()
+            .filter(|iss| claims.sub.as_deref() == Some(iss))
+            .ok_or(bad(BadAssertion::Issuer))?;
+        let client = self.clients.active_client(iss, now).await?.ok_or(ClientAuthError::InvalidClient)?;
+        if !client.auth_methods.contains(&AuthMethod::PrivateKeyJwt) {
+            return Err(ClientAuthError::InvalidClient);
+        }
+        let alg = registered_algorithm(&parts.header.alg, &client).map_err(bad)?;
+        if parts.header.jku.is_some() && parts.header.jku != client.jwks_uri {
+            return Err(bad(BadAssertion::Jku));
+        }
+        // These checks need no key. They come first, so that an invalid assertion does not cause a fetch of a key set.
+        let token_url = format!("{}/oauth2/token", self.issuer);
+        let (exp, jti) = claims.check_claims([&token_url, &self.issuer], now).map_err(bad)?;
+        match &client.jwks_uri {
+            Some(address) => {
+                let keys = self.key_sets.keys_for(address, kid, now).await?;
+                check_signature(&parts, kid, alg, &keys).map_err(bad)?;
+            }
+            None => check_signature(&parts, kid, alg, &client.jwks).map_err(bad)?,
+        }
+        // The `jti` is marked as used after the signature was checked, so that only the client can use it up.
+        let expires =
+            Timestamp::from_second(exp + CLOCK_LEEWAY_S + 1).map_err(|_| bad(BadAssertion::NoExpiry))?;
+        let key = ledger_keys::used_assertion(&client.client_id, jti);
+        match self
+            .ledger
+            .write(vec![records::put_record(key, &true, Some(expires), Expect::Absent)], now)
+            .await
+        {
+            Ok(_) => Ok(client),
+            Err(StoreError::Conflict { .. }) => Err(bad(BadAssertion::Replayed)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AUDIENCES: [&str; 2] = ["https://as.example/oauth2/token", "https://as.example"];
+
+    #[track_caller]
+    fn check(claims: serde_json::Value, expected: Result<(), BadAssertion>) {
+        let claims: AssertionClaims = serde_json::from_value(claims).unwrap();
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        assert_eq!(claims.check_claims(AUDIENCES, now).map(drop), expected);
+    }
+
+    #[test]
+    fn times_and_audience_are_checked() {
+        let good = |exp: i64| serde_json::json!({ "aud": AUDIENCES[0], "exp": exp, "jti": "j" });
+        check(good(1_000_300), Ok(()));
+        check(good(1_000_310), Ok(()));
+        check(good(1_000_311), Err(BadAssertion::TooLong));
+        check(good(999_991), Ok(()));
+        check(good(999_990), Err(BadAssertion::Expired));
+        check(serde_json::json!({ "aud": [AUDIENCES[1]], "exp": 1_000_100, "jti": "j" }), Ok(()));
+        check(
+            serde_json::json!({ "aud": AUDIENCES, "exp": 1_000_100, "jti": "j" }),
+            Err(BadAssertion::Audience),
+        );
+        check(serde_json::json!({ "aud": [], "exp": 1_000_100, "jti": "j" }), Err(BadAssertion::Audience));
+        check(
+            serde_json::json!({ "aud": "https://other.example", "exp": 1_000_100, "jti": "j" }),
+            Err(BadAssertion::Audience),
+        );
+        check(serde_json::json!({ "aud": AUDIENCES[0], "jti": "j" }), Err(BadAssertion::NoExpiry));
+        check(
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1e300, "jti": "j" }),
+            Err(BadAssertion::NoExpiry),
+        );
+        check(serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100 }), Err(BadAssertion::NoJti));
+        check(
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "iat": 1_000_010 }),
+            Ok(()),
+        );
+        check(
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "iat": 1_000_011 }),
+            Err(BadAssertion::Future),
+        );
+        check(
+            serde_json::json!({ "aud": AUDIENCES[0], "exp": 1_000_100, "jti": "j", "nbf": 1_000_060 }),
+            Err(BadAssertion::Future),
+        );
+    }
+}

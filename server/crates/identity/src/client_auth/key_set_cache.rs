@@ -1,0 +1,246 @@
+//! Cache of the key sets that clients publish at their `jwks_uri` (SMART Backend Services). The server fetches them
+//! through [`FetchKeySet`].
+//!
+//! A key set is fresh for the lifetime in its response, but at least a minute and at most a day. An unknown key id
+//! causes another fetch, at most every 30 seconds, because any caller can send an unknown id. Concurrent requests for
+//! the same address wait for one fetch. After a failed fetch no other is attempted for 30 seconds, so that an
+//! unresponsive host delays one request instead of all.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+/// Minimum lifetime of a key set.
+const MIN_LIFETIME: SignedDuration = SignedDuration::from_secs(60);
+/// Maximum lifetime of a key set.
+const MAX_LIFETIME: SignedDuration = SignedDuration::from_hours(24);
+/// Lifetime of a key set whose response specifies none.
+const DEFAULT_LIFETIME: SignedDuration = SignedDuration::from_mins(5);
+/// Minimum time between two fetches for an unknown key id, and after a failed fetch.
+const FETCH_PAUSE: SignedDuration = SignedDuration::from_secs(30);
+/// Number of addresses above which entries that are not fresh are removed.
+const MAX_ADDRESSES: usize = 1_000;
+/// Maximum number of keys that are read from one set.
+const MAX_KEYS: usize = 100;
+
+/// A fetched key set.
+#[derive(Debug, Clone, Default)]
+pub struct FetchedKeySet {
+    /// The members of `keys`.
+    pub keys: Vec<Value>,
+    /// Lifetime according to the response headers, if they specify one.
+    pub lifetime: Option<SignedDuration>,
+}
+
+/// The key set could not be fetched. The fetcher logs the reason; the caller does not receive it, because it would
+/// reveal which hosts the server can reach.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the registered key set of the client could not be read")]
+pub struct KeySetUnreachable;
+
+/// A fetch in progress.
+pub type KeySetFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<FetchedKeySet, KeySetUnreachable>> + Send + 'a>>;
+
+/// Fetches key sets. A fetch must end within a few seconds and must not contact private addresses.
+pub trait FetchKeySet: Send + Sync {
+    /// Fetches the key set at this address.
+    fn fetch<'a>(&'a self, address: &'a str) -> KeySetFuture<'a>;
+}
+
+/// Fetches nothing, for clients whose keys are registered by value.
+pub struct NoKeySetFetch;
+
+impl FetchKeySet for NoKeySetFetch {
+    fn fetch<'a>(&'a self, _: &'a str) -> KeySetFuture<'a> {
+        Box::pin(async { Err(KeySetUnreachable) })
+    }
+}
+
+/// Key set of one address.
+#[derive(Default)]
+struct CachedKeySet {
+    keys: Arc<Vec<Value>>,
+    /// End of the lifetime; `None` before the first fetch.
+    fresh_until: Option<Timestamp>,
+    /// Time of the last fetch for an unknown key id.
+    unknown_key_fetched: Option<Timestamp>,
+    fetch_failed: Option<Timestamp>,
+}
+
+impl CachedKeySet {
+    fn is_fresh(&self, now: Timestamp) -> bool {
+        self.fresh_until.is_some_and(|fresh_until| now < fresh_until)
+    }
+
+    fn has_key(&self, kid: &str) -> bool {
+        self.keys.iter().any(|key| key["kid"] == kid)
+    }
+
+    /// Returns `true` if a fetch is allowed now.
+    fn may_fetch(&self, now: Timestamp) -> bool {
+        let has_paused = |last: Option<Timestamp>| last.is_none_or(|last| now >= last + FETCH_PAUSE);
+        has_paused(self.fetch_failed) && (!self.is_fresh(now) || has_paused(self.unknown_key_fetched))
+    }
+}
+
+type CacheSlot = Arc<tokio::sync::Mutex<CachedKeySet>>;
+
+/// The key sets of all addresses.
+pub(crate) struct KeySetCache {
+    fetch: Arc<dyn FetchKeySet>,
+    slots: Mutex<HashMap<String, CacheSlot>>,
+}
+
+impl KeySetCache {
+    pub fn new(fetch: Arc<dyn FetchKeySet>) -> Self {
+        Self { fetch, slots: Mutex::default() }
+    }
+
+    fn slot(&self, address: &str, now: Timestamp) -> CacheSlot {
+        let mut slots = self.slots.lock().expect("no thread panics while it holds the map");
+        if slots.len() >= MAX_ADDRESSES && !slots.contains_key(address) {
+            slots.retain(|_, slot| slot.try_lock().map_or(true, |cached| cached.is_fresh(now)));
+        }
+        slots.entry(address.to_owned()).or_default().clone()
+    }
+
+    /// Returns the keys at an address. Fetches them if they are not fresh or if `kid` is not among them.
+    pub async fn keys_for(
+        &self,
+        address: &str,
+        kid: &str,
+        now: Timestamp,
+    ) -> Result<Arc<Vec<Value>>, KeySetUnreachable> {
+        let slot = self.slot(address, now);
+        let mut cached = slot.lock().await;
+        if cached.is_fresh(now) && (cached.has_key(kid) || !cached.may_fetch(now)) {
+            return Ok(cached.keys.clone());
+        }
+        if !cached.may_fetch(now) {
+            return Err(KeySetUnreachable);
+        }
+        if cached.is_fresh(now) {
+            cached.unknown_key_fetched = Some(now);
+        }
+        match self.fetch.fetch(address).await {
+            Ok(fetched) => {
+                let life = fetched.lifetime.unwrap_or(DEFAULT_LIFETIME).clamp(MIN_LIFETIME, MAX_LIFETIME);
+                cached.keys = Arc::new(fetched.keys.into_iter().take(MAX_KEYS).collect());
+                (cached.fresh_until, cached.fetch_failed) = (Some(now + life), None);
+                Ok(cached.keys.clone())
+            }
+            Err(KeySetUnreachable) => {
+                cached.fetch_failed = Some(now);
+                // A failed refresh does not invalidate a fresh set.
+                if cached.is_fresh(now) { Ok(cached.keys.clone()) } else { Err(KeySetUnreachable) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use serde_json::json;
+
+    use super::*;
+
+    /// Returns the configured key set and counts the fetches.
+    #[derive(Default)]
+    struct KeySetHost {
+        fetches: AtomicUsize,
+        answer: Mutex<Option<FetchedKeySet>>,
+    }
+
+    impl FetchKeySet for KeySetHost {
+        fn fetch<'a>(&'a self, _: &'a str) -> KeySetFuture<'a> {
+            Box::pin(async {
+                self.fetches.fetch_add(1, Ordering::SeqCst);
+                // Lets the other requests run during the fetch.
+                tokio::task::yield_now().await;
+                self.answer.lock().unwrap().clone().ok_or(KeySetUnreachable)
+            })
+        }
+    }
+
+    struct KeySetWorld {
+        host: Arc<KeySetHost>,
+        sets: KeySetCache,
+    }
+
+    impl KeySetWorld {
+        fn new() -> Self {
+            let host = Arc::new(KeySetHost::default());
+            Self { sets: KeySetCache::new(host.clone()), host }
+        }
+
+        fn serve(&self, kid: &str, lifetime_s: Option<i64>) {
+            let lifetime = lifetime_s.map(SignedDuration::from_secs);
+            *self.host.answer.lock().unwrap() =
+                Some(FetchedKeySet { keys: vec![json!({ "kid": kid })], lifetime });
+        }
+
+        /// Requests a key, and checks whether the set contains it and how often the host was called until now.
+        #[track_caller]
+        fn check(&self, second: i64, kid: &str, expected: (Result<bool, KeySetUnreachable>, usize)) {
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let now = Timestamp::from_second(1_000_000 + second).unwrap();
+            let found = runtime.block_on(self.sets.keys_for("https://c.example/jwks", kid, now));
+            let found = found.map(|keys| keys.iter().any(|key| key["kid"] == kid));
+            assert_eq!((found, self.host.fetches.load(Ordering::SeqCst)), expected);
+        }
+    }
+
+    #[test]
+    fn a_key_set_is_fresh_for_its_lifetime_within_bounds() {
+        for (lifetime_s, fresh_s) in [(None, 300), (Some(5), 60), (Some(600), 600), (Some(9_000_000), 86_400)]
+        {
+            let world = KeySetWorld::new();
+            world.serve("a", lifetime_s);
+            world.check(0, "a", (Ok(true), 1));
+            world.check(fresh_s - 1, "a", (Ok(true), 1));
+            world.check(fresh_s, "a", (Ok(true), 2));
+        }
+    }
+
+    #[test]
+    fn an_unknown_key_causes_one_fetch_in_30_seconds() {
+        let world = KeySetWorld::new();
+        world.serve("a", Some(3600));
+        world.check(0, "a", (Ok(true), 1));
+        world.serve("b", Some(3600));
+        world.check(1, "b", (Ok(true), 2));
+        world.check(2, "c", (Ok(false), 2));
+        world.check(30, "c", (Ok(false), 2));
+        world.check(31, "c", (Ok(false), 3));
+    }
+
+    #[test]
+    fn after_a_failed_fetch_none_is_attempted_for_30_seconds() {
+        let world = KeySetWorld::new();
+        world.check(0, "a", (Err(KeySetUnreachable), 1));
+        world.serve("a", None);
+        world.check(29, "a", (Err(KeySetUnreachable), 1));
+        world.check(30, "a", (Ok(true), 2));
+        *world.host.answer.lock().unwrap() = None;
+        world.check(31, "b", (Ok(false), 3));
+        world.check(32, "a", (Ok(true), 3));
+        world.check(330, "a", (Err(KeySetUnreachable), 4));
+    }
+
+    #[tokio::test]
+    async fn concurrent_requests_share_one_fetch() {
+        let world = KeySetWorld::new();
+        world.serve("a", None);
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let get = || world.sets.keys_for("https://c.example/jwks", "a", now);
+        let found = tokio::join!(get(), get(), get(), get());
+        assert!(found.0.is_ok() && found.1.is_ok() && found.2.is_ok() && found.3.is_ok());
+        assert_eq!(world.host.fetches.load(Ordering::SeqCst), 1);
+    }
+}

@@ -1,0 +1,349 @@
+//! The users. Each has a record under the subject, and one under the user name.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::{Expect, Ledger as _, LedgerWrite, StoreError};
+
+use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
+use crate::ledger_keys;
+use crate::model::user::User;
+use crate::random::Random;
+use crate::storage::epoch_ledger::EpochLedger;
+use crate::storage::records;
+
+/// A user with the revision of the stored record.
+pub struct VersionedUser {
+    /// The user.
+    pub user: User,
+    /// Changes with each write.
+    pub revision: u64,
+}
+
+/// Reasons why a user is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeUserError {
+    /// There is no such user.
+    #[error("there is no such user")]
+    Unknown,
+    /// The record was changed since it was read.
+    #[error("the user was changed since it was read; read it again")]
+    Stale,
+    /// The user is invalid.
+    #[error(transparent)]
+    User(#[from] UserError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Treatment of the other ways to sign in when a user is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OtherMethods {
+    /// Keep passkeys, recovery codes and linked accounts.
+    Keep,
+    /// Remove them in the same transaction.
+    Remove,
+}
+
+/// Reasons why a user is not added or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum UserError {
+    /// The name is taken.
+    #[error("a user '{0}' exists already; choose another name")]
+    Exists(String),
+    /// The name is invalid.
+    #[error("user name '{0}' must have 1 to 100 characters, and no spaces, '/' or control characters")]
+    BadName(String),
+    /// There is no such user.
+    #[error("user '{0}' does not exist; `trefoil user list` shows all users")]
+    Unknown(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Serialize, Deserialize)]
+struct UserNameIndex {
+    sub: String,
+}
+
+/// The users.
+pub struct UserDirectory {
+    pub(crate) ledger: Arc<EpochLedger>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) audit: Arc<dyn AuditSink>,
+    /// `true` if users of the demo project may sign in.
+    pub(crate) demo: bool,
+}
+
+impl UserDirectory {
+    /// Returns the user with this subject if the user exists and may sign in and use tokens now.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn active_user(&self, sub: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
+        let found = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+        Ok(found.map(|stored| stored.value).filter(|user| !user.disabled && self.is_served(user)))
+    }
+
+    /// Returns the user with this name, disabled or not.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn user_by_name(&self, username: &str, now: Timestamp) -> Result<Option<User>, StoreError> {
+        let key = ledger_keys::user_name(username);
+        let Some(name) = self.ledger.read_record::<UserNameIndex>(&key, now).await? else {
+            return Ok(None);
+        };
+        Ok(self
+            .ledger
+            .read_record::<User>(&ledger_keys::user_record(&name.value.sub), now)
+            .await?
+            .map(|s| s.value))
+    }
+
+    /// Returns the user with this name if the user may sign in now.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn active_user_by_name(
+        &self,
+        username: &str,
+        now: Timestamp,
+    ) -> Result<Option<User>, StoreError> {
+        Ok(self.user_by_name(username, now).await?.filter(|user| !user.disabled && self.is_served(user)))
+    }
+
+    /// Returns all users.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn all_users(&self, now: Timestamp) -> Result<Vec<User>, StoreError> {
+        self.ledger.read_records(ledger_keys::USERS, now).await
+    }
+
+    /// Adds a user with a new subject.
+    ///
+    /// # Errors
+    /// Returns [`UserError`] if the name is invalid or taken.
+    pub async fn add_user(&self, mut user: User, now: Timestamp) -> Result<User, UserError> {
+        let name = &user.username;
+        if name.is_empty()
+            || name.chars().count() > 100
+            || name.chars().any(|c| c.is_control() || c.is_whitespace() || c == '/')
+        {
+            return Err(UserError::BadName(name.clone()));
+        }
+        user.sub = self.random.id();
+        let by_name = UserNameIndex { sub: user.sub.clone() };
+        let writes = vec![
+            records::put_record(ledger_keys::user_name(name), &by_name, None, Expect::Absent),
+            records::put_record(ledger_keys::user_record(&user.sub), &user, None, Expect::Absent),
+        ];
+        match self.ledger.write(writes, now).await {
+            Ok(_) => {
+                self.audit.record(AuditEvent::User { action: RecordAction::Create, sub: user.sub.clone() });
+                Ok(user)
+            }
+            Err(StoreError::Conflict { .. }) => Err(UserError::Exists(user.username)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Changes a user by compare-and-set, and retries after a concurrent change.
+    ///
+    /// # Errors
+    /// Returns [`UserError::Unknown`] if there is no such user, or a store error.
+    pub async fn change_user(
+        &self,
+        username: &str,
+        now: Timestamp,
+        change: impl Fn(&mut User) + Send,
+    ) -> Result<User, UserError> {
+        let unknown = || UserError::Unknown(username.to_owned());
+        loop {
+            let found = self.user_by_name(username, now).await?.ok_or_else(unknown)?;
+            let key = ledger_keys::user_record(&found.sub);
+            let mut stored = self.ledger.read_record::<User>(&key, now).await?.ok_or_else(unknown)?;
+            change(&mut stored.value);
+            let write = records::put_record(key, &stored.value, None, Expect::Revision(stored.revision));
+            match self.ledger.write(vec![write], now).await {
+                Ok(_) => {
+                    self.audit.record(AuditEvent::User {
+                        action: RecordAction::Update,
+                        sub: stored.value.sub.clone(),
+                    });
+                    return Ok(stored.value);
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Ends all sessions and tokens of a user.
+    ///
+    /// # Errors
+    /// Returns [`UserError::Unknown`] if there is no such user, or a store error.
+    pub async fn sign_out_everywhere(&self, username: &str, now: Timestamp) -> Result<(), UserError> {
+        let user = self.change_user(username, now, |user| user.epoch += 1).await?;
+        self.audit.record(AuditEvent::SignOutEverywhere { sub: user.sub });
+        Ok(())
+    }
+
+    /// Deletes a user, and thereby ends the user's sessions and tokens.
+    ///
+    /// # Errors
+    /// Returns [`UserError::Unknown`] if there is no such user, or a store error.
+    pub async fn delete_user(&self, username: &str, now: Timestamp) -> Result<(), UserError> {
+        let user =
+            self.user_by_name(username, now).await?.ok_or_else(|| UserError::Unknown(username.to_owned()))?;
+        let keys = [ledger_keys::user_name(&user.username), ledger_keys::user_record(&user.sub)];
+        let mut writes = self.method_deletions(&user.sub, now).await?;
+        writes.extend(keys.map(|key| LedgerWrite::Delete { key, expect: Expect::Any }));
+        self.ledger.write(writes, now).await?;
+        self.audit.record(AuditEvent::User { action: RecordAction::Delete, sub: user.sub });
+        Ok(())
+    }
+
+    /// Returns `false` for a demo user if the demo project is not served.
+    fn is_served(&self, user: &User) -> bool {
+        self.demo || !user.demo
+    }
+
+    /// Returns up to `limit` users that follow the subject `after`, ordered by subject, and the value of `after` for
+    /// the next page.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn users_page(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+        now: Timestamp,
+    ) -> Result<(Vec<User>, Option<String>), StoreError> {
+        let after = after.map(ledger_keys::user_record);
+        // One more user than requested shows whether there is a next page.
+        let mut page = self.ledger.scan(ledger_keys::USERS, after.as_deref(), limit + 1, now).await?;
+        let more = page.len() > limit;
+        page.truncate(limit);
+        let next = page
+            .last()
+            .filter(|_| more)
+            .and_then(|(key, _)| key.strip_prefix(ledger_keys::USERS))
+            .map(str::to_owned);
+        let users = page.iter().map(|(key, record)| records::decode_record::<User>(key, &record.value));
+        let users = users.collect::<Result<Vec<_>, _>>()?;
+        Ok((users.into_iter().filter(|user| self.is_served(user)).collect(), next))
+    }
+
+    /// Returns the user with this subject, disabled or not.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn versioned_user(
+        &self,
+        sub: &str,
+        now: Timestamp,
+    ) -> Result<Option<VersionedUser>, StoreError> {
+        let found = self.ledger.read_record::<User>(&ledger_keys::user_record(sub), now).await?;
+        let found = found.filter(|stored| self.is_served(&stored.value));
+        Ok(found.map(|stored| VersionedUser { user: stored.value, revision: stored.revision }))
+    }
+
+    /// Changes a user. With a `revision`, fails if the record was changed since; without one, retries after a
+    /// concurrent change. The user name does not change.
+    ///
+    /// # Errors
+    /// Returns [`ChangeUserError`] if the user is missing or was changed, or the change cannot be written.
+    pub async fn change_versioned_user(
+        &self,
+        sub: &str,
+        revision: Option<u64>,
+        now: Timestamp,
+        change: impl Fn(&mut User) + Send,
+    ) -> Result<VersionedUser, ChangeUserError> {
+        self.change_user_and_methods(sub, revision, OtherMethods::Keep, now, change).await
+    }
+
+    /// Changes a user as [`UserDirectory::change_versioned_user`] does. With [`OtherMethods::Remove`], removes all ways
+    /// to sign in besides the password in the same transaction.
+    pub(crate) async fn change_user_and_methods(
+        &self,
+        sub: &str,
+        revision: Option<u64>,
+        others: OtherMethods,
+        now: Timestamp,
+        change: impl Fn(&mut User) + Send,
+    ) -> Result<VersionedUser, ChangeUserError> {
+        loop {
+            let found = self.versioned_user(sub, now).await?.ok_or(ChangeUserError::Unknown)?;
+            if revision.is_some_and(|revision| revision != found.revision) {
+                return Err(ChangeUserError::Stale);
+            }
+            let mut user = found.user.clone();
+            change(&mut user);
+            (user.sub, user.username) = (found.user.sub, found.user.username);
+            let expect = Expect::Revision(found.revision);
+            let mut writes = vec![records::put_record(ledger_keys::user_record(sub), &user, None, expect)];
+            if others == OtherMethods::Remove {
+                writes.extend(self.method_deletions(sub, now).await?);
+            }
+            match self.ledger.write(writes, now).await {
+                Ok(revisions) => {
+                    self.audit.record(AuditEvent::User { action: RecordAction::Update, sub: sub.to_owned() });
+                    if others == OtherMethods::Remove {
+                        let method = SignInMethod::All;
+                        self.audit.record(AuditEvent::SignInMethod {
+                            action: RecordAction::Delete,
+                            sub: sub.to_owned(),
+                            method,
+                        });
+                    }
+                    return Ok(VersionedUser {
+                        user,
+                        revision: revisions.first().copied().unwrap_or_default(),
+                    });
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Sets a password hash and ends all sessions and tokens of the user. With a `revision`, fails if the record was
+    /// changed since.
+    ///
+    /// # Errors
+    /// Returns [`ChangeUserError`] if the user is missing or was changed, or the change cannot be written.
+    pub async fn reset_password(
+        &self,
+        sub: &str,
+        revision: Option<u64>,
+        phc: &str,
+        others: OtherMethods,
+        now: Timestamp,
+    ) -> Result<VersionedUser, ChangeUserError> {
+        let set = |user: &mut User| (user.password, user.epoch) = (Some(phc.to_owned()), user.epoch + 1);
+        self.change_user_and_methods(sub, revision, others, now, set).await
+    }
+
+    /// Returns the writes that remove all ways to sign in besides the password.
+    async fn method_deletions(&self, sub: &str, now: Timestamp) -> Result<Vec<LedgerWrite>, StoreError> {
+        let prefix = ledger_keys::user_link(sub, "");
+        let mut deleted = vec![ledger_keys::user_factors(sub)];
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.ledger.scan(&prefix, after.as_deref(), 256, now).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            for (key, _) in page {
+                deleted.extend(key.strip_prefix(&prefix).map(ledger_keys::account_link));
+                deleted.push(key);
+            }
+        }
+        Ok(deleted.into_iter().map(|key| LedgerWrite::delete(key, Expect::Any)).collect())
+    }
+}

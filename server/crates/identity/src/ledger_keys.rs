@@ -1,0 +1,138 @@
+//! The keys of all records that identity stores in the ledger.
+//!
+//! | key | record | written |
+//! |---|---|---|
+//! | `client/{client_id}` | registered client | at registration |
+//! | `user/{sub}` | user | by administration |
+//! | `username/{name in lower case}` | subject of the user of this name | with the user |
+//! | `factors/{sub}` | passkeys and recovery codes of a user | by compare-and-set |
+//! | `link/{digest of issuer and subject}` | user who is linked to an external account | with `link-of` |
+//! | `link-of/{sub}/{digest of issuer and subject}` | one linked account of a user | with `link` |
+//! | `pending-link/{digest of id}` | external account that is not linked yet | until it is linked |
+//! | `flow/{digest of state}` | sign-in at an external provider | taken once |
+//! | `ceremony/{digest of id}` | passkey ceremony | taken once |
+//! | `session/{digest of cookie}` | browser session | about once a minute |
+//! | `session-of/{sub}/{sid}` | digest of the cookie of a user's session | when a session begins or ends |
+//! | `consent/{sub}/{client_id}` | scopes that a user has allowed a client | by compare-and-set |
+//! | `code/{digest of code}` | authorization code | live, then spent |
+//! | `refresh/{digest of token}` | refresh token | live, then spent |
+//! | `device/{digest of device_code}` | device authorization | pending, answered, spent |
+//! | `device-user/{MAC of user_code}` | key of the device authorization of a user code | until it is answered |
+//! | `par/{digest of reference}` | pushed authorization request | once |
+//! | `par-used/{digest of reference}` | pushed request that was granted | once |
+//! | `jti/{client_id}/{digest of jti}` | used client assertion | once |
+//! | `jti/dpop/{digest of key and jti}` | used DPoP proof | once |
+//! | `revoked/{kind}/{id}` | revoked token, family or session | once |
+//! | `revoked/consent/{sub}/{client_id}` | time at which a consent was withdrawn | at each withdrawal |
+//! | `throttle/{counter}/{digest}` | failed attempts | at each attempt |
+//! | `secret/keys` | signing keys, encrypted at rest | at each rotation |
+//! | `secret/server` | server secret, encrypted at rest | at each rotation |
+
+use crate::encoding::sha256_base64url;
+
+pub(crate) const CLIENTS: &str = "client/";
+pub(crate) const USERS: &str = "user/";
+pub(crate) const REVOCATIONS: &str = "revoked/";
+pub(crate) const SECRETS: &str = "secret/";
+pub(crate) const SIGNING_KEYS: &str = "secret/keys";
+pub(crate) const SERVER_SECRET: &str = "secret/server";
+
+pub(crate) fn client_record(client_id: &str) -> String {
+    format!("{CLIENTS}{client_id}")
+}
+
+pub(crate) fn user_record(sub: &str) -> String {
+    format!("{USERS}{sub}")
+}
+
+pub(crate) fn user_name(username: &str) -> String {
+    format!("username/{}", username.to_lowercase())
+}
+
+pub(crate) fn user_factors(sub: &str) -> String {
+    format!("factors/{sub}")
+}
+
+pub(crate) fn account_link(account_id: &str) -> String {
+    format!("link/{account_id}")
+}
+
+/// Returns the prefix of all linked accounts of a user if `account_id` is empty.
+pub(crate) fn user_link(sub: &str, account_id: &str) -> String {
+    format!("link-of/{sub}/{account_id}")
+}
+
+pub(crate) fn pending_link(id: &str) -> String {
+    format!("pending-link/{}", sha256_base64url(id))
+}
+
+pub(crate) fn provider_flow(state: &str) -> String {
+    format!("flow/{}", sha256_base64url(state))
+}
+
+pub(crate) fn passkey_ceremony(id: &str) -> String {
+    format!("ceremony/{}", sha256_base64url(id))
+}
+
+pub(crate) fn session_record(cookie: &str) -> String {
+    session_by_digest(&sha256_base64url(cookie))
+}
+
+pub(crate) fn session_by_digest(cookie_digest: &str) -> String {
+    format!("session/{cookie_digest}")
+}
+
+/// Returns the prefix of all sessions of a user if `sid` is empty.
+pub(crate) fn user_session(sub: &str, sid: &str) -> String {
+    format!("session-of/{sub}/{sid}")
+}
+
+/// Returns the prefix of all consents of a user if `client_id` is empty.
+pub(crate) fn consent_record(sub: &str, client_id: &str) -> String {
+    format!("consent/{sub}/{client_id}")
+}
+
+pub(crate) fn authorization_code(code: &str) -> String {
+    format!("code/{}", sha256_base64url(code))
+}
+
+pub(crate) fn refresh_token(token: &str) -> String {
+    format!("refresh/{}", sha256_base64url(token))
+}
+
+pub(crate) fn device_request(device_code: &str) -> String {
+    format!("device/{}", sha256_base64url(device_code))
+}
+
+pub(crate) fn device_user_code(mac: &str) -> String {
+    format!("device-user/{mac}")
+}
+
+pub(crate) fn pushed_request(reference_digest: &str) -> String {
+    format!("par/{reference_digest}")
+}
+
+pub(crate) fn used_pushed_request(reference_digest: &str) -> String {
+    format!("par-used/{reference_digest}")
+}
+
+pub(crate) fn used_assertion(client_id: &str, jti: &str) -> String {
+    format!("jti/{client_id}/{}", sha256_base64url(jti))
+}
+
+pub(crate) fn used_proof(digest: &str) -> String {
+    format!("jti/dpop/{digest}")
+}
+
+/// Returns the key of a revocation. `kind` is `jti`, `family` or `sid`.
+pub(crate) fn revocation(kind: &str, id: &str) -> String {
+    format!("{REVOCATIONS}{kind}/{id}")
+}
+
+pub(crate) fn withdrawn_consent(sub: &str, client_id: &str) -> String {
+    format!("{REVOCATIONS}consent/{sub}/{client_id}")
+}
+
+pub(crate) fn failure_counter(counter: &str, source: &str) -> String {
+    format!("throttle/{counter}/{}", sha256_base64url(source))
+}

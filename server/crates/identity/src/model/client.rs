@@ -1,0 +1,322 @@
+//! Clients: their credentials and what they may request (RFC 6749 section 2; RFC 7591).
+
+use serde::{Deserialize, Serialize};
+use store::StoreError;
+use subtle::ConstantTimeEq;
+
+use crate::encoding;
+use crate::model::redirect_uri::RegisteredRedirectUri;
+use crate::model::scope::Scopes;
+use crate::{SigningAlg, jose};
+
+/// Methods of client authentication at the token endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuthMethod {
+    /// A public client, identified by its `client_id` only.
+    None,
+    /// `Authorization: Basic`.
+    ClientSecretBasic,
+    /// `client_id` and `client_secret` in the form body.
+    ClientSecretPost,
+    /// A client assertion (RFC 7523).
+    PrivateKeyJwt,
+}
+
+/// Grant types of the token endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GrantType {
+    /// RFC 6749 4.1.
+    AuthorizationCode,
+    /// RFC 6749 6.
+    RefreshToken,
+    /// RFC 6749 4.4.
+    ClientCredentials,
+    /// RFC 8628.
+    #[serde(rename = "urn:ietf:params:oauth:grant-type:device_code")]
+    DeviceCode,
+}
+
+/// Response types of the authorization endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum ResponseType {
+    /// An authorization code.
+    #[serde(rename = "code")]
+    Code,
+    /// An access token, and with `openid` an ID token.
+    #[serde(rename = "token")]
+    Token,
+    /// An ID token.
+    #[serde(rename = "id_token")]
+    IdToken,
+    /// Both tokens, in the spelling of OpenID Connect.
+    #[serde(rename = "id_token token")]
+    IdTokenToken,
+}
+
+/// A registered client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Client {
+    /// Public identifier.
+    pub client_id: String,
+    /// Name that users see.
+    pub name: String,
+    /// URIs for the answers to authorization requests.
+    #[serde(default)]
+    pub redirect_uris: Vec<RegisteredRedirectUri>,
+    /// URIs for the redirect after sign-out.
+    #[serde(default)]
+    pub post_logout_redirect_uris: Vec<RegisteredRedirectUri>,
+    /// Response types of the authorization endpoint.
+    #[serde(default)]
+    pub response_types: Vec<ResponseType>,
+    /// Grant types of the token endpoint.
+    #[serde(default)]
+    pub grant_types: Vec<GrantType>,
+    /// Methods of authentication.
+    pub auth_methods: Vec<AuthMethod>,
+    /// SHA-256 of each valid secret in base64url.
+    #[serde(default)]
+    pub secret_digests: Vec<String>,
+    /// Public keys for `private_key_jwt`, registered by value.
+    #[serde(default)]
+    pub jwks: Vec<serde_json::Value>,
+    /// Address of the public keys for `private_key_jwt`.
+    #[serde(default)]
+    pub jwks_uri: Option<String>,
+    /// Algorithms of client assertions. If empty: RS384 and ES384.
+    #[serde(default)]
+    pub assertion_algs: Vec<String>,
+    /// Algorithm of ID tokens. If `None`: RS256.
+    #[serde(default)]
+    pub id_token_alg: Option<String>,
+    /// Scopes that the client may request.
+    pub scopes: Scopes,
+    /// Requires PKCE.
+    pub pkce_required: bool,
+    /// `true` for a native app, whose loopback redirect URI may have any port (RFC 8252).
+    #[serde(default)]
+    pub native: bool,
+    /// `true` if refresh tokens are issued without `offline_access`.
+    #[serde(default)]
+    pub always_refresh: bool,
+    /// Seconds (0 to 60) during which a spent refresh token returns its successor again.
+    #[serde(default)]
+    pub refresh_grace_s: u32,
+    /// `true` if authorization requests must be pushed (RFC 9126 section 6).
+    #[serde(default)]
+    pub require_par: bool,
+    /// `true` if tokens must be bound to a key (RFC 9449 section 5.2, `dpop_bound_access_tokens`).
+    #[serde(default)]
+    pub dpop_bound: bool,
+    /// Requires the consent of the user. `false` for first-party clients.
+    #[serde(default)]
+    pub consent: bool,
+    /// `true` if the client may introspect tokens of other clients.
+    #[serde(default)]
+    pub introspects: bool,
+    /// Groups that the client may export. If `None`: all.
+    #[serde(default)]
+    pub groups: Option<Vec<String>>,
+    /// `true` if the client is part of the demo project.
+    #[serde(default)]
+    pub demo: bool,
+    /// `true` if the client is declared in `trefoil.toml`.
+    #[serde(default)]
+    pub declared: bool,
+    /// Random id of this registration, and a claim of its tokens. So the tokens of a deleted client stay invalid if a
+    /// client is added under the same id.
+    #[serde(default)]
+    pub generation: String,
+}
+
+/// Reasons why a registration is rejected.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistrationError {
+    /// The id is taken.
+    #[error("a client '{0}' exists already; delete it first or choose another id")]
+    Exists(String),
+    /// A declared client has the id of a client that was added by command.
+    #[error(
+        "a client '{0}' was added by command; delete it with `trefoil client delete {0}` or declare another id"
+    )]
+    AddedByCommand(String),
+    /// The client is declared in the configuration, so commands must not change it.
+    #[error(
+        "the client '{0}' is declared in trefoil.toml; change its [[client]] there, then `trefoil reload`"
+    )]
+    Declared(String),
+    /// The address of the key set is invalid.
+    #[error("jwks_uri '{0}' is not an https:// address; plain http:// is accepted for loopback hosts only")]
+    BadKeySetAddress(String),
+    /// The algorithm is not supported.
+    #[error("'{name}' is not an algorithm for {what}; use {known}")]
+    BadAlgorithm {
+        /// The name that was given.
+        name: String,
+        /// `assertions` or `ID tokens`.
+        what: &'static str,
+        /// The supported names.
+        known: String,
+    },
+    /// The id is invalid.
+    #[error("client id '{0}' must have 1 to 100 characters, each a letter, a digit, '-', '_' or '.'")]
+    BadId(String),
+    /// The secret is too short.
+    #[error("a client secret must have at least 32 characters")]
+    WeakSecret,
+    /// The key with this index is invalid.
+    #[error(
+        "key {0} of the JWK Set is rejected: it must be a public key with a kid, and RSA of at least 2048 bits, EC P-256, EC P-384 or OKP Ed25519"
+    )]
+    BadKey(usize),
+    /// Two members contradict each other.
+    #[error("{0}")]
+    Contradiction(&'static str),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Client {
+    /// Returns a client without any permission: the start of every registration.
+    pub fn new(client_id: impl Into<String>) -> Self {
+        let client_id = client_id.into();
+        Self {
+            name: client_id.clone(),
+            client_id,
+            redirect_uris: Vec::new(),
+            post_logout_redirect_uris: Vec::new(),
+            response_types: Vec::new(),
+            grant_types: Vec::new(),
+            auth_methods: Vec::new(),
+            secret_digests: Vec::new(),
+            jwks: Vec::new(),
+            jwks_uri: None,
+            assertion_algs: Vec::new(),
+            id_token_alg: None,
+            scopes: Scopes::default(),
+            pkce_required: true,
+            native: false,
+            always_refresh: false,
+            refresh_grace_s: 0,
+            require_par: false,
+            dpop_bound: false,
+            consent: false,
+            introspects: false,
+            groups: None,
+            demo: false,
+            declared: false,
+            generation: String::new(),
+        }
+    }
+
+    /// Returns `true` for a public client, which has neither a secret nor a key.
+    pub fn is_public(&self) -> bool {
+        self.auth_methods == [AuthMethod::None]
+    }
+
+    /// Returns `true` if one of the client's methods of authentication uses a secret.
+    pub fn needs_secret(&self) -> bool {
+        let with_secret = [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost];
+        self.auth_methods.iter().any(|method| with_secret.contains(method))
+    }
+
+    /// Returns `true` if this is one of the client's secrets. The comparison takes constant time.
+    pub fn verify_secret(&self, secret: &str) -> bool {
+        let digest = encoding::sha256_base64url(secret);
+        self.secret_digests
+            .iter()
+            .fold(false, |found, known| found | bool::from(known.as_bytes().ct_eq(digest.as_bytes())))
+    }
+
+    /// Returns the digest that is stored for a secret.
+    pub fn secret_digest(secret: &str) -> String {
+        encoding::sha256_base64url(secret)
+    }
+
+    /// Checks a registration.
+    ///
+    /// # Errors
+    /// Returns [`RegistrationError`] for the first rule that is violated.
+    pub fn check_registration(&self) -> Result<(), RegistrationError> {
+        let id = &self.client_id;
+        let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        if id.is_empty() || id.len() > 100 || !id.bytes().all(legal) {
+            return Err(RegistrationError::BadId(id.clone()));
+        }
+        if self.auth_methods.is_empty() {
+            return Err(RegistrationError::Contradiction(
+                "a client must have a method of authentication, or 'none'",
+            ));
+        }
+        if self.is_public() && self.grant_types.contains(&GrantType::ClientCredentials) {
+            return Err(RegistrationError::Contradiction(
+                "client_credentials requires a client with a secret or a key",
+            ));
+        }
+        if !self.response_types.is_empty() && self.redirect_uris.is_empty() {
+            return Err(RegistrationError::Contradiction(
+                "a client with a response type must have a redirect URI",
+            ));
+        }
+        for (at, key) in self.jwks.iter().enumerate() {
+            let private = key.get("d").is_some();
+            if private
+                || key["kid"].as_str().is_none_or(str::is_empty)
+                || !jose::is_strong_key(key)
+                || jose::parse_jwk(key).is_none()
+            {
+                return Err(RegistrationError::BadKey(at));
+            }
+        }
+        let has_keys = !self.jwks.is_empty() || self.jwks_uri.is_some();
+        if self.auth_methods.contains(&AuthMethod::PrivateKeyJwt) && !has_keys {
+            return Err(RegistrationError::Contradiction("private_key_jwt requires a JWK Set or a jwks_uri"));
+        }
+        if !self.jwks.is_empty() && self.jwks_uri.is_some() {
+            return Err(RegistrationError::Contradiction("jwks and jwks_uri must not be used together"));
+        }
+        if self.auth_methods.len() > 1 && self.auth_methods.contains(&AuthMethod::None) {
+            return Err(RegistrationError::Contradiction(
+                "'none' must not be combined with another method of authentication",
+            ));
+        }
+        if self.refresh_grace_s > 60 {
+            return Err(RegistrationError::Contradiction("refresh_grace_s must be at most 60"));
+        }
+        if let Some(address) = &self.jwks_uri
+            && !is_key_set_address(address)
+        {
+            return Err(RegistrationError::BadKeySetAddress(address.clone()));
+        }
+        for name in &self.assertion_algs {
+            if !jose::assertion_algorithms().any(|known| known == name) {
+                let known = jose::assertion_algorithms().collect::<Vec<_>>().join(", ");
+                return Err(RegistrationError::BadAlgorithm {
+                    name: name.clone(),
+                    what: "assertions",
+                    known,
+                });
+            }
+        }
+        if let Some(name) = &self.id_token_alg
+            && SigningAlg::parse(name).is_none()
+        {
+            let known = SigningAlg::ALL.map(SigningAlg::name).join(", ");
+            return Err(RegistrationError::BadAlgorithm { name: name.clone(), what: "ID tokens", known });
+        }
+        Ok(())
+    }
+}
+
+/// Returns `true` for an HTTPS address, and for a plain HTTP address of a loopback host. The operator decides whether a
+/// loopback address is fetched.
+fn is_key_set_address(address: &str) -> bool {
+    url::Url::parse(address).is_ok_and(|url| {
+        let is_loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        let scheme = url.scheme() == "https" || (url.scheme() == "http" && is_loopback);
+        scheme && url.host_str().is_some() && url.username().is_empty() && url.password().is_none()
+    })
+}

@@ -1,0 +1,270 @@
+//! Client metadata: a client as it is written in `trefoil.toml`, in flags and in the admin API, with the member names of
+//! RFC 7591, OpenID Connect Registration, RFC 9126 and RFC 9449 where they define one.
+
+use std::fmt::Display;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::jose::SigningAlg;
+use crate::model::client::{AuthMethod, Client, GrantType, RegistrationError, ResponseType};
+use crate::model::redirect_uri::RegisteredRedirectUri;
+use crate::model::scope::Scopes;
+
+/// Metadata of one client, unchecked. [`ClientMetadata::into_client`] checks it and derives what was left out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[expect(missing_docs, reason = "most names are those of the specifications")]
+pub struct ClientMetadata {
+    /// Default: the client id.
+    pub client_name: Option<String>,
+    pub redirect_uris: Vec<String>,
+    pub post_logout_redirect_uris: Vec<String>,
+    /// Default: `code` if there is a redirect URI.
+    pub response_types: Vec<String>,
+    pub grant_types: Vec<String>,
+    #[serde(skip_serializing)]
+    pub token_endpoint_auth_method: Option<String>,
+    /// For clients with several methods.
+    pub token_endpoint_auth_methods: Vec<String>,
+    #[serde(skip_serializing)]
+    pub token_endpoint_auth_signing_alg: Option<String>,
+    /// For clients with several algorithms. Default: RS384 and ES384.
+    pub token_endpoint_auth_signing_algs: Vec<String>,
+    pub jwks: Option<Value>,
+    pub jwks_uri: Option<String>,
+    /// Default: `openid`.
+    pub scope: Option<String>,
+    /// Default: RS256.
+    pub id_token_signed_response_alg: Option<String>,
+    /// `web` (default) or `native`.
+    pub application_type: Option<String>,
+    pub require_pushed_authorization_requests: bool,
+    pub dpop_bound_access_tokens: bool,
+    /// Default: `true`.
+    pub pkce_required: Option<bool>,
+    /// The client needs no consent of the user.
+    pub first_party: bool,
+    /// Refresh tokens are issued without `offline_access`.
+    pub always_refresh: bool,
+    /// Seconds (0 to 60) during which a spent refresh token returns its successor again.
+    pub refresh_grace_s: u32,
+    /// The client may introspect tokens of other clients.
+    pub introspects: bool,
+    /// Groups that the client may export. Default: all.
+    pub groups: Option<Vec<String>>,
+}
+
+/// A member of client metadata that was rejected.
+#[derive(Debug, thiserror::Error)]
+#[error("{member}: {reason}")]
+pub struct InvalidMetadata {
+    /// Name of the member.
+    pub member: &'static str,
+    /// Index of the value, if the member is a list.
+    pub index: usize,
+    /// Reason for the rejection, and the accepted values.
+    pub reason: String,
+}
+
+fn invalid(member: &'static str, index: usize, reason: impl Display) -> InvalidMetadata {
+    InvalidMetadata { member, index, reason: reason.to_string() }
+}
+
+/// Minimum number of characters of a client secret.
+const MIN_SECRET_LENGTH: usize = 32;
+
+const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
+const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
+const GRANT_TYPES: [&str; 4] = [
+    "authorization_code",
+    "refresh_token",
+    "client_credentials",
+    "urn:ietf:params:oauth:grant-type:device_code",
+];
+
+impl ClientMetadata {
+    /// Checks the metadata and returns the client. `secret` is the client secret, if it is known.
+    ///
+    /// # Errors
+    /// Returns [`InvalidMetadata`] for the first member that is rejected.
+    pub fn into_client(self, client_id: &str, secret: Option<&str>) -> Result<Client, InvalidMetadata> {
+        let auth_methods: Vec<_> =
+            self.token_endpoint_auth_method.into_iter().chain(self.token_endpoint_auth_methods).collect();
+        let mut auth_methods: Vec<AuthMethod> =
+            parse_names("token_endpoint_auth_methods", &auth_methods, &AUTH_METHODS)?;
+        if auth_methods.is_empty() {
+            let has_keys = self.jwks.is_some() || self.jwks_uri.is_some();
+            auth_methods.push(match (has_keys, secret) {
+                (true, _) => AuthMethod::PrivateKeyJwt,
+                (false, Some(_)) => AuthMethod::ClientSecretBasic,
+                (false, None) => AuthMethod::None,
+            });
+        }
+        let is_public = auth_methods == [AuthMethod::None];
+        let pkce_required = self.pkce_required.unwrap_or(true);
+        // Only the demo project has public clients without PKCE.
+        if is_public && !pkce_required {
+            return Err(invalid("pkce_required", 0, "a public client must use PKCE"));
+        }
+        let native = match self.application_type.as_deref() {
+            None | Some("web") => false,
+            Some("native") => true,
+            Some(other) => {
+                let reason = format!("'{other}' is not known; use web or native");
+                return Err(invalid("application_type", 0, reason));
+            }
+        };
+        let mut response_types: Vec<ResponseType> =
+            parse_names("response_types", &self.response_types, &RESPONSE_TYPES)?;
+        if response_types.is_empty() && !self.redirect_uris.is_empty() {
+            response_types.push(ResponseType::Code);
+        }
+        // RFC 7591 also lists `implicit`, which is not a grant type of the token endpoint.
+        let named: Vec<_> = self.grant_types.iter().filter(|name| *name != "implicit").cloned().collect();
+        let mut grant_types: Vec<GrantType> = parse_names("grant_types", &named, &GRANT_TYPES)?;
+        if self.grant_types.is_empty() {
+            if response_types.contains(&ResponseType::Code) {
+                grant_types.extend([GrantType::AuthorizationCode, GrantType::RefreshToken]);
+            } else if !is_public && response_types.is_empty() {
+                grant_types.push(GrantType::ClientCredentials);
+            }
+        }
+        if secret.is_some_and(|secret| secret.chars().count() < MIN_SECRET_LENGTH) {
+            return Err(invalid("client_secret", 0, RegistrationError::WeakSecret));
+        }
+        let scope = self.scope.as_deref().unwrap_or("openid");
+        let client = Client {
+            name: self.client_name.unwrap_or_else(|| client_id.to_owned()),
+            redirect_uris: parse_redirect_uris("redirect_uris", &self.redirect_uris, native)?,
+            post_logout_redirect_uris: parse_redirect_uris(
+                "post_logout_redirect_uris",
+                &self.post_logout_redirect_uris,
+                native,
+            )?,
+            response_types,
+            grant_types,
+            auth_methods,
+            secret_digests: secret.map(Client::secret_digest).into_iter().collect(),
+            jwks: match self.jwks {
+                None => Vec::new(),
+                Some(set) => set["keys"]
+                    .as_array()
+                    .cloned()
+                    .ok_or_else(|| invalid("jwks", 0, "the JWK Set has no member 'keys'"))?,
+            },
+            jwks_uri: self.jwks_uri,
+            assertion_algs: self
+                .token_endpoint_auth_signing_alg
+                .into_iter()
+                .chain(self.token_endpoint_auth_signing_algs)
+                .collect(),
+            id_token_alg: self.id_token_signed_response_alg,
+            scopes: Scopes::parse(scope).map_err(|error| invalid("scope", 0, error))?,
+            pkce_required,
+            native,
+            always_refresh: self.always_refresh,
+            refresh_grace_s: self.refresh_grace_s,
+            require_par: self.require_pushed_authorization_requests,
+            dpop_bound: self.dpop_bound_access_tokens,
+            consent: !self.first_party,
+            introspects: self.introspects,
+            groups: self.groups.filter(|groups| !groups.is_empty()),
+            ..Client::new(client_id)
+        };
+        client.check_registration().map_err(|error| invalid(member_of(&error), 0, error))?;
+        Ok(client)
+    }
+}
+
+impl From<&Client> for ClientMetadata {
+    fn from(client: &Client) -> Self {
+        let uris = |uris: &[RegisteredRedirectUri]| uris.iter().cloned().map(String::from).collect();
+        Self {
+            client_name: Some(client.name.clone()),
+            redirect_uris: uris(&client.redirect_uris),
+            post_logout_redirect_uris: uris(&client.post_logout_redirect_uris),
+            response_types: names_of(&client.response_types),
+            grant_types: names_of(&client.grant_types),
+            token_endpoint_auth_method: None,
+            token_endpoint_auth_methods: names_of(&client.auth_methods),
+            token_endpoint_auth_signing_alg: None,
+            token_endpoint_auth_signing_algs: client.assertion_algs.clone(),
+            jwks: Some(json!({ "keys": client.jwks })),
+            jwks_uri: client.jwks_uri.clone(),
+            scope: Some(client.scopes.to_string()),
+            id_token_signed_response_alg: Some(
+                client.id_token_alg.clone().unwrap_or_else(|| SigningAlg::default().name().to_owned()),
+            ),
+            application_type: Some(if client.native { "native" } else { "web" }.to_owned()),
+            require_pushed_authorization_requests: client.require_par,
+            dpop_bound_access_tokens: client.dpop_bound,
+            pkce_required: Some(client.pkce_required),
+            first_party: !client.consent,
+            always_refresh: client.always_refresh,
+            refresh_grace_s: client.refresh_grace_s,
+            introspects: client.introspects,
+            groups: client.groups.clone(),
+        }
+    }
+}
+
+/// Returns the member that an error of [`Client::check_registration`] is about.
+fn member_of(error: &RegistrationError) -> &'static str {
+    match error {
+        RegistrationError::WeakSecret => "client_secret",
+        RegistrationError::BadKey(_) => "jwks",
+        RegistrationError::BadKeySetAddress(_) => "jwks_uri",
+        RegistrationError::BadAlgorithm { what: "assertions", .. } => "token_endpoint_auth_signing_algs",
+        RegistrationError::BadAlgorithm { .. } => "id_token_signed_response_alg",
+        RegistrationError::Exists(_)
+        | RegistrationError::AddedByCommand(_)
+        | RegistrationError::Declared(_)
+        | RegistrationError::BadId(_)
+        | RegistrationError::Contradiction(_)
+        | RegistrationError::Store(_) => "client_id",
+    }
+}
+
+fn parse_redirect_uris(
+    member: &'static str,
+    uris: &[String],
+    native: bool,
+) -> Result<Vec<RegisteredRedirectUri>, InvalidMetadata> {
+    let parse = |(index, uri): (usize, &String)| {
+        RegisteredRedirectUri::parse(uri, native).map_err(|error| invalid(member, index, error))
+    };
+    uris.iter().enumerate().map(parse).collect()
+}
+
+/// Parses names of an enum as the specifications spell them.
+fn parse_names<T: DeserializeOwned>(
+    member: &'static str,
+    names: &[String],
+    known: &[&str],
+) -> Result<Vec<T>, InvalidMetadata> {
+    let parse = |(index, name): (usize, &String)| {
+        serde_json::from_value(Value::from(name.as_str())).map_err(|_| {
+            let nearest = nearest_name(name, known.iter().copied());
+            let hint = nearest.map(|name| format!("; did you mean '{name}'?")).unwrap_or_default();
+            invalid(member, index, format!("'{name}' is not known; use {}{hint}", known.join(", ")))
+        })
+    };
+    names.iter().enumerate().map(parse).collect()
+}
+
+/// Returns the names of enum values as the specifications spell them.
+fn names_of<T: Serialize>(values: &[T]) -> Vec<String> {
+    let name = |value: &T| serde_json::to_value(value).ok()?.as_str().map(str::to_owned);
+    values.iter().filter_map(name).collect()
+}
+
+/// Returns the known name that is most similar to `name`, or `None` if none is similar.
+pub fn nearest_name<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
+        .filter(|(similarity, _)| *similarity > 0.5)
+        .max_by(|(a, _), (b, _)| a.total_cmp(b))
+        .map(|(_, known)| known)
+}

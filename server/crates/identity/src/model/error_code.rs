@@ -1,0 +1,37 @@
+//! Error codes of the authorization endpoint.
+
+/// An error code of the authorization endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of RFC 6749 4.1.2.1 and OpenID Connect Core 3.1.2.6")]
+pub enum ErrorCode {
+    InvalidRequest,
+    UnauthorizedClient,
+    AccessDenied,
+    UnsupportedResponseType,
+    InvalidScope,
+    ServerError,
+    LoginRequired,
+    ConsentRequired,
+    InteractionRequired,
+    RequestNotSupported,
+    RequestUriNotSupported,
+}
+
+impl ErrorCode {
+    /// Returns the code as it is sent.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "invalid_request",
+            Self::UnauthorizedClient => "unauthorized_client",
+            Self::AccessDenied => "access_denied",
+            Self::UnsupportedResponseType => "unsupported_response_type",
+            Self::InvalidScope => "invalid_scope",
+            Self::ServerError => "server_error",
+            Self::LoginRequired => "login_required",
+            Self::ConsentRequired => "consent_required",
+            Self::InteractionRequired => "interaction_required",
+            Self::RequestNotSupported => "request_not_supported",
+            Self::RequestUriNotSupported => "request_uri_not_supported",
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Proof Key for Code Exchange (RFC 7636), method S256 only.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+use crate::encoding;
+
+/// A code challenge of method S256: 43 characters of base64url.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CodeChallenge(String);
+
+impl CodeChallenge {
+    /// Parses a challenge. Returns `None` if it does not have the form of an S256 challenge (RFC 7636 section 4.2).
+    pub fn parse(text: &str) -> Option<Self> {
+        let shaped =
+            text.len() == 43 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+        shaped.then(|| Self(text.to_owned()))
+    }
+
+    /// Returns the challenge of a verifier.
+    pub fn from_verifier(verifier: &str) -> Self {
+        Self(encoding::encode_base64url(Sha256::digest(verifier.as_bytes())))
+    }
+
+    /// Returns the challenge as it is sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns `true` if the verifier matches this challenge (RFC 7636 section 4.6). The comparison takes constant
+    /// time.
+    pub fn matches_verifier(&self, verifier: &str) -> bool {
+        is_code_verifier(verifier)
+            && bool::from(Self::from_verifier(verifier).0.as_bytes().ct_eq(self.0.as_bytes()))
+    }
+}
+
+/// Returns `true` for a code verifier: 43 to 128 unreserved characters (RFC 7636 section 4.1).
+pub fn is_code_verifier(text: &str) -> bool {
+    (43..=128).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_example_of_rfc_7636_appendix_b() {
+        let challenge = CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap();
+        assert!(challenge.matches_verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(128))]
+
+        /// A challenge matches its verifier and no other.
+        #[test]
+        fn only_its_verifier_matches(verifier in "[A-Za-z0-9._~-]{43,128}", other in "[A-Za-z0-9._~-]{43,128}") {
+            let challenge = CodeChallenge::from_verifier(&verifier);
+            prop_assert_eq!(CodeChallenge::parse(challenge.as_str()), Some(challenge.clone()));
+            prop_assert!(challenge.matches_verifier(&verifier));
+            prop_assert_eq!(challenge.matches_verifier(&other), verifier == other);
+        }
+
+        #[test]
+        fn malformed_verifiers_do_not_match(text in "\\PC{0,50}|[a-z]{1,42}|[a-z]{129,140}") {
+            prop_assume!(!is_code_verifier(&text));
+            prop_assert!(!CodeChallenge::from_verifier(&text).matches_verifier(&text));
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Redirect URIs: the rules for registration, and the comparison with registered ones (RFC 6749 section 3.1.2; RFC 8252
+//! section 7.3 for native apps).
+//!
+//! The browser is redirected to a [`RegisteredRedirectUri`] only. It is created by [`RegisteredRedirectUri::parse`] at
+//! registration and by [`match_redirect_uri`] for a request.
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+/// A redirect URI that satisfies the rules for registration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct RegisteredRedirectUri(String);
+
+/// Reasons why a redirect URI is rejected.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum RedirectUriError {
+    /// The URI is not absolute or has no host.
+    #[error("redirect URI '{0}' is not an absolute URI such as https://app.example/callback")]
+    NotAbsolute(String),
+    /// The URI has a fragment.
+    #[error("redirect URI '{0}' must not have a fragment; remove the part from '#'")]
+    Fragment(String),
+    /// The scheme is neither HTTPS nor allowed HTTP on loopback.
+    #[error("redirect URI '{0}' is not HTTPS; plain HTTP is allowed for http://localhost only")]
+    Scheme(String),
+    /// The URI has user information, spaces or control characters.
+    #[error(
+        "redirect URI '{0}' must not have spaces, control characters, backslashes, non-ASCII characters or a user name"
+    )]
+    Characters(String),
+}
+
+impl RegisteredRedirectUri {
+    /// Checks a URI for registration: it must be absolute, without fragment, and use HTTPS or `http://localhost`.
+    /// Native apps may also use the loopback addresses `127.0.0.1` and `[::1]`.
+    ///
+    /// # Errors
+    /// Returns [`RedirectUriError`] for the rule that is violated.
+    pub fn parse(uri: &str, native: bool) -> Result<Self, RedirectUriError> {
+        let given = || uri.to_owned();
+        if uri.bytes().any(|b| b <= b' ' || b >= 0x7f || b == b'\\') {
+            return Err(RedirectUriError::Characters(given()));
+        }
+        let url = Url::parse(uri).map_err(|_| RedirectUriError::NotAbsolute(given()))?;
+        // The parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must contain its host.
+        let names_host = uri.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '?', '#']));
+        let Some(host) = url.host_str().filter(|host| names_host && !host.is_empty()) else {
+            return Err(RedirectUriError::NotAbsolute(given()));
+        };
+        if uri.contains('#') {
+            return Err(RedirectUriError::Fragment(given()));
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(RedirectUriError::Characters(given()));
+        }
+        match url.scheme() {
+            "https" => {}
+            "http" if host == "localhost" => {}
+            "http" if native && is_loopback(host) => {}
+            _ => return Err(RedirectUriError::Scheme(given())),
+        }
+        Ok(Self(given()))
+    }
+
+    /// Returns the URI as it was registered.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the URI with parameters added to its query.
+    pub fn with_query(&self, pairs: &[(&str, &str)]) -> String {
+        let join = match self.0.find('?') {
+            None => "?",
+            Some(at) if at + 1 == self.0.len() => "",
+            Some(_) => "&",
+        };
+        format!("{}{join}{}", self.0, encode_pairs(pairs))
+    }
+
+    /// Returns the URI with parameters as its fragment.
+    pub fn with_fragment(&self, pairs: &[(&str, &str)]) -> String {
+        format!("{}#{}", self.0, encode_pairs(pairs))
+    }
+}
+
+impl TryFrom<String> for RegisteredRedirectUri {
+    type Error = RedirectUriError;
+    fn try_from(uri: String) -> Result<Self, RedirectUriError> {
+        // Stored URIs are checked again on each read, because the rules may have become stricter. Loopback addresses
+        // are checked by `match_redirect_uri`, which knows whether the client is native.
+        Self::parse(&uri, true)
+    }
+}
+
+impl From<RegisteredRedirectUri> for String {
+    fn from(uri: RegisteredRedirectUri) -> Self {
+        uri.0
+    }
+}
+
+/// Returns the registered redirect URI that equals the URI of a request character by character. For a native app the
+/// port of a loopback address may differ (RFC 8252 section 7.3); then the URI of the request is returned.
+pub fn match_redirect_uri(
+    registered: &[RegisteredRedirectUri],
+    sent: &str,
+    native: bool,
+) -> Option<RegisteredRedirectUri> {
+    registered
+        .iter()
+        .filter(|known| RegisteredRedirectUri::parse(known.as_str(), native).is_ok())
+        .find(|known| known.0 == sent)
+        .cloned()
+        .or_else(|| {
+            let any_port = native.then(|| without_port(sent))??;
+            registered
+                .iter()
+                .any(|known| without_port(known.as_str()).as_ref() == Some(&any_port))
+                .then(|| RegisteredRedirectUri::parse(sent, true).ok())?
+        })
+}
+
+/// Splits a loopback URI into the parts before and after its port. Returns `None` for any other URI.
+fn without_port(uri: &str) -> Option<(&str, &str)> {
+    let (head, rest) = ["http://127.0.0.1", "http://[::1]", "http://localhost"]
+        .iter()
+        .find_map(|head| uri.strip_prefix(head).map(|rest| (*head, rest)))?;
+    let tail = match rest.strip_prefix(':') {
+        Some(port) => {
+            let digits = port.len() - port.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            if digits == 0 || port[..digits].parse::<u16>().is_err() {
+                return None;
+            }
+            &port[digits..]
+        }
+        None => rest,
+    };
+    (tail.is_empty() || tail.starts_with('/') || tail.starts_with('?')).then_some((head, tail))
+}
+
+fn is_loopback(host: &str) -> bool {
+    matches!(host, "localhost" | "127.0.0.1" | "[::1]")
+}
+
+fn encode_pairs(pairs: &[(&str, &str)]) -> String {
+    form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn registered(uris: &[&str]) -> Vec<RegisteredRedirectUri> {
+        uris.iter().map(|uri| RegisteredRedirectUri::parse(uri, true).unwrap()).collect()
+    }
+
+    #[test]
+    fn registration_requires_https_or_loopback() {
+        for good in [
+            "https://app.example/cb",
+            "https://app.example",
+            "http://localhost",
+            "http://localhost:3000/cb?a=b",
+        ] {
+            assert!(RegisteredRedirectUri::parse(good, false).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "/cb",
+            "cb",
+            "http://app.example/cb",
+            "https://app.example/cb#",
+            "https://app.example/cb#x",
+            "http://localhost.evil.example/cb",
+            "http://127.0.0.1/cb",
+            "https://user@app.example/",
+            "javascript:alert(1)",
+            "https://app.example/ cb",
+            "data:text/html,x",
+            "myapp://cb",
+            "https:///cb",
+            "http://localhost@evil.example/",
+        ] {
+            assert!(RegisteredRedirectUri::parse(bad, false).is_err(), "{bad}");
+        }
+        assert!(RegisteredRedirectUri::parse("http://127.0.0.1/cb", true).is_ok());
+        assert!(RegisteredRedirectUri::parse("http://[::1]/cb", true).is_ok());
+    }
+
+    #[test]
+    fn only_the_port_of_a_native_loopback_address_is_free() {
+        let known = registered(&["http://127.0.0.1/cb", "http://localhost:80/x", "https://app.example/cb"]);
+        for (sent, native) in [
+            ("http://127.0.0.1:5000/cb", true),
+            ("http://127.0.0.1/cb", true),
+            ("http://localhost:1/x", true),
+            ("https://app.example/cb", false),
+        ] {
+            assert_eq!(
+                match_redirect_uri(&known, sent, native).as_ref().map(RegisteredRedirectUri::as_str),
+                Some(sent)
+            );
+        }
+        for (sent, native) in [
+            ("http://127.0.0.1:5000/cb", false),
+            ("http://127.0.0.1:5000/cb/", true),
+            ("http://127.0.0.1:5000/cb#f", true),
+            ("http://127.0.0.1:99999/cb", true),
+            ("http://127.0.0.1:/cb", true),
+            ("http://127.0.0.1.evil.example/cb", true),
+            ("https://app.example:444/cb", true),
+            ("http://127.0.0.1:80@evil.example/cb", true),
+        ] {
+            assert_eq!(match_redirect_uri(&known, sent, native), None, "{sent}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+        /// A URI matches if and only if it equals a registered one.
+        #[test]
+        fn the_match_is_equality(path in "[a-zA-Z0-9/._~%-]{0,12}", cut in 0usize..40, with in "[/.?#A-Za-z ]?") {
+            let uri = format!("https://app.example/{path}");
+            prop_assume!(RegisteredRedirectUri::parse(&uri, false).is_ok());
+            let known = registered(&[&uri]);
+            prop_assert_eq!(match_redirect_uri(&known, &uri, false), Some(known[0].clone()));
+            let at = cut.min(uri.len());
+            let altered = format!("{}{with}{}", &uri[..at], uri.get(at + 1..).unwrap_or(""));
+            prop_assert_eq!(match_redirect_uri(&known, &altered, false).is_some(), altered == uri);
+            prop_assert_eq!(match_redirect_uri(&known, &format!("{uri}/"), false), None);
+        }
+
+        #[test]
+        fn added_parameters_are_decoded_unchanged(value in "\\PC{0,20}") {
+            for uri in ["https://a.example/cb", "https://a.example/cb?", "https://a.example/cb?x=1"] {
+                let sent = RegisteredRedirectUri::parse(uri, false).unwrap().with_query(&[("state", &value)]);
+                let back = Url::parse(&sent).unwrap();
+                prop_assert!(back.query_pairs().any(|(k, v)| k == "state" && v == value));
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! Scopes: those of OpenID Connect, custom ones, and SMART scopes in the spellings of v1 and v2 (SMART App Launch 2.2).
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Scopes of OpenID Connect that the server defines.
+pub const RESERVED_SCOPES: [&str; 4] = ["openid", "email", "phone", "profile"];
+
+/// Scope of the admin API. Only an administrator can grant it.
+pub const ADMIN_SCOPE: &str = "trefoil/admin";
+
+/// A list of scopes without duplicates, in the given order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<String>", into = "Vec<String>")]
+pub struct Scopes(Vec<ScopeEntry>);
+
+/// A scope, parsed once if it is a SMART scope, because every FHIR request reads it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct ScopeEntry {
+    text: String,
+    smart_scopes: Option<ParsedScope>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ParsedScope {
+    context: ScopeContext,
+    kind: &'static str,
+    permissions: ScopePermissions,
+    is_granular: bool,
+}
+
+impl From<String> for ScopeEntry {
+    fn from(text: String) -> Self {
+        let smart_scopes =
+            SmartScope::parse(&text).map(|SmartScope { context, kind, permissions, query }| ParsedScope {
+                context,
+                kind: fhir::resource_type(kind).unwrap_or("*"),
+                permissions,
+                is_granular: query.is_some(),
+            });
+        Self { text, smart_scopes }
+    }
+}
+
+impl From<Vec<String>> for Scopes {
+    fn from(scopes: Vec<String>) -> Self {
+        Self(scopes.into_iter().map(ScopeEntry::from).collect())
+    }
+}
+
+impl From<Scopes> for Vec<String> {
+    fn from(scopes: Scopes) -> Self {
+        scopes.0.into_iter().map(|scope| scope.text).collect()
+    }
+}
+
+/// The text is not a list of scopes (RFC 6749 section 3.3).
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("'{0}' is not a list of scopes separated by single spaces")]
+pub struct MalformedScope(pub String);
+
+impl Scopes {
+    /// Parses a list separated by single spaces. An empty text is an empty list.
+    ///
+    /// # Errors
+    /// Returns [`MalformedScope`] for repeated spaces and for characters outside of RFC 6749 section 3.3.
+    pub fn parse(text: &str) -> Result<Self, MalformedScope> {
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let legal = |b: u8| b == 0x21 || (0x23..=0x5b).contains(&b) || (0x5d..=0x7e).contains(&b);
+        if text.split(' ').any(|scope| scope.is_empty() || !scope.bytes().all(legal)) {
+            return Err(MalformedScope(text.to_owned()));
+        }
+        Ok(text.split(' ').collect())
+    }
+
+    /// Returns `true` if this scope, literally, is in the list.
+    pub fn contains(&self, scope: &str) -> bool {
+        self.0.iter().any(|s| s.text == scope)
+    }
+
+    /// Returns `true` if a scope of the list permits everything that `scope` permits.
+    pub fn covers(&self, scope: &str) -> bool {
+        match SmartScope::parse(scope) {
+            Some(requested) => self.smart_scopes().any(|granted| granted.covers(&requested)),
+            None => self.contains(scope),
+        }
+    }
+
+    /// Returns `true` if a SMART scope of the list has these permissions on a resource type in this context.
+    pub fn allow_access(&self, context: ScopeContext, kind: &str, permissions: ScopePermissions) -> bool {
+        self.smart_scopes().any(|granted| granted.context == context && granted.allows(kind, permissions))
+    }
+
+    /// Returns `true` if the scopes open data of one patient: a launch in the sense of SMART App Launch.
+    pub fn is_launch(&self) -> bool {
+        self.contains("launch/patient")
+            || self.smart_scopes().any(|scope| scope.context == ScopeContext::Patient)
+    }
+
+    /// Returns the scopes that `other` covers.
+    #[must_use]
+    pub fn covered_by(&self, other: &Self) -> Self {
+        self.filter(|scope| other.covers(scope))
+    }
+
+    /// Returns the scopes for which the test returns `true`.
+    #[must_use]
+    pub fn filter(&self, test: impl Fn(&str) -> bool) -> Self {
+        Self(self.0.iter().filter(|scope| test(&scope.text)).cloned().collect())
+    }
+
+    /// Returns `true` if the list is empty.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the scopes in order.
+    pub fn iter(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|scope| scope.text.as_str())
+    }
+
+    /// Returns the SMART scopes in order.
+    pub fn smart_scopes(&self) -> impl Iterator<Item = SmartScope<'_>> {
+        self.0.iter().filter_map(|scope| {
+            let ParsedScope { context, kind, permissions, is_granular } = scope.smart_scopes?;
+            let query = is_granular.then(|| scope.text.split_once('?')).flatten().map(|(_, query)| query);
+            Some(SmartScope { context, kind, permissions, query })
+        })
+    }
+}
+
+impl<'a> FromIterator<&'a str> for Scopes {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(scopes: I) -> Self {
+        let mut seen = BTreeSet::new();
+        Self(scopes.into_iter().filter(|s| seen.insert(*s)).map(|s| s.to_owned().into()).collect())
+    }
+}
+
+impl fmt::Display for Scopes {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        for (at, scope) in self.iter().enumerate() {
+            f.write_str(if at == 0 { "" } else { " " })?;
+            f.write_str(scope)?;
+        }
+        Ok(())
+    }
+}
+
+/// The data that a SMART scope opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScopeContext {
+    /// Compartment of the launch patient.
+    Patient,
+    /// Data that the signed-in user may see.
+    User,
+    /// Data that a back-end client may see.
+    System,
+}
+
+/// Permissions of a SMART scope, as bits `cruds`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScopePermissions(u8);
+
+impl ScopePermissions {
+    /// Create, update and delete: `write` of v1.
+    pub const WRITE: Self = Self(0b1_0110);
+    /// Read and search: `read` of v1.
+    pub const READ: Self = Self(0b0_1001);
+    /// Create.
+    pub const CREATE: Self = Self(0b1_0000);
+    /// Read one resource by its id.
+    pub const GET: Self = Self(0b0_1000);
+    /// Search.
+    pub const SEARCH: Self = Self(0b0_0001);
+    /// Update.
+    pub const UPDATE: Self = Self(0b0_0100);
+    /// Delete.
+    pub const DELETE: Self = Self(0b0_0010);
+
+    fn parse(text: &str) -> Option<Self> {
+        match text {
+            "read" => return Some(Self::READ),
+            "write" => return Some(Self::WRITE),
+            "*" => return Some(Self(0b1_1111)),
+            "" => return None,
+            _ => {}
+        }
+        // v2: letters of `cruds` in this order, each at most once.
+        let mut rest = "cruds".char_indices();
+        let mut bits = 0;
+        for letter in text.chars() {
+            let (at, _) = rest.find(|(_, c)| *c == letter)?;
+            bits |= 0b1_0000 >> at;
+        }
+        Some(Self(bits))
+    }
+
+    /// Returns `true` if these permissions include all of `other`.
+    pub fn contains_all(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// A SMART scope such as `system/*.rs` or `user/ValueSet.read`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SmartScope<'a> {
+    /// The data that the scope opens.
+    pub context: ScopeContext,
+    /// Resource type, or `*` for all types of R4.
+    pub kind: &'a str,
+    /// The permissions on that data.
+    pub permissions: ScopePermissions,
+    /// Query of a granular scope (`?category=…`).
+    pub query: Option<&'a str>,
+}
+
+impl<'a> SmartScope<'a> {
+    /// Parses a SMART scope. Returns `None` for any other scope.
+    pub fn parse(scope: &'a str) -> Option<Self> {
+        let (context, rest) = scope.split_once('/')?;
+        let context = match context {
+            "patient" => ScopeContext::Patient,
+            "user" => ScopeContext::User,
+            "system" => ScopeContext::System,
+            _ => return None,
+        };
+        let (rest, query) = match rest.split_once('?') {
+            Some((rest, query)) => (rest, Some(query)),
+            None => (rest, None),
+        };
+        let (kind, permissions) = rest.split_once('.')?;
+        let named = kind == "*" || fhir::resource_type(kind).is_some();
+        named.then_some(Self { context, kind, permissions: ScopePermissions::parse(permissions)?, query })
+    }
+
+    /// Returns `true` if this scope permits everything that `other` permits. No scope covers a granular one, because
+    /// the server does not apply its query; so granular scopes are never granted.
+    pub fn covers(&self, other: &SmartScope) -> bool {
+        self.context == other.context && other.query.is_none() && self.allows(other.kind, other.permissions)
+    }
+
+    /// Returns `true` if the scope has these permissions on a resource type.
+    pub fn allows(&self, kind: &str, permissions: ScopePermissions) -> bool {
+        self.query.is_none()
+            && (self.kind == "*" || self.kind == kind)
+            && self.permissions.contains_all(permissions)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_checked_and_deduplicated() {
+        assert_eq!(Scopes::parse("openid email openid").unwrap().to_string(), "openid email");
+        assert!(Scopes::parse("").unwrap().is_empty());
+        for bad in [" openid", "openid ", "a  b", "a\"b", "a\\b", "a\tb", "ä"] {
+            assert!(Scopes::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[track_caller]
+    fn check(granted: &str, requested: &str, expected: bool) {
+        assert_eq!(
+            Scopes::parse(granted).unwrap().covers(requested),
+            expected,
+            "{granted} covers {requested}"
+        );
+    }
+
+    #[test]
+    fn v1_and_v2_spellings_are_equivalent() {
+        check("system/*.read", "system/Patient.rs", true);
+        check("system/*.rs", "system/*.read", true);
+        check("system/*.rs", "system/Patient.r", true);
+        check("system/Group.cud", "system/Group.write", true);
+        check("system/*.*", "system/Patient.cruds", true);
+        check("system/Patient.rs", "system/*.rs", false);
+        check("system/Patient.r", "system/Patient.rs", false);
+        check("user/*.rs", "system/*.rs", false);
+        check("system/*.rs", "system/Observation.rs?category=laboratory", false);
+        check("system/Observation.rs?category=a", "system/Observation.rs?category=a", false);
+        check("system/Observation.rs?category=laboratory", "system/Observation.rs", false);
+        check("openid", "openid", true);
+        check("openid", "email", false);
+    }
+
+    #[test]
+    fn malformed_smart_scopes_are_not_parsed() {
+        for text in [
+            "system/*",
+            "system/Patient.sr",
+            "system/Patient.rr",
+            "system/.rs",
+            "sys/Patient.rs",
+            "system/Patient.",
+            "system/Pat1ent.rs",
+            "system/patient.rs",
+        ] {
+            assert_eq!(SmartScope::parse(text), None, "{text}");
+        }
+    }
+}

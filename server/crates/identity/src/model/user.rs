@@ -1,0 +1,108 @@
+//! Users and their permissions.
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::scope::{ADMIN_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
+
+/// Standard claims of a user (OpenID Connect Core section 5.1).
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of OpenID Connect")]
+pub struct StandardClaims {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub given_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub preferred_username: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub email_verified: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone_number: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phone_number_verified: Option<bool>,
+}
+
+/// A user.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct User {
+    /// Subject identifier: random and never reused.
+    pub sub: String,
+    /// Name for the sign-in. Upper and lower case are equal.
+    pub username: String,
+    /// Claims that clients may receive.
+    pub claims: StandardClaims,
+    /// Issuer of the provider that set `email` and `email_verified`. If `None`: an administrator did.
+    #[serde(default)]
+    pub email_verified_by: Option<String>,
+    /// Scopes that this user may grant.
+    pub allowed_scopes: Scopes,
+    /// FHIR resource that represents the user (`Patient/x`, `Practitioner/y`).
+    #[serde(default)]
+    pub fhir_user: Option<String>,
+    /// `true` if the user may grant the admin scope.
+    #[serde(default)]
+    pub administrator: bool,
+    /// Hash of the password as a PHC string. `None` if the user has no password.
+    #[serde(default)]
+    pub password: Option<String>,
+    /// Disabled users cannot sign in, and their tokens are invalid.
+    #[serde(default)]
+    pub disabled: bool,
+    /// Counter that is copied into sessions and tokens. A global sign-out increments it, which invalidates all earlier
+    /// ones.
+    #[serde(default)]
+    pub epoch: u64,
+    /// `true` if the user is part of the demo project.
+    #[serde(default)]
+    pub demo: bool,
+}
+
+impl User {
+    /// Returns the id of the Patient resource that represents the user.
+    pub fn own_patient(&self) -> Option<&str> {
+        self.fhir_user.as_deref()?.strip_prefix("Patient/")
+    }
+
+    /// Returns `true` if the user may see all Patient resources.
+    pub fn sees_patients(&self) -> bool {
+        self.allowed_scopes.allow_access(ScopeContext::User, "Patient", ScopePermissions::GET)
+    }
+
+    /// Returns `true` if the user may see this Patient resource.
+    pub fn may_see_patient(&self, id: &str) -> bool {
+        self.own_patient() == Some(id) || self.sees_patients()
+    }
+
+    /// Returns `true` if the user may grant the scope. A user may grant the allowed scopes. A user who is a Patient may
+    /// also grant read access to that patient's data. A user who may access all patients may grant the same access to
+    /// one patient.
+    pub fn may_grant(&self, scope: &str) -> bool {
+        if scope == ADMIN_SCOPE {
+            return self.administrator;
+        }
+        if self.allowed_scopes.covers(scope) {
+            return true;
+        }
+        match SmartScope::parse(scope).filter(|smart| smart.query.is_none()) {
+            Some(smart) => {
+                let own =
+                    self.own_patient().is_some() && ScopePermissions::READ.contains_all(smart.permissions);
+                let all = self.allowed_scopes.allow_access(ScopeContext::User, smart.kind, smart.permissions);
+                match smart.context {
+                    ScopeContext::Patient => own || all,
+                    ScopeContext::User => own,
+                    ScopeContext::System => false,
+                }
+            }
+            None => match scope {
+                "fhirUser" => self.fhir_user.is_some(),
+                "launch/patient" => self.own_patient().is_some() || self.sees_patients(),
+                _ => false,
+            },
+        }
+    }
+}

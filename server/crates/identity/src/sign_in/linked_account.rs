@@ -1,0 +1,332 @@
+//! Accounts at external providers that are linked to users.
+//!
+//! An account is identified by issuer and subject. It is linked by a user who has signed in here, or according to the
+//! provider's settings `create_users` and `link_by_email`, which are off by default.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::{Expect, LedgerWrite, StoreError};
+
+use crate::audit::{RecordAction, SignInMethod};
+use crate::directory::user_directory::UserError;
+use crate::encoding;
+use crate::ledger_keys;
+use crate::lifetimes;
+use crate::model::provider::{ExternalUser, IdentityProvider};
+use crate::model::user::User;
+use crate::sign_in::provider_sign_in::is_same_browser;
+use crate::sign_in::sign_in_methods::SignInService;
+use crate::storage::records;
+
+#[derive(Serialize, Deserialize)]
+struct AccountLink {
+    sub: String,
+}
+
+/// An external account of a user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkedAccount {
+    /// Id of the link in forms.
+    pub id: String,
+    /// Name of the provider when the account was linked.
+    pub provider: String,
+    /// E-mail address, user name or name at the provider.
+    pub label: String,
+    /// Time at which the account was linked.
+    pub since: Timestamp,
+}
+
+/// Reasons why an account is not linked or unlinked.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// The account is linked to another user.
+    #[error("this account is linked to another user")]
+    Taken,
+    /// The user could not sign in without the account.
+    #[error("this is your only way to sign in; set a password or add a passkey first")]
+    OnlyWay,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// An external account that is linked when its user has signed in here.
+#[derive(Serialize, Deserialize)]
+struct PendingLink {
+    provider: String,
+    external: ExternalUser,
+    browser: String,
+}
+
+impl SignInService {
+    /// Returns the user who is linked to an external account and may sign in now.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn linked_user(
+        &self,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<Option<User>, StoreError> {
+        match self
+            .ledger
+            .read_record::<AccountLink>(&ledger_keys::account_link(&account_id(external)), now)
+            .await?
+        {
+            Some(link) => self.users.active_user(&link.value.sub, now).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Links or creates a user for an account that is not linked, if the provider's settings allow it.
+    ///
+    /// # Errors
+    /// Returns [`UserError`] if the user cannot be created or linked.
+    pub async fn admit_external_user(
+        &self,
+        provider: &IdentityProvider,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<Option<User>, UserError> {
+        if provider.link_by_email
+            && let Some(user) = self.user_by_verified_email(external, now).await?
+        {
+            return match self.link_account(&user, &provider.name, external, now).await {
+                Ok(()) => Ok(Some(user)),
+                Err(LinkError::Store(error)) => Err(error.into()),
+                Err(LinkError::Taken | LinkError::OnlyWay) => Ok(None),
+            };
+        }
+        if provider.create_users {
+            return self.create_linked_user(provider, external, now).await.map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Returns the only user with the e-mail address of an external account. The provider must have verified the
+    /// address, and for the user an administrator or the same provider must have verified it, because another provider
+    /// may let anyone claim an address. An administrator is never returned: the owner of the mailbox would gain control
+    /// of the server.
+    async fn user_by_verified_email(
+        &self,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<Option<User>, StoreError> {
+        let claims = &external.claims;
+        let Some(email) = claims.email.as_deref().filter(|_| claims.email_verified == Some(true)) else {
+            return Ok(None);
+        };
+        let has = |user: &User| {
+            let verified = user.claims.email_verified == Some(true);
+            let is_trusted = user.email_verified_by.as_ref().is_none_or(|issuer| *issuer == external.issuer);
+            verified
+                && is_trusted
+                && user.claims.email.as_deref().is_some_and(|known| known.eq_ignore_ascii_case(email))
+        };
+        let mut found = self.users.all_users(now).await?.into_iter().filter(has);
+        let user = match (found.next(), found.next()) {
+            (Some(user), None) if !user.administrator => user,
+            _ => return Ok(None),
+        };
+        self.users.active_user(&user.sub, now).await
+    }
+
+    /// Creates a user for an external account and links them.
+    async fn create_linked_user(
+        &self,
+        provider: &IdentityProvider,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<User, UserError> {
+        let user = User {
+            sub: String::new(),
+            username: format!("{}_{}", provider.name.to_lowercase(), account_id(external)),
+            claims: external.claims.clone(),
+            email_verified_by: Some(external.issuer.clone()),
+            allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
+            fhir_user: None,
+            administrator: false,
+            password: None,
+            disabled: false,
+            epoch: 0,
+            demo: false,
+        };
+        let user = self.users.add_user(user, now).await?;
+        self.ledger.write(link_writes(&user.sub, &provider.name, external, now).into(), now).await?;
+        Ok(user)
+    }
+
+    /// Links an external account to a user who has signed in here. Has no effect if they are linked.
+    ///
+    /// # Errors
+    /// Returns [`LinkError::Taken`] if the account is linked to another user, or a store error.
+    pub async fn link_account(
+        &self,
+        user: &User,
+        provider: &str,
+        external: &ExternalUser,
+        now: Timestamp,
+    ) -> Result<(), LinkError> {
+        match self.ledger.write(link_writes(&user.sub, provider, external, now).into(), now).await {
+            Ok(_) => {
+                self.record_method(RecordAction::Create, &user.sub, SignInMethod::LinkedAccount);
+                return Ok(());
+            }
+            Err(StoreError::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let link = self
+            .ledger
+            .read_record::<AccountLink>(&ledger_keys::account_link(&account_id(external)), now)
+            .await?;
+        if link.is_some_and(|link| link.value.sub == user.sub) { Ok(()) } else { Err(LinkError::Taken) }
+    }
+
+    /// Returns the external accounts of a user.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn linked_accounts(&self, sub: &str, now: Timestamp) -> Result<Vec<LinkedAccount>, StoreError> {
+        self.ledger.read_records(&ledger_keys::user_link(sub, ""), now).await
+    }
+
+    /// Unlinks an account unless it is the only way to sign in. Returns `false` if the user has no such account.
+    ///
+    /// # Errors
+    /// Returns [`LinkError::OnlyWay`] if the user could not sign in without it, or a store error.
+    pub async fn unlink_account(&self, user: &User, id: &str, now: Timestamp) -> Result<bool, LinkError> {
+        let links = self.linked_accounts(&user.sub, now).await?;
+        if !links.iter().any(|link| link.id == id) {
+            return Ok(false);
+        }
+        let has_another = user.password.is_some()
+            || links.len() > 1
+            || !self.user_passkeys(&user.sub, now).await?.is_empty();
+        if !has_another {
+            return Err(LinkError::OnlyWay);
+        }
+        self.ledger.write(unlink_writes(&user.sub, id).into(), now).await?;
+        self.record_method(RecordAction::Delete, &user.sub, SignInMethod::LinkedAccount);
+        Ok(true)
+    }
+
+    /// Unlinks an account, even the last way to sign in. Returns `false` if the user has no such account.
+    pub(crate) async fn force_unlink_account(
+        &self,
+        sub: &str,
+        id: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        if !self.linked_accounts(sub, now).await?.iter().any(|link| link.id == id) {
+            return Ok(false);
+        }
+        self.ledger.write(unlink_writes(sub, id).into(), now).await?;
+        self.record_method(RecordAction::Delete, sub, SignInMethod::LinkedAccount);
+        Ok(true)
+    }
+
+    /// Stores an account that is not linked until its user has signed in here in the same browser. Returns the id for
+    /// the sign-in form.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails.
+    pub async fn store_pending_link(
+        &self,
+        provider: &str,
+        external: ExternalUser,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let id = self.random.secret();
+        let browser = encoding::sha256_base64url(browser);
+        let pending = PendingLink { provider: provider.to_owned(), external, browser };
+        let write = records::put_record(
+            ledger_keys::pending_link(&id),
+            &pending,
+            Some(now + lifetimes::PROVIDER_SIGN_IN),
+            Expect::Absent,
+        );
+        self.ledger.write(vec![write], now).await?;
+        Ok(id)
+    }
+
+    /// Returns the provider's name and the account's label for an id that this browser received.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn pending_link(
+        &self,
+        id: &str,
+        browser: &str,
+        now: Timestamp,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        let found = self.ledger.read_record::<PendingLink>(&ledger_keys::pending_link(id), now).await?;
+        let pending =
+            found.map(|stored| stored.value).filter(|pending| is_same_browser(&pending.browser, browser));
+        Ok(pending.map(|pending| (pending.provider, account_label(&pending.external))))
+    }
+
+    /// Links a stored account to the user who has signed in, once.
+    ///
+    /// # Errors
+    /// Returns [`LinkError`] if the account is linked to another user or the store fails.
+    pub async fn link_pending_account(
+        &self,
+        id: &str,
+        browser: &str,
+        user: &User,
+        now: Timestamp,
+    ) -> Result<(), LinkError> {
+        let key = ledger_keys::pending_link(id);
+        let Some(stored) = self.ledger.read_record::<PendingLink>(&key, now).await? else {
+            return Ok(());
+        };
+        let pending = stored.value;
+        if !is_same_browser(&pending.browser, browser) {
+            return Ok(());
+        }
+        let delete = LedgerWrite::Delete { key, expect: Expect::Revision(stored.revision) };
+        match self.ledger.write(vec![delete], now).await {
+            Ok(_) => self.link_account(user, &pending.provider, &pending.external, now).await,
+            Err(StoreError::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Returns the writes of both records of a link.
+fn link_writes(sub: &str, provider: &str, external: &ExternalUser, now: Timestamp) -> [LedgerWrite; 2] {
+    let id = account_id(external);
+    let account = LinkedAccount {
+        id: id.clone(),
+        provider: provider.to_owned(),
+        label: account_label(external),
+        since: now,
+    };
+    [
+        records::put_record(
+            ledger_keys::account_link(&id),
+            &AccountLink { sub: sub.to_owned() },
+            None,
+            Expect::Absent,
+        ),
+        records::put_record(ledger_keys::user_link(sub, &id), &account, None, Expect::Any),
+    ]
+}
+
+fn unlink_writes(sub: &str, id: &str) -> [LedgerWrite; 2] {
+    [ledger_keys::account_link(id), ledger_keys::user_link(sub, id)]
+        .map(|key| LedgerWrite::Delete { key, expect: Expect::Any })
+}
+
+/// Returns the text by which users recognize the account.
+fn account_label(external: &ExternalUser) -> String {
+    let claims = &external.claims;
+    let known = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();
+    known.unwrap_or(&external.sub).chars().take(100).collect()
+}
+
+/// Returns the id of an external account: a digest of issuer and subject.
+fn account_id(external: &ExternalUser) -> String {
+    encoding::sha256_base64url(&format!("{} {}", external.issuer, external.sub))
+}

@@ -1,0 +1,12 @@
+//! Authentication of users: passwords, passkeys, recovery codes, external providers, sessions and throttling.
+
+mod factors;
+pub mod linked_account;
+pub mod passkey;
+pub mod password;
+pub mod pending_quota;
+pub mod provider_sign_in;
+pub mod recovery_code;
+pub mod session;
+pub mod sign_in_methods;
+pub mod throttle;

@@ -1,0 +1,123 @@
+//! Recovery codes, which replace a lost passkey or password. Each can be used once.
+
+use jiff::Timestamp;
+use store::StoreError;
+use subtle::ConstantTimeEq;
+
+use crate::audit::{RecordAction, SignInMethod};
+use crate::encoding;
+use crate::ledger_keys;
+use crate::model::user::User;
+use crate::sign_in::factors::only_store_error;
+use crate::sign_in::passkey::PasskeyError;
+use crate::sign_in::sign_in_methods::SignInService;
+use crate::storage::records;
+
+/// Number of recovery codes that are created together.
+pub const RECOVERY_CODES: usize = 10;
+
+impl SignInService {
+    /// Replaces all recovery codes of a user and returns the new ones. Only their digests are stored.
+    ///
+    /// # Errors
+    /// Returns [`PasskeyError`] if the write fails.
+    pub async fn replace_recovery_codes(
+        &self,
+        sub: &str,
+        now: Timestamp,
+    ) -> Result<Vec<String>, PasskeyError> {
+        let codes: Vec<String> = (0..RECOVERY_CODES).map(|_| self.random_recovery_code()).collect();
+        let digests: Vec<String> =
+            codes.iter().map(|code| encoding::sha256_base64url(&normalize_recovery_code(code))).collect();
+        self.change_factors(sub, now, |factors| {
+            factors.recovery.clone_from(&digests);
+            Ok(())
+        })
+        .await?;
+        self.record_method(RecordAction::Create, sub, SignInMethod::RecoveryCodes);
+        Ok(codes)
+    }
+
+    /// Returns the number of unused recovery codes of a user.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn count_recovery_codes(&self, sub: &str, now: Timestamp) -> Result<usize, StoreError> {
+        Ok(self.user_factors(sub, now).await?.0.recovery.len())
+    }
+
+    /// Uses up a recovery code of a user. Returns `false` if the code is wrong, and, after the same read, if there is
+    /// no user.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the record cannot be read or written.
+    pub async fn redeem_recovery_code(
+        &self,
+        user: Option<&User>,
+        code: &str,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let sub = user.map_or("nobody", |user| &user.sub);
+        let digest = encoding::sha256_base64url(&normalize_recovery_code(code));
+        loop {
+            let (mut factors, expect) = self.user_factors(sub, now).await?;
+            let is_it = |known: &String| bool::from(known.as_bytes().ct_eq(digest.as_bytes()));
+            let Some(at) = factors.recovery.iter().position(is_it) else { return Ok(false) };
+            factors.recovery.swap_remove(at);
+            match self
+                .ledger
+                .write(vec![records::put_record(ledger_keys::user_factors(sub), &factors, None, expect)], now)
+                .await
+            {
+                Ok(_) => {
+                    self.record_method(RecordAction::Update, sub, SignInMethod::RecoveryCodes);
+                    return Ok(true);
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Removes all recovery codes. Returns `false` if the user has none.
+    pub(crate) async fn delete_recovery_codes(&self, sub: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let mut removed = false;
+        let dropped = self.change_factors(sub, now, |factors| {
+            removed = !factors.recovery.is_empty();
+            factors.recovery.clear();
+            Ok(())
+        });
+        only_store_error(dropped.await)?;
+        if removed {
+            self.record_method(RecordAction::Delete, sub, SignInMethod::RecoveryCodes);
+        }
+        Ok(removed)
+    }
+
+    /// Returns a code of 80 random bits: letters and digits that cannot be confused, in groups of four.
+    fn random_recovery_code(&self) -> String {
+        const CODE_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+        let mut bytes = [0; 16];
+        self.random.fill(&mut bytes);
+        let mut code = String::new();
+        for (at, byte) in bytes.iter().enumerate() {
+            if at > 0 && at % 4 == 0 {
+                code.push('-');
+            }
+            code.push(char::from(CODE_LETTERS[usize::from(byte % 32)]));
+        }
+        code
+    }
+}
+
+/// Returns a recovery code without spaces and hyphens, with confusable letters replaced.
+fn normalize_recovery_code(code: &str) -> String {
+    let plain = code.chars().filter(|c| !c.is_whitespace() && *c != '-').take(64);
+    plain
+        .map(|c| match c.to_ascii_lowercase() {
+            'o' => '0',
+            'i' | 'l' => '1',
+            other => other,
+        })
+        .collect()
+}

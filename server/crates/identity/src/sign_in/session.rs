@@ -1,0 +1,258 @@
+//! Browser sessions. They end after one hour without requests and after 12 hours.
+//!
+//! A session is stored under the digest of its cookie. A second record leads from a user to each session; it is written
+//! only when a session begins or ends.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use store::{Expect, LedgerWrite, StoreError};
+
+use crate::audit::{AuditEvent, AuditSink};
+use crate::directory::user_directory::UserDirectory;
+use crate::encoding;
+use crate::ledger_keys;
+use crate::lifetimes;
+use crate::model::user::User;
+use crate::random::Random;
+use crate::storage::epoch_ledger::EpochLedger;
+use crate::storage::records;
+use crate::tokens::revocation::RevocationList;
+
+/// A signed-in browser.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Session {
+    /// Session id: not secret, and a claim of the tokens issued from the session.
+    pub sid: String,
+    /// Subject of the user.
+    pub sub: String,
+    /// Time of the sign-in.
+    pub auth_time: Timestamp,
+    /// Epoch of the user at sign-in.
+    pub epoch: u64,
+    /// Methods of authentication (RFC 8176): `pwd`, `hwk`, `user`, `mfa`; empty for an external provider.
+    #[serde(default)]
+    pub amr: Vec<String>,
+    /// External provider that authenticated the user.
+    #[serde(default)]
+    pub provider: Option<String>,
+    /// Browser and address at sign-in.
+    #[serde(rename = "place", default)]
+    pub origin: SessionOrigin,
+    /// Time of the last request, updated once a minute.
+    pub last_seen: Timestamp,
+}
+
+/// Browser and address of a session, by which users recognize it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionOrigin {
+    /// Network address at sign-in.
+    pub address: String,
+    /// `User-Agent` of the browser, truncated to 256 characters.
+    pub agent: String,
+}
+
+/// The methods by which a user was authenticated.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SignInProof {
+    /// Methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`; empty for an external provider.
+    pub amr: Vec<String>,
+    /// Name of the external provider.
+    pub provider: Option<String>,
+}
+
+impl SignInProof {
+    /// Returns a proof by these methods.
+    pub fn from_methods(amr: &[&str]) -> Self {
+        Self { amr: amr.iter().map(|method| (*method).to_owned()).collect(), provider: None }
+    }
+
+    /// Returns the proof with which a session began.
+    pub fn from_session(session: &Session) -> Self {
+        Self { amr: session.amr.clone(), provider: session.provider.clone() }
+    }
+
+    /// Returns a proof by password.
+    pub fn password() -> Self {
+        Self::from_methods(&["pwd"])
+    }
+
+    /// Returns a proof by an external provider.
+    pub fn provider(name: &str) -> Self {
+        Self { amr: Vec::new(), provider: Some(name.to_owned()) }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct SessionIndex {
+    digest: String,
+}
+
+/// The browser sessions.
+pub struct SessionStore {
+    pub(crate) ledger: Arc<EpochLedger>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) users: Arc<UserDirectory>,
+    pub(crate) revocations: RevocationList,
+}
+
+impl SessionStore {
+    /// Starts a session and returns the value of its cookie. The value is new at each sign-in, which prevents session
+    /// fixation. `replaced` is the earlier cookie of the browser: if the same user signs in again, the session id is
+    /// kept, so that a sign-out also ends tokens issued before.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read or the write fails.
+    pub async fn begin_session(
+        &self,
+        user: &User,
+        proof: &SignInProof,
+        origin: SessionOrigin,
+        replaced: Option<&str>,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let cookie = self.random.secret();
+        let earlier = match replaced {
+            Some(cookie) => self.active_session(cookie, now).await?,
+            None => None,
+        };
+        let sid = earlier.filter(|(session, _)| session.sub == user.sub).map(|(session, _)| session.sid);
+        let session = Session {
+            sid: sid.unwrap_or_else(|| self.random.id()),
+            sub: user.sub.clone(),
+            auth_time: now,
+            epoch: user.epoch,
+            amr: proof.amr.clone(),
+            provider: proof.provider.clone(),
+            origin: SessionOrigin { agent: origin.agent.chars().take(256).collect(), ..origin },
+            last_seen: now,
+        };
+        let index = SessionIndex { digest: encoding::sha256_base64url(&cookie) };
+        let mut writes = vec![
+            records::put_record(
+                ledger_keys::session_record(&cookie),
+                &session,
+                Some(now + lifetimes::IDLE_SESSION),
+                Expect::Absent,
+            ),
+            records::put_record(
+                ledger_keys::user_session(&user.sub, &session.sid),
+                &index,
+                Some(now + lifetimes::SESSION),
+                Expect::Any,
+            ),
+        ];
+        writes.extend(replaced.map(|cookie| LedgerWrite::Delete {
+            key: ledger_keys::session_record(cookie),
+            expect: Expect::Any,
+        }));
+        self.ledger.write(writes, now).await?;
+        let Session { sub, sid, amr, provider, .. } = session;
+        self.audit.record(AuditEvent::SignIn { sub, sid, amr, provider });
+        Ok(cookie)
+    }
+
+    /// Returns the session of a cookie and its user if both are active.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read or the write fails.
+    pub async fn active_session(
+        &self,
+        cookie: &str,
+        now: Timestamp,
+    ) -> Result<Option<(Session, User)>, StoreError> {
+        let key = ledger_keys::session_record(cookie);
+        let Some(stored) = self.ledger.read_record::<Session>(&key, now).await? else {
+            return Ok(None);
+        };
+        let mut session = stored.value;
+        let Some(user) = self.users.active_user(&session.sub, now).await? else { return Ok(None) };
+        if !self.is_active(&session, &user, now).await? {
+            return Ok(None);
+        }
+        // Written at most once a minute, to save a durable write on each request.
+        if now > session.last_seen + SignedDuration::from_secs(60) {
+            session.last_seen = now;
+            let expires = (now + lifetimes::IDLE_SESSION).min(session.auth_time + lifetimes::SESSION);
+            let write = records::put_record(key, &session, Some(expires), Expect::Revision(stored.revision));
+            match self.ledger.write(vec![write], now).await {
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Some((session, user)))
+    }
+
+    /// Returns `true` if a session of this user is active. A session can also be revoked by its id, because a sign-out
+    /// request from a client's page may arrive without the cookie.
+    async fn is_active(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
+        let is_current = user.epoch == session.epoch && now <= session.auth_time + lifetimes::SESSION;
+        Ok(is_current && !self.revocations.is_revoked("sid", &session.sid, now).await?)
+    }
+
+    /// Ends a session and revokes all tokens issued from it, except those with `offline_access`.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the session cannot be read or deleted.
+    pub async fn end_session(&self, cookie: &str, now: Timestamp) -> Result<(), StoreError> {
+        let key = ledger_keys::session_record(cookie);
+        let Some(stored) = self.ledger.read_record::<Session>(&key, now).await? else {
+            return Ok(());
+        };
+        self.end_session_by_id(&stored.value.sid, now).await?;
+        let index = ledger_keys::user_session(&stored.value.sub, &stored.value.sid);
+        let writes = [key, index].map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
+        self.ledger.write(writes.into(), now).await.map(drop)
+    }
+
+    /// Returns the active sessions of a user, the newest first.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn user_sessions(&self, user: &User, now: Timestamp) -> Result<Vec<Session>, StoreError> {
+        let mut sessions = Vec::new();
+        for index in
+            self.ledger.read_records::<SessionIndex>(&ledger_keys::user_session(&user.sub, ""), now).await?
+        {
+            let key = ledger_keys::session_by_digest(&index.digest);
+            let found = self.ledger.read_record::<Session>(&key, now).await?.map(|stored| stored.value);
+            if let Some(session) = found
+                && self.is_active(&session, user, now).await?
+            {
+                sessions.push(session);
+            }
+        }
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.auth_time));
+        Ok(sessions)
+    }
+
+    /// Ends the session of a user with this id and revokes all tokens issued from it. Returns `false` if the user has
+    /// no such session.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the session cannot be read or deleted.
+    pub async fn end_user_session(&self, sub: &str, sid: &str, now: Timestamp) -> Result<bool, StoreError> {
+        let index = ledger_keys::user_session(sub, sid);
+        let Some(stored) = self.ledger.read_record::<SessionIndex>(&index, now).await? else {
+            return Ok(false);
+        };
+        self.end_session_by_id(sid, now).await?;
+        let writes = [index, ledger_keys::session_by_digest(&stored.value.digest)]
+            .map(|key| LedgerWrite::Delete { key, expect: Expect::Any });
+        self.ledger.write(writes.into(), now).await?;
+        Ok(true)
+    }
+
+    /// Revokes all tokens of a session by its id, if its cookie or record is missing.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails.
+    pub async fn end_session_by_id(&self, sid: &str, now: Timestamp) -> Result<(), StoreError> {
+        let until = now + lifetimes::SESSION + lifetimes::REFRESH_TOKEN_FAMILY + lifetimes::ACCESS_TOKEN;
+        self.revocations.mark_revoked("sid", sid, until, now).await?;
+        self.audit.record(AuditEvent::SignOut { sid: sid.to_owned() });
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! The ways to sign in besides the password: passkeys, recovery codes and linked accounts. Administrators list and
+//! remove them. A password reset removes them, because an attacker who took over the account may have added one.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use store::StoreError;
+use webauthn_rs::Webauthn;
+
+use crate::audit::{AuditEvent, AuditSink, RecordAction, SignInMethod};
+use crate::directory::user_directory::{ChangeUserError, OtherMethods, UserDirectory};
+use crate::random::Random;
+use crate::sign_in::linked_account::LinkedAccount;
+use crate::sign_in::passkey::PasskeyInfo;
+use crate::storage::epoch_ledger::EpochLedger;
+
+/// The ways to sign in of one user, besides the password.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the types of the fields are documented")]
+pub struct SignInMethods {
+    pub passkeys: Vec<PasskeyInfo>,
+    /// Number of unused recovery codes.
+    pub recovery_codes: usize,
+    pub linked_accounts: Vec<LinkedAccount>,
+}
+
+/// Ways to sign in to be removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MethodsToRemove {
+    /// The passkey with this id.
+    Passkey(String),
+    /// All recovery codes.
+    RecoveryCodes,
+    /// The linked account with this id.
+    LinkedAccount(String),
+    /// All passkeys, recovery codes and linked accounts.
+    All,
+}
+
+/// Passkeys, recovery codes and linked accounts of all users.
+pub struct SignInService {
+    pub(crate) ledger: Arc<EpochLedger>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) users: Arc<UserDirectory>,
+    /// `None` if the host of the issuer is an IP address.
+    pub(crate) relying_party: Option<Webauthn>,
+}
+
+impl SignInService {
+    /// Returns the ways to sign in of a user, besides the password.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn sign_in_methods(&self, sub: &str, now: Timestamp) -> Result<SignInMethods, StoreError> {
+        Ok(SignInMethods {
+            passkeys: self.user_passkeys(sub, now).await?,
+            recovery_codes: self.count_recovery_codes(sub, now).await?,
+            linked_accounts: self.linked_accounts(sub, now).await?,
+        })
+    }
+
+    /// Removes ways to sign in, and ends all sessions and tokens of the user. If no way is left, an administrator must
+    /// set a password. Returns `false` if the user has no such way.
+    ///
+    /// # Errors
+    /// Returns [`ChangeUserError`] if the user is missing or the change cannot be written.
+    pub async fn remove_sign_in_methods(
+        &self,
+        sub: &str,
+        methods: &MethodsToRemove,
+        now: Timestamp,
+    ) -> Result<bool, ChangeUserError> {
+        let (others, removed) = match methods {
+            MethodsToRemove::All => (OtherMethods::Remove, true),
+            MethodsToRemove::LinkedAccount(id) => {
+                (OtherMethods::Keep, self.force_unlink_account(sub, id, now).await?)
+            }
+            MethodsToRemove::Passkey(id) => {
+                (OtherMethods::Keep, self.force_remove_passkey(sub, id, now).await?)
+            }
+            MethodsToRemove::RecoveryCodes => {
+                (OtherMethods::Keep, self.delete_recovery_codes(sub, now).await?)
+            }
+        };
+        if removed {
+            self.users.change_user_and_methods(sub, None, others, now, |user| user.epoch += 1).await?;
+        }
+        Ok(removed)
+    }
+
+    /// Emits the audit event of a change.
+    pub(super) fn record_method(&self, action: RecordAction, sub: &str, method: SignInMethod) {
+        self.audit.record(AuditEvent::SignInMethod { action, sub: sub.to_owned(), method });
+    }
+}

@@ -1,0 +1,99 @@
+//! The server secret: one random key for each store. It signs values that leave the server and return to it, such as
+//! continuations and device cookies, and derives the successors of refresh tokens.
+
+use std::sync::{Arc, RwLock};
+
+use aws_lc_rs::hmac;
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::{Expect, StoreError};
+use subtle::ConstantTimeEq;
+
+use crate::audit::{AuditEvent, AuditSink};
+use crate::ledger_keys;
+use crate::random::Random;
+use crate::storage::encryption::{SecretEncryption, SecretStorageError};
+use crate::storage::epoch_ledger::EpochLedger;
+
+#[derive(Serialize, Deserialize)]
+struct ServerSecretRecord {
+    secret: String,
+}
+
+impl ServerSecretRecord {
+    fn key(&self) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, self.secret.as_bytes())
+    }
+}
+
+/// The server secret, and message authentication codes with it.
+pub struct ServerSecret {
+    ledger: Arc<EpochLedger>,
+    encryption: Arc<SecretEncryption>,
+    random: Arc<dyn Random>,
+    audit: Arc<dyn AuditSink>,
+    key: RwLock<hmac::Key>,
+}
+
+impl ServerSecret {
+    /// Reads the secret. Creates one if it is missing or exposed (see [`crate::storage::encryption`]). If two nodes
+    /// create one concurrently, both use the one that was written first.
+    pub(crate) async fn open(
+        ledger: Arc<EpochLedger>,
+        encryption: Arc<SecretEncryption>,
+        random: Arc<dyn Random>,
+        audit: Arc<dyn AuditSink>,
+        now: Timestamp,
+    ) -> Result<Self, SecretStorageError> {
+        let key = loop {
+            let expect = match encryption
+                .read_secret::<ServerSecretRecord>(&ledger, ledger_keys::SERVER_SECRET, now)
+                .await?
+            {
+                Some(stored) if !stored.exposed => break stored.value.key(),
+                Some(stored) => Expect::Revision(stored.revision),
+                None => Expect::Absent,
+            };
+            let record = ServerSecretRecord { secret: random.secret() };
+            let write = encryption.put_secret(ledger_keys::SERVER_SECRET, &record, expect);
+            match ledger.write(vec![write], now).await {
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
+        Ok(Self { ledger, encryption, random, audit, key: RwLock::new(key) })
+    }
+
+    /// Replaces the secret. All values signed with the old one become invalid: sign-ins in progress, known browsers,
+    /// user codes of devices, search cursors, and everything derived from the secret.
+    ///
+    /// # Errors
+    /// Returns [`SecretStorageError`] if the write fails.
+    pub async fn rotate(&self, now: Timestamp) -> Result<(), SecretStorageError> {
+        let record = ServerSecretRecord { secret: self.random.secret() };
+        self.ledger
+            .write(vec![self.encryption.put_secret(ledger_keys::SERVER_SECRET, &record, Expect::Any)], now)
+            .await?;
+        *self.key.write().expect("no thread panics while it holds the secret") = record.key();
+        self.audit.record(AuditEvent::KeysRotated);
+        Ok(())
+    }
+
+    /// Returns the message authentication code of a text for one purpose: HMAC-SHA256 in base64url. It is not valid for
+    /// another purpose.
+    pub fn mac(&self, purpose: &str, text: &str) -> String {
+        let key = self.key.read().expect("no thread panics while it holds the secret");
+        let mut context = hmac::Context::with_key(&key);
+        context.update(purpose.as_bytes());
+        // A purpose contains no zero byte, so different pairs have different inputs.
+        context.update(&[0]);
+        context.update(text.as_bytes());
+        URL_SAFE_NO_PAD.encode(context.sign())
+    }
+
+    /// Returns `true` if the message authentication code is valid. The comparison takes constant time.
+    pub fn verify_mac(&self, purpose: &str, text: &str, mac: &str) -> bool {
+        self.mac(purpose, text).as_bytes().ct_eq(mac.as_bytes()).into()
+    }
+}

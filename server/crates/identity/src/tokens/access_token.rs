@@ -1,0 +1,174 @@
+//! Access tokens (RFC 9068): their claims, and the access that they grant.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use store::StoreError;
+
+use crate::model::scope::{ScopeContext, ScopePermissions, Scopes};
+use crate::model::user::User;
+use crate::tokens::dpop::{BadProof, ProofError};
+
+/// Claims of an access token (RFC 9068 section 2.2), followed by claims of this server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names are those of RFC 9068")]
+pub struct AccessToken {
+    pub iss: String,
+    /// The user, or the client for its own tokens.
+    pub sub: String,
+    /// The issuer if `openid` is granted, and the FHIR base if a SMART scope is granted.
+    pub aud: Vec<String>,
+    pub client_id: String,
+    /// Granted scopes.
+    pub scope: String,
+    /// Issue time in seconds.
+    pub iat: i64,
+    /// Expiry in seconds.
+    pub exp: i64,
+    pub jti: String,
+    /// Time of the sign-in in seconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auth_time: Option<i64>,
+    /// Authentication context class of the sign-in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acr: Option<String>,
+    /// Browser session that the token ends with. `None` with `offline_access`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sid: Option<String>,
+    /// Id of the family (see [`crate::tokens::grant`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub family: Option<String>,
+    /// Epoch of the user. `None` for tokens without a user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<u64>,
+    /// Registration of the client (see [`crate::model::client::Client::generation`]).
+    #[serde(default)]
+    pub generation: String,
+    /// Id of the launch patient.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub patient: Option<String>,
+    /// Key that the token is bound to (RFC 7800; RFC 9449 section 6.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cnf: Option<KeyConfirmation>,
+}
+
+/// The claim `cnf`: the key that the sender must prove.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyConfirmation {
+    /// JWK thumbprint (RFC 7638).
+    pub jkt: String,
+}
+
+impl AccessToken {
+    /// Returns `true` if the token is intended for this audience.
+    pub fn is_for_audience(&self, audience: &str) -> bool {
+        self.aud.iter().any(|aud| aud == audience)
+    }
+}
+
+/// A valid access token with the data that it was validated with.
+#[derive(Debug)]
+pub struct TokenAccess {
+    /// Claims of the token.
+    pub token: Arc<AccessToken>,
+    /// Scopes of the token that its client and its user still have.
+    pub scopes: Scopes,
+    /// User of the token. `None` for a client's own token.
+    pub user: Option<User>,
+}
+
+/// The resources of one type that a token opens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResourceAccess<'a> {
+    /// No resources.
+    Nothing,
+    /// Resources in the compartments of these patients.
+    Patients(Vec<&'a str>),
+    /// All resources, whether or not they are in a Patient compartment.
+    All,
+}
+
+impl TokenAccess {
+    /// Returns the resources of a type on which the token grants these permissions. `system/` scopes open all. `user/`
+    /// scopes open what the user may see, which for a patient is the own compartment. `patient/` scopes open the
+    /// compartment of the launch patient, if the user may see it.
+    pub fn resource_access(&self, kind: &str, permissions: ScopePermissions) -> ResourceAccess<'_> {
+        let mut patients = Vec::new();
+        for scope in self.scopes.smart_scopes().filter(|scope| scope.allows(kind, permissions)) {
+            match (scope.context, &self.user) {
+                (ScopeContext::System, _) => return ResourceAccess::All,
+                (ScopeContext::User, Some(user)) => {
+                    if user.allowed_scopes.allow_access(ScopeContext::User, kind, permissions) {
+                        return ResourceAccess::All;
+                    }
+                    patients.extend(user.own_patient());
+                }
+                (ScopeContext::Patient, Some(user)) => {
+                    patients.extend(self.token.patient.as_deref().filter(|id| user.may_see_patient(id)));
+                }
+                (ScopeContext::User | ScopeContext::Patient, None) => {}
+            }
+        }
+        if patients.is_empty() { ResourceAccess::Nothing } else { ResourceAccess::Patients(patients) }
+    }
+}
+
+/// An access token with the data of its request.
+#[derive(Debug, Clone, Copy)]
+pub struct TokenCredentials<'a> {
+    /// The token.
+    pub token: &'a str,
+    /// DPoP proof. `None` for `Authorization: Bearer`.
+    pub proof: Option<&'a str>,
+    /// Method of the request.
+    pub method: &'a str,
+    /// Path of the request as it was sent.
+    pub path: &'a str,
+}
+
+/// Reasons why an access token is rejected. The caller receives `invalid_token`.
+#[derive(Debug, thiserror::Error)]
+pub enum BadToken {
+    /// The token is not a JWS of this server.
+    #[error("the access token is malformed or was not issued by this server")]
+    Malformed,
+    /// The token has expired.
+    #[error("the access token is expired")]
+    Expired,
+    /// The token, its family or its session was revoked, or the consent was withdrawn.
+    #[error("the access token is revoked")]
+    Revoked,
+    /// The client was deleted, or is not available.
+    #[error("the client of the access token is deleted or disabled")]
+    ClientGone,
+    /// The user was deleted or disabled.
+    #[error("the user of the access token is deleted or disabled")]
+    UserGone,
+    /// The user has signed out globally.
+    #[error("the user of the access token has signed out globally")]
+    SignedOut,
+    /// The token is bound to a key but was sent as a bearer token.
+    #[error("the access token is bound to a key; send it as 'Authorization: DPoP' with a proof")]
+    NeedsProof,
+    /// A bearer token was sent with a proof.
+    #[error("the access token is not bound to a key; send it as 'Authorization: Bearer'")]
+    NotBound,
+    /// The proof is signed by another key.
+    #[error("the proof is not signed by the key that the access token is bound to")]
+    OtherKey,
+    /// The proof is invalid.
+    #[error("{0}")]
+    Proof(BadProof),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<ProofError> for BadToken {
+    fn from(error: ProofError) -> Self {
+        match error {
+            ProofError::Bad(error) => Self::Proof(error),
+            ProofError::Store(error) => Self::Store(error),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Grants: the permissions behind authorization codes and refresh tokens (RFC 6749 sections 4.1 and 6; RFC 9700 section
+//! 4.14).
+//!
+//! The ledger stores a code or refresh token under its SHA-256 and changes it by compare-and-set from live to spent.
+//! All tokens from one sign-in of one client are a *family*. If a spent code or token is used again, the whole family
+//! is revoked. The spent record is kept for the lifetime of the family.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::StoreError;
+
+use crate::model::client::{Client, GrantType};
+use crate::model::scope::Scopes;
+use crate::model::user::User;
+
+/// The permissions that a user has granted to a client.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// Client id.
+    pub client_id: String,
+    /// Registration of the client (see [`Client::generation`]).
+    pub generation: String,
+    /// Subject of the user.
+    pub sub: String,
+    /// Granted scopes.
+    pub scopes: Scopes,
+    /// Time of the grant.
+    pub granted: Timestamp,
+    /// Time of the sign-in.
+    pub auth_time: Timestamp,
+    /// Methods of the sign-in (RFC 8176).
+    pub amr: Vec<String>,
+    /// Id of the browser session.
+    pub sid: String,
+    /// Epoch of the user at sign-in.
+    pub epoch: u64,
+    /// `nonce` of the ID token.
+    pub nonce: Option<String>,
+    /// Id of the family: all codes and tokens from this grant.
+    pub family: String,
+    /// Id of the launch patient, whose data `patient/` scopes open (SMART App Launch).
+    pub patient: Option<String>,
+    /// Thumbprint of the key that the tokens are bound to (RFC 9449).
+    pub jkt: Option<String>,
+}
+
+/// Parameters with which a code is redeemed.
+#[derive(Debug, Clone, Copy)]
+pub struct CodeExchange<'a> {
+    /// The code.
+    pub code: &'a str,
+    /// Redirect URI, which must be that of the authorization request.
+    pub redirect_uri: &'a str,
+    /// PKCE code verifier.
+    pub verifier: Option<&'a str>,
+    /// Thumbprint of the DPoP key that was proven with the request.
+    pub jkt: Option<&'a str>,
+}
+
+/// Reasons why a code or refresh token is rejected. Unless the store failed, the client receives `invalid_grant`.
+#[derive(Debug, thiserror::Error)]
+pub enum GrantError {
+    /// The code or token is unknown, expired, or of another client.
+    #[error("the code or refresh token is unknown, expired or was issued to another client")]
+    Unknown,
+    /// The code or token was used before. Its family is revoked.
+    #[error("the code or refresh token was used before; all tokens issued from it are revoked")]
+    Reused,
+    /// The redirect URI is not that of the authorization request.
+    #[error("redirect_uri is not that of the authorization request")]
+    RedirectUri,
+    /// The code verifier does not match, is missing, or is not expected.
+    #[error("code_verifier does not match the code_challenge of the authorization request")]
+    Verifier,
+    /// The code or token is bound to a key that was not proven.
+    #[error("the code or refresh token is bound to a key; send a DPoP proof signed by that key")]
+    Key,
+    /// The grant was revoked, or the user signed out, was disabled or deleted.
+    #[error("the grant was revoked, or the user signed out")]
+    Revoked,
+    /// The requested scopes exceed the granted ones.
+    #[error("scope exceeds the granted scopes")]
+    Scope,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Grant {
+    /// Returns `true` if the client gets a refresh token for this grant.
+    pub fn allows_refresh(&self, client: &Client) -> bool {
+        client.grant_types.contains(&GrantType::RefreshToken)
+            && (client.always_refresh || self.scopes.contains("offline_access"))
+    }
+
+    /// Returns `true` if the grant was given to this registration of the client.
+    pub(super) fn belongs_to(&self, client: &Client) -> bool {
+        self.client_id == client.client_id && self.generation == client.generation
+    }
+}
+
+/// Returns the granted scopes that the client and the user, if there is one, still have.
+pub(crate) fn still_granted(scopes: &Scopes, client: &Client, user: Option<&User>) -> Scopes {
+    scopes.covered_by(&client.scopes).filter(|scope| user.is_none_or(|user| user.may_grant(scope)))
+}

@@ -1,0 +1,312 @@
+//! Authorization codes and refresh tokens in the ledger: issued, spent once, revoked (RFC 6749 sections 4.1 and 6; RFC
+//! 9700 section 4.14).
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use store::{Expect, LedgerWrite, StoreError};
+
+use crate::audit::{AuditEvent, AuditSink};
+use crate::directory::client_registry::ClientRegistry;
+use crate::directory::user_directory::UserDirectory;
+use crate::ledger_keys;
+use crate::lifetimes;
+use crate::model::client::Client;
+use crate::model::pkce::CodeChallenge;
+use crate::model::redirect_uri::RegisteredRedirectUri;
+use crate::model::scope::Scopes;
+use crate::random::Random;
+use crate::storage::epoch_ledger::EpochLedger;
+use crate::storage::records;
+use crate::storage::server_secret::ServerSecret;
+use crate::tokens::grant::{CodeExchange, Grant, GrantError, still_granted};
+use crate::tokens::revocation::RevocationList;
+
+#[derive(Serialize, Deserialize)]
+struct CodeRecord {
+    grant: Grant,
+    redirect_uri: RegisteredRedirectUri,
+    challenge: Option<CodeChallenge>,
+    spent: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RefreshRecord {
+    grant: Grant,
+    /// End of the family, whether or not its tokens are used.
+    ends: Timestamp,
+    /// Time at which the successor was issued.
+    spent: Option<Timestamp>,
+}
+
+/// The authorization codes and refresh tokens.
+pub struct GrantStore {
+    pub(crate) ledger: Arc<EpochLedger>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) clients: Arc<ClientRegistry>,
+    pub(crate) users: Arc<UserDirectory>,
+    pub(crate) revocations: RevocationList,
+    pub(crate) server_secret: Arc<ServerSecret>,
+}
+
+impl GrantStore {
+    /// Issues an authorization code. `once` is a record that must be new: a pushed request is granted once.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails, and [`StoreError::Conflict`] if the record of `once` exists.
+    pub async fn issue_authorization_code(
+        &self,
+        grant: Grant,
+        redirect_uri: RegisteredRedirectUri,
+        challenge: Option<CodeChallenge>,
+        once: Option<LedgerWrite>,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let code = self.random.secret();
+        let record = CodeRecord { grant, redirect_uri, challenge, spent: false };
+        let mut writes = vec![records::put_record(
+            ledger_keys::authorization_code(&code),
+            &record,
+            Some(now + lifetimes::AUTHORIZATION_CODE),
+            Expect::Absent,
+        )];
+        writes.extend(once);
+        self.ledger.write(writes, now).await?;
+        Ok(code)
+    }
+
+    /// Spends an authorization code. Client, redirect URI, verifier and key are checked first, so that an attempt of
+    /// another client does not spend the code.
+    ///
+    /// # Errors
+    /// Returns [`GrantError`] if the code is rejected.
+    pub async fn redeem_authorization_code(
+        &self,
+        exchange: &CodeExchange<'_>,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<Grant, GrantError> {
+        let key = ledger_keys::authorization_code(exchange.code);
+        let stored = self.ledger.read_record::<CodeRecord>(&key, now).await?.ok_or(GrantError::Unknown)?;
+        let mut code = stored.value;
+        if !code.grant.belongs_to(client) {
+            return Err(GrantError::Unknown);
+        }
+        if code.redirect_uri.as_str() != exchange.redirect_uri {
+            return Err(GrantError::RedirectUri);
+        }
+        let verifier_matches = match (&code.challenge, exchange.verifier) {
+            (Some(challenge), Some(verifier)) => challenge.matches_verifier(verifier),
+            (None, None) => true,
+            // A verifier without a challenge indicates a downgrade attack (RFC 9700 section 2.1.1).
+            _ => false,
+        };
+        if !verifier_matches {
+            return Err(GrantError::Verifier);
+        }
+        if code.grant.jkt.is_some() && code.grant.jkt.as_deref() != exchange.jkt {
+            return Err(GrantError::Key);
+        }
+        if code.spent {
+            return Err(self.revoke_reused("code", &code.grant, now).await);
+        }
+        // Checked before the code is spent: a concurrent second use revokes the family, which must not fail the first
+        // use.
+        let remaining = self.ensure_active(&code.grant, client, now).await?;
+        code.spent = true;
+        let write = records::put_record(
+            key,
+            &code,
+            Some(now + lifetimes::REFRESH_TOKEN_FAMILY),
+            Expect::Revision(stored.revision),
+        );
+        self.write_spent("code", write, &code.grant, now).await?;
+        Ok(Grant { scopes: remaining, jkt: exchange.jkt.map(str::to_owned), ..code.grant })
+    }
+
+    /// Issues the first refresh token of a family. The token of a public client is bound to the key of the grant (RFC
+    /// 9449 section 5). A confidential client authenticates itself instead.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails.
+    pub async fn issue_refresh_token(
+        &self,
+        grant: &Grant,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<String, StoreError> {
+        let token = self.random.secret();
+        let jkt = grant.jkt.clone().filter(|_| client.is_public());
+        let ends = now + lifetimes::REFRESH_TOKEN_FAMILY;
+        let record = RefreshRecord { grant: Grant { jkt, ..grant.clone() }, ends, spent: None };
+        let write =
+            records::put_record(ledger_keys::refresh_token(&token), &record, Some(ends), Expect::Absent);
+        self.ledger.write(vec![write], now).await?;
+        Ok(token)
+    }
+
+    /// Spends a refresh token. Returns the grant, restricted to `scopes` if they are given, and the successor of the
+    /// token. During the client's grace period a spent token returns the same successor again, until the successor is
+    /// used: a lost response does not end the family.
+    ///
+    /// # Errors
+    /// Returns [`GrantError`] if the token is rejected.
+    pub async fn redeem_refresh_token(
+        &self,
+        token: &str,
+        client: &Client,
+        scopes: Option<&Scopes>,
+        jkt: Option<&str>,
+        now: Timestamp,
+    ) -> Result<(Grant, String), GrantError> {
+        let key = ledger_keys::refresh_token(token);
+        // The successor is derived from the token, so that a retry returns the same one although it is not stored.
+        let successor = self.server_secret.mac("refresh", token);
+        loop {
+            let stored =
+                self.ledger.read_record::<RefreshRecord>(&key, now).await?.ok_or(GrantError::Unknown)?;
+            let mut refresh = stored.value;
+            if !refresh.grant.belongs_to(client) {
+                return Err(GrantError::Unknown);
+            }
+            if refresh.grant.jkt.is_some() && refresh.grant.jkt.as_deref() != jkt {
+                return Err(GrantError::Key);
+            }
+            if scopes.is_some_and(|requested| requested.covered_by(&refresh.grant.scopes) != *requested) {
+                return Err(GrantError::Scope);
+            }
+            let remaining = if let Some(spent) = refresh.spent {
+                let grace = SignedDuration::from_secs(i64::from(client.refresh_grace_s));
+                let unused = match self
+                    .ledger
+                    .read_record::<RefreshRecord>(&ledger_keys::refresh_token(&successor), now)
+                    .await?
+                {
+                    Some(stored) => stored.value.spent.is_none(),
+                    None => false,
+                };
+                if !unused || now >= spent + grace {
+                    return Err(self.revoke_reused("refresh_token", &refresh.grant, now).await);
+                }
+                self.ensure_active(&refresh.grant, client, now).await?
+            } else {
+                let remaining = self.ensure_active(&refresh.grant, client, now).await?;
+                refresh.spent = Some(now);
+                let next = RefreshRecord { grant: refresh.grant.clone(), ends: refresh.ends, spent: None };
+                let ends = Some(refresh.ends);
+                let writes = vec![
+                    records::put_record(key.clone(), &refresh, ends, Expect::Revision(stored.revision)),
+                    records::put_record(ledger_keys::refresh_token(&successor), &next, ends, Expect::Absent),
+                ];
+                match self.ledger.write(writes, now).await {
+                    Ok(_) => {}
+                    // Another request has spent the token: read it again.
+                    Err(StoreError::Conflict { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+                remaining
+            };
+            let mut grant = refresh.grant;
+            // The successor keeps all scopes; only this access token has fewer. The nonce is for the first ID token
+            // only.
+            grant.scopes =
+                scopes.map_or_else(|| remaining.clone(), |requested| requested.covered_by(&remaining));
+            grant.nonce = None;
+            grant.jkt = jkt.map(str::to_owned);
+            return Ok((grant, successor));
+        }
+    }
+
+    /// Writes the spent record. If another request has written it first, the family is revoked.
+    pub(crate) async fn write_spent(
+        &self,
+        kind: &'static str,
+        write: LedgerWrite,
+        grant: &Grant,
+        now: Timestamp,
+    ) -> Result<(), GrantError> {
+        match self.ledger.write(vec![write], now).await {
+            Ok(_) => Ok(()),
+            Err(StoreError::Conflict { .. }) => Err(self.revoke_reused(kind, grant, now).await),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Revokes the family of a code or token that was used again.
+    pub(crate) async fn revoke_reused(
+        &self,
+        kind: &'static str,
+        grant: &Grant,
+        now: Timestamp,
+    ) -> GrantError {
+        let (client_id, sub, family) = (grant.client_id.clone(), grant.sub.clone(), grant.family.clone());
+        self.audit.record(AuditEvent::Reused { kind, client_id, sub, family });
+        match self.revoke_family(&grant.family, now).await {
+            Ok(()) => GrantError::Reused,
+            Err(error) => error.into(),
+        }
+    }
+
+    /// Returns the grant of a refresh token that can be used now, and the end of its family.
+    pub(crate) async fn active_refresh_token(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<Option<(Grant, Timestamp)>, StoreError> {
+        let found = self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
+        let Some(refresh) = found.map(|stored| stored.value).filter(|refresh| refresh.spent.is_none()) else {
+            return Ok(None);
+        };
+        let client = self.clients.active_client(&refresh.grant.client_id, now).await?;
+        let Some(client) = client.filter(|client| refresh.grant.belongs_to(client)) else { return Ok(None) };
+        match self.ensure_active(&refresh.grant, &client, now).await {
+            Ok(scopes) => Ok(Some((Grant { scopes, ..refresh.grant }, refresh.ends))),
+            Err(GrantError::Store(error)) => Err(error),
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Checks that a grant is active: its family and session are not revoked, the consent was not withdrawn, and the
+    /// user is active and has not signed out globally. Returns the scopes that are left.
+    pub(crate) async fn ensure_active(
+        &self,
+        grant: &Grant,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<Scopes, GrantError> {
+        let user = self.users.active_user(&grant.sub, now).await?.filter(|user| user.epoch == grant.epoch);
+        let user = user.ok_or(GrantError::Revoked)?;
+        if self.revocations.is_revoked("family", &grant.family, now).await? {
+            return Err(GrantError::Revoked);
+        }
+        if self.revocations.is_consent_withdrawn(&grant.sub, &grant.client_id, grant.granted, now).await? {
+            return Err(GrantError::Revoked);
+        }
+        let offline = grant.scopes.contains("offline_access");
+        if !offline && self.revocations.is_revoked("sid", &grant.sid, now).await? {
+            return Err(GrantError::Revoked);
+        }
+        let remaining = still_granted(&grant.scopes, client, Some(&user));
+        if remaining.is_empty() { Err(GrantError::Revoked) } else { Ok(remaining) }
+    }
+
+    /// Revokes all tokens of a family.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the write fails.
+    pub async fn revoke_family(&self, family: &str, now: Timestamp) -> Result<(), StoreError> {
+        self.revocations.mark_revoked("family", family, now + lifetimes::REFRESH_TOKEN_FAMILY, now).await
+    }
+
+    /// Returns the client id and the family of a refresh token, spent or not.
+    pub(crate) async fn refresh_token_family(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<Option<(String, String)>, StoreError> {
+        let found = self.ledger.read_record::<RefreshRecord>(&ledger_keys::refresh_token(token), now).await?;
+        Ok(found.map(|stored| (stored.value.grant.client_id, stored.value.grant.family)))
+    }
+}

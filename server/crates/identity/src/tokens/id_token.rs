@@ -1,0 +1,109 @@
+//! ID tokens (OpenID Connect Core section 2).
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::jose::{JwsParts, SigningAlg};
+use crate::lifetimes;
+use crate::model::client::Client;
+use crate::model::user::User;
+use crate::tokens::grant::Grant;
+use crate::tokens::signing_key::KeyPurpose;
+use crate::tokens::token_service::TokenService;
+
+/// Values of `acr`, in ascending order.
+pub const ACR_VALUES: [&str; 2] = ["1", "2"];
+
+/// Returns the authentication context class of a sign-in (OpenID Connect Core section 2): `2` if it had more than one
+/// factor, and `1` otherwise. The factors of an external provider are unknown.
+pub(super) fn acr_of(amr: &[String]) -> &'static str {
+    ACR_VALUES[usize::from(amr.iter().any(|method| method == "mfa"))]
+}
+
+#[derive(Serialize, Deserialize)]
+struct IdToken {
+    iss: String,
+    sub: String,
+    aud: String,
+    exp: i64,
+    iat: i64,
+    auth_time: i64,
+    sid: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nonce: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at_hash: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    amr: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    acr: Option<String>,
+    #[serde(flatten)]
+    user: serde_json::Map<String, serde_json::Value>,
+}
+
+/// Content of an ID token besides the grant.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct IdTokenContext<'a> {
+    /// Access token issued with the ID token, for `at_hash`.
+    pub access_token: Option<&'a str>,
+    /// User whose claims are included. If there is an access token, most claims are left to userinfo (OpenID Connect
+    /// Core section 5.4).
+    pub user: Option<&'a User>,
+}
+
+impl TokenService {
+    /// Mints an ID token, signed with the algorithm registered for the client.
+    pub fn mint_id_token(
+        &self,
+        client: &Client,
+        grant: &Grant,
+        context: IdTokenContext<'_>,
+        now: Timestamp,
+    ) -> String {
+        let alg = client.id_token_alg.as_deref().and_then(SigningAlg::parse).unwrap_or_default();
+        let scopes = match context.access_token {
+            // With an access token the client gets the other claims from userinfo.
+            Some(_) => grant.scopes.filter(|scope| scope == "fhirUser"),
+            None => grant.scopes.clone(),
+        };
+        let user = context.user.map(|user| serde_json::to_value(self.user_claims(user, &scopes)));
+        let user = match user.transpose().expect("claims serialise to JSON") {
+            Some(serde_json::Value::Object(mut members)) => {
+                members.remove("sub");
+                members
+            }
+            _ => serde_json::Map::new(),
+        };
+        let claims = IdToken {
+            iss: self.issuer.clone(),
+            sub: grant.sub.clone(),
+            aud: grant.client_id.clone(),
+            exp: (now + lifetimes::ID_TOKEN).as_second(),
+            iat: now.as_second(),
+            auth_time: grant.auth_time.as_second(),
+            sid: grant.sid.clone(),
+            nonce: grant.nonce.clone(),
+            at_hash: context.access_token.map(|token| alg.left_half_hash(token)),
+            amr: grant.amr.clone(),
+            acr: Some(acr_of(&grant.amr).to_owned()),
+            user,
+        };
+        let ring = self.signing_keys.current_ring();
+        let (kid, signer) = ring.active_key_pair(KeyPurpose::IdToken, alg);
+        signer.sign(kid, "JWT", &claims)
+    }
+
+    /// Verifies an `id_token_hint`: an ID token of this server, expired or not. Returns its subject, client and
+    /// session.
+    pub fn verify_id_token_hint(&self, hint: &str, now: Timestamp) -> Option<(String, String, String)> {
+        let parts = JwsParts::parse(hint)?;
+        let ring = self.signing_keys.current_ring();
+        let (loaded, alg) = ring.published_key(parts.header.kid.as_deref()?, now)?;
+        let is_genuine = loaded.key.purpose == KeyPurpose::IdToken
+            && parts.header.alg == loaded.key.alg.name()
+            && parts.header.typ.as_deref() == Some("JWT")
+            && parts.has_valid_signature(&loaded.jwk, alg);
+        let claims: IdToken = parts.claims().filter(|_| is_genuine)?;
+        (claims.iss == self.issuer).then_some((claims.sub, claims.aud, claims.sid))
+    }
+}

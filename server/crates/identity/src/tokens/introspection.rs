@@ -1,0 +1,62 @@
+//! Token introspection (RFC 7662; SMART App Launch 2.2). For a token that is not valid, or that the client may not
+//! introspect, the answer is `{"active": false}`.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use store::StoreError;
+
+use crate::model::client::Client;
+use crate::tokens::access_token::{BadToken, TokenAccess};
+use crate::tokens::token_service::TokenService;
+
+impl TokenService {
+    /// Returns the introspection response for this client. A client may introspect its own tokens, and all tokens if it
+    /// is registered for that.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if a read fails.
+    pub async fn introspect_token(
+        &self,
+        token: &str,
+        client: &Client,
+        now: Timestamp,
+    ) -> Result<Value, StoreError> {
+        let may_introspect = |client_id: &str| client.introspects || client.client_id == client_id;
+        let response = match self.verify_access_token(token, now).await {
+            Ok(access) => {
+                may_introspect(&access.token.client_id).then(|| self.describe_access_token(&access))
+            }
+            Err(BadToken::Store(error)) => return Err(error),
+            Err(_) => {
+                let found = self.grants.active_refresh_token(token, now).await?;
+                found.filter(|(grant, _)| may_introspect(&grant.client_id)).map(|(grant, ends)| {
+                    json!({
+                        "active": true, "iss": self.issuer, "sub": grant.sub, "client_id": grant.client_id,
+                        "scope": grant.scopes.to_string(), "exp": ends.as_second(), "token_type": "refresh_token",
+                    })
+                })
+            }
+        };
+        Ok(response.unwrap_or_else(|| json!({ "active": false })))
+    }
+
+    fn describe_access_token(&self, access: &TokenAccess) -> Value {
+        let mut response = serde_json::to_value(&*access.token).expect("claims serialise to JSON");
+        if let Value::Object(members) = &mut response {
+            // Internal claims.
+            for inner in ["sid", "family", "epoch", "generation"] {
+                members.remove(inner);
+            }
+        }
+        response["active"] = true.into();
+        response["scope"] = access.scopes.to_string().into();
+        response["token_type"] = if access.token.cnf.is_some() { "DPoP" } else { "Bearer" }.into();
+        if let Some(user) = &access.user {
+            response["username"] = user.username.as_str().into();
+            if let Some(fhir_user) = self.user_claims(user, &access.scopes).fhir_user {
+                response["fhirUser"] = fhir_user.into();
+            }
+        }
+        response
+    }
+}

@@ -1,0 +1,111 @@
+//! The ring of all signing keys: one record of the ledger, encrypted at rest.
+
+use jiff::Timestamp;
+use jsonwebtoken::Algorithm;
+use jsonwebtoken::jwk::Jwk;
+use store::{Expect, Ledger, Store, StoreError};
+
+use crate::jose::{self, SigningAlg, SigningKeyPair};
+use crate::ledger_keys;
+use crate::storage::encryption::{SecretEncryption, SecretStorageError};
+use crate::tokens::signing_key::{KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
+
+/// A signing key, decoded.
+pub(crate) struct LoadedKey {
+    pub key: SigningKey,
+    /// `None` for a retiring key.
+    signer: Option<SigningKeyPair>,
+    pub jwk: Jwk,
+    pub(super) public: serde_json::Value,
+}
+
+/// All signing keys that are published, or will be.
+pub(crate) struct KeyRing {
+    pub keys: Vec<LoadedKey>,
+    pub revision: u64,
+}
+
+/// Generates a key for each slot that lacks an active or a next one. Returns `true` if a key was generated.
+pub(super) fn fill_empty_slots(keys: &mut Vec<SigningKey>, now: Timestamp) -> bool {
+    let before = keys.len();
+    for slot in KEY_SLOTS {
+        for stage in [KeyStage::Active, KeyStage::Next] {
+            if !keys.iter().any(|key| key.slot() == slot && key.stage == stage) {
+                keys.push(SigningKey::generate(slot, stage, now));
+            }
+        }
+    }
+    keys.len() > before
+}
+
+impl KeyRing {
+    /// Reads the keys and generates those that are missing. Retires all keys of an exposed record (see
+    /// [`crate::storage::encryption`]).
+    pub(crate) async fn open(
+        store: &Store,
+        encryption: &SecretEncryption,
+        now: Timestamp,
+    ) -> Result<Self, SecretStorageError> {
+        loop {
+            let stored =
+                encryption.read_secret::<Vec<SigningKey>>(store, ledger_keys::SIGNING_KEYS, now).await?;
+            let expect = stored.as_ref().map_or(Expect::Absent, |stored| Expect::Revision(stored.revision));
+            let revision = stored.as_ref().map_or(0, |stored| stored.revision);
+            let exposed = stored.as_ref().is_some_and(|stored| stored.exposed);
+            let mut keys = stored.map(|stored| stored.value).unwrap_or_default();
+            if exposed {
+                keys.retain(|key| key.stage != KeyStage::Next && key.is_published(now));
+                keys.iter_mut().for_each(|key| key.retire(now));
+            }
+            if !fill_empty_slots(&mut keys, now) {
+                return Ok(Self { keys: load_keys(keys)?, revision });
+            }
+            match store
+                .write(vec![encryption.put_secret(ledger_keys::SIGNING_KEYS, &keys, expect)], now)
+                .await
+            {
+                // Read the record that this node or a concurrent one has written.
+                Ok(_) | Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Returns the id and the private key that sign with this algorithm now.
+    pub fn active_key_pair(&self, purpose: KeyPurpose, alg: SigningAlg) -> (&str, &SigningKeyPair) {
+        self.keys
+            .iter()
+            .filter(|loaded| loaded.key.slot() == (purpose, alg) && loaded.key.stage == KeyStage::Active)
+            .find_map(|loaded| Some((loaded.key.kid.as_str(), loaded.signer.as_ref()?)))
+            .expect("a ring has an active key for each slot")
+    }
+
+    /// Returns the published key with this id and its algorithm.
+    pub fn published_key(&self, kid: &str, now: Timestamp) -> Option<(&LoadedKey, Algorithm)> {
+        let loaded = self.keys.iter().find(|loaded| loaded.key.kid == kid && loaded.key.is_published(now))?;
+        Some((loaded, loaded.key.alg.jws_algorithm()))
+    }
+}
+
+fn load_keys(keys: Vec<SigningKey>) -> Result<Vec<LoadedKey>, StoreError> {
+    let load_key = |key: SigningKey| {
+        let unreadable = || StoreError::Corrupt {
+            what: format!("{}: the key {} cannot be decoded", ledger_keys::SIGNING_KEYS, key.kid),
+        };
+        let (signer, mut public) = match &key.material {
+            KeyMaterial::Private(_) => {
+                let signer = key.signer().ok_or_else(unreadable)?;
+                let public = signer.public_jwk();
+                (Some(signer), public)
+            }
+            KeyMaterial::Public(public) if key.stage == KeyStage::Retiring => (None, public.clone()),
+            KeyMaterial::Public(_) => return Err(unreadable()),
+        };
+        public["kid"] = key.kid.as_str().into();
+        public["use"] = "sig".into();
+        public["alg"] = key.alg.name().into();
+        let jwk = jose::parse_jwk(&public).ok_or_else(unreadable)?;
+        Ok(LoadedKey { signer, jwk, public, key })
+    };
+    keys.into_iter().map(load_key).collect()
+}

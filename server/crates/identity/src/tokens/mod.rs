@@ -1,0 +1,13 @@
+//! Grants, and the tokens that are issued from them: minting, verification, introspection and revocation.
+
+pub mod access_token;
+pub mod dpop;
+pub mod grant;
+pub mod grant_store;
+pub mod id_token;
+mod introspection;
+pub(crate) mod key_ring;
+pub(crate) mod revocation;
+pub mod signing_key;
+pub mod signing_keys;
+pub mod token_service;

@@ -1,0 +1,170 @@
+//! A signing key and its stages.
+
+use aws_lc_rs::encoding::AsDer as _;
+use aws_lc_rs::rsa::KeySize;
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair,
+    RsaKeyPair,
+};
+use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::encoding;
+use crate::jose::{SigningAlg, SigningKeyPair};
+use crate::lifetimes;
+
+/// Tolerated difference between the clocks of nodes.
+const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(60);
+
+/// Returns how long a retiring key stays published: the maximum lifetime of the tokens that it has signed.
+fn retirement_time() -> SignedDuration {
+    lifetimes::ACCESS_TOKEN.max(lifetimes::ID_TOKEN) + CLOCK_LEEWAY
+}
+
+/// The kind of tokens that a key signs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyPurpose {
+    /// Access tokens.
+    AccessToken,
+    /// ID tokens.
+    IdToken,
+}
+
+/// Combinations of purpose and algorithm. Each has an active and a next key.
+pub const KEY_SLOTS: [(KeyPurpose, SigningAlg); 5] = [
+    (KeyPurpose::AccessToken, SigningAlg::Es256),
+    (KeyPurpose::IdToken, SigningAlg::Rs256),
+    (KeyPurpose::IdToken, SigningAlg::Es256),
+    (KeyPurpose::IdToken, SigningAlg::Es384),
+    (KeyPurpose::IdToken, SigningAlg::EdDsa),
+];
+
+/// A stage in the life of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyStage {
+    /// Published, but not used yet.
+    Next,
+    /// Signs tokens.
+    Active,
+    /// Published until `gone_at`.
+    Retiring,
+}
+
+/// A signing key.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct SigningKey {
+    /// Key id: a digest of the public key.
+    pub kid: String,
+    /// Kind of tokens that the key signs.
+    pub purpose: KeyPurpose,
+    /// Algorithm of its signatures.
+    pub alg: SigningAlg,
+    /// Current stage.
+    pub stage: KeyStage,
+    /// Time at which the key was generated and published.
+    pub created: Timestamp,
+    /// Time at which the key became active.
+    pub active_since: Option<Timestamp>,
+    /// Time at which a retiring key is removed.
+    pub gone_at: Option<Timestamp>,
+    #[serde(flatten)]
+    pub(super) material: KeyMaterial,
+}
+
+/// The stored part of a key.
+#[derive(Clone, Serialize, Deserialize)]
+pub(super) enum KeyMaterial {
+    /// PKCS#8 in base64url, of an active or a next key.
+    #[serde(rename = "pkcs8")]
+    Private(String),
+    /// JWK without `kid`, of a retiring key.
+    #[serde(rename = "public")]
+    Public(serde_json::Value),
+}
+
+impl SigningKey {
+    pub(super) fn generate(
+        (purpose, alg): (KeyPurpose, SigningAlg),
+        stage: KeyStage,
+        now: Timestamp,
+    ) -> Self {
+        let generates = "the library generates and encodes keys";
+        let ec = |curve| EcdsaKeyPair::generate(curve).and_then(|key| key.to_pkcs8v1()).expect(generates);
+        let pkcs8 = match alg {
+            SigningAlg::Es256 => ec(&ECDSA_P256_SHA256_FIXED_SIGNING).as_ref().to_vec(),
+            SigningAlg::Es384 => ec(&ECDSA_P384_SHA384_FIXED_SIGNING).as_ref().to_vec(),
+            SigningAlg::EdDsa => Ed25519KeyPair::generate()
+                .and_then(|key| key.to_pkcs8v1())
+                .expect(generates)
+                .as_ref()
+                .to_vec(),
+            SigningAlg::Rs256 => RsaKeyPair::generate(KeySize::Rsa2048)
+                .expect(generates)
+                .as_der()
+                .expect(generates)
+                .as_ref()
+                .to_vec(),
+        };
+        let mut key = Self {
+            kid: String::new(),
+            purpose,
+            alg,
+            stage,
+            created: now,
+            active_since: (stage == KeyStage::Active).then_some(now),
+            gone_at: None,
+            material: KeyMaterial::Private(encoding::encode_base64url(&pkcs8)),
+        };
+        let public = key.signer().expect("a generated key can be decoded").public_jwk().to_string();
+        key.kid = encoding::encode_base64url(&Sha256::digest(public.as_bytes())[..12]);
+        key
+    }
+
+    pub(super) fn signer(&self) -> Option<SigningKeyPair> {
+        let KeyMaterial::Private(pkcs8) = &self.material else { return None };
+        let pkcs8 = encoding::decode_base64url(pkcs8)?;
+        Some(match self.alg {
+            SigningAlg::Es256 => SigningKeyPair::Es256(
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &pkcs8).ok()?,
+            ),
+            SigningAlg::Es384 => SigningKeyPair::Es384(
+                EcdsaKeyPair::from_pkcs8(&ECDSA_P384_SHA384_FIXED_SIGNING, &pkcs8).ok()?,
+            ),
+            SigningAlg::EdDsa => {
+                SigningKeyPair::EdDsa(Ed25519KeyPair::from_pkcs8_maybe_unchecked(&pkcs8).ok()?)
+            }
+            SigningAlg::Rs256 => SigningKeyPair::Rs256(RsaKeyPair::from_pkcs8(&pkcs8).ok()?),
+        })
+    }
+
+    pub(super) fn is_published(&self, now: Timestamp) -> bool {
+        self.gone_at.is_none_or(|at| now < at)
+    }
+
+    pub(super) fn slot(&self) -> (KeyPurpose, SigningAlg) {
+        (self.purpose, self.alg)
+    }
+
+    /// Moves the key to its next stage. Returns `false` if the key must be removed.
+    pub(super) fn advance_stage(&mut self, now: Timestamp) -> bool {
+        match self.stage {
+            KeyStage::Next => (self.stage, self.active_since) = (KeyStage::Active, Some(now)),
+            KeyStage::Active => self.retire(now),
+            KeyStage::Retiring => {}
+        }
+        self.is_published(now)
+    }
+
+    /// Makes the key a retiring one, and removes its private part.
+    pub(super) fn retire(&mut self, now: Timestamp) {
+        self.stage = KeyStage::Retiring;
+        self.gone_at.get_or_insert(now + retirement_time());
+        // If the private part cannot be decoded, loading the ring fails with an error.
+        if let Some(signer) = self.signer() {
+            self.material = KeyMaterial::Public(signer.public_jwk());
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Minting and verification of access tokens (RFC 9068; RFC 8725), with a cache of verified tokens.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use quick_cache::sync::Cache;
+
+use crate::audit::{AuditEvent, AuditSink};
+use crate::directory::client_registry::ClientRegistry;
+use crate::directory::user_directory::UserDirectory;
+use crate::jose::{JwsParts, SigningAlg};
+use crate::lifetimes;
+use crate::model::client::Client;
+use crate::model::scope::Scopes;
+use crate::model::user::User;
+use crate::model::user_claims::{self, UserClaims};
+use crate::random::Random;
+use crate::storage::epoch_ledger::EpochLedger;
+use crate::tokens::access_token::{AccessToken, BadToken, KeyConfirmation, TokenAccess, TokenCredentials};
+use crate::tokens::dpop::{DpopRequest, DpopVerifier};
+use crate::tokens::grant::{Grant, still_granted};
+use crate::tokens::grant_store::GrantStore;
+use crate::tokens::id_token::acr_of;
+use crate::tokens::key_ring::KeyRing;
+use crate::tokens::revocation::RevocationList;
+use crate::tokens::signing_key::KeyPurpose;
+use crate::tokens::signing_keys::SigningKeys;
+
+/// A bounded cache of verified tokens. An entry is valid in the cache epoch in which it was verified (see
+/// `storage::epoch_ledger`) and with the signing keys of that time; the expiry is checked on every use. The cache key
+/// is the whole token, because a digest of it would take longer than the rest of a cache hit.
+pub(crate) struct TokenCache(Cache<Box<str>, Arc<CachedToken>>);
+
+struct CachedToken {
+    access: Arc<TokenAccess>,
+    epoch: u64,
+    /// Revision of the signing keys with which the signature was verified.
+    ring: u64,
+}
+
+impl TokenCache {
+    pub fn new() -> Self {
+        Self(Cache::new(10_000))
+    }
+}
+
+/// Mints, verifies, introspects and revokes tokens.
+pub struct TokenService {
+    pub(crate) ledger: Arc<EpochLedger>,
+    pub(crate) random: Arc<dyn Random>,
+    pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) clients: Arc<ClientRegistry>,
+    pub(crate) users: Arc<UserDirectory>,
+    pub(crate) signing_keys: Arc<SigningKeys>,
+    pub(crate) grants: Arc<GrantStore>,
+    pub(crate) revocations: RevocationList,
+    pub(crate) dpop: Arc<DpopVerifier>,
+    pub(crate) verified: TokenCache,
+    pub(crate) issuer: String,
+    pub(crate) fhir_base: String,
+}
+
+impl TokenService {
+    /// Mints an access token for a grant of a user.
+    pub fn mint_access_token(&self, grant: &Grant, now: Timestamp) -> String {
+        let offline = grant.scopes.contains("offline_access");
+        self.sign_access_token(&AccessToken {
+            iss: self.issuer.clone(),
+            sub: grant.sub.clone(),
+            aud: self.token_audience(&grant.scopes),
+            client_id: grant.client_id.clone(),
+            scope: grant.scopes.to_string(),
+            iat: now.as_second(),
+            exp: (now + lifetimes::ACCESS_TOKEN).as_second(),
+            jti: self.random.id(),
+            auth_time: Some(grant.auth_time.as_second()),
+            acr: Some(acr_of(&grant.amr).to_owned()),
+            sid: (!offline).then(|| grant.sid.clone()),
+            family: Some(grant.family.clone()),
+            epoch: Some(grant.epoch),
+            generation: grant.generation.clone(),
+            patient: grant.patient.clone(),
+            cnf: grant.jkt.clone().map(|jkt| KeyConfirmation { jkt }),
+        })
+    }
+
+    /// Mints an access token for a client itself (`client_credentials`), bound to the key with the thumbprint `jkt`, if
+    /// there is one.
+    pub fn mint_backend_token(
+        &self,
+        client: &Client,
+        scopes: &Scopes,
+        jkt: Option<String>,
+        now: Timestamp,
+    ) -> String {
+        self.sign_access_token(&AccessToken {
+            iss: self.issuer.clone(),
+            sub: client.client_id.clone(),
+            aud: self.token_audience(scopes),
+            client_id: client.client_id.clone(),
+            scope: scopes.to_string(),
+            iat: now.as_second(),
+            exp: (now + lifetimes::BACKEND_ACCESS_TOKEN).as_second(),
+            jti: self.random.id(),
+            auth_time: None,
+            acr: None,
+            sid: None,
+            family: None,
+            epoch: None,
+            generation: client.generation.clone(),
+            patient: None,
+            cnf: jkt.map(|jkt| KeyConfirmation { jkt }),
+        })
+    }
+
+    fn token_audience(&self, scopes: &Scopes) -> Vec<String> {
+        let smart = scopes.smart_scopes().next().is_some();
+        let mut audience = Vec::new();
+        if scopes.contains("openid") || !smart {
+            audience.push(self.issuer.clone());
+        }
+        if smart {
+            audience.push(self.fhir_base.clone());
+        }
+        audience
+    }
+
+    fn sign_access_token(&self, claims: &AccessToken) -> String {
+        self.audit.record(AuditEvent::TokenIssued {
+            jti: claims.jti.clone(),
+            sub: claims.sub.clone(),
+            client_id: claims.client_id.clone(),
+            scope: claims.scope.clone(),
+        });
+        let ring = self.signing_keys.current_ring();
+        let (kid, signer) = ring.active_key_pair(KeyPurpose::AccessToken, SigningAlg::Es256);
+        signer.sign(kid, "at+jwt", claims)
+    }
+
+    /// Verifies an access token and, if it is bound to a key, the DPoP proof of the request (RFC 6750 section 2.1; RFC
+    /// 9449 section 7).
+    ///
+    /// # Errors
+    /// Returns [`BadToken`] if the token or the proof is rejected.
+    pub async fn authenticate_token(
+        &self,
+        sent: &TokenCredentials<'_>,
+        now: Timestamp,
+    ) -> Result<Arc<TokenAccess>, BadToken> {
+        let access = self.verify_access_token(sent.token, now).await?;
+        match (&access.token.cnf, sent.proof) {
+            (None, None) => {}
+            (None, Some(_)) => return Err(BadToken::NotBound),
+            (Some(_), None) => return Err(BadToken::NeedsProof),
+            (Some(bound), Some(proof)) => {
+                let url = format!("{}{}", self.issuer, sent.path);
+                let request = DpopRequest { method: sent.method, url: &url, access_token: Some(sent.token) };
+                if self.dpop.verify_proof(proof, &request, now).await? != bound.jkt {
+                    return Err(BadToken::OtherKey);
+                }
+            }
+        }
+        Ok(access)
+    }
+
+    /// Verifies an access token without a proof: form, signature, type, issuer, expiry and revocation.
+    ///
+    /// # Errors
+    /// Returns [`BadToken`] if the token is rejected.
+    pub async fn verify_access_token(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<Arc<TokenAccess>, BadToken> {
+        let epoch = self.ledger.cache_epoch();
+        let ring = self.signing_keys.current_ring();
+        let known = self.verified.0.get(token).filter(|cached| cached.ring == ring.revision);
+        let key = token;
+        let token = match &known {
+            Some(cached) => cached.access.token.clone(),
+            None => Arc::new(self.verify_signature(token, &ring, now).ok_or(BadToken::Malformed)?),
+        };
+        if now.as_second() >= token.exp {
+            return Err(BadToken::Expired);
+        }
+        if let Some(cached) = known.filter(|cached| cached.epoch == epoch) {
+            return Ok(cached.access.clone());
+        }
+        let (client, user) = self.ensure_token_active(&token, now).await?;
+        let scopes = Scopes::parse(&token.scope).map_err(|_| BadToken::Malformed)?;
+        let scopes = still_granted(&scopes, &client, user.as_ref());
+        let access = Arc::new(TokenAccess { token, scopes, user });
+        let cached = CachedToken { access: access.clone(), epoch, ring: ring.revision };
+        self.verified.0.insert(key.into(), Arc::new(cached));
+        Ok(access)
+    }
+
+    fn verify_signature(&self, token: &str, ring: &KeyRing, now: Timestamp) -> Option<AccessToken> {
+        let parts = JwsParts::parse(token)?;
+        let (loaded, alg) = ring.published_key(parts.header.kid.as_deref()?, now)?;
+        let is_genuine = loaded.key.purpose == KeyPurpose::AccessToken
+            && parts.header.alg == loaded.key.alg.name()
+            && parts.header.typ.as_deref() == Some("at+jwt")
+            && parts.header.crit.is_none()
+            && parts.has_valid_signature(&loaded.jwk, alg);
+        parts.claims::<AccessToken>().filter(|claims| is_genuine && claims.iss == self.issuer)
+    }
+
+    /// Checks that nothing has ended the token, and returns its client and user.
+    async fn ensure_token_active(
+        &self,
+        access: &AccessToken,
+        now: Timestamp,
+    ) -> Result<(Client, Option<User>), BadToken> {
+        let client = self.clients.active_client(&access.client_id, now).await?;
+        let client = client.filter(|client| client.generation == access.generation);
+        let client = client.ok_or(BadToken::ClientGone)?;
+        let ends_with =
+            [("jti", Some(&access.jti)), ("family", access.family.as_ref()), ("sid", access.sid.as_ref())];
+        for (what, id) in ends_with {
+            if let Some(id) = id
+                && self.revocations.is_revoked(what, id, now).await?
+            {
+                return Err(BadToken::Revoked);
+            }
+        }
+        let Some(epoch) = access.epoch else { return Ok((client, None)) };
+        let issued = Timestamp::from_second(access.iat).map_err(|_| BadToken::Malformed)?;
+        if self.revocations.is_consent_withdrawn(&access.sub, &access.client_id, issued, now).await? {
+            return Err(BadToken::Revoked);
+        }
+        let user = self.users.active_user(&access.sub, now).await?.ok_or(BadToken::UserGone)?;
+        if user.epoch != epoch {
+            return Err(BadToken::SignedOut);
+        }
+        Ok((client, Some(user)))
+    }
+
+    /// Returns the claims about a user that these scopes open.
+    pub fn user_claims<'a>(&self, user: &'a User, scopes: &Scopes) -> UserClaims<'a> {
+        user_claims::claims_for_scopes(user, scopes, &self.fhir_base)
+    }
+}

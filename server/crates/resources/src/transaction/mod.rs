@@ -1,0 +1,325 @@
+//! Bundles of requests (FHIR R4, batch and transaction). A batch processes each entry separately; a transaction
+//! processes all or none in one commit.
+//!
+//! There are two steps, so that the caller can check access before anything is written: [`Resources::plan`], then
+//! [`Resources::carry_out`]. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
+//! and id, and the first three on a condition (`ifNoneExist`, `Type?search`); searches are rejected.
+
+mod condition;
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use store::{ExpectVersion, ResourceKey, VersionWrite, Versions, WriteEffect};
+
+use crate::bundle::{self, BundleEntry, EntryRequest};
+use crate::prepare::{IdSource, PreparedResource, prepare_named};
+use crate::scan::RenamedReferences;
+use crate::service::stored;
+use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
+use condition::EntryCondition;
+
+/// Action of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryAction {
+    /// POST: a new resource under a new id.
+    Create,
+    /// PUT.
+    Update,
+    /// DELETE.
+    Delete,
+    /// GET.
+    Read,
+}
+
+/// An entry that can be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedEntry {
+    /// Action.
+    pub action: EntryAction,
+    /// The type of the resource.
+    pub kind: &'static str,
+    /// Id; a new one for [`EntryAction::Create`]. A search can replace the id of a conditional entry.
+    pub id: String,
+    pub(crate) expect: ExpectVersion,
+    pub(crate) condition: Option<EntryCondition>,
+    pub(crate) prepared: Option<PreparedResource>,
+}
+
+impl PlannedEntry {
+    /// Returns true if the write depends on a search.
+    pub fn is_conditional(&self) -> bool {
+        self.condition.is_some()
+    }
+}
+
+/// A Bundle that can be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TransactionPlan {
+    /// All or none?
+    pub is_transaction: bool,
+    /// In the order of the Bundle. In a transaction none is an error.
+    pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
+}
+
+/// Result of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EntryResult {
+    /// A resource that did not exist before.
+    Created(StoredResource),
+    /// A new version.
+    Updated(StoredResource),
+    /// The resource that a conditional create found.
+    Found(StoredResource),
+    /// The resource that was read.
+    Read(StoredResource),
+    /// Result of the delete.
+    Deleted(DeleteResult),
+}
+
+impl Resources {
+    /// Parses a Bundle of type `batch` or `transaction` and prepares its entries, without access to the store.
+    /// Searches by time are relative to `now`.
+    ///
+    /// # Errors
+    /// Returns the fault of the Bundle; in a transaction also the fault of any entry.
+    pub fn plan(
+        &self,
+        body: &[u8],
+        mut new_id: impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<TransactionPlan, ResourceBodyError> {
+        let limits = self.limits();
+        if body.len() > limits.bytes {
+            return Err(ResourceBodyError::TooBig { limit: limits.bytes });
+        }
+        let head =
+            bundle::BundleHead::of(body).and_then(|head| head.kind).ok_or(ResourceBodyError::NoType)?;
+        if head != "Bundle" {
+            return Err(ResourceBodyError::WrongType {
+                expected: "Bundle".to_owned(),
+                found: head.into_owned(),
+            });
+        }
+        let bundle = bundle::parse(body)?;
+        let is_transaction = match &*bundle.kind {
+            "transaction" => true,
+            "batch" => false,
+            other => return Err(ResourceBodyError::BundleType(other.to_owned())),
+        };
+        let targets: Vec<_> =
+            bundle.entry.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
+        let names = if is_transaction { names(&bundle.entry, &targets) } else { RenamedReferences::new() };
+        let planned = targets.into_iter().zip(&bundle.entry).map(|(target, entry)| {
+            let target = target?;
+            let prepared = match target.action {
+                EntryAction::Delete | EntryAction::Read => None,
+                EntryAction::Create | EntryAction::Update => {
+                    let text = entry.resource.ok_or(ResourceBodyError::Entry("it has no resource"))?.get();
+                    let id = match target.action {
+                        EntryAction::Create => IdSource::Given(&target.id),
+                        _ if target.condition.is_some() => IdSource::Given(&target.id),
+                        _ => IdSource::Same(&target.id),
+                    };
+                    Some(prepare_named(
+                        text.as_bytes(),
+                        Some(target.kind),
+                        id,
+                        &limits,
+                        self.fhir_base(),
+                        Some(&names),
+                    )?)
+                }
+            };
+            let Target { action, kind, id, expect, condition } = target;
+            Ok(PlannedEntry { action, kind, id, expect, condition, prepared })
+        });
+        let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = planned
+            .enumerate()
+            .map(|(at, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(at)))
+            .collect();
+        if is_transaction {
+            let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
+            check_once(all.map_err(Clone::clone)?)?;
+        }
+        Ok(TransactionPlan { is_transaction, entries })
+    }
+
+    /// Carries out a plan and returns one result for each entry.
+    ///
+    /// # Errors
+    /// Returns an error of a transaction, which has written nothing. Errors of a batch, and of the reads of a
+    /// transaction, are in the results.
+    pub async fn carry_out(
+        &self,
+        plan: TransactionPlan,
+        now: Timestamp,
+    ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
+        if plan.is_transaction {
+            let entries: Result<Vec<PlannedEntry>, ResourceBodyError> = plan.entries.into_iter().collect();
+            return self.commit(entries?, now).await;
+        }
+        let mut answers = Vec::with_capacity(plan.entries.len());
+        for entry in plan.entries {
+            match entry {
+                Ok(entry) => match self.commit(vec![entry], now).await {
+                    Ok(done) => answers.extend(done),
+                    Err(error) => answers.push(Err(error)),
+                },
+                Err(error) => answers.push(Err(error.into())),
+            }
+        }
+        Ok(answers)
+    }
+
+    /// Carries out entries in one commit. Once that is done only a read can still fail, for itself.
+    async fn commit(
+        &self,
+        mut entries: Vec<PlannedEntry>,
+        now: Timestamp,
+    ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
+        // The lock keeps the result of a search valid until it is written.
+        let _turn = match entries.iter().any(PlannedEntry::is_conditional) {
+            true => Some(self.one_conditional().await),
+            false => None,
+        };
+        self.resolve(&mut entries).await?;
+        let writes: Vec<VersionWrite> = entries.iter_mut().filter_map(PlannedEntry::write).collect();
+        let commit = self.store().commit(writes, now).await?;
+        let mut written = commit.written.into_iter();
+        let mut done = Vec::with_capacity(entries.len());
+        for PlannedEntry { action, kind, id, condition, .. } in entries {
+            let is_left_out = matches!(condition, Some(EntryCondition::LeftOut));
+            let effect = match action {
+                EntryAction::Read => None,
+                _ if is_left_out => None,
+                _ => written.next(),
+            };
+            if action == EntryAction::Delete {
+                let deletion = match effect.map(|written| written.effect) {
+                    Some(WriteEffect::Deleted) => self.deletion(kind, &id, commit.seq).await,
+                    _ => Ok(DeleteResult::WasAbsent),
+                };
+                done.push(deletion.map(EntryResult::Deleted));
+                continue;
+            }
+            // Reads see the resources as the commit left them.
+            let version = self.store().read(&ResourceKey::new(kind, &*id), commit.seq).await;
+            let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
+            done.push(stored.map(|stored| match effect.map(|written| written.effect) {
+                None if is_left_out => EntryResult::Found(stored),
+                None => EntryResult::Read(stored),
+                Some(WriteEffect::Created) => EntryResult::Created(stored),
+                Some(_) => EntryResult::Updated(stored),
+            }));
+        }
+        Ok(done)
+    }
+}
+
+impl PlannedEntry {
+    /// The write that this entry asks for, if it asks for one; takes the text out.
+    fn write(&mut self) -> Option<VersionWrite> {
+        let key = ResourceKey::new(self.kind, &*self.id);
+        let write = match (self.action, &self.condition, self.prepared.take()) {
+            (EntryAction::Read, ..) | (_, Some(EntryCondition::LeftOut), _) => return None,
+            (_, _, Some(PreparedResource { draft, compartments, .. })) => {
+                VersionWrite::put(key, draft, compartments)
+            }
+            (_, _, None) => VersionWrite::delete(key),
+        };
+        Some(write.expecting(self.expect))
+    }
+}
+
+/// Checks that a transaction contains each resource at most once.
+pub(crate) fn check_once<'a>(
+    entries: impl IntoIterator<Item = &'a PlannedEntry>,
+) -> Result<(), ResourceBodyError> {
+    let mut seen = HashSet::new();
+    for (at, entry) in entries.into_iter().enumerate() {
+        if !seen.insert((entry.kind, &*entry.id)) {
+            return Err(ResourceBodyError::Entry("the transaction contains its resource twice").in_entry(at));
+        }
+    }
+    Ok(())
+}
+
+/// Target of an entry's request.
+struct Target {
+    action: EntryAction,
+    kind: &'static str,
+    id: String,
+    expect: ExpectVersion,
+    condition: Option<EntryCondition>,
+}
+
+impl Target {
+    fn of(
+        entry: &BundleEntry<'_>,
+        resources: &Resources,
+        new_id: &mut impl FnMut() -> String,
+        now: Timestamp,
+    ) -> Result<Self, ResourceBodyError> {
+        let wrong = |why| Err(ResourceBodyError::Entry(why));
+        let Some(EntryRequest { method, url, if_match, if_none_match, if_none_exist }) = &entry.request
+        else {
+            return wrong("it has no request");
+        };
+        let action = match &**method {
+            "POST" => EntryAction::Create,
+            "PUT" => EntryAction::Update,
+            "DELETE" => EntryAction::Delete,
+            "GET" => EntryAction::Read,
+            _ => return wrong("its method must be DELETE, GET, POST or PUT"),
+        };
+        let (url, search) = match (url.split_once('?'), if_none_exist) {
+            (None, None) => (&**url, None),
+            (None, Some(search)) if action == EntryAction::Create => (&**url, Some(&**search)),
+            (Some((url, search)), None) if matches!(action, EntryAction::Update | EntryAction::Delete) => {
+                (url, Some(search))
+            }
+            (Some(_), None) => return wrong("searches are not supported"),
+            (_, Some(_)) => return wrong("ifNoneExist is accepted only with a POST to a resource type"),
+        };
+        if if_none_match.is_some() || (search.is_some() && if_match.is_some()) {
+            return wrong("ifNoneMatch is not supported, nor ifMatch beside a search");
+        }
+        let (kind, id) = match (action, search, url.split_once('/')) {
+            (EntryAction::Create, _, Some(_)) => return wrong("the url of a POST is a resource type"),
+            (EntryAction::Create, _, None) | (_, Some(_), None) => (url, None),
+            (_, None, Some((kind, id))) if fhir::is_id(id) => (kind, Some(id.to_owned())),
+            (_, Some(_), Some(_)) => return wrong("its url is a resource type and a search"),
+            _ => return wrong("the url of a DELETE, GET or PUT is a resource type and an id"),
+        };
+        let kind = fhir::resource_type(kind)
+            .ok_or(ResourceBodyError::Entry("its url does not name a resource type of FHIR R4"))?;
+        let condition =
+            search.map(|search| EntryCondition::read(entry, action, kind, search, resources, now));
+        let condition = condition.transpose()?;
+        let own = condition.as_ref().and_then(EntryCondition::own_id).map(str::to_owned);
+        let if_match =
+            if_match.as_deref().map(version_of_etag).transpose().map_err(ResourceBodyError::Entry)?;
+        let expect = match (action, if_match) {
+            (EntryAction::Create, _) => ExpectVersion::Absent,
+            (_, Some(version)) => ExpectVersion::Version(version),
+            (_, None) => ExpectVersion::Any,
+        };
+        Ok(Self { action, kind, id: id.or(own).unwrap_or_else(new_id), expect, condition })
+    }
+}
+
+/// The version in `W/"3"`, the form in which FHIR writes entity tags.
+fn version_of_etag(tag: &str) -> Result<u64, &'static str> {
+    let quoted = tag.strip_prefix("W/").unwrap_or(tag);
+    let number = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    number.and_then(|number| number.parse().ok()).ok_or("its ifMatch is not of the form W/\"3\"")
+}
+
+fn names(entries: &[BundleEntry<'_>], targets: &[Result<Target, ResourceBodyError>]) -> RenamedReferences {
+    let places: Vec<_> = targets
+        .iter()
+        .map(|target| Some((target.as_ref().ok()?.kind, target.as_ref().ok()?.id.clone())))
+        .collect();
+    bundle::names(entries, &places)
+}

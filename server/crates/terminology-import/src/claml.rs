@@ -1,0 +1,165 @@
+//! Classifications in ClaML (EN 14463), the format of ICD-10 and its national editions: classes with their superclasses
+//! and rubrics. Codes are not combined with modifiers.
+
+use quick_xml::events::BytesStart;
+use terminology::indexing::{
+    ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition,
+    ResourceHeader,
+};
+
+use crate::error::ImportError;
+use crate::release_reader::{ReleaseReader, only};
+use crate::release_source::{ReleaseSource, base_name};
+use crate::xml_events::{self, XmlEvent, attribute, in_one_line};
+
+/// Classifications with a canonical URL in FHIR, by the start of their name in lower case.
+const KNOWN: [(&str, &str); 5] = [
+    ("icd-10-gm", "http://fhir.de/CodeSystem/bfarm/icd-10-gm"),
+    ("ops", "http://fhir.de/CodeSystem/bfarm/ops"),
+    ("icd-o-3", "http://terminology.hl7.org/CodeSystem/icd-o-3"),
+    ("icd-10-am", "http://hl7.org/fhir/sid/icd-10-am"),
+    ("icd-10", "http://hl7.org/fhir/sid/icd-10"),
+];
+
+/// Returns the file whose name is that of a ClaML file, if there is exactly one.
+pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
+    only(candidates(source))
+}
+
+fn candidates(source: &ReleaseSource) -> Vec<String> {
+    let is_one = |name: &str| {
+        let name = name.to_ascii_lowercase();
+        name.ends_with(".xml") && (name.contains("claml") || name.contains("icd") || name.contains("ops"))
+            || name.ends_with(".claml")
+    };
+    source.files_named(is_one)
+}
+
+pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
+    key_file(source).into_iter().collect()
+}
+
+/// The current position in the file.
+#[derive(Default)]
+struct ClamlReader {
+    class: Option<ConceptNumber>,
+    /// Kind of the current rubric.
+    rubric: Option<String>,
+    /// Text and language of the current label.
+    label: Option<(String, Option<String>)>,
+}
+
+/// Reads the file.
+///
+/// # Errors
+/// Returns [`ImportError`] if the file is not valid ClaML or not a known classification.
+pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
+    let file = candidates(reader.source).remove(0);
+    let mut builder = None;
+    let mut state = ClamlReader::default();
+    xml_events::for_each_event(reader.source, &file, |piece| {
+        match (piece, &mut builder) {
+            (XmlEvent::Start(start), None) if start.local_name().as_ref() == "Title" => {
+                builder = Some(IndexBuilder::new(&code_system_header(start, base_name(&file))?)?);
+            }
+            (XmlEvent::Start(start), Some(builder)) => state.begin_element(builder, start)?,
+            (XmlEvent::Text(text), _) => state.add_text(text),
+            (XmlEvent::End(name), Some(builder)) => state.end_element(builder, name)?,
+            _ => {}
+        }
+        Ok(())
+    })?;
+    builder.ok_or_else(|| ImportError::in_file(&file, "it is not ClaML: it has no Title"))
+}
+
+fn code_system_header(title: &BytesStart<'_>, file: &str) -> Result<ResourceHeader, String> {
+    let name = attribute(title, "name")?.unwrap_or_default();
+    let lower = name.to_lowercase();
+    let (_, url) = KNOWN.iter().find(|(begin, _)| lower.starts_with(begin)).ok_or_else(|| {
+        let known = KNOWN.map(|(name, _)| name).join(", ");
+        format!("the classification '{name}' of {file} has no known canonical URL; supported are {known}")
+    })?;
+    let property = |code: &str| PropertyDefinition { code: code.to_owned(), ..PropertyDefinition::default() };
+    Ok(ResourceHeader {
+        resource_type: "CodeSystem".to_owned(),
+        url: Some((*url).to_owned()),
+        version: attribute(title, "version")?,
+        name: Some(name.clone()),
+        title: Some(name),
+        status: Some("active".to_owned()),
+        content: Some(ContentMode::Complete),
+        case_sensitive: Some(true),
+        hierarchy_meaning: Some(HierarchyMeaning::IsA),
+        property: vec![property("kind")],
+        ..ResourceHeader::default()
+    })
+}
+
+impl ClamlReader {
+    fn begin_element(&mut self, builder: &mut IndexBuilder, start: &BytesStart<'_>) -> Result<(), String> {
+        let code = || attribute(start, "code")?.ok_or_else(|| "a class has no code".to_owned());
+        match start.local_name().as_ref() {
+            "Class" => {
+                let (number, is_new) = builder.add_concept(&code()?)?;
+                if !is_new {
+                    return Err(format!("the class {} occurs twice", code()?));
+                }
+                if let Some(kind) = attribute(start, "kind")? {
+                    builder.add_property(number, "kind", &kind)?;
+                }
+                self.class = Some(number);
+            }
+            "SuperClass" => {
+                if let Some(class) = self.class {
+                    builder.add_property(class, "parent", &code()?)?;
+                }
+            }
+            "SubClass" => {
+                if let Some(class) = self.class {
+                    builder.add_property(class, "child", &code()?)?;
+                }
+            }
+            "Rubric" => self.rubric = attribute(start, "kind")?,
+            "Label" => self.label = Some((String::new(), attribute(start, "xml:lang")?)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// All text in a label counts, including that of nested elements.
+    fn add_text(&mut self, text: &str) {
+        if let Some((label, _)) = &mut self.label {
+            label.push_str(text);
+        }
+    }
+
+    fn end_element(&mut self, builder: &mut IndexBuilder, name: &str) -> Result<(), String> {
+        match name {
+            "Class" => self.class = None,
+            "Rubric" => self.rubric = None,
+            "Label" => {
+                let (Some((text, language)), Some(class), Some(rubric)) =
+                    (self.label.take(), self.class, &self.rubric)
+                else {
+                    return Ok(());
+                };
+                let text = in_one_line(&text);
+                let text = text.as_str();
+                match rubric.as_str() {
+                    "preferred" if !builder.has_display(class) => builder.set_display(class, text)?,
+                    "preferred" | "preferredLong" | "inclusion" => {
+                        let language = language.as_deref();
+                        builder.add_designation(
+                            class,
+                            ConceptDesignation { language, value: text, ..ConceptDesignation::default() },
+                        )?;
+                    }
+                    "definition" => builder.set_definition(class, text)?,
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}

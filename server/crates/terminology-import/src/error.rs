@@ -1,0 +1,53 @@
+//! Errors of an import, with file and line.
+
+use std::{fmt, io};
+
+/// Error in a release.
+#[derive(Debug, Clone, thiserror::Error)]
+pub struct ImportError {
+    /// File within the release, or the path of the release.
+    pub file: String,
+    /// Line in the file, from 1.
+    pub line: Option<u64>,
+    /// Description of the error, and what to do.
+    pub why: String,
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.why),
+            None => write!(f, "{}: {}", self.file, self.why),
+        }
+    }
+}
+
+impl ImportError {
+    pub(crate) fn in_file(file: &str, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: None, why: why.to_string() }
+    }
+
+    pub(crate) fn at_line(file: &str, line: u64, why: impl fmt::Display) -> Self {
+        Self { file: file.to_owned(), line: Some(line), why: why.to_string() }
+    }
+}
+
+/// Returns a conversion from an error of the operating system or of an archive to one that names the file.
+pub(crate) fn unreadable(file: &str) -> impl Fn(io::Error) -> ImportError {
+    move |error| ImportError::in_file(file, error)
+}
+
+/// Returns a conversion from an error of the CSV reader, which does not count the `before` lines above the table.
+pub(crate) fn unreadable_row(file: &str, before: u64) -> impl Fn(csv::Error) -> ImportError {
+    move |error| {
+        let line = error.position().map(|at| at.line() + before);
+        let why = match error.kind() {
+            csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+                format!("the row has {len} fields, the heading {expected_len}; is a quote not closed?")
+            }
+            csv::ErrorKind::Utf8 { err, .. } => format!("field {} is not UTF-8", err.field() + 1),
+            _ => error.to_string(),
+        };
+        ImportError { file: file.to_owned(), line, why }
+    }
+}

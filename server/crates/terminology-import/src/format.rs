@@ -1,0 +1,102 @@
+//! The table of the supported formats.
+
+use std::io;
+
+use terminology::indexing::IndexBuilder;
+
+use crate::error::{ImportError, unreadable};
+use crate::release_reader::ReleaseReader;
+use crate::release_source::ReleaseSource;
+use crate::{claml, code_system_csv, icd10cm, loinc, rf2, rxnorm};
+
+/// A supported format.
+pub(crate) struct ReleaseFormat {
+    pub(crate) name: &'static str,
+    /// Returns the file by which the format is detected.
+    pub(crate) key_file: fn(&ReleaseSource) -> Option<String>,
+    /// Folders of the release that contain this file.
+    pub(crate) key_folder: &'static str,
+    /// Returns the files that the import reads.
+    pub(crate) input_files: fn(&ReleaseSource) -> Vec<String>,
+    /// Returns what the names of folders and files contain in addition to the content, such as the version.
+    pub(crate) version_in_names: fn(&ReleaseSource) -> Option<String>,
+    pub(crate) read: fn(&mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError>,
+}
+
+pub(crate) const FORMATS: &[ReleaseFormat] = &[
+    ReleaseFormat {
+        name: rf2::NAME,
+        key_file: rf2::key_file,
+        key_folder: "Snapshot/Terminology",
+        input_files: rf2::input_files,
+        version_in_names: no_version,
+        read: rf2::read_release,
+    },
+    ReleaseFormat {
+        name: "LOINC",
+        key_file: loinc::key_file,
+        key_folder: "LoincTable",
+        input_files: loinc::input_files,
+        version_in_names: loinc::version_in_names,
+        read: loinc::read_release,
+    },
+    ReleaseFormat {
+        name: "RxNorm RRF",
+        key_file: rxnorm::key_file,
+        key_folder: "rrf",
+        input_files: rxnorm::input_files,
+        version_in_names: rxnorm::version_in_names,
+        read: rxnorm::read_release,
+    },
+    ReleaseFormat {
+        name: icd10cm::NAME,
+        key_file: icd10cm::key_file,
+        key_folder: "",
+        input_files: icd10cm::input_files,
+        version_in_names: icd10cm::version_in_names,
+        read: icd10cm::read_release,
+    },
+    ReleaseFormat {
+        name: "ClaML",
+        key_file: claml::key_file,
+        key_folder: "",
+        input_files: claml::input_files,
+        version_in_names: no_version,
+        read: claml::read_release,
+    },
+    ReleaseFormat {
+        name: "CSV",
+        key_file: code_system_csv::key_file,
+        key_folder: "",
+        input_files: code_system_csv::input_files,
+        version_in_names: no_version,
+        read: code_system_csv::read_release,
+    },
+];
+
+/// Returns nothing, for formats whose version is in the files or in names that are part of the content hash.
+fn no_version(_: &ReleaseSource) -> Option<String> {
+    None
+}
+
+/// Returns the format of a release, if it is a supported one.
+pub(crate) fn detect_format(source: &ReleaseSource) -> Option<&'static ReleaseFormat> {
+    FORMATS.iter().find(|format| (format.key_file)(source).is_some())
+}
+
+/// Returns the files that the import reads.
+pub(crate) fn input_files(source: &ReleaseSource) -> Vec<String> {
+    detect_format(source).map_or_else(Vec::new, |format| (format.input_files)(source))
+}
+
+/// Returns the total size of the input files, each source measured by `size`.
+pub(crate) fn total_bytes<'m>(
+    sources: &mut [ReleaseSource<'m>],
+    size: impl Fn(&mut ReleaseSource<'m>, &[String]) -> io::Result<u64>,
+) -> Result<u64, ImportError> {
+    let size = |source: &mut ReleaseSource<'m>| {
+        let names = input_files(source);
+        size(source, &names).map_err(unreadable(&source.path().display().to_string()))
+    };
+    sources.iter_mut().map(size).sum()
+}

@@ -1,0 +1,89 @@
+//! Imports releases of code systems, in the layouts that their publishers use, into indexes of `terminology`.
+//!
+//! This crate reads files, and `terminology` does not. A release is imported completely or not at all: the index is
+//! built in memory, and nothing is changed before it is complete. Errors name the file and the line.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `error` | [`ImportError`], with file and line |
+//! | `progress` | the bytes read so far, reported while a release is read |
+//! | `release_source` | a folder, a zip archive or one file, as names and streams |
+//! | `table_reader` | lines split into fields: RF2 (tabs), RRF (bars), CSV |
+//! | `xml_events` | XML as a stream of elements and texts with line numbers |
+//! | `rf2` | SNOMED CT: RF2 snapshot |
+//! | `loinc` | LOINC: its CSV tables |
+//! | `rxnorm` | RxNorm: RRF |
+//! | `icd10cm` | ICD-10-CM: order file and tabular list |
+//! | `claml` | classifications in ClaML |
+//! | `code_system_csv` | any code system as CSV with a header |
+//! | `release_reader` | the sources that the reader of a format works with |
+//! | `format` | the table of these formats |
+//! | `release_import` | from the sources of a release to its index |
+//! | `release_set` | which of the given releases are read together |
+
+mod claml;
+mod code_system_csv;
+mod error;
+mod format;
+mod icd10cm;
+mod loinc;
+mod progress;
+mod release_import;
+mod release_reader;
+mod release_set;
+mod release_source;
+mod rf2;
+mod rxnorm;
+mod table_reader;
+mod xml_events;
+
+use std::io;
+use std::path::Path;
+
+pub use self::error::ImportError;
+use self::format::FORMATS;
+pub use self::progress::ReleaseProgress;
+pub use self::release_import::ImportedRelease;
+use self::release_import::read_release;
+pub use self::release_set::{Release, group_releases};
+use self::release_source::ReleaseSource;
+
+/// Returns whether a path is a release of a code system, judging by the names of its files.
+///
+/// A folder counts if the release begins in it; a folder with several releases, or with other files next to one, does
+/// not. A zip archive that cannot be read counts, so that [`import_release`] reports what is wrong with it: no other
+/// input of this program is a zip archive.
+pub fn is_release(path: &Path) -> bool {
+    let source = match ReleaseSource::open(path) {
+        Ok(source) => source,
+        Err(error) => return error.kind() == io::ErrorKind::InvalidData,
+    };
+    let is_folder = path.is_dir();
+    FORMATS.iter().any(|format| {
+        (format.key_file)(&source).is_some_and(|key| {
+            let folder = key.rsplit_once('/').map_or("", |(folder, _)| folder);
+            !is_folder || Path::new(format.key_folder).ends_with(folder)
+        })
+    })
+}
+
+/// Imports one release that needs no other one: a folder, a zip archive or a file.
+///
+/// # Errors
+/// Returns [`ImportError`] if a file cannot be read or has an error.
+pub fn import_release(
+    path: &Path,
+    progress: &mut dyn FnMut(ReleaseProgress<'_>),
+) -> Result<ImportedRelease, ImportError> {
+    let [release]: [Release; 1] =
+        group_releases(vec![path.to_owned()]).try_into().expect("one path is one release");
+    release.import(progress)
+}
+
+/// Imports a release whose files are in memory, as pairs of name and content.
+///
+/// # Errors
+/// Returns [`ImportError`] if a file has an error.
+pub fn import_files(files: Vec<(String, Vec<u8>)>) -> Result<ImportedRelease, ImportError> {
+    read_release(vec![ReleaseSource::in_memory(files)], &mut |_| {})
+}

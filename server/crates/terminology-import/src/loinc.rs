@@ -1,0 +1,289 @@
+//! LOINC in Regenstrief's release format: the table, parts, answer lists, groups, the component hierarchy and the
+//! linguistic variants.
+//!
+//! Terms, parts, answer lists, answers and groups are concepts. The hierarchy is from the file
+//! `ComponentHierarchyBySystem` (before 2.74 `MultiAxialHierarchy`). Answer lists and groups are subsets, which define
+//! the value sets `http://loinc.org/vs/LL…` and `…/LG…`.
+
+use terminology::indexing::{
+    ConceptDesignation, ConceptNumber, ContentMode, HierarchyMeaning, IndexBuilder, LOINC,
+    PropertyDefinition, ResourceHeader, compare_versions,
+};
+
+use crate::error::ImportError;
+use crate::release_reader::{ReleaseReader, only};
+use crate::release_source::{ReleaseSource, base_name};
+use crate::table_reader::CsvTable;
+
+/// The six axes, with their names in part links.
+const AXES: [&str; 6] = ["COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP"];
+/// Other columns of the table that become properties.
+const FACTS: [&str; 8] = [
+    "CLASS",
+    "STATUS",
+    "CLASSTYPE",
+    "ORDER_OBS",
+    "VersionLastChanged",
+    "PanelType",
+    "EXAMPLE_UCUM_UNITS",
+    "AskAtOrderEntry",
+];
+/// Columns of the table with names of the term.
+const NAMES: [&str; 3] = ["SHORTNAME", "CONSUMER_NAME", "DisplayName"];
+const TERMS: &str = "Loinc.csv";
+const PARTS: &str = "Part.csv";
+const PART_LINKS: &str = "LoincPartLink_Primary.csv";
+const ANSWERS: &str = "AnswerList.csv";
+const ANSWER_LINKS: &str = "LoincAnswerListLink.csv";
+const GROUPS: &str = "Group.csv";
+const GROUP_TERMS: &str = "GroupLoincTerms.csv";
+/// Column of the table with the definition.
+const MEANING: &str = "DefinitionDescription";
+
+/// Returns the file of LOINC's table, if there is exactly one.
+pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
+    only(source.files_named(|name| name.eq_ignore_ascii_case("loinc.csv")))
+}
+
+/// Returns the file of this name. Some folders contain a copy of it for older layouts; any of them will do.
+fn find_file(source: &ReleaseSource, name: &str) -> Option<String> {
+    source.files_named(|found| found.eq_ignore_ascii_case(name)).into_iter().next()
+}
+
+/// Returns the file of the hierarchy: the first of these names that exists.
+fn hierarchy_file(source: &ReleaseSource) -> Option<String> {
+    ["ComponentHierarchyBySystem.csv", "MultiAxialHierarchy.csv"]
+        .iter()
+        .find_map(|name| find_file(source, name))
+}
+
+/// Returns the files with terms in other languages.
+fn variant_files(source: &ReleaseSource) -> Vec<String> {
+    source.files_named(|name| name.ends_with("LinguisticVariant.csv"))
+}
+
+pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
+    let tables = [TERMS, PARTS, PART_LINKS, ANSWERS, ANSWER_LINKS, GROUPS, GROUP_TERMS];
+    let tables = tables.iter().filter_map(|name| find_file(source, name));
+    tables.chain(hierarchy_file(source)).chain(variant_files(source)).collect()
+}
+
+/// Reads the release.
+///
+/// # Errors
+/// Returns [`ImportError`] if a table is not valid.
+pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
+    let version = release_version(reader)?;
+    let mut builder =
+        IndexBuilder::new(&code_system_header(version)).map_err(|why| ImportError::in_file(TERMS, why))?;
+    read_terms(reader, &mut builder)?;
+    read_parts(reader, &mut builder)?;
+    read_answers(reader, &mut builder)?;
+    read_groups(reader, &mut builder)?;
+    read_hierarchy(reader, &mut builder)?;
+    read_variants(reader, &mut builder)?;
+    Ok(builder)
+}
+
+fn code_system_header(version: String) -> ResourceHeader {
+    let property = |code: &&str| PropertyDefinition {
+        code: (*code).to_owned(),
+        uri: Some(format!("{LOINC}/property/{code}")),
+        r#type: Some("string".to_owned()),
+        ..PropertyDefinition::default()
+    };
+    ResourceHeader {
+        resource_type: "CodeSystem".to_owned(),
+        url: Some(LOINC.to_owned()),
+        version: Some(version),
+        name: Some("LOINC".to_owned()),
+        title: Some("LOINC".to_owned()),
+        status: Some("active".to_owned()),
+        content: Some(ContentMode::Complete),
+        case_sensitive: Some(false),
+        hierarchy_meaning: Some(HierarchyMeaning::IsA),
+        language: Some("en-US".to_owned()),
+        property: AXES.iter().chain(&FACTS).map(property).collect(),
+        ..ResourceHeader::default()
+    }
+}
+
+/// Calls `row` for each line of the file of this name, if it exists.
+fn for_each_row(
+    reader: &mut ReleaseReader<'_, '_>,
+    name: &str,
+    headings: &[&'static str],
+    needed: usize,
+    mut row: impl FnMut(&[&str]) -> Result<(), String>,
+) -> Result<(), ImportError> {
+    match find_file(reader.source, name) {
+        Some(file) => CsvTable::open(reader.source, &file, headings, needed)?.for_each_row(&mut row),
+        None => Ok(()),
+    }
+}
+
+/// Returns the version from the name of a folder (`Loinc_2.80`).
+pub(super) fn version_in_names(source: &ReleaseSource) -> Option<String> {
+    let path = source.path().to_string_lossy();
+    source.file_names().iter().map(String::as_str).chain([&*path]).find_map(|name| {
+        let at = name.to_ascii_lowercase().find("loinc_")?;
+        let rest = &name[at + 6..];
+        let end = rest.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(rest.len());
+        let version = rest[..end].trim_end_matches('.');
+        version.contains('.').then(|| version.to_owned())
+    })
+}
+
+/// Returns the version from the name of a folder, or else the latest version in which a term changed.
+fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportError> {
+    if let Some(version) = version_in_names(reader.source) {
+        return Ok(version);
+    }
+    let mut latest = String::new();
+    for_each_row(reader, TERMS, &["VersionLastChanged"], 0, |fields| {
+        if compare_versions(fields[0], &latest).is_gt() {
+            latest = fields[0].to_owned();
+        }
+        Ok(())
+    })?;
+    match latest.is_empty() {
+        true => Err(ImportError::in_file(
+            TERMS,
+            "the version is neither in the name of a folder (Loinc_2.80) nor in VersionLastChanged",
+        )),
+        false => Ok(latest),
+    }
+}
+
+fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    let mut headings = vec!["LOINC_NUM", "LONG_COMMON_NAME"];
+    headings.extend(AXES.iter().chain(&FACTS).chain(&NAMES).chain([&MEANING]));
+    for_each_row(reader, TERMS, &headings, 2 + AXES.len(), |fields| {
+        let (number, is_new) = builder.add_concept(fields[0])?;
+        if !is_new {
+            return Err(format!("{} occurs twice", fields[0]));
+        }
+        builder.set_display(number, fields[1])?;
+        let designation = headings.iter().zip(fields).skip(2).filter(|(_, value)| !value.is_empty());
+        for (heading, value) in designation {
+            if NAMES.contains(heading) {
+                let usage = Some([LOINC, *heading, *heading]);
+                builder.add_designation(
+                    number,
+                    ConceptDesignation { usage, value, language: Some("en-US"), status: None },
+                )?;
+            } else if *heading == MEANING {
+                builder.set_definition(number, value)?;
+            } else {
+                builder.add_property(number, heading, value)?;
+            }
+            if *heading == "STATUS" && *value == "DEPRECATED" {
+                builder.mark_inactive(number);
+            }
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Finds or adds a concept, and sets its display if it has none.
+fn named_concept(builder: &mut IndexBuilder, code: &str, display: &str) -> Result<ConceptNumber, String> {
+    let (number, _) = builder.add_concept(code)?;
+    if !display.is_empty() && !builder.has_display(number) {
+        builder.set_display(number, display)?;
+    }
+    Ok(number)
+}
+
+fn read_parts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    for_each_row(
+        reader,
+        PARTS,
+        &["PartNumber", "PartTypeName", "PartName", "PartDisplayName", "Status"],
+        3,
+        |fields| {
+            let display = if fields[3].is_empty() { fields[2] } else { fields[3] };
+            let number = named_concept(builder, fields[0], display)?;
+            builder.add_property(number, "PartTypeName", fields[1])?;
+            builder.add_property(number, "STATUS", fields[4])?;
+            if fields[4] == "DEPRECATED" {
+                builder.mark_inactive(number);
+            }
+            Ok(())
+        },
+    )?;
+    // The parts of an axis are values of its property too, so that filters accept both forms.
+    let headings = ["LoincNumber", "PartNumber", "Property"];
+    for_each_row(reader, PART_LINKS, &headings, 3, |fields| {
+        let Some(term) = builder.find_concept(fields[0]) else { return Ok(()) };
+        let axis = fields[2].rsplit('/').next().unwrap_or_default();
+        builder.add_property(term, axis, fields[1])
+    })?;
+    Ok(())
+}
+
+fn read_answers(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    let headings = ["AnswerListId", "AnswerListName", "AnswerStringId", "DisplayText"];
+    for_each_row(reader, ANSWERS, &headings, 4, |fields| {
+        named_concept(builder, fields[0], fields[1])?;
+        if fields[2].is_empty() {
+            // The list is defined elsewhere; its answers are not part of LOINC.
+            return Ok(());
+        }
+        let answer = named_concept(builder, fields[2], fields[3])?;
+        builder.add_subset_member(fields[0], answer)
+    })?;
+    for_each_row(reader, ANSWER_LINKS, &["LoincNumber", "AnswerListId"], 2, |fields| {
+        let Some(term) = builder.find_concept(fields[0]) else { return Ok(()) };
+        builder.add_property(term, "answer-list", fields[1])
+    })?;
+    Ok(())
+}
+
+fn read_groups(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    for_each_row(reader, GROUPS, &["GroupId", "Group"], 2, |fields| {
+        named_concept(builder, fields[0], fields[1]).map(drop)
+    })?;
+    for_each_row(reader, GROUP_TERMS, &["GroupId", "LoincNumber"], 2, |fields| {
+        let Some(term) = builder.find_concept(fields[1]) else { return Ok(()) };
+        builder.add_subset_member(fields[0], term)
+    })?;
+    Ok(())
+}
+
+fn read_hierarchy(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    let headings = ["IMMEDIATE_PARENT", "CODE", "CODE_TEXT"];
+    let mut link = |fields: &[&str]| {
+        let child = named_concept(builder, fields[1], fields[2])?;
+        if !fields[0].is_empty() {
+            let parent = named_concept(builder, fields[0], "")?;
+            builder.add_parent(child, parent);
+        }
+        Ok(())
+    };
+    match hierarchy_file(reader.source) {
+        Some(file) => CsvTable::open(reader.source, &file, &headings, 2)?.for_each_row(&mut link),
+        None => Ok(()),
+    }
+}
+
+/// Reads files such as `deDE15LinguisticVariant.csv`, whose name contains the language.
+fn read_variants(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    for file in variant_files(reader.source) {
+        let name = base_name(&file);
+        let (Some(language), Some(region)) = (name.get(..2), name.get(2..4)) else { continue };
+        let language = format!("{language}-{region}");
+        let headings = ["LOINC_NUM", "LONG_COMMON_NAME", "LinguisticVariantDisplayName"];
+        let mut row = |fields: &[&str]| {
+            let Some(term) = builder.find_concept(fields[0]) else { return Ok(()) };
+            for value in fields[1..].iter().filter(|value| !value.is_empty()) {
+                let designation =
+                    ConceptDesignation { language: Some(&language), value, ..ConceptDesignation::default() };
+                builder.add_designation(term, designation)?;
+            }
+            Ok(())
+        };
+        CsvTable::open(reader.source, &file, &headings, 1)?.for_each_row(&mut row)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,40 @@
+//! The import of one release: detects the format, reads the files and builds the index.
+
+use terminology::CodeSystemIndex;
+
+use crate::error::ImportError;
+use crate::format;
+use crate::progress::{ProgressMeter, ReleaseProgress};
+use crate::release_reader::ReleaseReader;
+use crate::release_source::ReleaseSource;
+
+/// An imported release.
+#[derive(Debug)]
+pub struct ImportedRelease {
+    /// Index of the code system.
+    pub index: CodeSystemIndex,
+    /// Name of the detected format, such as `SNOMED CT RF2`.
+    pub format: &'static str,
+}
+
+/// Reads the release in the last source, together with those that it builds on.
+pub(crate) fn read_release<'m>(
+    mut sources: Vec<ReleaseSource<'m>>,
+    progress: &'m mut dyn FnMut(ReleaseProgress<'_>),
+) -> Result<ImportedRelease, ImportError> {
+    let meter = ProgressMeter::new(format::total_bytes(&mut sources, ReleaseSource::size)?, progress);
+    sources.iter_mut().for_each(|source| source.report_to(&meter));
+    let (source, dependencies) = sources.split_last_mut().expect("there is a release");
+    let name = source.path().display().to_string();
+    let format = format::detect_format(source).ok_or_else(|| {
+        ImportError::in_file(&name, "this is not a release of a code system in a supported layout")
+    })?;
+    let mut reader = ReleaseReader { source, dependencies };
+    let builder = (format.read)(&mut reader)?;
+    let index = builder.finish().map_err(|why| ImportError::in_file(&name, why))?;
+    if let Some(cycle) = index.cycle() {
+        let why = format!("the hierarchy has a cycle: {}", cycle.join(" > "));
+        return Err(ImportError::in_file(&name, why));
+    }
+    Ok(ImportedRelease { index, format: format.name })
+}

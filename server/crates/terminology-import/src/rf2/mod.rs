@@ -1,0 +1,378 @@
+//! SNOMED CT as an RF2 snapshot (SNOMED International, Release File Specification): concepts, descriptions, inferred
+//! relationships with groups and concrete values, and reference sets of one edition.
+//!
+//! An edition is one package with all modules that it builds on, as national editions are, or an extension with the
+//! packages that it builds on. Its version consists of the module that no other module depends on, and of its date.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `package` | the modules that a package contains and builds on |
+//! | `row_precedence` | which row counts if several packages contain one |
+//! | here | from rows to the index builder |
+
+mod package;
+mod row_precedence;
+
+use std::collections::HashMap;
+
+use terminology::indexing::{
+    ConceptDesignation, ContentMode, HierarchyMeaning, IndexBuilder, PropertyDefinition, ResourceHeader,
+    SNOMED_CT as URL, SNOMED_CT_DEFINITION as DEFINITION,
+};
+
+pub(super) use self::package::Rf2Package;
+use self::row_precedence::RowPrecedence;
+use crate::error::ImportError;
+use crate::release_reader::{ReleaseReader, only};
+use crate::release_source::{ReleaseSource, base_name};
+use crate::table_reader::{DelimitedTable, FieldBuffer};
+
+/// Prefixes of the names of the input files.
+const READ: [&str; 6] = [
+    "sct2_Concept_",
+    "sct2_Description_",
+    "sct2_TextDefinition_",
+    "sct2_Relationship_",
+    "sct2_RelationshipConcreteValues_",
+    "der2_",
+];
+/// Name of the format.
+pub(super) const NAME: &str = "SNOMED CT RF2";
+const CORE_MODULE: &str = "900000000000207008";
+const MODEL_MODULE: &str = "900000000000012004";
+const IS_A: &str = "116680003";
+const INFERRED: &str = "900000000000011006";
+const FULLY_DEFINED: &str = "900000000000073002";
+const FULLY_SPECIFIED_NAME: &str = "900000000000003001";
+const SYNONYM: &str = "900000000000013009";
+const PREFERRED: &str = "900000000000548007";
+const US_ENGLISH: &str = "900000000000509007";
+const GB_ENGLISH: &str = "900000000000508004";
+
+/// Returns the file of the concepts, if there is exactly one package with an RF2 snapshot.
+pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
+    only(source.files_named(|name| is_snapshot(name, "sct2_Concept_")))
+}
+
+/// Returns the input files. `Full`, `Delta` and stated relationships are not read.
+pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
+    source.files_named(|name| READ.iter().any(|prefix| is_snapshot(name, prefix)))
+}
+
+/// Returns whether a file is a snapshot file with this prefix. Trial releases add an `x` before it.
+fn is_snapshot(name: &str, prefix: &str) -> bool {
+    let base = base_name(name);
+    base.strip_prefix('x').unwrap_or(base).starts_with(prefix)
+        && base.contains("Snapshot")
+        && base.ends_with(".txt")
+}
+
+/// Reads the package.
+///
+/// # Errors
+/// Returns [`ImportError`] if a file is not valid.
+pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
+    let version = Rf2Package::inspect(reader.source)?.version;
+    let mut builder =
+        IndexBuilder::new(&code_system_header(version)).map_err(|why| ImportError::in_file("", why))?;
+    read_concepts(reader, &mut builder)?;
+    let preferred = read_preferred_terms(reader)?;
+    read_descriptions(reader, &mut builder, &preferred)?;
+    drop(preferred);
+    read_definitions(reader, &mut builder)?;
+    read_relationships(reader, &mut builder)?;
+    read_concrete_values(reader, &mut builder)?;
+    read_reference_sets(reader, &mut builder)?;
+    Ok(builder)
+}
+
+fn code_system_header(version: String) -> ResourceHeader {
+    let property = |code: &str, kind: &str, description: &str| PropertyDefinition {
+        code: code.to_owned(),
+        r#type: Some(kind.to_owned()),
+        description: Some(description.to_owned()),
+        ..PropertyDefinition::default()
+    };
+    ResourceHeader {
+        resource_type: "CodeSystem".to_owned(),
+        url: Some(URL.to_owned()),
+        name: Some("SNOMED_CT".to_owned()),
+        title: Some("SNOMED CT".to_owned()),
+        status: Some("active".to_owned()),
+        date: version_date(&version),
+        version: Some(version),
+        content: Some(ContentMode::Complete),
+        case_sensitive: Some(true),
+        hierarchy_meaning: Some(HierarchyMeaning::IsA),
+        language: Some("en".to_owned()),
+        property: vec![
+            property("inactive", "boolean", "True if the concept is inactive."),
+            property(
+                "sufficientlyDefined",
+                "boolean",
+                "True if the relationships define the concept completely.",
+            ),
+            property("moduleId", "code", "Module of the concept."),
+            property("effectiveTime", "string", "Date of the current state of the concept, as YYYYMMDD."),
+        ],
+        ..ResourceHeader::default()
+    }
+}
+
+/// Returns the date at the end of a version URI, as FHIR writes it.
+fn version_date(version: &str) -> Option<String> {
+    let digits = version.rsplit('/').next()?;
+    Some(format!("{}-{}-{}", digits.get(..4)?, digits.get(4..6)?, digits.get(6..)?))
+}
+
+/// Calls `row` for each active line of the snapshot files that pass a test.
+fn for_each_active_row(
+    reader: &mut ReleaseReader<'_, '_>,
+    test: impl Fn(&str) -> bool + Copy,
+    least: usize,
+    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
+) -> Result<(), ImportError> {
+    for_each_effective_row(reader, test, least, |table, fields| match fields.get(2) {
+        "1" => row(table, fields),
+        _ => Ok(()),
+    })
+}
+
+fn for_each_effective_row(
+    reader: &mut ReleaseReader<'_, '_>,
+    test: impl Fn(&str) -> bool + Copy,
+    least: usize,
+    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
+) -> Result<(), ImportError> {
+    let mut precedence = RowPrecedence::of_upper_packages(reader, test, least)?;
+    for (layer, source) in reader.sources().enumerate() {
+        for_each_row(source, test, least, |table, fields| {
+            if !matches!(fields.get(2), "0" | "1") {
+                return Err(table.line_error(format_args!("active is '{}', not 0 or 1", fields.get(2))));
+            }
+            match precedence.takes_effect(layer, table, fields)? {
+                true => row(table, fields),
+                false => Ok(()),
+            }
+        })?;
+    }
+    Ok(())
+}
+
+/// Calls `row` for each line of some files of one package, except the first line, which names at least `least` columns.
+fn for_each_row(
+    source: &mut ReleaseSource,
+    test: impl Fn(&str) -> bool,
+    least: usize,
+    mut row: impl FnMut(&DelimitedTable<'_>, &FieldBuffer) -> Result<(), ImportError>,
+) -> Result<(), ImportError> {
+    let files: Vec<String> = source.file_names().iter().filter(|name| test(name)).cloned().collect();
+    let mut fields = FieldBuffer::default();
+    for file in files {
+        let mut table = DelimitedTable::open(source, &file, '\t')?;
+        let width = table.read_heading(&mut fields, least)?;
+        while table.next_row(&mut fields, width)?.is_some() {
+            row(&table, &fields)?;
+        }
+    }
+    Ok(())
+}
+
+fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
+    for_each_effective_row(
+        reader,
+        |name| is_snapshot(name, "sct2_Concept_"),
+        5,
+        |table, fields| {
+            let added = || -> Result<(), String> {
+                let (number, is_new) = builder.add_concept(fields.get(0))?;
+                if !is_new {
+                    return Err(format!("concept {} occurs twice", fields.get(0)));
+                }
+                if fields.get(2) == "0" {
+                    builder.mark_inactive(number);
+                }
+                builder.add_property(
+                    number,
+                    "inactive",
+                    if fields.get(2) == "0" { "true" } else { "false" },
+                )?;
+                let defined = fields.get(4) == FULLY_DEFINED;
+                builder.add_property(
+                    number,
+                    "sufficientlyDefined",
+                    if defined { "true" } else { "false" },
+                )?;
+                builder.add_property(number, "moduleId", fields.get(3))?;
+                builder.add_property(number, "effectiveTime", fields.get(1))
+            };
+            let mut added = added;
+            added().map_err(|why| table.line_error(why))
+        },
+    )?;
+    match builder.concept_count() {
+        0 => Err(ImportError::in_file(
+            &reader.source.path().display().to_string(),
+            "the release has no concepts",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the preference of each description as the display: 3 if it is preferred in the USA, 2 in Great Britain, 1
+/// elsewhere.
+fn read_preferred_terms(reader: &mut ReleaseReader<'_, '_>) -> Result<HashMap<u64, u8>, ImportError> {
+    let mut preferred = HashMap::new();
+    for_each_active_row(
+        reader,
+        |name| is_snapshot(name, "der2_cRefset_Language"),
+        7,
+        |table, fields| {
+            if fields.get(6) != PREFERRED {
+                return Ok(());
+            }
+            let description = parse_identifier(table, fields.get(5))?;
+            let wanted = match fields.get(4) {
+                US_ENGLISH => 3,
+                GB_ENGLISH => 2,
+                _ => 1,
+            };
+            let best = preferred.entry(description).or_insert(wanted);
+            *best = wanted.max(*best);
+            Ok(())
+        },
+    )?;
+    Ok(preferred)
+}
+
+fn parse_identifier(table: &DelimitedTable<'_>, text: &str) -> Result<u64, ImportError> {
+    text.parse().map_err(|_| table.line_error(format_args!("'{text}' is not a SNOMED CT identifier")))
+}
+
+fn read_descriptions(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+    preferred: &HashMap<u64, u8>,
+) -> Result<(), ImportError> {
+    // Rank of the display of each concept so far.
+    let mut best = vec![0_u8; builder.concept_count()];
+    for_each_active_row(
+        reader,
+        |name| is_snapshot(name, "sct2_Description_"),
+        9,
+        |table, fields| {
+            let Some(concept) = builder.find_concept(fields.get(4)) else {
+                return Err(table.line_error(format_args!("the release has no concept {}", fields.get(4))));
+            };
+            let (language, kind, term) = (fields.get(5), fields.get(6), fields.get(7));
+            let is_name = kind == FULLY_SPECIFIED_NAME;
+            let wanted = preferred.get(&parse_identifier(table, fields.get(0))?).copied().unwrap_or_default();
+            // English first, because every edition has it. A fully specified name is used only if there is no other.
+            let rank = 1 + u8::from(!is_name && wanted > 0) * (wanted + 3 * u8::from(language == "en"));
+            if rank > best[concept as usize] {
+                best[concept as usize] = rank;
+                builder.set_display(concept, term).map_err(|why| table.line_error(why))?;
+            }
+            let usage = if is_name {
+                [URL, FULLY_SPECIFIED_NAME, "Fully specified name"]
+            } else {
+                [URL, SYNONYM, "Synonym"]
+            };
+            let designation = ConceptDesignation {
+                language: Some(language),
+                usage: Some(usage),
+                value: term,
+                status: None,
+            };
+            builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
+        },
+    )
+}
+
+fn read_definitions(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+) -> Result<(), ImportError> {
+    for_each_active_row(
+        reader,
+        |name| is_snapshot(name, "sct2_TextDefinition_"),
+        9,
+        |table, fields| {
+            let Some(concept) = builder.find_concept(fields.get(4)) else { return Ok(()) };
+            let usage = Some([URL, DEFINITION, "Definition"]);
+            let designation = ConceptDesignation {
+                language: Some(fields.get(5)),
+                usage,
+                value: fields.get(7),
+                status: None,
+            };
+            builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
+        },
+    )
+}
+
+fn read_relationships(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+) -> Result<(), ImportError> {
+    for_each_active_row(
+        reader,
+        |name| is_snapshot(name, "sct2_Relationship_"),
+        10,
+        |table, fields| {
+            if fields.get(8) != INFERRED {
+                return Ok(());
+            }
+            let find = |what: &str, id: &str| {
+                builder.find_concept(id).ok_or_else(|| {
+                    table.line_error(format_args!("{what} {id} is not a concept of this edition"))
+                })
+            };
+            let (source, destination) =
+                (find("the source", fields.get(4))?, find("the destination", fields.get(5))?);
+            if fields.get(7) == IS_A {
+                builder.add_parent(source, destination);
+                return Ok(());
+            }
+            let kind = find("the type", fields.get(7))?;
+            builder.add_attribute(source, parse_group(table, fields.get(6))?, kind, destination);
+            Ok(())
+        },
+    )
+}
+
+fn parse_group(table: &DelimitedTable<'_>, text: &str) -> Result<u32, ImportError> {
+    text.parse().map_err(|_| table.line_error(format_args!("'{text}' is not the number of a group")))
+}
+
+/// Reads numbers and texts as values: `#5`, `"text"`.
+fn read_concrete_values(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+) -> Result<(), ImportError> {
+    let test = |name: &str| is_snapshot(name, "sct2_RelationshipConcreteValues_");
+    for_each_active_row(reader, test, 10, |table, fields| {
+        if fields.get(8) != INFERRED {
+            return Ok(());
+        }
+        let (Some(source), Some(kind)) =
+            (builder.find_concept(fields.get(4)), builder.find_concept(fields.get(7)))
+        else {
+            return Err(table.line_error("its source or type is not a concept of this edition"));
+        };
+        let group = parse_group(table, fields.get(6))?;
+        builder.add_literal_attribute(source, group, kind, fields.get(5)).map_err(|why| table.line_error(why))
+    })
+}
+
+/// Reads reference sets of concepts. Those of descriptions and for internal use have no concepts.
+fn read_reference_sets(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+) -> Result<(), ImportError> {
+    let test = |name: &str| is_snapshot(name, "der2_") && !base_name(name).contains("_Language");
+    for_each_active_row(reader, test, 6, |table, fields| {
+        let Some(member) = builder.find_concept(fields.get(5)) else { return Ok(()) };
+        builder.add_subset_member(fields.get(4), member).map_err(|why| table.line_error(why))
+    })
+}

@@ -1,0 +1,111 @@
+//! The modules that an RF2 package contains and builds on, by its module dependency reference set (Release File
+//! Specification, 5.2.4.2).
+//!
+//! A package with SNOMED CT's root concept is an edition, which contains all modules that it names. Any other package
+//! is an extension: it contains the modules that state a dependency, and builds on the modules of other packages.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{CORE_MODULE, MODEL_MODULE, URL, for_each_row, is_snapshot};
+use crate::error::ImportError;
+use crate::release_source::{ReleaseSource, base_name};
+use crate::table_reader::{DelimitedTable, FieldBuffer};
+
+const ROOT_CONCEPT: &str = "138875005";
+
+/// Modules, each with the date of a release as `YYYYMMDD`.
+pub(crate) type ModuleDates = BTreeMap<String, String>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Rf2Package {
+    /// Version URI of the edition.
+    pub version: String,
+    /// Modules in the package.
+    pub holds: ModuleDates,
+    /// Modules that other packages must provide.
+    pub needs: ModuleDates,
+}
+
+impl Rf2Package {
+    /// Inspects a package.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] if a file is not valid.
+    pub fn inspect(source: &mut ReleaseSource) -> Result<Self, ImportError> {
+        let (file, is_edition) = find_concept_file(source)?;
+        let (mut sources, mut targets) = (ModuleDates::new(), ModuleDates::new());
+        // Number of modules that each module builds on.
+        let mut builds_on: HashMap<String, usize> = HashMap::new();
+        let dependencies = |name: &str| is_snapshot(name, "der2_ssRefset_ModuleDependency");
+        for_each_row(source, dependencies, 8, |_, fields| {
+            if fields.get(2) == "1" {
+                *builds_on.entry(fields.get(3).to_owned()).or_default() += 1;
+                keep_latest(&mut sources, fields.get(3), fields.get(6));
+                keep_latest(&mut targets, fields.get(5), fields.get(7));
+            }
+            Ok(())
+        })?;
+        let is_of_core = |module: &str| module == CORE_MODULE || module == MODEL_MODULE;
+        builds_on.retain(|module, _| !is_of_core(module));
+        let (mut holds, mut needs) = (sources, ModuleDates::new());
+        if is_edition {
+            targets.iter().for_each(|(module, date)| keep_latest(&mut holds, module, date));
+        } else {
+            holds.retain(|module, _| !is_of_core(module));
+            targets.retain(|module, _| !holds.contains_key(module));
+            needs = targets;
+        }
+        let top = builds_on.into_iter().max_by(|(a, na), (b, nb)| na.cmp(nb).then_with(|| b.cmp(a)));
+        let name = FileNameParts::parse(&file);
+        let is_international = is_edition && name.owner == "INT";
+        let (module, date) = match top.filter(|_| !is_international) {
+            Some((top, _)) => (top.clone(), holds[&top].clone()),
+            None => (CORE_MODULE.to_owned(), name.date.to_owned()),
+        };
+        if date.len() != 8 || !date.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(ImportError::in_file(
+                &file,
+                "the name of the file does not end with the date of the release, as in sct2_Concept_Snapshot_INT_20250101.txt",
+            ));
+        }
+        let space = if name.is_trial { "http://snomed.info/xsct" } else { URL };
+        Ok(Self { version: format!("{space}/{module}/version/{date}"), holds, needs })
+    }
+}
+
+/// Sets the release of a module if it is the latest so far.
+fn keep_latest(modules: &mut ModuleDates, module: &str, date: &str) {
+    let known = modules.entry(module.to_owned()).or_default();
+    if date > known.as_str() {
+        *known = date.to_owned();
+    }
+}
+
+/// Returns the file of the concepts, and whether it contains the root concept.
+fn find_concept_file(source: &mut ReleaseSource) -> Result<(String, bool), ImportError> {
+    let found = source.files_named(|name| is_snapshot(name, "sct2_Concept_")).pop();
+    let file = found.expect("a package has a file of concepts");
+    let (mut table, mut fields) = (DelimitedTable::open(source, &file, '\t')?, FieldBuffer::default());
+    while let Some(row) = table.next_line(&mut fields)? {
+        if row.get(0) == ROOT_CONCEPT {
+            return Ok((file, true));
+        }
+    }
+    Ok((file, false))
+}
+
+/// Parts of the name of a file.
+struct FileNameParts<'a> {
+    owner: &'a str,
+    date: &'a str,
+    is_trial: bool,
+}
+
+impl<'a> FileNameParts<'a> {
+    fn parse(file: &'a str) -> Self {
+        let name = base_name(file);
+        let mut parts = name.trim_end_matches(".txt").rsplit('_');
+        let (date, owner) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        Self { owner, date, is_trial: name.starts_with('x') }
+    }
+}

@@ -1,0 +1,210 @@
+//! Tables with lines and fields: tabs (RF2), bars (RRF) and CSV. They are read line by line, and errors name the line.
+
+use std::io::{self, BufRead, Read as _};
+
+use crate::error::{ImportError, unreadable, unreadable_row};
+use crate::release_source::ReleaseSource;
+
+/// Maximum length of a line, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// A file whose fields are separated by one character, without quotes.
+pub(super) struct DelimitedTable<'s> {
+    name: String,
+    input: Box<dyn BufRead + 's>,
+    separator: char,
+    buffer: Vec<u8>,
+    line: u64,
+}
+
+impl<'s> DelimitedTable<'s> {
+    /// Opens a file of the release.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] if the file cannot be opened.
+    pub fn open(source: &'s mut ReleaseSource, name: &str, separator: char) -> Result<Self, ImportError> {
+        let input = source.read(name).map_err(unreadable(name))?;
+        Ok(Self { name: name.to_owned(), input, separator, buffer: Vec::new(), line: 0 })
+    }
+
+    /// Returns an error in the current line.
+    pub fn line_error(&self, why: impl std::fmt::Display) -> ImportError {
+        ImportError::at_line(&self.name, self.line, why)
+    }
+
+    /// Returns the fields of the next line that is not empty.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] if the file cannot be read, or if a line is too long or not UTF-8.
+    pub fn next_line<'a>(
+        &mut self,
+        fields: &'a mut FieldBuffer,
+    ) -> Result<Option<&'a FieldBuffer>, ImportError> {
+        loop {
+            self.buffer.clear();
+            self.line += 1;
+            let read = self.input.by_ref().take(LONGEST).read_until(b'\n', &mut self.buffer);
+            let read = read.map_err(|error| ImportError::at_line(&self.name, self.line, error))?;
+            if read == 0 {
+                return Ok(None);
+            }
+            if read as u64 == LONGEST && !self.buffer.ends_with(b"\n") {
+                return Err(self.line_error(format_args!("the line is longer than {LONGEST} bytes")));
+            }
+            let Ok(mut text) = std::str::from_utf8(&self.buffer) else {
+                return Err(self.line_error("the line is not UTF-8"));
+            };
+            if self.line == 1 {
+                text = text.strip_prefix('\u{feff}').unwrap_or(text);
+            }
+            let text = text.trim_end_matches(['\n', '\r']);
+            if text.is_empty() {
+                continue;
+            }
+            fields.split_line(text, self.separator);
+            return Ok(Some(fields));
+        }
+    }
+
+    /// Reads the names of the columns in the first line, and returns their number without blank ones at the end.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the file is empty or has fewer than `least`
+    /// columns.
+    pub fn read_heading(&mut self, fields: &mut FieldBuffer, least: usize) -> Result<usize, ImportError> {
+        let Some(fields) = self.next_line(fields)? else {
+            return Err(
+                self.line_error("the file is empty, even without the names of its columns; copy it again")
+            );
+        };
+        match (0..fields.len()).rev().find(|at| !fields.get(*at).trim().is_empty()).map_or(0, |last| last + 1)
+        {
+            width if width < least => Err(self.line_error(format_args!(
+                "the first line names {width} columns instead of at least {least}; copy the file again, or check that it is the right table"
+            ))),
+            width => Ok(width),
+        }
+    }
+
+    /// Returns the fields of the next line. A line with fewer than `width` fields was truncated, and one with more
+    /// lacks its line end; blank fields at the end are accepted.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the line has another width.
+    pub fn next_row<'a>(
+        &mut self,
+        fields: &'a mut FieldBuffer,
+        width: usize,
+    ) -> Result<Option<&'a FieldBuffer>, ImportError> {
+        match self.next_line(fields)? {
+            Some(fields)
+                if fields.len() < width || (width..fields.len()).any(|at| !fields.get(at).is_empty()) =>
+            {
+                let found = fields.len();
+                Err(self.line_error(format_args!(
+                    "the line has {found} fields instead of {width}; the file is truncated or corrupt, copy it again"
+                )))
+            }
+            row => Ok(row),
+        }
+    }
+}
+
+/// The fields of one line, in a buffer that is reused.
+#[derive(Debug, Default)]
+pub(super) struct FieldBuffer {
+    text: String,
+    ends: Vec<usize>,
+    width: usize,
+}
+
+impl FieldBuffer {
+    fn split_line(&mut self, text: &str, separator: char) {
+        self.text.clear();
+        self.text.push_str(text);
+        self.width = separator.len_utf8();
+        self.ends.clear();
+        self.ends.extend(self.text.match_indices(separator).map(|(at, _)| at));
+        self.ends.push(self.text.len());
+    }
+
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Returns a field; an empty one if there is none at this position.
+    pub fn get(&self, at: usize) -> &str {
+        let Some(end) = self.ends.get(at) else { return "" };
+        let start = if at == 0 { 0 } else { self.ends[at - 1] + self.width };
+        &self.text[start..*end]
+    }
+}
+
+/// A CSV file, of which only some columns are read.
+pub(super) struct CsvTable<'s> {
+    name: String,
+    csv: csv::Reader<Box<dyn BufRead + 's>>,
+    columns: Vec<usize>,
+    uncounted: u64,
+}
+
+impl<'s> CsvTable<'s> {
+    /// Opens a file of the release and finds its columns, ignoring the case of the headings. The first `needed` columns
+    /// are required. The others are empty in older releases that lack them.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] if the file cannot be read or lacks a required column.
+    pub fn open(
+        source: &'s mut ReleaseSource,
+        name: &str,
+        headings: &[&str],
+        needed: usize,
+    ) -> Result<Self, ImportError> {
+        let mut input = source.read(name).map_err(unreadable(name))?;
+        let uncounted = uncounted(&mut *input).map_err(unreadable(name))?;
+        let mut csv = csv::Reader::from_reader(input);
+        let found = csv.headers().map_err(|error| ImportError::at_line(name, 1, error))?;
+        let columns = headings.iter().enumerate().map(|(at, wanted)| {
+            let is_it = |heading: &str| heading.trim_start_matches('\u{feff}').eq_ignore_ascii_case(wanted);
+            let missing =
+                || ImportError::at_line(name, 1, format_args!("no column has the heading '{wanted}'"));
+            match found.iter().position(is_it) {
+                None if at < needed => Err(missing()),
+                // Larger than the length of any line.
+                column => Ok(column.unwrap_or(usize::MAX)),
+            }
+        });
+        let columns = columns.collect::<Result<_, _>>()?;
+        Ok(Self { name: name.to_owned(), csv, columns, uncounted })
+    }
+
+    /// Calls `row` for each line with the selected columns.
+    ///
+    /// # Errors
+    /// Returns [`ImportError`] if the file cannot be read, and the error of `row` with the line.
+    pub fn for_each_row(
+        mut self,
+        row: &mut dyn FnMut(&[&str]) -> Result<(), String>,
+    ) -> Result<(), ImportError> {
+        let mut record = csv::StringRecord::new();
+        loop {
+            let more =
+                self.csv.read_record(&mut record).map_err(unreadable_row(&self.name, self.uncounted))?;
+            if !more {
+                return Ok(());
+            }
+            let fields: Vec<&str> =
+                self.columns.iter().map(|at| record.get(*at).unwrap_or_default().trim()).collect();
+            let at = record.position().map_or(0, csv::Position::line) + self.uncounted;
+            row(&fields).map_err(|why| ImportError::at_line(&self.name, at, why))?;
+        }
+    }
+}
+
+/// Returns how many lines the CSV reader will miss after the headings, which it reads next. Of a line end of two
+/// characters, it assigns the second one to the following row.
+pub(crate) fn uncounted(input: &mut dyn BufRead) -> io::Result<u64> {
+    let head = input.fill_buf()?;
+    let end = head.iter().position(|byte| *byte == b'\n');
+    Ok(u64::from(end.is_some_and(|end| head[..end].ends_with(b"\r"))))
+}

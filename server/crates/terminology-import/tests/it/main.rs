@@ -1,0 +1,12 @@
+//! Tests of the import: releases in, indexes and answers from them, or errors with file and line.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
+
+mod definitions;
+mod extensions;
+mod fuzz;
+mod icd10cm;
+mod progress;
+mod releases;
+mod support;
+mod truncated_tables;

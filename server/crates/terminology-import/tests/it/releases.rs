@@ -1,0 +1,374 @@
+//! Releases in their publishers' layouts, and the value sets that only they define. The releases are small ones made
+//! for these tests, in `fixtures/releases`.
+
+use std::fs;
+use std::io::Write as _;
+use std::path::Path;
+
+use fhir::Parameters;
+use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+use trefoil_terminology_import::{import_files, import_release, is_release};
+
+use crate::support::{import_all, release_path, short, validate_code};
+
+const SCT: &str = "http://snomed.info/sct";
+
+fn garden() -> Terminology {
+    import_all(&[
+        "SnomedCT_GardenInternationalRF2_20250101T120000Z",
+        "SnomedCT_GardenEditionRF2_20250301T120000Z",
+    ])
+}
+
+/// Checks which concepts of the garden satisfy a constraint, by the last digits of their codes.
+#[track_caller]
+fn check(terminology: &Terminology, constraint: &str, expected: &str) {
+    let plants = ["110003", "111004", "112006", "113001", "114007", "101006", "106001", "104003", "010003"];
+    let set = format!("{SCT}?fhir_vs=ecl/{constraint}");
+    let is_in = |code: &&str| match validate_code(terminology, &set, SCT, &format!("700{code}"), "") {
+        answer if answer.starts_with("true") => true,
+        answer if answer.starts_with("false") => false,
+        other => panic!("{constraint}: {other}"),
+    };
+    let found: Vec<_> = plants.into_iter().filter(is_in).map(|code| &code[..3]).collect();
+    assert_eq!(found.join(" "), expected, "{constraint}");
+    // The expansion computes sets of the parts of the constraint, with the same result.
+    let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [{ "name": "url", "valueUri": set }] });
+    let body = Parameters::from_json(body.to_string().as_bytes()).unwrap();
+    let expanded = terminology
+        .expand(OperationLevel::Type, OperationInput::from_body(&body), "2026-01-01T00:00:00Z")
+        .unwrap();
+    let expanded: serde_json::Value = serde_json::from_str(expanded.get()).unwrap();
+    let codes = expanded.to_string();
+    let listed = |code: &&str| codes.contains(&format!("\"700{code}\""));
+    let found: Vec<_> = plants.into_iter().filter(listed).map(|code| &code[..3]).collect();
+    assert_eq!(found.join(" "), expected, "$expand of {constraint}");
+}
+
+#[test]
+fn the_constraint_language() {
+    let garden = garden();
+    for (constraint, expected) in [
+        ("*", "110 111 112 113 114 101 106 104 010"),
+        ("700112006", "112"),
+        ("700112006 |Water lily (garden)|", "112"),
+        ("< 700110003", "112 113"),
+        ("<< 700110003 /* flowers */", "110 112 113"),
+        ("<! 700101006", "110 111 114"),
+        ("<<! 700101006", "110 111 114 101"),
+        ("> 700112006", "110 111 101"),
+        (">> 700112006", "110 111 112 101"),
+        (">! 700112006", "110 111"),
+        (">>! 700112006", "110 111 112"),
+        ("^ 700010003", "112 114"),
+        ("^ 700011004", ""),
+        ("^ *", "112 114"),
+        ("<< 700110003 AND << 700111004", "112"),
+        ("<< 700110003, << 700111004", "112"),
+        ("<< 700110003 OR << 700111004", "110 111 112 113"),
+        ("<< 700101006 MINUS << 700110003", "111 114 101"),
+        ("(< 700110003) MINUS (^ 700010003)", "113"),
+        ("< (700110003 OR 700111004)", "112 113"),
+        ("<! (^ 700010003 OR 700101006)", "110 111 114"),
+        (">! (^ 700010003)", "110 111 101"),
+        ("> (^ 700010003)", "110 111 101"),
+        ("<< 700101006 : 700002005 = 700104003", "111 112 113"),
+        ("<< 700101006 : 700002005 |Growing place| = << 700102004", "111 112 113"),
+        ("* : << 700001001 = 700106001", "112 113"),
+        ("* : * = 700106001", "112 113"),
+        ("<< 700101006 : 700002005 = 700104003, 700003000 = 700107005", "113"),
+        ("<< 700101006 : { 700002005 = 700104003, 700003000 = 700107005 }", ""),
+        ("<< 700101006 : { 700002005 = 700104003, 700003000 = 700106001 }", "112 113"),
+        ("<< 700101006 : 700003000 = 700107005 OR 700002005 = 700104003", "111 112 113"),
+        ("<< 700101006 : (700003000 = 700107005 OR 700004006 = #0.2)", "112 113"),
+        ("<< 700110003 : 700002005 != 700104003", "113"),
+        ("<< 700101006 : [0..0] 700002005 = *", "110 114 101"),
+        ("<< 700101006 : [2..*] 700002005 = *", "113"),
+        ("<< 700101006 : [2..*] { 700002005 = * }", "113"),
+        ("<< 700101006 : [1..1] 700002005 = *", "111 112"),
+        ("* : 700004006 >= #0.2", "112 113"),
+        ("* : 700004006 > #0.2", "113"),
+        ("* : 700004006 < #1", "112"),
+        ("* : R 700002005 = 700111004", "104"),
+        ("700113001 . 700003000", "106"),
+        ("(< 700110003) . 700002005", "104"),
+    ] {
+        check(&garden, constraint, expected);
+        // As FHIR writes it in a URL.
+        let encoded: String = constraint.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        check(&garden, &encoded, expected);
+    }
+}
+
+#[test]
+fn errors_of_a_constraint_are_reported() {
+    let garden = garden();
+    for constraint in [
+        "",
+        "<",
+        "< x",
+        "<< 700110003 AND",
+        "(<< 700110003",
+        "700110003 |Flower",
+        "<< 123456789",
+        "^ 123456789",
+        "<< 700101006 : 700002005",
+        "* : 700004006 > 5",
+        "* : [1..x] * = *",
+        "* {{ term = \"a\" }}",
+        "<< 700110003 AND << 700111004 OR *",
+    ] {
+        let answer = validate_code(&garden, &format!("{SCT}?fhir_vs=ecl/{constraint}"), SCT, "700112006", "");
+        assert!(answer.starts_with("Unprocessable"), "{constraint}: {answer}");
+    }
+    let deep = format!("{}700110003{}", "(".repeat(1_000), ")".repeat(1_000));
+    let answer = validate_code(&garden, &format!("{SCT}?fhir_vs=ecl/{deep}"), SCT, "700112006", "");
+    assert!(answer.contains("nested too deep"), "{answer}");
+}
+
+#[test]
+fn implicit_value_sets_of_snomed_ct() {
+    let garden = garden();
+    let edition = format!("{SCT}/700999108/version/20250301");
+    for (set, code, expected) in [
+        (format!("{SCT}?fhir_vs"), "700112006", "true [Water lily]"),
+        (format!("{SCT}?fhir_vs"), "70099910002105", "false"),
+        (format!("{edition}?fhir_vs"), "70099910002105", "true [Moss]"),
+        (format!("{SCT}/700999108?fhir_vs"), "70099910002105", "true [Moss]"),
+        (format!("{SCT}?fhir_vs=isa/700110003"), "700112006", "true [Water lily]"),
+        (format!("{SCT}?fhir_vs=isa/700110003"), "700114007", "false"),
+        (format!("{SCT}?fhir_vs=refset/700010003"), "700114007", "true [Fern]"),
+        (format!("{SCT}?fhir_vs=refset/700010003"), "700113001", "false"),
+        (format!("{SCT}?fhir_vs=refset"), "700010003", "true [Garden set]"),
+        (format!("{SCT}?fhir_vs=refset"), "700112006", "false"),
+        (format!("{SCT}?fhir_vs=isa/1"), "700112006", "Unprocessable"),
+        (format!("{SCT}?fhir_vs=refset/1"), "700112006", "Unprocessable"),
+        (format!("{SCT}?fhir_vs=other/1"), "700112006", "UnknownValueSet"),
+        (format!("{SCT}x?fhir_vs"), "700112006", "UnknownValueSet"),
+    ] {
+        let answer = validate_code(&garden, &set, SCT, code, "");
+        assert!(answer.starts_with(expected), "{set} {code}: {answer}");
+    }
+}
+
+#[test]
+fn displays_languages_and_states_of_snomed_ct() {
+    let garden = import_all(&["SnomedCT_GardenInternationalRF2_20250101T120000Z"]);
+    let all = format!("{SCT}?fhir_vs");
+    for (code, more, expected) in [
+        // The display is the term preferred in the USA. Terms preferred elsewhere are correct too.
+        ("700105002", "", "true [Color]"),
+        ("700105002", "&display=Colour", "true [Color]"),
+        ("700105002", "&display=Withdrawn term of Color", "false [Color]"),
+        ("700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]"),
+        ("700115008", "", "true [Retired weed]"),
+    ] {
+        let answer = validate_code(&garden, &all, SCT, code, more);
+        assert!(answer.starts_with(expected), "{code}{more}: {answer}");
+    }
+    let query = Parameters::from_query(&format!("system={SCT}&codeA=700101006&codeB=700112006"));
+    let answer = garden.subsumes(OperationLevel::Type, OperationInput::from_query(&query));
+    assert_eq!(short(answer), "subsumes");
+}
+
+#[test]
+fn a_row_of_another_width_is_reported_with_its_line() {
+    let text = "# url: urn:x\ncode,display,parent\na,A,\nb,B,a\n\"c,C,\n";
+    let error = import_files(vec![("herbs.csv".to_owned(), text.as_bytes().to_vec())]).unwrap_err();
+    assert_eq!(error.to_string(), "herbs.csv:5: the row has 1 fields, the heading 3; is a quote not closed?");
+}
+
+#[test]
+fn csv_names_its_code_system() {
+    let herbs = import_all(&["plants.csv"]);
+    let (set, system) = ("http://garden.example/all-herbs", "http://garden.example/herbs");
+    assert!(validate_code(&herbs, set, system, "thyme", "").starts_with("true [Thyme, common]"));
+    assert!(
+        validate_code(&herbs, set, system, "mint", "&display=Minze&displayLanguage=de")
+            .starts_with("true [Minze]")
+    );
+    assert!(validate_code(&herbs, set, system, "herb", "&abstract=false").starts_with("false"));
+    let query = Parameters::from_query(&format!("system={system}&codeA=mint&codeB=lemon-thyme"));
+    assert_eq!(short(herbs.subsumes(OperationLevel::Type, OperationInput::from_query(&query))), "subsumes");
+}
+
+/// Returns a zip archive of a folder.
+pub fn zipped(folder: &Path) -> tempfile::NamedTempFile {
+    fn add(root: &Path, at: &Path, zip: &mut zip::ZipWriter<&fs::File>) {
+        for entry in fs::read_dir(at).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                add(root, &path, zip);
+            } else {
+                let name = path.strip_prefix(root).unwrap().to_str().unwrap();
+                zip.start_file(name, zip::write::SimpleFileOptions::default()).unwrap();
+                zip.write_all(&fs::read(&path).unwrap()).unwrap();
+            }
+        }
+    }
+    let file = tempfile::NamedTempFile::with_suffix(".zip").unwrap();
+    let mut zip = zip::ZipWriter::new(file.as_file());
+    add(folder, folder, &mut zip);
+    zip.finish().unwrap();
+    file
+}
+
+#[test]
+fn an_archive_has_the_same_index_as_a_folder() {
+    let folder = release_path("SnomedCT_GardenEditionRF2_20250301T120000Z");
+    let archive = zipped(&folder);
+    assert!(is_release(archive.path()) && is_release(&folder));
+    let [mut a, mut b] = [Vec::new(), Vec::new()];
+    import_release(&folder, &mut |_| {}).unwrap().index.save(&mut a).unwrap();
+    import_release(archive.path(), &mut |_| {}).unwrap().index.save(&mut b).unwrap();
+    assert_eq!(a, b);
+    assert!(!is_release(Path::new(env!("CARGO_MANIFEST_DIR"))));
+    // A truncated archive is not skipped as a file of another kind.
+    let whole = fs::read(archive.path()).unwrap();
+    let torn = tempfile::NamedTempFile::with_suffix(".zip").unwrap();
+    fs::write(torn.path(), &whole[..whole.len() / 2]).unwrap();
+    assert!(is_release(torn.path()));
+    let error = import_release(torn.path(), &mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("the zip archive cannot be read") && error.contains("copy it again"), "{error}");
+}
+
+/// Returns the error of a copy of the release with one changed file.
+fn spoilt(file: &str, change: impl FnOnce(String) -> String) -> String {
+    let copy = tempfile::tempdir().unwrap();
+    let from = release_path("SnomedCT_GardenInternationalRF2_20250101T120000Z");
+    for part in ["Snapshot/Terminology", "Snapshot/Refset/Language", "Snapshot/Refset/Content"] {
+        fs::create_dir_all(copy.path().join(part)).unwrap();
+        for entry in fs::read_dir(from.join(part)).unwrap() {
+            let path = entry.unwrap().path();
+            fs::copy(&path, copy.path().join(part).join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let path = copy.path().join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, change(text)).unwrap();
+    import_release(copy.path(), &mut |_| {}).unwrap_err().to_string()
+}
+
+#[test]
+fn errors_in_a_release_name_file_and_line() {
+    let concepts = "Snapshot/Terminology/sct2_Concept_Snapshot_INT_20250101.txt";
+    let relationships = "Snapshot/Terminology/sct2_Relationship_Snapshot_INT_20250101.txt";
+    let error = spoilt(concepts, |text| text.replacen("\t1\t", "\t2\t", 1));
+    assert_eq!(error, format!("{concepts}:2: active is '2', not 0 or 1"));
+    let error = spoilt(concepts, |text| text + "138875005\t20250101\n");
+    assert_eq!(
+        error,
+        format!(
+            "{concepts}:25: the line has 2 fields instead of 5; the file is truncated or corrupt, copy it again"
+        )
+    );
+    let error = spoilt(concepts, |text| text.clone() + text.lines().last().unwrap());
+    assert_eq!(error, format!("{concepts}:25: concept 700115008 occurs twice"));
+    let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t1388\t0", 1));
+    assert_eq!(error, format!("{relationships}:2: the destination 1388 is not a concept of this edition"));
+    let error = spoilt(relationships, |text| text.replacen("\t138875005\t0", "\t700112006\t0", 20));
+    assert!(error.contains("the hierarchy has a cycle: "), "{error}");
+    let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
+    assert!(error.starts_with(relationships), "{error}");
+}
+
+/// Stores a value set with one filter under a fixed URL.
+fn put_set(terminology: &Terminology, system: &str, property: &str, value: &str) {
+    let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
+        "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
+    terminology.apply([TerminologyChange::Put {
+        kind: "ValueSet",
+        id: "asked".into(),
+        bytes: set.to_string().into(),
+    }]);
+}
+
+#[test]
+fn loinc_with_its_parts_lists_and_groups() {
+    let loinc = import_all(&["Loinc_0.1"]);
+    let system = "http://loinc.org";
+    for (set, code, more, expected) in [
+        ("http://loinc.org/vs", "90001-1", "", "true [Water depth of Pond]"),
+        ("http://loinc.org/vs", "LA90001-2", "", "true [White]"),
+        ("http://loinc.org/vs", "90009-9", "", "false"),
+        ("http://loinc.org/vs/LL9001-1", "LA90002-0", "", "true [Blue]"),
+        ("http://loinc.org/vs/LL9001-1", "90001-1", "", "false"),
+        ("http://loinc.org/vs/LL9002-9", "90001-1", "", "false"),
+        ("http://loinc.org/vs/LL9009-9", "90001-1", "", "Unprocessable"),
+        ("http://loinc.org/vs/LG901-9", "90003-7", "", "true [Water depth of Ditch]"),
+        ("http://loinc.org/vs/LP90002-8", "90001-1", "", "true [Water depth of Pond]"),
+        ("http://loinc.org/vs/LP90001-0", "90002-9", "", "false"),
+        ("http://loinc.org/vs", "90001-1", "&display=Water+depth+(Pond)", "true [Water depth of Pond]"),
+        (
+            "http://loinc.org/vs",
+            "90001-1",
+            "&display=Wassertiefe+des+Teichs&displayLanguage=de",
+            "true [Wassertiefe",
+        ),
+        ("http://loinc.org/vs", "90003-7", "&activeOnly=true", "false"),
+        ("http://loinc.org/vs/other", "90001-1", "", "UnknownValueSet"),
+    ] {
+        let answer = validate_code(&loinc, set, system, code, more);
+        assert!(answer.starts_with(expected), "{set} {code}{more}: {answer}");
+    }
+    // The property of an axis accepts its name and its part.
+    for (property, value, code, expected) in [
+        ("COMPONENT", "Water depth", "90001-1", "true"),
+        ("COMPONENT", "LP90001-0", "90001-1", "true"),
+        ("SYSTEM", "LP90003-6", "90002-9", "false"),
+        ("STATUS", "DEPRECATED", "90003-7", "true"),
+        ("ancestor", "LP90002-8", "90001-1", "true"),
+        ("ancestor", "LP90002-8", "LP90002-8", "false"),
+        ("parent", "LP90001-0", "90001-1", "true"),
+        ("LIST", "LL9001-1", "LA90001-2", "true"),
+        ("answer-list", "LL9001-1", "LA90002-0", "true"),
+    ] {
+        put_set(&loinc, system, property, value);
+        let answer = validate_code(&loinc, "urn:asked", system, code, "");
+        assert!(answer.starts_with(expected), "{property} {value} {code}: {answer}");
+    }
+}
+
+#[test]
+fn rxnorm_icd_10_cm_and_claml() {
+    let terminology = import_all(&["RxNorm_full_01012025", "icd10cm-garden", "claml-garden"]);
+    let subsumes = |system: &str, a: &str, b: &str| {
+        let query = Parameters::from_query(&format!("system={system}&codeA={a}&codeB={b}"));
+        short(terminology.subsumes(OperationLevel::Type, OperationInput::from_query(&query)))
+    };
+    let set = |system: &str, property: &str, value: &str| put_set(&terminology, system, property, value);
+    let check = |system: &str, code: &str, more: &str, expected: &str| {
+        let answer = validate_code(&terminology, "urn:asked", system, code, more);
+        assert!(answer.starts_with(expected), "{system} {code}{more}: {answer}");
+    };
+    let rxnorm = "http://www.nlm.nih.gov/research/umls/rxnorm";
+    set(rxnorm, "TTY", "SCD");
+    check(rxnorm, "9002", "", "true [peppermint 200 MG Oral Tea]");
+    check(rxnorm, "9002", "&display=peppermint+tea", "true [peppermint 200 MG Oral Tea]");
+    check(rxnorm, "9001", "", "false");
+    set(rxnorm, "has_ingredient", "9001");
+    check(rxnorm, "9002", "", "true");
+    check(rxnorm, "9003", "", "false");
+    set(rxnorm, "STY", "Clinical Drug");
+    check(rxnorm, "9002", "", "true");
+    assert_eq!(subsumes(rxnorm, "9001", "9002"), "subsumes");
+
+    let icd = "http://hl7.org/fhir/sid/icd-10-cm";
+    set(icd, "billable", "true");
+    check(icd, "Z99.11", "", "true [Fall into a pond of a garden, shallow water]");
+    check(icd, "Z99.1", "", "false");
+    check(icd, "Z9911", "", "false");
+    assert_eq!(subsumes(icd, "Z99", "Z99.11"), "subsumes");
+    assert_eq!(subsumes(icd, "Z99.1", "Z99.2"), "not-subsumed");
+
+    let icd = "http://hl7.org/fhir/sid/icd-10";
+    set(icd, "kind", "category");
+    check(icd, "G01", "", "true [Leaking pond]");
+    check(icd, "G01", "&display=Pond+without+water", "true [Leaking pond]");
+    check(icd, "G01", "&display=Dry+ditch", "false");
+    set(icd, "kind", "block");
+    check(icd, "G00-G09", "", "true [Trouble with water]");
+    set(icd, "kind", "chapter");
+    check(icd, "I", "", "true [Garden & yard]");
+    assert_eq!(subsumes(icd, "I", "G01"), "subsumes");
+}

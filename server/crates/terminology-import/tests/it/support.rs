@@ -1,0 +1,45 @@
+//! Releases of `fixtures/releases`, and short forms of the answers about them.
+
+use std::path::{Path, PathBuf};
+
+use fhir::{Parameters, Value};
+use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TxError};
+use trefoil_terminology_import::import_release;
+
+/// Returns the path of a release in `fixtures/releases`.
+pub fn release_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fixtures/releases").join(name)
+}
+
+/// Returns a terminology of some releases.
+pub fn import_all(names: &[&str]) -> Terminology {
+    let terminology = Terminology::default();
+    for (number, name) in names.iter().enumerate() {
+        let imported =
+            import_release(&release_path(name), &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
+        terminology
+            .apply([TerminologyChange::Index { id: format!("release-{number}"), index: imported.index }]);
+    }
+    terminology
+}
+
+/// Returns the answer of `$validate-code` by GET for a code of a system, with `more` parameters.
+pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
+    let set = set.replace('%', "%25").replace('&', "%26").replace('+', "%2B").replace('#', "%23");
+    let query = format!("url={set}&system={system}&code={code}{more}");
+    let query = Parameters::from_query(&query);
+    short(terminology.validate_code(OperationLevel::Type, OperationInput::from_query(&query)))
+}
+
+/// Returns an answer in short: `result [display] [message]`, the outcome of `$subsumes`, or the error.
+pub fn short(answer: Result<Parameters, TxError>) -> String {
+    let answer = match answer {
+        Ok(answer) => answer,
+        Err(error) => return format!("{error:?}: {error}"),
+    };
+    let part = |name| answer.text(name).map(|text| format!(" [{text}]")).unwrap_or_default();
+    match answer.get("result").and_then(|parameter| parameter.value.as_ref()) {
+        Some(Value::Boolean(result)) => format!("{result}{}{}", part("display"), part("message")),
+        _ => answer.text("outcome").unwrap_or("no answer").to_owned(),
+    }
+}

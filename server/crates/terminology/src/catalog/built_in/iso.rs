@@ -1,0 +1,111 @@
+//! ISO 3166-1 countries (alpha-2, alpha-3, numeric), ISO 3166-2 subdivisions, and ISO 4217 currencies.
+
+use serde_json::json;
+
+use super::{ISO_3166, ISO_3166_2, ISO_4217, resource};
+use crate::catalog::StoredResource;
+use crate::code_system::CodeSystem;
+use crate::grammar::table_rows;
+
+/// Returns `urn:iso:std:iso:3166`, in which each country has three codes.
+pub(super) fn countries() -> StoredResource<CodeSystem> {
+    let table: Vec<_> = table_rows(include_str!("../../../data/countries.tsv")).collect();
+    let column = |at: usize| {
+        table.iter().map(move |row| {
+            let others = (0..3).filter(|other| *other != at);
+            let same: Vec<_> = others.map(|n| json!({ "code": KINDS[n], "valueString": row[n] })).collect();
+            json!({ "code": row[at], "display": row[3], "property": same })
+        })
+    };
+    let concepts = column(0).chain(column(1)).chain(column(2)).collect();
+    resource(ISO_3166, "ISO 3166-1 Codes for countries", true, &KINDS, concepts)
+}
+
+const KINDS: [&str; 3] = ["alpha-2", "alpha-3", "numeric"];
+
+/// Returns `urn:iso:std:iso:3166:-2`, in which each code starts with that of its country.
+pub(super) fn subdivisions() -> StoredResource<CodeSystem> {
+    let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[1], "property": [{ "code": "country", "valueString": &row[0][..2] }] });
+    let concepts = table_rows(include_str!("../../../data/subdivisions.tsv")).map(concept).collect();
+    resource(ISO_3166_2, "ISO 3166-2 Codes for subdivisions of countries", true, &["country"], concepts)
+}
+
+/// Returns `urn:iso:std:iso:4217`.
+pub(super) fn currencies() -> StoredResource<CodeSystem> {
+    let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[2], "property": [{ "code": "numeric", "valueString": row[1] }] });
+    let concepts = table_rows(include_str!("../../../data/currencies.tsv")).map(concept).collect();
+    resource(ISO_4217, "ISO 4217 Currency codes", true, &["numeric"], concepts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(system: &StoredResource<CodeSystem>, code: &str, display: Option<&str>) {
+        let system = system.get(&crate::model::Budget::default()).unwrap();
+        assert_eq!(system.find(code).and_then(|at| system.display(at)), display, "{code}");
+    }
+
+    #[test]
+    fn countries_have_three_codes() {
+        let countries = countries();
+        for code in ["CH", "CHE", "756"] {
+            check(&countries, code, Some("Switzerland"));
+        }
+        for code in ["ch", "XX", "UK", "000", "", "Switzerland"] {
+            check(&countries, code, None);
+        }
+        assert_eq!(countries.get(&crate::model::Budget::default()).unwrap().len(), 3 * 249);
+    }
+
+    #[test]
+    fn subdivisions_are_those_of_countries() {
+        let [countries, subdivisions] = [countries(), subdivisions()];
+        for (code, display) in [
+            ("CH-ZH", "Zürich"),
+            ("US-CA", "California"),
+            ("GB-ENG", "England"),
+            ("AD-02", "Canillo"),
+            // These also have codes of countries, and CLDR does not list them as subdivisions.
+            ("US-PR", "Puerto Rico"),
+            ("FI-01", "Åland Islands"),
+            ("SH-TA", "Tristan da Cunha"),
+            // CLDR marks one of two equal names, and old names. The mark is removed.
+            ("FR-IDF", "Île-de-France"),
+            ("MK-814", "Centar"),
+            ("NO-54", "Troms og Finnmark"),
+        ] {
+            check(&subdivisions, code, Some(display));
+        }
+        for code in ["CH", "CH-", "ch-zh", "CHZH", "US-XX", "California"] {
+            check(&subdivisions, code, None);
+        }
+        let (countries, subdivisions) = (
+            countries.get(&crate::model::Budget::default()).unwrap(),
+            subdivisions.get(&crate::model::Budget::default()).unwrap(),
+        );
+        assert_eq!(subdivisions.len(), 5_046);
+        for at in 0..subdivisions.len() as u32 {
+            let code = subdivisions.code(at);
+            let (country, part) = code.split_once('-').unwrap();
+            assert!(country.len() == 2 && countries.find(country).is_some(), "{code}");
+            let is_part = (1..=3).contains(&part.len());
+            assert!(is_part && part.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit()), "{code}");
+            let display = subdivisions.display(at).unwrap();
+            assert!(!display.contains(['¹', '²', '³', '†', '*']), "{code}: {display}");
+        }
+    }
+
+    #[test]
+    fn currencies_have_one_code() {
+        let currencies = currencies();
+        for (code, display) in [("EUR", "Euro"), ("USD", "US Dollar"), ("XXX", "No currency")] {
+            let system = currencies.get(&crate::model::Budget::default()).unwrap();
+            assert!(system.find(code).is_some(), "{code} {display}");
+        }
+        for code in ["eur", "DEM", "978", "€"] {
+            check(&currencies, code, None);
+        }
+    }
+}

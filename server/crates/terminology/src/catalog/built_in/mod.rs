@@ -1,0 +1,154 @@
+//! Code systems that are available without import: languages, countries, currencies, media types and units.
+//!
+//! Lists (ISO 3166-1 and -2, ISO 4217) are ordinary code systems, which are compiled once. Grammars (BCP 47, BCP 13,
+//! UCUM) have an unlimited number of codes, so each requested code becomes a code system of one concept, and
+//! [`GrammarCodeCache`] caches these. A stored complete code system with the same URL takes precedence over a built-in
+//! one, and a built-in one over a stored fragment.
+//!
+//! The tables contain codes and names of the registries and nothing else:
+//!
+//! | file | registry |
+//! |---|---|
+//! | `data/countries.tsv` | ISO 3166-1 |
+//! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR 48.2 (`data/LICENSE-UNICODE`) |
+//! | `data/currencies.tsv` | ISO 4217 |
+//! | `data/languages.tsv`, `data/long-codes.tsv` | ISO 639, from IANA's Language Subtag Registry |
+//! | `data/scripts.tsv` | ISO 15924, from the same registry |
+//! | `data/units.tsv` | UCUM |
+//!
+//! Variants of languages and top-level media types are constants in the modules of `grammar`, from IANA's registries.
+//! Long names may be shortened.
+
+mod iso;
+
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use super::StoredResource;
+use super::append_cache::AppendCache;
+use crate::code_system::CodeSystem;
+use crate::grammar::{CodeGrammar, ParsedCode, language_tags, units};
+use crate::model::known_systems::{BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217, UCUM};
+
+/// Number of cached codes at which the cache is full.
+const ENOUGH: usize = 8_192;
+/// Approximate size of a cached code, in bytes.
+const WORD_BYTES: usize = 2_048;
+/// Canonical URLs, sorted.
+pub(crate) const URLS: &[&str] = &[UCUM, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217];
+
+/// Returns a built-in code system, without the codes of a grammar.
+pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
+    static SYSTEMS: [OnceLock<StoredResource<CodeSystem>>; URLS.len()] =
+        [const { OnceLock::new() }; URLS.len()];
+    let at = URLS.iter().position(|known| *known == url)?;
+    Some(SYSTEMS[at].get_or_init(|| match CodeGrammar::for_system(url) {
+        Some(grammar) => of_grammar(grammar, None),
+        None if url == ISO_3166 => iso::countries(),
+        None if url == ISO_3166_2 => iso::subdivisions(),
+        None => iso::currencies(),
+    }))
+}
+
+/// Returns the code system of a grammar with one of its codes, or without codes.
+fn of_grammar(grammar: CodeGrammar, word: Option<ParsedCode>) -> StoredResource<CodeSystem> {
+    let (url, name, exact, properties): (_, _, _, &[&str]) = match grammar {
+        CodeGrammar::Languages => {
+            (BCP_47, "Tags for Identifying Languages", false, language_tags::PROPERTIES)
+        }
+        CodeGrammar::MediaTypes => (BCP_13, "Media Types", false, &[]),
+        CodeGrammar::Units => (UCUM, "Unified Code for Units of Measure", true, units::PROPERTIES),
+    };
+    let concept = word.map(|word| {
+        let property = |(code, value): &(&str, String)| json!({ "code": code, "valueString": value });
+        let properties: Vec<_> = word.properties.iter().map(property).collect();
+        let mut concept = json!({ "code": word.code, "property": properties });
+        if let Some(display) = word.display {
+            concept["display"] = display.into();
+        }
+        concept
+    });
+    resource(url, name, exact, properties, concept.into_iter().collect())
+}
+
+fn resource(
+    url: &str,
+    name: &str,
+    exact: bool,
+    properties: &[&str],
+    concepts: Vec<Value>,
+) -> StoredResource<CodeSystem> {
+    let property = |code: &&str| json!({ "code": code, "type": "string" });
+    let json = json!({
+        "resourceType": "CodeSystem",
+        "url": url,
+        "name": name,
+        "status": "active",
+        "content": "complete",
+        "caseSensitive": exact,
+        "language": "en",
+        "property": properties.iter().map(property).collect::<Vec<_>>(),
+        "concept": concepts,
+    });
+    StoredResource::new(format!("built-in {url}"), json.to_string().into_bytes().into())
+}
+
+/// A cache of valid codes of grammars, each as a code system of one concept. Invalid codes are not cached.
+#[derive(Debug, Default)]
+pub(crate) struct GrammarCodeCache(AppendCache<StoredResource<CodeSystem>, ENOUGH>);
+
+impl GrammarCodeCache {
+    /// Returns whether the cache should be replaced.
+    pub(crate) fn is_full(&self) -> bool {
+        self.0.is_full()
+    }
+
+    /// Returns the code system of one code; `None` if the grammar rejects the code.
+    pub(crate) fn concept(&self, grammar: CodeGrammar, code: &str) -> Option<&StoredResource<CodeSystem>> {
+        let key = format!("{grammar:?} {code}");
+        if let Some(known) = self.0.get(&key) {
+            return Some(known);
+        }
+        let word = grammar.parse_code(code).ok()?;
+        Some(self.0.insert(key, of_grammar(grammar, Some(word)), WORD_BYTES))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Budget;
+
+    #[test]
+    fn each_url_is_a_code_system() {
+        assert!(URLS.is_sorted());
+        for url in URLS {
+            assert_eq!(system(url).unwrap().get(&Budget::default()).unwrap().url, *url);
+        }
+        assert!(system("urn:other").is_none());
+    }
+
+    #[test]
+    fn the_cache_returns_one_code_system_to_all_threads() {
+        let memory = GrammarCodeCache::default();
+        let read_all = || {
+            let one = |n: usize| {
+                let code = format!("{n}mg");
+                assert!(memory.concept(CodeGrammar::Units, &code).is_none());
+                let code = format!("mg/{{{n}}}");
+                let system =
+                    memory.concept(CodeGrammar::Units, &code).unwrap().get(&Budget::default()).unwrap();
+                assert_eq!(system.code(0), code);
+                std::ptr::from_ref(system) as usize
+            };
+            (0..500).map(one).collect::<Vec<_>>()
+        };
+        let all = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(read_all)).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect::<Vec<_>>()
+        });
+        assert!(all.windows(2).all(|pair| pair[0] == pair[1]));
+        assert!(!memory.is_full());
+    }
+}

@@ -1,0 +1,350 @@
+//! The stored resources, by id and by canonical URL. A catalog is immutable. Each batch of changes creates a new one,
+//! which shares the unchanged resources.
+
+mod append_cache;
+pub(crate) mod built_in;
+mod change;
+mod element_bindings;
+mod lru_cache;
+pub(crate) mod overlay;
+mod resources_by_url;
+mod stored_resource;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use self::append_cache::AppendCache;
+pub use self::change::{ResourceProblem, TerminologyChange};
+use self::element_bindings::ElementBindings;
+use self::resources_by_url::{ResourcesByUrl, by_preference, existed_on, is_supplement};
+pub(crate) use self::stored_resource::{BYTES_PER_STEP, CompiledResource, StoredResource, TxResource};
+use crate::code_system::{CodeSystem, CodeSystemIndex};
+use crate::grammar::CodeGrammar;
+use crate::model::error::malformed;
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, canonical};
+use crate::value_set::{ValueSet, implicit};
+
+/// Maximum number of implicit value sets that are cached.
+const IMPLICIT_KEPT: usize = 1_000;
+
+/// The code systems, value sets and definitions at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    code_systems: ResourcesByUrl<CodeSystem>,
+    value_sets: ResourcesByUrl<ValueSet>,
+    definitions: ResourcesByUrl<ElementBindings>,
+    /// Codes of grammars, shared with the catalogs before and after this one.
+    built_in: Arc<built_in::GrammarCodeCache>,
+    /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each catalog
+    /// has its own.
+    implicit: AppendCache<ValueSet, IMPLICIT_KEPT>,
+}
+
+impl Clone for Catalog {
+    fn clone(&self) -> Self {
+        Self {
+            code_systems: self.code_systems.clone(),
+            value_sets: self.value_sets.clone(),
+            definitions: self.definitions.clone(),
+            built_in: Arc::clone(&self.built_in),
+            implicit: AppendCache::default(),
+        }
+    }
+}
+
+impl Catalog {
+    /// Returns this catalog with a batch of changes.
+    pub(crate) fn with_changes(&self, changes: impl IntoIterator<Item = TerminologyChange>) -> Self {
+        let mut next = self.clone();
+        for change in changes {
+            match change {
+                TerminologyChange::Put { kind: CodeSystem::KIND, id, bytes } => {
+                    next.code_systems.put(Arc::new(StoredResource::new(id, bytes)));
+                }
+                TerminologyChange::Put { kind: ValueSet::KIND, id, bytes } => {
+                    next.value_sets.put(Arc::new(StoredResource::new(id, bytes)));
+                }
+                TerminologyChange::Index { id, index } => {
+                    let header = index.0.header.clone();
+                    next.code_systems.put(Arc::new(StoredResource::from_compiled(id, header, index.0)));
+                }
+                TerminologyChange::Delete { kind: CodeSystem::KIND, id } => next.code_systems.remove(&id),
+                TerminologyChange::Put { kind: ElementBindings::KIND, id, bytes } => {
+                    let definition = StoredResource::new(id, bytes);
+                    // Compiled immediately, because the result is small. An invalid definition has no bindings.
+                    drop(definition.compiled_arc());
+                    next.definitions.put(Arc::new(definition));
+                }
+                TerminologyChange::Delete { kind: ValueSet::KIND, id } => next.value_sets.remove(&id),
+                TerminologyChange::Delete { kind: ElementBindings::KIND, id } => next.definitions.remove(&id),
+                TerminologyChange::Put { .. } | TerminologyChange::Delete { .. } => {}
+            }
+        }
+        next
+    }
+
+    /// Returns this catalog with the resources of a request. Among resources of equal rank, the last one is preferred.
+    pub(crate) fn with_resources(&self, resources: impl IntoIterator<Item = TxResource>) -> Self {
+        let mut next = self.clone();
+        for resource in resources {
+            match resource {
+                TxResource::CodeSystem(resource) => next.code_systems.put(resource),
+                TxResource::ValueSet(resource) => next.value_sets.put(resource),
+                TxResource::Definition(resource) => next.definitions.put(resource),
+            }
+        }
+        next
+    }
+
+    /// Returns the index of the code system with an id, if there is one and it is valid.
+    pub(crate) fn index(&self, id: &str) -> Option<CodeSystemIndex> {
+        self.code_systems.by_id.get(id)?.compiled_arc().ok().cloned().map(CodeSystemIndex)
+    }
+
+    /// Returns the code system with an id.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if there is none, or it is invalid.
+    pub(crate) fn code_system_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&CodeSystem, TxError> {
+        find_by_id(&self.code_systems, id, budget)
+    }
+
+    /// Returns the value set with an id.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if there is none, or it is invalid.
+    pub(crate) fn value_set_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&ValueSet, TxError> {
+        find_by_id(&self.value_sets, id, budget)
+    }
+
+    /// Returns the preferred code system that matches a version or pattern. Supplements do not count. A built-in system
+    /// takes precedence over a stored one that is not complete. For a grammar, the result is a code system without
+    /// concepts: if the code is known, use [`code_system_for`](Self::code_system_for).
+    pub(crate) fn code_system(
+        &self,
+        url: &str,
+        version: Option<&str>,
+    ) -> Option<&StoredResource<CodeSystem>> {
+        self.with_built_in(url, version, || built_in::system(url))
+    }
+
+    /// Returns the same for one code, which a grammar may define.
+    pub(crate) fn code_system_for(
+        &self,
+        url: &str,
+        version: Option<&str>,
+        code: &str,
+    ) -> Option<&StoredResource<CodeSystem>> {
+        self.with_built_in(url, version, || match CodeGrammar::for_system(url) {
+            Some(grammar) => self.built_in.concept(grammar, code).or_else(|| built_in::system(url)),
+            None => built_in::system(url),
+        })
+    }
+
+    /// Returns whether the codes of a system are defined by a grammar only.
+    pub(crate) fn is_endless(&self, url: &str) -> bool {
+        // The cheap test comes first, because every `$subsumes` request runs it.
+        CodeGrammar::for_system(url).is_some()
+            && self.code_system(url, None).map(std::ptr::from_ref)
+                == built_in::system(url).map(std::ptr::from_ref)
+    }
+
+    fn with_built_in<'a>(
+        &'a self,
+        url: &str,
+        version: Option<&str>,
+        built_in: impl FnOnce() -> Option<&'a StoredResource<CodeSystem>>,
+    ) -> Option<&'a StoredResource<CodeSystem>> {
+        let stored = self.code_systems.find(url, version);
+        let stored = stored.filter(|r| r.header().is_some_and(|h| !is_supplement(h)));
+        let complete = |r: &&StoredResource<CodeSystem>| {
+            r.header().is_some_and(|h| h.content.is_none_or(|c| c == ContentMode::Complete))
+        };
+        if stored.as_ref().is_some_and(complete) {
+            return stored;
+        }
+        // A built-in system has no version of its own.
+        match version {
+            None | Some("*") => built_in().or(stored),
+            Some(_) => stored.map(|stored| built_in().unwrap_or(stored)),
+        }
+    }
+
+    /// Returns whether [`refreshed`](Self::refreshed) should be called.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.built_in.is_full() || self.implicit.is_full()
+    }
+
+    /// Returns the same catalog with empty caches for codes of grammars and implicit value sets.
+    pub(crate) fn refreshed(&self) -> Self {
+        Self { built_in: Arc::default(), ..self.clone() }
+    }
+
+    /// Returns the preferred code system on a day for one code; without a day, the current one. Built-in systems exist
+    /// on every day.
+    pub(crate) fn code_system_of(
+        &self,
+        url: &str,
+        day: Option<&str>,
+        code: &str,
+    ) -> Option<&StoredResource<CodeSystem>> {
+        let Some(day) = day else { return self.code_system_for(url, None, code) };
+        self.code_system_on(url, day).or_else(|| {
+            let is_built_in = built_in::system(url).is_some();
+            is_built_in.then(|| self.code_system_for(url, None, code)).flatten()
+        })
+    }
+
+    /// Returns the preferred stored code system on a day.
+    pub(crate) fn code_system_on(&self, url: &str, day: &str) -> Option<&StoredResource<CodeSystem>> {
+        let mut versions = self.code_systems.versions(url).iter().map(|resource| &**resource);
+        versions.find(|r| r.header().is_some_and(|h| !is_supplement(h) && existed_on(h, day)))
+    }
+
+    /// Returns the preferred value set on a day; without a day, the current one.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if it is invalid.
+    pub(crate) fn value_set_of(
+        &self,
+        url: &str,
+        day: Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&ValueSet>, TxError> {
+        let Some(day) = day else { return self.value_set(url, None, budget) };
+        let mut versions = self.value_sets.versions(url).iter();
+        match versions.find(|r| r.header().is_some_and(|h| existed_on(h, day))) {
+            Some(resource) => Ok(Some(resource.get(budget)?)),
+            None => self.value_set(url, None, budget),
+        }
+    }
+
+    /// Returns the supplement with this canonical URL.
+    pub(crate) fn supplement(&self, canonical: &str) -> Option<&StoredResource<CodeSystem>> {
+        let (url, version) = canonical::split(canonical);
+        self.code_systems.find(url, version).filter(|r| r.header().is_some_and(is_supplement))
+    }
+
+    /// Returns the stored versions of a code system, oldest first.
+    pub(crate) fn code_system_versions(&self, url: &str) -> Vec<String> {
+        let headers = self.code_systems.versions(url).iter().filter_map(|r| r.header());
+        let mut versions: Vec<_> =
+            headers.filter(|h| !is_supplement(h)).filter_map(|h| h.version.clone()).collect();
+        versions.sort_by(|a, b| canonical::compare(a, b));
+        versions.dedup();
+        versions
+    }
+
+    /// Returns the value set with this canonical URL: a stored one, the one that a code system names in
+    /// `CodeSystem.valueSet`, or one that the URL itself defines; `None` otherwise.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if it is invalid.
+    pub(crate) fn value_set(
+        &self,
+        url: &str,
+        version: Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&ValueSet>, TxError> {
+        if let Some(resource) = self.value_sets.find(url, version) {
+            return Ok(Some(resource.get(budget)?));
+        }
+        let all = self.code_systems.by_value_set.get(url).into_iter().flatten();
+        let of_all = all
+            .filter_map(|all| Some((all, all.resource.header()?)))
+            .filter(|(_, header)| !is_supplement(header))
+            .filter(|(_, header)| {
+                let have = header.version.as_deref();
+                version.is_none_or(|wanted| have.is_some_and(|have| canonical::matches(wanted, have)))
+            })
+            .min_by(|a, b| by_preference(a.1, b.1).then_with(|| a.0.resource.id.cmp(&b.0.resource.id)));
+        if let Some((all, _)) = of_all {
+            all.resource.get(budget)?;
+            return Ok(Some(&all.set));
+        }
+        if let Some(set) = self.implicit.get(url) {
+            return Ok(Some(set));
+        }
+        let set = implicit::implicit_value_set(url);
+        Ok(set.map(|set| self.implicit.insert(url.to_owned(), set, 256 + 64 * url.len())))
+    }
+
+    /// Returns the canonical URL of the value set that the element in `context` is bound to: an element of a
+    /// StructureDefinition, as `url[|version]#element`.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if there is no such definition, element or binding, or if the definition is invalid.
+    pub(crate) fn bound_value_set(&self, context: &str, budget: &Budget<'_>) -> Result<&str, TxError> {
+        let wrong = |why: String| malformed("context", why);
+        let (canonical, element) = context.split_once('#').ok_or_else(|| {
+            wrong(format!("'{context}' names no element; write it as StructureDefinition-URL#element"))
+        })?;
+        let (url, version) = canonical::split(canonical);
+        let definition = self.definitions.find(url, version).ok_or_else(|| {
+            wrong(format!(
+                "the StructureDefinition '{canonical}' is not stored here; send 'url' or 'valueSet'"
+            ))
+        })?;
+        definition.get(budget)?.binding(element).ok_or_else(|| {
+            wrong(format!("'{canonical}' has no element '{element}' that is bound to a value set"))
+        })
+    }
+
+    /// Returns the number of CodeSystem resources.
+    pub(crate) fn code_system_count(&self) -> usize {
+        self.code_systems.by_id.len()
+    }
+
+    /// Returns the number of ValueSet resources.
+    pub(crate) fn value_set_count(&self) -> usize {
+        self.value_sets.by_id.len()
+    }
+
+    /// Returns URL and version of each readable code system, sorted.
+    pub(crate) fn code_systems(&self) -> Vec<(String, Option<String>)> {
+        let headers = self.code_systems.by_id.values().filter_map(|r| r.header());
+        let mut list: Vec<_> = headers
+            .filter(|h| !is_supplement(h))
+            .filter_map(|h| Some((h.url.clone()?, h.version.clone())))
+            .collect();
+        list.sort();
+        list
+    }
+
+    /// Returns the versions of each code system, the default one first.
+    pub(crate) fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
+        let versions = |list: &[Arc<StoredResource<CodeSystem>>]| {
+            let headers = list.iter().filter_map(|r| r.header()).filter(|h| !is_supplement(h));
+            headers.map(|header| header.version.clone()).collect::<Vec<_>>()
+        };
+        let stored = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(list)));
+        let mut all: BTreeMap<_, _> = stored.filter(|(_, versions)| !versions.is_empty()).collect();
+        for url in built_in::URLS {
+            let built_in = built_in::system(url).map(std::ptr::from_ref);
+            if self.code_system(url, None).map(std::ptr::from_ref) == built_in {
+                all.entry((*url).to_owned()).or_default().insert(0, None);
+            }
+        }
+        all
+    }
+
+    /// Returns every resource that is known to be invalid, sorted by type and id.
+    pub(crate) fn problems(&self) -> Vec<ResourceProblem> {
+        let code_systems = self.code_systems.by_id.values().filter_map(|r| r.problem());
+        let value_sets = self.value_sets.by_id.values().filter_map(|r| r.problem());
+        let definitions = self.definitions.by_id.values().filter_map(|r| r.problem());
+        let mut list: Vec<_> = code_systems.chain(value_sets).chain(definitions).collect();
+        list.sort_by(|a, b| (a.kind, &a.id).cmp(&(b.kind, &b.id)));
+        list
+    }
+}
+
+fn find_by_id<'a, T: CompiledResource>(
+    shelf: &'a ResourcesByUrl<T>,
+    id: &str,
+    budget: &Budget<'_>,
+) -> Result<&'a T, TxError> {
+    let unknown = || TxError::UnknownInstance { kind: T::KIND, id: id.to_owned() };
+    Ok(shelf.by_id.get(id).ok_or_else(unknown)?.get(budget)?)
+}

@@ -1,0 +1,142 @@
+//! The resources of one type by id and canonical URL, and the preference among versions.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use hashbrown::DefaultHashBuilder;
+
+use super::stored_resource::{CompiledResource, StoredResource};
+use crate::model::canonical;
+use crate::model::resource_json::{ContentMode, ResourceHeader};
+use crate::value_set::ValueSet;
+
+/// The value set of all codes of a code system, which `CodeSystem.valueSet` names.
+#[derive(Debug)]
+pub(super) struct AllCodesValueSet<T> {
+    pub(super) resource: Arc<StoredResource<T>>,
+    pub(super) set: Arc<ValueSet>,
+}
+
+impl<T> Clone for AllCodesValueSet<T> {
+    fn clone(&self) -> Self {
+        Self { resource: self.resource.clone(), set: self.set.clone() }
+    }
+}
+
+/// A map by id or URL, with a random key and a faster hash function than the standard library's.
+pub(super) type KeyedMap<T> = HashMap<String, T, DefaultHashBuilder>;
+
+/// All resources of one type.
+#[derive(Debug)]
+pub(super) struct ResourcesByUrl<T> {
+    pub(super) by_id: KeyedMap<Arc<StoredResource<T>>>,
+    /// The preferred resource first.
+    pub(super) by_url: KeyedMap<Vec<Arc<StoredResource<T>>>>,
+    /// By `CodeSystem.valueSet`.
+    pub(super) by_value_set: KeyedMap<Vec<AllCodesValueSet<T>>>,
+}
+
+impl<T> Default for ResourcesByUrl<T> {
+    fn default() -> Self {
+        Self { by_id: KeyedMap::default(), by_url: KeyedMap::default(), by_value_set: KeyedMap::default() }
+    }
+}
+
+impl<T> Clone for ResourcesByUrl<T> {
+    fn clone(&self) -> Self {
+        let Self { by_id, by_url, by_value_set } = self;
+        Self { by_id: by_id.clone(), by_url: by_url.clone(), by_value_set: by_value_set.clone() }
+    }
+}
+
+impl<T: CompiledResource> ResourcesByUrl<T> {
+    pub(super) fn put(&mut self, resource: Arc<StoredResource<T>>) {
+        let id = resource.id.clone();
+        self.remove(&id);
+        if let Some((url, header)) = resource.header().and_then(|h| Some((h.url.clone()?, h))) {
+            let versions = self.by_url.entry(url).or_default();
+            // Before resources of equal rank, so that the last one stored is preferred.
+            let better = |other: &Arc<StoredResource<T>>| {
+                other.header().is_some_and(|other| by_preference(other, header).is_lt())
+            };
+            let at = versions.partition_point(better);
+            versions.insert(at, resource.clone());
+        }
+        if let Some((url, header)) = resource.header().and_then(|h| Some((h.value_set.clone()?, h))) {
+            let system = header.url.clone().unwrap_or_default();
+            let set = Arc::new(ValueSet::of_all(url.clone(), header.version.clone(), system));
+            self.by_value_set
+                .entry(url)
+                .or_default()
+                .push(AllCodesValueSet { resource: resource.clone(), set });
+        }
+        self.by_id.insert(id, resource);
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        let Some(old) = self.by_id.remove(id) else { return };
+        let Some(header) = old.header() else { return };
+        if let Some(url) = &header.url {
+            remove_from(&mut self.by_url, url, |resource| resource.id != id);
+        }
+        if let Some(url) = &header.value_set {
+            remove_from(&mut self.by_value_set, url, |all| all.resource.id != id);
+        }
+    }
+
+    /// Returns all versions of a URL, the preferred one first.
+    pub(super) fn versions(&self, url: &str) -> &[Arc<StoredResource<T>>] {
+        self.by_url.get(url).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the preferred resource of a URL among those that match a version or pattern.
+    pub(super) fn find(&self, url: &str, wanted: Option<&str>) -> Option<&StoredResource<T>> {
+        self.versions(url).iter().map(|resource| &**resource).find(|resource| {
+            wanted.is_none_or(|wanted| {
+                let have = resource.header().and_then(|header| header.version.as_deref());
+                have.is_some_and(|have| canonical::matches(wanted, have))
+            })
+        })
+    }
+}
+
+/// Keeps the items of a URL that pass a test, and removes the URL if none is left.
+fn remove_from<T>(map: &mut KeyedMap<Vec<T>>, url: &str, keep: impl FnMut(&T) -> bool) {
+    if let Some(list) = map.get_mut(url) {
+        list.retain(keep);
+        if list.is_empty() {
+            map.remove(url);
+        }
+    }
+}
+
+/// Returns whether a resource existed on a day, according to its `date`.
+pub(super) fn existed_on(header: &ResourceHeader, day: &str) -> bool {
+    header.date.as_deref().is_none_or(|date| date.get(..day.len()).unwrap_or(date) <= day)
+}
+
+/// Prefix of the versions of SNOMED CT's International Edition.
+const INTERNATIONAL: &str = "http://snomed.info/sct/900000000000207008/";
+
+/// Compares two versions of a canonical URL; the preferred one is less. The criteria are, in this order: complete, then
+/// fragment, then any other content; SNOMED CT's International Edition; the newest version; the latest date.
+pub(super) fn by_preference(a: &ResourceHeader, b: &ResourceHeader) -> Ordering {
+    let newest = |a: &Option<String>, b: &Option<String>| {
+        canonical::compare(b.as_deref().unwrap_or_default(), a.as_deref().unwrap_or_default())
+    };
+    let content = |header: &ResourceHeader| header.content.unwrap_or(ContentMode::Complete);
+    let is_international = |header: &ResourceHeader| {
+        header.version.as_deref().is_some_and(|version| version.starts_with(INTERNATIONAL))
+    };
+    content(a)
+        .cmp(&content(b))
+        .then_with(|| is_international(b).cmp(&is_international(a)))
+        .then_with(|| newest(&a.version, &b.version))
+        .then_with(|| newest(&a.date, &b.date))
+}
+
+/// Returns whether a resource is a supplement of another code system.
+pub(super) fn is_supplement(header: &ResourceHeader) -> bool {
+    header.content == Some(ContentMode::Supplement)
+}

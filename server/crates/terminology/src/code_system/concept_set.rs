@@ -1,0 +1,256 @@
+//! A set of concepts of one code system: one bit for each ordinal.
+
+use super::hierarchy::ConceptHierarchy;
+use crate::model::Budget;
+use crate::model::budget::BudgetExhausted;
+
+/// Number of ordinals of an interval that count as one step.
+const ORDINALS_PER_STEP: usize = 8;
+
+/// A set of ordinals.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ConceptSet {
+    /// Number of the first stored word. All words before it are zero.
+    begin: usize,
+    words: Vec<u64>,
+}
+
+impl ConceptSet {
+    /// Returns the set of all ordinals below `len`.
+    pub(crate) fn full(len: usize) -> Self {
+        let mut words = vec![u64::MAX; len / 64];
+        words.extend((!len.is_multiple_of(64)).then(|| (1 << (len % 64)) - 1));
+        Self { begin: 0, words }
+    }
+
+    /// Returns an empty set with capacity for the ordinals below `len`.
+    pub(crate) fn empty(len: usize) -> Self {
+        Self { begin: 0, words: vec![0; len.div_ceil(64)] }
+    }
+
+    /// Returns a concept with all its ancestors or descendants. The hierarchy must not have a cycle.
+    ///
+    /// # Errors
+    /// Returns [`BudgetExhausted`] if the budget is spent.
+    pub(crate) fn walk(
+        hierarchy: &ConceptHierarchy,
+        from: u32,
+        up: bool,
+        budget: &Budget<'_>,
+    ) -> Result<Self, BudgetExhausted> {
+        let mut out = Self::empty(hierarchy.len());
+        budget.spend_words(out.words.len(), false)?;
+        if up {
+            out.reach(hierarchy, vec![from], true, budget)?;
+        } else {
+            // For an ordinal in the set, all tree descendants are in it. What remains are children in other branches.
+            let mut waiting = vec![from];
+            while let Some(here) = waiting.pop() {
+                budget.spend(1)?;
+                if out.has(here) {
+                    continue;
+                }
+                let interval = hierarchy.interval(here);
+                budget.spend(interval.len() / ORDINALS_PER_STEP)?;
+                for at in interval {
+                    if !out.has(at) {
+                        out.insert(at);
+                        waiting.extend(hierarchy.non_tree_children(at));
+                    }
+                }
+            }
+        }
+        out.trim();
+        budget.spend_words(out.words.len(), true)?;
+        Ok(out)
+    }
+
+    pub(crate) fn has(&self, at: u32) -> bool {
+        let word = (at as usize / 64).checked_sub(self.begin).and_then(|word| self.words.get(word));
+        word.is_some_and(|word| word & (1 << (at % 64)) != 0)
+    }
+
+    pub(crate) fn insert(&mut self, at: u32) {
+        let word = at as usize / 64;
+        if self.words.is_empty() {
+            self.begin = word;
+        } else if word < self.begin {
+            self.words.splice(0..0, std::iter::repeat_n(0, self.begin - word));
+            self.begin = word;
+        }
+        if word - self.begin >= self.words.len() {
+            self.words.resize(word - self.begin + 1, 0);
+        }
+        self.words[word - self.begin] |= 1 << (at % 64);
+    }
+
+    pub(crate) fn remove(&mut self, at: u32) {
+        let word = (at as usize / 64).checked_sub(self.begin);
+        if let Some(word) = word.and_then(|word| self.words.get_mut(word)) {
+            *word &= !(1 << (at % 64));
+        }
+    }
+
+    /// Adds these concepts with all their ancestors or descendants. A concept that is already in the set is not
+    /// followed.
+    ///
+    /// # Errors
+    /// Returns [`BudgetExhausted`] if the budget is spent.
+    pub(crate) fn reach(
+        &mut self,
+        hierarchy: &ConceptHierarchy,
+        mut waiting: Vec<u32>,
+        up: bool,
+        budget: &Budget<'_>,
+    ) -> Result<(), BudgetExhausted> {
+        while let Some(here) = waiting.pop() {
+            budget.spend(1)?;
+            if !self.has(here) {
+                self.insert(here);
+                waiting.extend(&*hierarchy.neighbours(here, up));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
+        for (number, word) in (self.begin..).zip(&mut self.words) {
+            let mut rest = *word;
+            while rest != 0 {
+                let bit = rest.trailing_zeros();
+                if !keep(number as u32 * 64 + bit) {
+                    *word &= !(1 << bit);
+                }
+                rest &= rest - 1;
+            }
+        }
+    }
+
+    /// Returns the word with this number.
+    fn word(&self, number: usize) -> u64 {
+        number.checked_sub(self.begin).and_then(|at| self.words.get(at)).copied().unwrap_or(0)
+    }
+
+    /// Keeps the ordinals that are also in the other set.
+    pub(crate) fn intersect(&mut self, other: &Self) {
+        for (number, word) in (self.begin..).zip(&mut self.words) {
+            *word &= other.word(number);
+        }
+    }
+
+    /// Removes the ordinals of the other set.
+    pub(crate) fn subtract(&mut self, other: &Self) {
+        for (number, word) in (self.begin..).zip(&mut self.words) {
+            *word &= !other.word(number);
+        }
+    }
+
+    /// Adds the ordinals of the other set.
+    pub(crate) fn unite(&mut self, other: &Self) {
+        let Some(last) = other.words.len().checked_sub(1) else { return };
+        if self.words.is_empty() {
+            self.clone_from(other);
+            return;
+        }
+        let (begin, end) =
+            (self.begin.min(other.begin), (other.begin + last + 1).max(self.begin + self.words.len()));
+        if begin < self.begin {
+            self.words.splice(0..0, std::iter::repeat_n(0, self.begin - begin));
+            self.begin = begin;
+        }
+        self.words.resize(end - begin, 0);
+        for (word, more) in self.words[other.begin - begin..].iter_mut().zip(&other.words) {
+            *word |= more;
+        }
+    }
+
+    /// Releases the words at both ends that are zero.
+    pub(crate) fn trim(&mut self) {
+        let used = self.words.len() - self.words.iter().rev().take_while(|word| **word == 0).count();
+        let unused = self.words[..used].iter().take_while(|word| **word == 0).count();
+        if used - unused < self.words.len() {
+            self.words = self.words[unused..used].to_vec();
+            self.begin += unused;
+        }
+    }
+
+    /// Returns the number of stored words.
+    pub(crate) fn words(&self) -> usize {
+        self.words.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.words.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// Returns the ordinals in ascending order, without the first `skip`.
+    pub(crate) fn iter_after(&self, mut skip: usize) -> impl Iterator<Item = u32> {
+        // Whole words are skipped by their count.
+        let passed = self.words.iter().take_while(|word| {
+            let ones = word.count_ones() as usize;
+            let pass = ones <= skip;
+            skip -= if pass { ones } else { 0 };
+            pass
+        });
+        let start = passed.count();
+        let numbered = (self.begin + start..).zip(&self.words[start..]);
+        let ordinals = numbered.flat_map(|(number, word)| {
+            let mut rest = *word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros())?;
+                rest &= rest - 1;
+                Some(number as u32 * 64 + bit)
+            })
+        });
+        ordinals.skip(skip)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn bits(ordinals: &BTreeSet<u32>) -> ConceptSet {
+        let mut out = ConceptSet::default();
+        ordinals.iter().rev().for_each(|at| out.insert(*at));
+        out
+    }
+
+    proptest! {
+        #[test]
+        fn sets_of_any_window_behave_as_sets(
+            a in prop::collection::btree_set(0..700_u32, 0..40),
+            b in prop::collection::btree_set(0..700_u32, 0..40),
+            skip in 0..50_usize,
+        ) {
+            let all = |bits: &ConceptSet| bits.iter_after(0).collect::<BTreeSet<_>>();
+            let (mut one, other) = (bits(&a), bits(&b));
+            prop_assert_eq!(all(&one), a.clone());
+            prop_assert!(one.iter_after(skip).eq(a.iter().copied().skip(skip)));
+            prop_assert_eq!((one.count(), one.is_empty()), (a.len(), a.is_empty()));
+            one.unite(&other);
+            prop_assert_eq!(all(&one), &a | &b);
+            one.subtract(&bits(&a));
+            one.trim();
+            prop_assert_eq!(all(&one), &b - &a);
+            let mut both = bits(&a);
+            both.intersect(&other);
+            both.trim();
+            prop_assert_eq!(all(&both), &a & &b);
+            prop_assert!((0..700).all(|at| both.has(at) == (a.contains(&at) && b.contains(&at))));
+            for at in &b {
+                both.remove(*at);
+            }
+            both.trim();
+            prop_assert_eq!(both.words(), 0);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! The public handle of a compiled code system: built from a resource or a release, saved, loaded, and stored with
+//! [`TerminologyChange::Index`](crate::TerminologyChange::Index).
+
+use std::io;
+use std::sync::Arc;
+
+use super::{CodeSystem, Subsumption};
+use crate::model::resource_json::ResourceHeader;
+
+/// The index of one code system version. Clones share the content.
+#[derive(Debug, Clone)]
+pub struct CodeSystemIndex(pub(crate) Arc<CodeSystem>);
+
+impl From<CodeSystem> for CodeSystemIndex {
+    fn from(system: CodeSystem) -> Self {
+        Self(Arc::new(system))
+    }
+}
+
+impl CodeSystemIndex {
+    /// Compiles a CodeSystem resource.
+    ///
+    /// # Errors
+    /// Returns a message of one line if the resource is invalid.
+    pub fn from_resource(json: &[u8]) -> Result<Self, String> {
+        let header: ResourceHeader = serde_json::from_slice(json).map_err(|error| error.to_string())?;
+        if header.resource_type != "CodeSystem" {
+            return Err(format!("resourceType is '{}', not 'CodeSystem'", header.resource_type));
+        }
+        CodeSystem::compile(&header, json).map(Self::from)
+    }
+
+    /// Saves the index.
+    ///
+    /// # Errors
+    /// Returns the error of the file.
+    pub fn save(&self, out: impl io::Write) -> io::Result<()> {
+        self.0.save(out)
+    }
+
+    /// Loads an index that [`save`](Self::save) wrote.
+    ///
+    /// # Errors
+    /// Returns the error of the file, or `InvalidData` if it is not an index, is corrupt, or has another format or byte
+    /// order.
+    pub fn read(input: impl io::Read) -> io::Result<Self> {
+        CodeSystem::read(input).map(Self::from)
+    }
+
+    /// Returns the canonical URL.
+    pub fn url(&self) -> &str {
+        &self.0.url
+    }
+
+    /// Returns the version of the code system.
+    pub fn version(&self) -> Option<&str> {
+        self.0.version.as_deref()
+    }
+
+    /// Returns the number of concepts.
+    pub fn concepts(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns how the first code relates to the second; `None` if one of them does not exist or the hierarchy has a
+    /// cycle. [`Terminology::subsumes`](crate::Terminology::subsumes) implements the rules of `$subsumes`.
+    pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
+        let [a, b] = self.0.locate_all([a, b]);
+        let (a, b) = (a?, b?);
+        let hierarchy = self.0.hierarchy();
+        hierarchy.cycle().is_empty().then(|| Subsumption::between(hierarchy, a, b))
+    }
+
+    /// Returns the codes of one cycle of the hierarchy, with the first code at the end again; `None` if there is no
+    /// cycle.
+    pub fn cycle(&self) -> Option<Vec<String>> {
+        self.0.cycle()
+    }
+
+    /// Returns the same for a CodeSystem resource; `None` if the resource is invalid. It is compiled only if it
+    /// contains properties for parents or children, because nesting alone cannot form a cycle.
+    pub fn cycle_in(json: &[u8]) -> Option<Vec<String>> {
+        let says = |word: &str| json.windows(word.len()).any(|at| at == word.as_bytes());
+        if !(says("parent") || says("child") || says("subsumedBy")) {
+            return None;
+        }
+        Self::from_resource(json).ok()?.cycle()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_in_a_resource_is_found() {
+        let cycle = |concepts: &str| {
+            let json = format!(
+                r#"{{"resourceType":"CodeSystem","url":"urn:a","status":"active","content":"complete","concept":[{concepts}]}}"#
+            );
+            CodeSystemIndex::cycle_in(json.as_bytes()).map(|codes| codes.join(" > "))
+        };
+        assert_eq!(cycle(r#"{"code":"a","concept":[{"code":"b"}]}"#), None);
+        assert_eq!(
+            cycle(r#"{"code":"a","property":[{"code":"parent","valueCode":"b"}]},{"code":"b"}"#),
+            None
+        );
+        // By nesting b is below a, and by the property a is below b.
+        let both = r#"{"code":"a","property":[{"code":"parent","valueCode":"b"}],"concept":[{"code":"b"}]}"#;
+        assert_eq!(cycle(both).as_deref(), Some("b > a > b"));
+    }
+
+    #[test]
+    fn a_saved_index_is_loaded_unchanged() {
+        let json = r#"{"resourceType":"CodeSystem","url":"urn:a","version":"2","status":"active","content":"complete",
+            "caseSensitive":false,"hierarchyMeaning":"is-a","valueSet":"urn:all","language":"en",
+            "property":[{"code":"n","uri":"urn:n","type":"integer"}],
+            "concept":[{"code":"A","display":"Eins","designation":[{"language":"de","value":"eins",
+                "use":{"system":"urn:u","code":"s","display":"Synonym"}}],"concept":[{"code":"b",
+                "property":[{"code":"n","valueInteger":7},{"code":"inactive","valueBoolean":true}]}]}]}"#;
+        let index = CodeSystemIndex::from_resource(json.as_bytes()).unwrap();
+        let mut file = Vec::new();
+        index.save(&mut file).unwrap();
+        let back = CodeSystemIndex::read(&file[..]).unwrap();
+        for at in (0..file.len()).step_by(5) {
+            let mut damaged = file.clone();
+            damaged[at] ^= 0x20;
+            assert!(CodeSystemIndex::read(&damaged[..]).is_err(), "byte {at} is damaged");
+        }
+        assert_eq!((back.url(), back.version(), back.concepts()), ("urn:a", Some("2"), 2));
+        let (was, is) = (&index.0, &back.0);
+        for code in ["a", "A", "b", "B", "c"] {
+            assert_eq!(was.locate(code), is.locate(code), "{code}");
+        }
+        let (a, b) = (is.find("a").unwrap(), is.find("b").unwrap());
+        assert!(is.hierarchy().is_a(b, a) && is.is_inactive(b) && !is.is_inactive(a));
+        assert_eq!(is.properties(b).collect::<Vec<_>>(), [("n", "7"), ("inactive", "true")]);
+        let designation = is.designations(a).next().unwrap();
+        assert_eq!((designation.language, designation.value), (Some("de"), "eins"));
+        assert_eq!(designation.usage, Some(["urn:u", "s", "Synonym"]));
+        assert_eq!(is.header.value_set.as_deref(), Some("urn:all"));
+        assert_eq!(is.header.property[0].uri.as_deref(), Some("urn:n"));
+    }
+}

@@ -1,0 +1,380 @@
+//! The builder of an index. It takes concepts and their texts, properties and links in any order.
+//!
+//! Each kind of data is collected in columns of its own, with the number of the concept. At the end, the hierarchy
+//! assigns the ordinals, and one column after the other is sorted by them.
+
+use super::code_table::CodeTable;
+use super::columns::{RowColumn, TextColumn, group};
+use super::hierarchy::ConceptHierarchy;
+use super::word_index::WordIndex;
+use super::{
+    ABSTRACT, CodeSystem, CodeSystemIndex, DEPRECATED, DesignationColumns, INACTIVE, LITERAL, NONE,
+    PropertyRole,
+};
+use crate::model::resource_json::ResourceHeader;
+
+/// Maximum number of codes that differ by case only, if case is ignored. A lookup compares all of them.
+const MAX_CASE_VARIANTS: usize = 64;
+
+/// Number of a concept while the index is built.
+pub type ConceptNumber = u32;
+
+/// Builder of the index of one code system.
+pub struct IndexBuilder {
+    out: CodeSystem,
+    codes: CodeTable,
+    /// Number of the display of each concept in `texts`.
+    displays: Vec<u32>,
+    /// Displays and designations.
+    texts: TextColumn,
+    flags: Vec<u8>,
+    statuses: Vec<(ConceptNumber, u32)>,
+    definitions: Vec<(ConceptNumber, u32)>,
+    links: Vec<(ConceptNumber, ConceptNumber)>,
+    /// Links to a code that may be added later: the concept, and whether the other one is its parent.
+    code_links: Vec<(ConceptNumber, bool)>,
+    link_codes: TextColumn,
+    designation_of: Vec<ConceptNumber>,
+    /// Text, language, use and standards status, each by number.
+    designations: Vec<[u32; 4]>,
+    property_of: Vec<ConceptNumber>,
+    properties: Vec<[u32; 2]>,
+    attribute_of: Vec<ConceptNumber>,
+    /// Group, type and value, by the numbers of the concepts in this builder.
+    attributes: Vec<[u32; 3]>,
+    subset_of: Vec<u32>,
+    members: Vec<ConceptNumber>,
+    /// Role of each property, by its number among the names.
+    roles: Vec<Option<PropertyRole>>,
+}
+
+/// A designation of a concept.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConceptDesignation<'a> {
+    /// Language tag.
+    pub language: Option<&'a str>,
+    /// System, code and display of its `use`.
+    pub usage: Option<[&'a str; 3]>,
+    /// The text.
+    pub value: &'a str,
+    /// Standards status, if it is `deprecated` or `withdrawn`.
+    pub status: Option<&'a str>,
+}
+
+impl IndexBuilder {
+    /// Returns a builder without concepts.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn new(header: &ResourceHeader) -> Result<Self, String> {
+        let fold = header.case_sensitive == Some(false);
+        let mut builder = Self {
+            out: CodeSystem::from_header(header),
+            codes: CodeTable::new(fold),
+            displays: Vec::new(),
+            texts: TextColumn::default(),
+            flags: Vec::new(),
+            statuses: Vec::new(),
+            definitions: Vec::new(),
+            links: Vec::new(),
+            code_links: Vec::new(),
+            link_codes: TextColumn::default(),
+            designation_of: Vec::new(),
+            designations: Vec::new(),
+            property_of: Vec::new(),
+            properties: Vec::new(),
+            attribute_of: Vec::new(),
+            attributes: Vec::new(),
+            subset_of: Vec::new(),
+            members: Vec::new(),
+            roles: Vec::new(),
+        };
+        for property in &header.property {
+            let number = builder.out.names.intern(&property.code)? as usize;
+            if number == builder.roles.len() {
+                builder.roles.push(PropertyRole::of_property(&property.code, property.uri.as_deref()));
+            }
+        }
+        Ok(builder)
+    }
+
+    /// Adds a concept, and returns its number and whether it is new. A code that is added twice is one concept.
+    ///
+    /// # Errors
+    /// Returns a message if the code is empty, if too many codes differ from it by case only and case is ignored, or if
+    /// there is more text than an index can hold.
+    pub fn add_concept(&mut self, code: &str) -> Result<(ConceptNumber, bool), String> {
+        if code.is_empty() {
+            return Err("a concept has an empty code".to_owned());
+        }
+        if let Some(number) = self.find_concept(code) {
+            return Ok((number, false));
+        }
+        if self.codes.count_case_variants(code) == MAX_CASE_VARIANTS {
+            return Err(format!(
+                "'{code}' and {MAX_CASE_VARIANTS} other codes differ by case only, but the code system ignores case; set caseSensitive to \
+                 true or list each concept once"
+            ));
+        }
+        self.codes.push(code)?;
+        self.displays.push(NONE);
+        self.flags.push(0);
+        Ok((self.codes.len() as u32 - 1, true))
+    }
+
+    /// Returns the concept with exactly this code.
+    pub fn find_concept(&self, code: &str) -> Option<ConceptNumber> {
+        self.codes.find(code).filter(|number| self.codes.get(*number) == code)
+    }
+
+    /// Returns the number of concepts so far.
+    pub fn concept_count(&self) -> usize {
+        self.codes.len()
+    }
+
+    /// Sets the display of a concept; the last call counts.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn set_display(&mut self, of: ConceptNumber, text: &str) -> Result<(), String> {
+        self.displays[of as usize] = self.texts.len() as u32;
+        self.texts.push(text)
+    }
+
+    /// Returns whether the concept has a display.
+    pub fn has_display(&self, of: ConceptNumber) -> bool {
+        self.displays[of as usize] != NONE
+    }
+
+    /// Adds a designation of a concept.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_designation(
+        &mut self,
+        of: ConceptNumber,
+        designation: ConceptDesignation<'_>,
+    ) -> Result<(), String> {
+        let mut number = |text: Option<&str>| text.map_or(Ok(NONE), |text| self.out.values.intern(text));
+        let usage = designation.usage.map(|usage| usage.join("\u{1f}"));
+        let row = [
+            self.texts.len() as u32,
+            number(designation.language)?,
+            number(usage.as_deref())?,
+            number(designation.status)?,
+        ];
+        self.texts.push(designation.value)?;
+        self.designation_of.push(of);
+        self.designations.push(row);
+        Ok(())
+    }
+
+    /// Sets the definition of a concept; the first call counts.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn set_definition(&mut self, of: ConceptNumber, text: &str) -> Result<(), String> {
+        let text = self.out.values.intern(text)?;
+        self.definitions.push((of, text));
+        Ok(())
+    }
+
+    /// Adds a property of a concept. FHIR's standard properties take effect: parents and children become links, and are
+    /// not stored as texts.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_property(&mut self, of: ConceptNumber, name: &str, value: &str) -> Result<(), String> {
+        let name_number = self.out.names.intern(name)?;
+        if name_number as usize == self.roles.len() {
+            self.roles.push(PropertyRole::of_property(name, None));
+        }
+        let role = self.roles[name_number as usize];
+        if let Some(PropertyRole::Parent | PropertyRole::Child) = role {
+            self.code_links.push((of, role == Some(PropertyRole::Parent)));
+            return self.link_codes.push(value);
+        }
+        let yes = value.eq_ignore_ascii_case("true");
+        match role {
+            Some(PropertyRole::Inactive) if yes => self.set_flags(of, INACTIVE),
+            Some(PropertyRole::NotSelectable) if yes => self.set_flags(of, ABSTRACT),
+            Some(PropertyRole::Deprecated) if yes => self.set_flags(of, DEPRECATED),
+            Some(PropertyRole::Status) => {
+                let status = self.out.values.intern(value)?;
+                self.statuses.push((of, status));
+                if matches!(value, "retired" | "deprecated" | "withdrawn" | "inactive") {
+                    self.set_flags(of, INACTIVE);
+                }
+            }
+            _ => {}
+        }
+        self.property_of.push(of);
+        let value = self.out.values.intern(value)?;
+        self.properties.push([name_number, value]);
+        Ok(())
+    }
+
+    /// Returns whether a property of this name links concepts.
+    pub(crate) fn is_link_property(&self, name: &str) -> bool {
+        let declared = self.out.names.find(name).map(|number| self.roles[number as usize]);
+        matches!(
+            declared.unwrap_or_else(|| PropertyRole::of_property(name, None)),
+            Some(PropertyRole::Parent | PropertyRole::Child)
+        )
+    }
+
+    /// Sets flags of a concept.
+    pub(crate) fn set_flags(&mut self, of: ConceptNumber, flags: u8) {
+        self.flags[of as usize] |= flags;
+    }
+
+    /// Makes one concept a direct parent of another.
+    pub fn add_parent(&mut self, child: ConceptNumber, parent: ConceptNumber) {
+        self.links.push((child, parent));
+    }
+
+    /// Adds a defining relationship: a group within the concept, the type of the attribute, and its value.
+    pub fn add_attribute(
+        &mut self,
+        of: ConceptNumber,
+        group: u32,
+        kind: ConceptNumber,
+        value: ConceptNumber,
+    ) {
+        self.attribute_of.push(of);
+        self.attributes.push([group, kind, value]);
+    }
+
+    /// Adds a defining relationship whose value is a number or a text.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_literal_attribute(
+        &mut self,
+        of: ConceptNumber,
+        group: u32,
+        kind: ConceptNumber,
+        value: &str,
+    ) -> Result<(), String> {
+        let value = LITERAL | self.out.values.intern(value)?;
+        self.add_attribute(of, group, kind, value);
+        Ok(())
+    }
+
+    /// Adds a concept to a named subset.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn add_subset_member(&mut self, subset: &str, concept: ConceptNumber) -> Result<(), String> {
+        let subset = self.out.subset_names.intern(subset)?;
+        self.subset_of.push(subset);
+        self.members.push(concept);
+        Ok(())
+    }
+
+    /// Returns the finished index.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub fn finish(self) -> Result<CodeSystemIndex, String> {
+        self.build().map(CodeSystemIndex::from)
+    }
+
+    /// Marks a concept as inactive.
+    pub fn mark_inactive(&mut self, of: ConceptNumber) {
+        self.set_flags(of, INACTIVE);
+    }
+
+    /// Returns the compiled code system.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub(crate) fn build(mut self) -> Result<CodeSystem, String> {
+        let len = self.codes.len();
+        for (at, (concept, is_parent)) in self.code_links.iter().enumerate() {
+            // Links to unknown codes are ignored; fragments have many of them.
+            let Some(other) = self.find_concept(self.link_codes.get(at as u32)) else { continue };
+            self.links.push(if *is_parent { (*concept, other) } else { (other, *concept) });
+        }
+        drop((std::mem::take(&mut self.code_links), std::mem::take(&mut self.link_codes)));
+        let (order, hierarchy, above) = ConceptHierarchy::build(len, std::mem::take(&mut self.links));
+        let mut ordinal = vec![0_u32; len];
+        for (at, old) in order.iter().enumerate() {
+            ordinal[*old as usize] = at as u32;
+        }
+        let mut out = self.out;
+        out.hierarchy = hierarchy;
+
+        let fold = out.case_sensitive == Some(false);
+        let mut codes = TextColumn::with_capacity(self.codes.texts().bytes(), len);
+        for old in &order {
+            codes.push(self.codes.get(*old))?;
+        }
+        drop(self.codes);
+        out.codes = CodeTable::from_texts(codes, fold, above);
+
+        let mut displays = TextColumn::with_capacity(self.texts.bytes(), len);
+        for old in &order {
+            let text = self.displays[*old as usize];
+            displays.push(if text == NONE { "" } else { self.texts.get(text) })?;
+        }
+        displays.shrink();
+        out.displays = displays;
+        drop(self.displays);
+
+        let renumbered = |of: &mut Vec<u32>| of.iter_mut().for_each(|old| *old = ordinal[*old as usize]);
+        if self.flags.iter().any(|flags| *flags != 0) {
+            out.flags = order.iter().map(|old| self.flags[*old as usize]).collect();
+        }
+        let column = |numbers: Vec<(ConceptNumber, u32)>| {
+            let mut out = vec![NONE; if numbers.is_empty() { 0 } else { len }];
+            numbers.into_iter().for_each(|(old, number)| out[ordinal[old as usize] as usize] = number);
+            out
+        };
+        out.statuses = column(self.statuses);
+        // In reverse, so that the first definition remains.
+        self.definitions.reverse();
+        out.definitions = column(self.definitions);
+        if !self.designations.is_empty() {
+            renumbered(&mut self.designation_of);
+            let (ends, places) = group(len, &self.designation_of);
+            let mut texts = TextColumn::default();
+            let mut facts = Vec::with_capacity(places.len());
+            for at in places {
+                let [text, language, usage, status] = self.designations[at as usize];
+                texts.push(self.texts.get(text))?;
+                facts.push([language, usage, status]);
+            }
+            texts.shrink();
+            out.designations = DesignationColumns { ends, texts, facts };
+        }
+        drop(self.texts);
+        if !self.properties.is_empty() {
+            renumbered(&mut self.property_of);
+            out.properties = RowColumn::grouped(len, &self.property_of, &self.properties);
+        }
+        if !self.attributes.is_empty() {
+            renumbered(&mut self.attribute_of);
+            for [_, kind, value] in &mut self.attributes {
+                *kind = ordinal[*kind as usize];
+                if *value & LITERAL == 0 {
+                    *value = ordinal[*value as usize];
+                }
+            }
+            out.attributes = RowColumn::grouped(len, &self.attribute_of, &self.attributes);
+        }
+        if !self.members.is_empty() {
+            renumbered(&mut self.members);
+            let subsets = RowColumn::grouped(out.subset_names.len(), &self.subset_of, &self.members);
+            for subset in 0..subsets.len() as u32 {
+                let mut members = subsets.row(subset).to_vec();
+                members.sort_unstable();
+                members.dedup();
+                out.subsets.push(members);
+            }
+            out.subsets.shrink();
+        }
+        out.words = WordIndex::build(&out)?;
+        Ok(out)
+    }
+}

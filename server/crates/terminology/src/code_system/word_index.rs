@@ -1,0 +1,272 @@
+//! The words of all codes, displays and designations of a code system, for the text filter of `$expand`.
+//!
+//! A word starts at the beginning of a text, and at a letter or digit that follows a character that is neither. It is
+//! stored up to the next such character, in lower case, with the ordinals of its concepts. The first word of a code is
+//! not stored, because most codes consist of a single, unique word. The codes are sorted instead.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::CodeSystem;
+use super::columns::{TextColumn, columns, group};
+use super::concept_set::ConceptSet;
+use super::row_offsets::RowOffsets;
+use crate::model::Budget;
+use crate::model::budget::BudgetExhausted;
+
+/// Number of bytes of ordinals that count as one step.
+const BYTES_PER_STEP: usize = 16;
+
+/// Words and their occurrences.
+#[derive(Debug, Default)]
+pub(crate) struct WordIndex {
+    /// The words, sorted. The empty word belongs to texts that start with neither a letter nor a digit.
+    words: TextColumn,
+    /// End of the ordinals of each word.
+    ends: RowOffsets,
+    /// Ordinals of each word, ascending. Each is stored as the difference from the previous one in base 128, the lowest
+    /// digit first.
+    ordinals: Vec<u8>,
+    /// All ordinals, sorted by their codes in lower case.
+    by_code: Vec<u32>,
+}
+
+columns!(WordIndex: words, ends, ordinals, by_code);
+
+/// Converts a text to lower case, letter by letter.
+fn to_lower(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return text.into();
+    }
+    text.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// Returns the positions where words start.
+fn word_starts(text: &str) -> impl Iterator<Item = usize> {
+    let mut before: Option<char> = None;
+    text.char_indices().filter_map(move |(at, letter)| {
+        let starts = before.is_none_or(|before| letter.is_alphanumeric() && !before.is_alphanumeric());
+        before = Some(letter);
+        starts.then_some(at)
+    })
+}
+
+/// Returns whether a word of the text starts with `word`, which is in lower case.
+pub(crate) fn begins_word(text: &str, word: &str) -> bool {
+    word_starts(text).any(|at| {
+        let mut letters = text[at..].chars().flat_map(char::to_lowercase);
+        word.chars().all(|wanted| letters.next() == Some(wanted))
+    })
+}
+
+impl WordIndex {
+    /// Builds the index from the other columns of a code system.
+    ///
+    /// # Errors
+    /// Returns a message if there is more text than an index can hold.
+    pub(super) fn build(system: &CodeSystem) -> Result<Self, String> {
+        let mut numbers: HashMap<Box<str>, u32> = HashMap::new();
+        let mut last: Vec<u32> = Vec::new();
+        let (mut of, mut ordinals) = (Vec::new(), Vec::new());
+        for at in 0..system.len() as u32 {
+            let mut add = |text: &str, skip: usize| {
+                for start in word_starts(text).skip(skip) {
+                    let rest = &text[start..];
+                    let end = rest.find(|letter: char| !letter.is_alphanumeric()).unwrap_or(rest.len());
+                    let word = to_lower(&rest[..end]);
+                    let number = match numbers.get(&*word) {
+                        Some(number) => *number,
+                        None => {
+                            last.push(u32::MAX);
+                            let number = last.len() as u32 - 1;
+                            numbers.insert(word.into(), number);
+                            number
+                        }
+                    };
+                    if std::mem::replace(&mut last[number as usize], at) != at {
+                        of.push(number);
+                        ordinals.push(at);
+                    }
+                }
+            };
+            add(system.code(at), 1);
+            system.displays(at).for_each(|display| add(display.text, 0));
+        }
+        let (rows, places) = group(numbers.len(), &of);
+        drop(of);
+        let mut sorted: Vec<_> = numbers.into_iter().collect();
+        sorted.sort_unstable();
+        let mut out = Self::default();
+        let mut begin;
+        for (word, number) in sorted {
+            out.words.push(&word)?;
+            begin = 0;
+            for place in &places[rows.range(number)] {
+                let at = ordinals[*place as usize];
+                let mut distance = at - begin;
+                begin = at;
+                while distance >= 128 {
+                    out.ordinals.push(distance as u8 | 128);
+                    distance >>= 7;
+                }
+                out.ordinals.push(distance as u8);
+            }
+            out.ends.push(u32::try_from(out.ordinals.len()).map_err(|_| "more than 4 GiB of words")?);
+        }
+        out.words.shrink();
+        out.ends.shrink();
+        out.ordinals.shrink_to_fit();
+        let mut by_code: Vec<_> =
+            (0..system.len() as u32).map(|at| (to_lower(system.code(at)), at)).collect();
+        by_code.sort_unstable();
+        out.by_code = by_code.into_iter().map(|(_, at)| at).collect();
+        Ok(out)
+    }
+
+    /// Returns the size in memory, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.words.bytes() + 5 * self.words.len() + self.ordinals.len() + 4 * self.by_code.len()
+    }
+
+    /// Returns the concepts that have a word starting with `word`, which is in lower case and not empty.
+    ///
+    /// # Errors
+    /// Returns [`BudgetExhausted`] if the budget is spent.
+    pub(crate) fn find_concepts(
+        &self,
+        system: &CodeSystem,
+        word: &str,
+        budget: &Budget<'_>,
+    ) -> Result<ConceptSet, BudgetExhausted> {
+        let mut out = ConceptSet::empty(system.len());
+        budget.spend_words(out.words(), true)?;
+        let code = |at: &u32| to_lower(system.code(*at));
+        let begin = self.by_code.partition_point(|at| *code(at) < *word);
+        let codes = &self.by_code[begin..];
+        let codes = &codes[..codes.partition_point(|at| code(at).starts_with(word))];
+        budget.spend(codes.len() / BYTES_PER_STEP)?;
+        codes.iter().for_each(|at| out.insert(*at));
+
+        let mut number = self.first_at_least(word);
+        while number < self.words.len() as u32 && self.words.get(number).starts_with(word) {
+            budget.spend(1 + self.ends.range(number).len() / BYTES_PER_STEP)?;
+            self.ordinals(number).for_each(|at| out.insert(at));
+            number += 1;
+        }
+        // A word of the filter may continue after a stored word, as in "type-2".
+        for (end, _) in word.char_indices().filter(|(_, letter)| !letter.is_alphanumeric()) {
+            let number = self.first_at_least(&word[..end]);
+            if number == self.words.len() as u32 || self.words.get(number) != &word[..end] {
+                continue;
+            }
+            for at in self.ordinals(number) {
+                budget.spend(1)?;
+                if !out.has(at) && self.has_word(system, at, word, budget)? {
+                    out.insert(at);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn has_word(
+        &self,
+        system: &CodeSystem,
+        at: u32,
+        word: &str,
+        budget: &Budget<'_>,
+    ) -> Result<bool, BudgetExhausted> {
+        for text in std::iter::once(system.code(at)).chain(system.displays(at).map(|display| display.text)) {
+            budget.spend(1 + text.len() / BYTES_PER_STEP)?;
+            if begins_word(text, word) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns the number of the first word that is not less than this one.
+    fn first_at_least(&self, word: &str) -> u32 {
+        let (mut low, mut high) = (0, self.words.len() as u32);
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.words.get(middle) < word {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        low
+    }
+
+    /// Returns the ordinals of a word.
+    fn ordinals(&self, number: u32) -> impl Iterator<Item = u32> {
+        let mut bytes = self.ordinals[self.ends.range(number)].iter();
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (mut distance, mut shift) = (0, 0);
+            loop {
+                let byte = *bytes.next()?;
+                distance |= u32::from(byte & 127) << shift;
+                if byte < 128 {
+                    break;
+                }
+                shift += 7;
+            }
+            at += distance;
+            Some(at)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::resource_json::ResourceHeader;
+
+    fn system(texts: &[Vec<String>]) -> CodeSystem {
+        let concept = |texts: &Vec<String>| {
+            let designations: Vec<_> =
+                texts[2..].iter().map(|text| serde_json::json!({ "value": text })).collect();
+            serde_json::json!({ "code": format!("{}{}", texts[0], texts.len()), "display": texts[1],
+                "designation": designations })
+        };
+        let concepts: Vec<_> = texts.iter().map(concept).collect();
+        let json =
+            serde_json::json!({ "resourceType": "CodeSystem", "content": "complete", "concept": concepts });
+        let header: ResourceHeader = serde_json::from_value(json.clone()).unwrap();
+        CodeSystem::compile(&header, json.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn other_characters_do_not_become_letters_in_lower_case() {
+        // `find` relies on this: a word ends where the next character of the filter is neither a letter nor a digit.
+        let others = ('\0'..=char::MAX).filter(|letter| !letter.is_alphanumeric());
+        for letter in others {
+            assert!(!letter.to_lowercase().next().is_some_and(char::is_alphanumeric), "{letter:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_agrees_with_a_scan(
+            texts in prop::collection::vec(prop::collection::vec("[aAbBİßẞΣσς1̇ (-]{0,7}", 2..5), 1..12),
+            word in "[aAbBİßẞΣσς1̇(-]{1,5}",
+        ) {
+            let system = system(&texts);
+            let mut file = Vec::new();
+            system.save(&mut file).unwrap();
+            let read = CodeSystem::read(&*file).unwrap();
+            let word = word.to_lowercase();
+            for system in [&system, &read] {
+                let found = system.word_index().find_concepts(system, &word, &Budget::default()).unwrap();
+                for at in 0..system.len() as u32 {
+                    let mut all = std::iter::once(system.code(at)).chain(system.displays(at).map(|one| one.text));
+                    let expected = all.any(|text| begins_word(text, &word));
+                    prop_assert_eq!(found.has(at), expected, "{} in {}", word, system.code(at));
+                }
+            }
+        }
+    }
+}

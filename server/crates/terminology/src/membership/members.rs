@@ -1,0 +1,423 @@
+//! All codes of a value set, as sets of ordinals, for `$expand`.
+//!
+//! [`search`](super::search) tests one code without building the set; a property test checks that both agree. Parts
+//! keep the order in which the value set mentions them, so pages are stable.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::imports::{ValueSetScope, resolve_import, version_day};
+use super::part_union::PartUnions;
+use super::version_pins::{VersionPins, pinned};
+use crate::catalog::{Catalog, built_in};
+use crate::code_system::CodeSystem;
+use crate::code_system::concept_set::ConceptSet;
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, Unprocessable, canonical};
+use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, include_cache};
+
+/// Memory of a code of a grammar, which is a code system of its own, in words.
+pub(crate) const GRAMMAR_CODE_WORDS: usize = 256;
+
+/// The codes that one include selects from one version of a code system.
+#[derive(Debug, Clone)]
+pub(crate) struct MemberPart<'a> {
+    /// Canonical URL of the code system.
+    pub(crate) url: &'a str,
+    /// The code system; `None` if it is not stored and the value set lists the codes.
+    pub(crate) system: Option<&'a CodeSystem>,
+    /// The value set of the include: the requested one or one of its imports.
+    pub(crate) set: &'a ValueSet,
+    /// The listed codes that are members, in the order of the list, if the include lists codes.
+    pub(crate) listed: Option<Vec<MemberCode<'a>>>,
+    /// Ordinals of the members.
+    pub(crate) bits: ConceptSet,
+    /// Listed codes that are members and have no ordinal.
+    pub(super) unknown_codes: HashSet<&'a str>,
+    /// Whether all unknown codes are members, because the part is all of a fragment.
+    pub(super) open: bool,
+}
+
+/// A code of a part.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MemberCode<'a> {
+    pub(crate) code: &'a str,
+    /// The concept; `None` if the code system is not stored or is a fragment without the code.
+    pub(crate) concept: Option<u32>,
+    /// The entry in the list of the value set, if there is one.
+    pub(crate) listed: Option<&'a ListedCode>,
+}
+
+impl<'a> MemberPart<'a> {
+    /// Returns the number of codes.
+    pub(crate) fn len(&self) -> usize {
+        self.bits.count() + self.unknown_codes.len()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.unknown_codes.is_empty() && self.bits.is_empty()
+    }
+
+    /// Keeps the codes that pass a test, which receives the concept, if there is one, and the code.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(Option<u32>, &str) -> bool) {
+        if let Some(system) = self.system {
+            self.bits.retain(|at| keep(Some(at), system.code(at)));
+        }
+        self.unknown_codes.retain(|code| keep(None, code));
+    }
+
+    /// Returns the codes in order, without the first `skip`.
+    pub(crate) fn iter_after(&self, skip: usize) -> Box<dyn Iterator<Item = MemberCode<'a>> + '_> {
+        if let Some(items) = &self.listed {
+            let is_in = |item: &&MemberCode<'a>| match item.concept {
+                Some(at) => self.bits.has(at),
+                None => self.unknown_codes.contains(item.code),
+            };
+            return Box::new(items.iter().filter(is_in).skip(skip).copied());
+        }
+        let Some(system) = self.system else { return Box::new(std::iter::empty()) };
+        let item = |at| MemberCode { code: system.code(at), concept: Some(at), listed: None };
+        Box::new(self.bits.iter_after(skip).map(item))
+    }
+
+    /// Removes inactive concepts.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the budget is spent.
+    pub(crate) fn drop_inactive(&mut self, budget: &Budget<'_>) -> Result<(), TxError> {
+        let Some(system) = self.system.filter(|system| system.has_inactive()) else { return Ok(()) };
+        budget.spend(self.bits.count() / 8)?;
+        self.bits.retain(|at| !system.is_inactive(at));
+        Ok(())
+    }
+}
+
+/// The codes of a value set.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ValueSetMembers<'a> {
+    pub(crate) parts: Vec<MemberPart<'a>>,
+    /// Whether a part is from a fragment of a code system, so that there may be more codes.
+    pub(crate) unclosed: bool,
+    /// Union of the parts before any excludes.
+    unions: PartUnions<'a>,
+    /// Versions of code systems that have parts.
+    versions: HashSet<(&'a str, Option<*const CodeSystem>)>,
+    /// Imported value sets, in order of mention.
+    pub(crate) imported: Vec<&'a ValueSet>,
+    mentioned: HashSet<*const ValueSet>,
+    /// Whether any exclude was applied.
+    pub(crate) excluded: bool,
+    /// Error of an included code system that is not stored.
+    pub(crate) missing: Option<Unprocessable>,
+}
+
+impl<'a> ValueSetMembers<'a> {
+    /// Returns the number of codes.
+    pub(crate) fn len(&self) -> usize {
+        self.parts.iter().map(MemberPart::len).sum()
+    }
+
+    /// Appends a part without the codes that other parts have from the same version of the code system. An empty part
+    /// is kept only if it is the first of its version.
+    fn push(&mut self, mut part: MemberPart<'a>, budget: &Budget<'_>) -> Result<(), TxError> {
+        budget.spend(1)?;
+        let is_first = self.versions.insert((part.url, part.system.map(std::ptr::from_ref)));
+        if !is_first {
+            self.unions.subtract_from(&mut part, true, budget)?;
+        }
+        if is_first || part.open || !part.is_empty() {
+            self.unions.add_part(&part, budget)?;
+            self.parts.push(part);
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Self, budget: &Budget<'_>) -> Result<(), TxError> {
+        for part in other.parts {
+            self.push(part, budget)?;
+        }
+        self.unclosed |= other.unclosed;
+        self.excluded |= other.excluded;
+        self.missing = self.missing.take().or(other.missing);
+        self.mention(&other.imported, budget)
+    }
+
+    fn mention(&mut self, sets: &[&'a ValueSet], budget: &Budget<'_>) -> Result<(), TxError> {
+        budget.spend(sets.len())?;
+        for set in sets {
+            if self.mentioned.insert(std::ptr::from_ref(set)) {
+                self.imported.push(set);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the union of the current parts.
+    fn union(&self, budget: &Budget<'_>) -> Result<PartUnions<'a>, TxError> {
+        let mut unions = PartUnions::default();
+        self.parts.iter().try_for_each(|part| unions.add_part(part, budget))?;
+        Ok(unions)
+    }
+}
+
+/// Collects the codes of value sets that passed [`check_value_set`](super::imports::check_value_set).
+#[derive(Debug)]
+pub(crate) struct MemberCollector<'a, 'q> {
+    catalog: &'a Catalog,
+    pins: &'q VersionPins,
+    trust_lists: bool,
+    budget: &'q Budget<'q>,
+    /// Codes of imported value sets, with their union. Several paths may lead to the same one.
+    known: HashMap<*const ValueSet, Rc<(ValueSetMembers<'a>, PartUnions<'a>)>>,
+}
+
+impl<'a, 'q> MemberCollector<'a, 'q> {
+    /// Returns a collector. With `trust_lists`, listed codes of a code system that is not stored are members.
+    pub(crate) fn new(
+        catalog: &'a Catalog,
+        pins: &'q VersionPins,
+        trust_lists: bool,
+        budget: &'q Budget<'q>,
+    ) -> Self {
+        Self { catalog, pins, trust_lists, budget, known: HashMap::new() }
+    }
+
+    /// Returns all codes of a value set.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if an included code system is invalid or its version is not allowed, or if a filter does not
+    /// fit it.
+    pub(crate) fn collect(&mut self, scope: ValueSetScope<'a>) -> Result<ValueSetMembers<'a>, TxError> {
+        let set = scope.set;
+        let mut out = ValueSetMembers::default();
+        for include in &set.compose.include {
+            let found = self.collect_include(scope, include)?;
+            out.merge(found, self.budget)?;
+        }
+        let mut excluded = PartUnions::default();
+        for exclude in &set.compose.exclude {
+            out.excluded = true;
+            // `missing` is ignored: codes of an unknown code system are not in the set either.
+            let found = self.collect_include(scope, exclude)?;
+            found.parts.iter().try_for_each(|part| excluded.add_part(part, self.budget))?;
+        }
+        for part in &mut out.parts {
+            if out.excluded {
+                excluded.subtract_from(part, set.compose.versions_apart, self.budget)?;
+            }
+            if set.compose.active_only {
+                part.drop_inactive(self.budget)?;
+            }
+        }
+        Ok(out)
+    }
+
+    fn collect_include(
+        &mut self,
+        scope: ValueSetScope<'a>,
+        include: &'a IncludeRule,
+    ) -> Result<ValueSetMembers<'a>, TxError> {
+        let set = scope.set;
+        self.budget.spend(1)?;
+        self.budget.set_activity("gathering the codes of a value set");
+        let mut here = ValueSetMembers::default();
+        if let Some(system) = &include.system {
+            self.collect_system(set, include, system, &mut here)?;
+        }
+        for (number, canonical) in include.value_sets.iter().enumerate() {
+            let imported = resolve_import(self.catalog, scope, canonical, self.pins, self.budget)?
+                .expect("imports are resolved before the search");
+            let inner = self.imported(imported)?;
+            let (inner, unions) = &*inner;
+            here.mention(&[imported.set], self.budget)?;
+            here.mention(&inner.imported, self.budget)?;
+            here.excluded |= inner.excluded;
+            here.missing = here.missing.take().or_else(|| inner.missing.clone());
+            if include.system.is_none() && number == 0 {
+                for part in &inner.parts {
+                    self.budget.spend_words(part.bits.words(), true)?;
+                    self.budget.spend(part.listed.as_ref().map_or(0, Vec::len) + part.unknown_codes.len())?;
+                    here.parts.push(part.clone());
+                }
+                here.unclosed = inner.unclosed;
+                continue;
+            }
+            // A code must satisfy everything that an include names, as the comment in R4 and the text of R5 say.
+            here.parts.iter_mut().try_for_each(|part| unions.intersect_with(part, self.budget))?;
+        }
+        Ok(here)
+    }
+
+    fn imported(
+        &mut self,
+        scope: ValueSetScope<'a>,
+    ) -> Result<Rc<(ValueSetMembers<'a>, PartUnions<'a>)>, TxError> {
+        let key = std::ptr::from_ref(scope.set);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
+        let members = self.collect(scope)?;
+        let unions = members.union(self.budget)?;
+        let members = Rc::new((members, unions));
+        self.known.insert(key, members.clone());
+        Ok(members)
+    }
+
+    /// Collects the codes that the system, codes and filters of an include select.
+    fn collect_system(
+        &self,
+        set: &'a ValueSet,
+        include: &'a IncludeRule,
+        url: &'a str,
+        out: &mut ValueSetMembers<'a>,
+    ) -> Result<(), TxError> {
+        let written = include.version.as_deref();
+        let wanted = self.pins.replacing(url, written).or(written);
+        let part = |system, bits, open| MemberPart {
+            url,
+            system,
+            set,
+            listed: None,
+            bits,
+            unknown_codes: HashSet::new(),
+            open,
+        };
+        if wanted.is_none() && self.catalog.is_endless(url) {
+            return self.collect_grammar_codes(set, include, url, out);
+        }
+        let systems = self.code_systems(url, wanted, version_day(set, self.pins))?;
+        if systems.is_empty() {
+            match &include.listed {
+                Some(listed) if self.trust_lists => {
+                    let item = |(code, listed)| MemberCode { code, concept: None, listed: Some(listed) };
+                    let items: Vec<_> = in_order(listed).map(item).collect();
+                    let mut part = part(None, ConceptSet::default(), false);
+                    part.unknown_codes = items.iter().map(|item| item.code).collect();
+                    part.listed = Some(items);
+                    self.budget.spend(listed.len())?;
+                    out.push(part, self.budget)?;
+                }
+                _ => {
+                    let known = self.catalog.code_system_versions(url);
+                    let version = wanted.map(String::from);
+                    out.missing =
+                        Some(Unprocessable::MissingCodeSystem { system: url.to_owned(), version, known });
+                }
+            }
+        }
+        for system in systems {
+            let actual = system.version.as_deref().unwrap_or_default();
+            if let Some(required) = pinned(&self.pins.check, url).filter(|r| !canonical::matches(r, actual)) {
+                return Err(Unprocessable::VersionNotAllowed {
+                    system: url.to_owned(),
+                    version: actual.to_owned(),
+                    required: required.to_owned(),
+                }
+                .into());
+            }
+            let is_fragment = system.content == ContentMode::Fragment;
+            if let Some(listed) = &include.listed {
+                self.budget.spend(2 * listed.len())?;
+                let mut part = part(Some(system), ConceptSet::empty(system.len()), false);
+                self.budget.spend_words(part.bits.words(), false)?;
+                let mut items = Vec::with_capacity(listed.len());
+                for (code, listed) in in_order(listed) {
+                    let concept = system.find(code);
+                    let is_new = match concept {
+                        Some(at) => !part.bits.has(at),
+                        None => is_fragment && part.unknown_codes.insert(code),
+                    };
+                    if let Some(at) = concept {
+                        part.bits.insert(at);
+                    }
+                    if is_new {
+                        items.push(MemberCode { code, concept, listed: Some(listed) });
+                    }
+                }
+                part.listed = Some(items);
+                part.bits.trim();
+                self.budget.spend_words(part.bits.words(), true)?;
+                out.push(part, self.budget)?;
+                continue;
+            }
+            out.unclosed |= is_fragment;
+            let bits = include_cache::passing_concepts(&include.filters, system, self.budget)?;
+            let open = is_fragment && include.filters.is_empty();
+            out.push(part(Some(system), bits, open), self.budget)?;
+        }
+        Ok(())
+    }
+
+    /// For a code system with a grammar, collects the listed codes that the grammar accepts. The catalog has a code system
+    /// of one concept for each of them.
+    fn collect_grammar_codes(
+        &self,
+        set: &'a ValueSet,
+        include: &'a IncludeRule,
+        url: &'a str,
+        out: &mut ValueSetMembers<'a>,
+    ) -> Result<(), TxError> {
+        let Some(listed) = &include.listed else {
+            return Err(Unprocessable::Endless { system: url.to_owned() }.into());
+        };
+        for (code, listed) in in_order(listed) {
+            self.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
+            let Some(resource) = self.catalog.code_system_for(url, None, code) else { continue };
+            let system = resource.get(self.budget)?;
+            let Some(at) = system.find(code) else { continue };
+            let mut bits = ConceptSet::empty(system.len());
+            bits.insert(at);
+            let items = vec![MemberCode { code, concept: Some(at), listed: Some(listed) }];
+            let unknown_codes = HashSet::new();
+            let part = MemberPart {
+                url,
+                system: Some(system),
+                set,
+                listed: Some(items),
+                bits,
+                unknown_codes,
+                open: false,
+            };
+            out.push(part, self.budget)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the versions of a system that an include refers to: all for `*`, otherwise one.
+    fn code_systems(
+        &self,
+        url: &str,
+        wanted: Option<&str>,
+        day: Option<&str>,
+    ) -> Result<Vec<&'a CodeSystem>, TxError> {
+        let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
+            let found = match (version, day) {
+                (None, Some(day)) => self.catalog.code_system_on(url, day).or_else(|| built_in::system(url)),
+                (version, _) => self.catalog.code_system(url, version),
+            };
+            let Some(resource) = found else { return Ok(None) };
+            let system = resource.get(self.budget)?;
+            let speaks = matches!(system.content, ContentMode::Complete | ContentMode::Fragment);
+            Ok(speaks.then_some(system))
+        };
+        let mut found = Vec::new();
+        if wanted == Some("*") {
+            let versions = self.catalog.code_system_versions(url);
+            self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
+            for version in versions.iter().rev() {
+                found.extend(find(Some(version))?);
+            }
+        }
+        if found.is_empty() {
+            found.extend(find(wanted.filter(|wanted| *wanted != "*"))?);
+        }
+        Ok(found)
+    }
+}
+
+/// Returns the listed codes in the order of the list.
+fn in_order(listed: &CodeList) -> impl Iterator<Item = (&str, &ListedCode)> {
+    let mut list: Vec<_> = listed.iter().map(|(code, listed)| (&**code, listed)).collect();
+    list.sort_unstable_by_key(|(_, listed)| listed.place);
+    list.into_iter()
+}

@@ -1,0 +1,423 @@
+//! The search for one code in a value set, include by include. No set is built to test one code.
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::HashMap;
+
+use hashbrown::DefaultHashBuilder;
+use smallvec::{SmallVec, smallvec};
+
+use super::imports::{ValueSetScope, resolve_import, version_day};
+use super::version_pins::VersionPins;
+use crate::catalog::{Catalog, StoredResource};
+use crate::code_system::{CodeSystem, LocatedConcept};
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, canonical};
+use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, ValueSetCompose};
+
+/// Number of matches that are compared in one step.
+const COMPARED_PER_STEP: usize = 16;
+
+/// The code to search for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CodeQuery<'q> {
+    pub(crate) system: &'q str,
+    pub(crate) version: Option<&'q str>,
+    pub(crate) code: &'q str,
+}
+
+/// One include that contains the code.
+#[derive(Debug, Clone)]
+pub(crate) struct CodeMatch<'a> {
+    /// The code system; `None` if it is not stored and the value set lists the code.
+    pub(crate) system: Option<&'a CodeSystem>,
+    /// The concept; `None` if the code system is not stored or is a fragment without the code.
+    pub(crate) concept: Option<u32>,
+    /// The entry in the list of the value set, if there is one.
+    pub(crate) listed: Option<&'a ListedCode>,
+    /// The value set of the include: the requested one or one of its imports.
+    pub(crate) set: &'a ValueSet,
+    /// Version of the code system in the include.
+    pub(crate) written_version: Option<&'a str>,
+    /// Imported value sets between the requested one and the one with the include.
+    pub(crate) via: Vec<&'a ValueSet>,
+}
+
+impl CodeMatch<'_> {
+    /// Returns the version of the code system.
+    pub(crate) fn version(&self) -> Option<&str> {
+        self.system.and_then(|system| system.version.as_deref())
+    }
+
+    /// Returns whether both matches are from the same value set and the same version of the code system.
+    fn is_same(&self, other: &Self) -> bool {
+        let system = |member: &Self| member.system.map(std::ptr::from_ref);
+        std::ptr::eq(self.set, other.set) && system(self) == system(other)
+    }
+
+    fn is_inactive(&self) -> bool {
+        matches!((self.system, self.concept), (Some(system), Some(at)) if system.is_inactive(at))
+    }
+}
+
+/// The result of a search.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SearchResult<'a> {
+    /// The includes that contain the code. If there are none, it is not a member.
+    pub(crate) members: Vec<CodeMatch<'a>>,
+    /// Matches that are not members only because the concept is inactive.
+    pub(crate) inactive: Vec<CodeMatch<'a>>,
+    /// Code systems and versions that are needed for an answer but are not stored.
+    pub(crate) unknown: Vec<(String, Option<String>)>,
+    /// Whether an include refers to exactly the requested version, so that no other version counts.
+    exact: bool,
+}
+
+impl<'a> SearchResult<'a> {
+    /// Returns the result of a match that needed no search.
+    pub(crate) fn from_match(member: Option<CodeMatch<'a>>) -> Self {
+        Self { members: member.into_iter().collect(), ..Self::default() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.members.is_empty() && self.inactive.is_empty() && self.unknown.is_empty()
+    }
+
+    /// Returns the number of steps for moving or copying the result.
+    fn len(&self) -> usize {
+        let ways =
+            |members: &[CodeMatch<'_>]| members.iter().map(|member| 1 + member.via.len()).sum::<usize>();
+        ways(&self.members) + ways(&self.inactive) + self.unknown.len()
+    }
+
+    /// Adds the result of another include. Several paths to one include are one match.
+    fn merge(&mut self, other: Self, budget: &Budget<'_>) -> Result<(), TxError> {
+        let here = self.members.len() + self.inactive.len() + self.unknown.len();
+        budget.spend(1 + other.len() + other.len() * here / COMPARED_PER_STEP)?;
+        for (mine, theirs) in [(&mut self.members, other.members), (&mut self.inactive, other.inactive)] {
+            for member in theirs {
+                if !mine.iter().any(|known| known.is_same(&member)) {
+                    mine.push(member);
+                }
+            }
+        }
+        for unknown in other.unknown {
+            if !self.unknown.contains(&unknown) {
+                self.unknown.push(unknown);
+            }
+        }
+        self.exact |= other.exact;
+        Ok(())
+    }
+}
+
+/// A search for one code.
+#[derive(Debug)]
+pub(crate) struct CodeSearch<'a, 'q> {
+    catalog: &'a Catalog,
+    query: CodeQuery<'q>,
+    pins: &'q VersionPins,
+    trust_lists: bool,
+    budget: &'q Budget<'q>,
+    /// Results of imported value sets. Several paths may lead to the same one.
+    imported: RefCell<HashMap<*const ValueSet, SearchResult<'a>, DefaultHashBuilder>>,
+    /// A search for the code in any version of its code system, which excludes use; one for all value sets.
+    any_version: OnceCell<Box<CodeSearch<'a, 'q>>>,
+    default_version: OnceCell<Option<&'a StoredResource<CodeSystem>>>,
+    /// The code system of the last lookup, and its result.
+    located: Cell<Option<(&'a CodeSystem, Option<LocatedConcept>)>>,
+}
+
+impl<'a, 'q> CodeSearch<'a, 'q> {
+    /// Returns a search for a code. With `trust_lists`, a listed code of a code system that is not stored is a member.
+    pub(crate) fn new(
+        catalog: &'a Catalog,
+        query: CodeQuery<'q>,
+        pins: &'q VersionPins,
+        trust_lists: bool,
+        budget: &'q Budget<'q>,
+    ) -> Self {
+        let (imported, default_version, located) = (RefCell::default(), OnceCell::new(), Cell::new(None));
+        let any_version = OnceCell::new();
+        Self { catalog, query, pins, trust_lists, budget, imported, any_version, default_version, located }
+    }
+
+    /// Returns the search for the code in any version of its code system.
+    fn any_version_search(&self) -> &Self {
+        if self.query.version.is_none() {
+            return self;
+        }
+        self.any_version.get_or_init(|| {
+            let query = CodeQuery { version: None, ..self.query };
+            Box::new(CodeSearch::new(self.catalog, query, self.pins, self.trust_lists, self.budget))
+        })
+    }
+
+    /// Looks up the code in the default version of its code system before the value set is known, so that the memory
+    /// for both is fetched at the same time.
+    pub(crate) fn prefetch(&self) {
+        if let Some(Ok(system)) =
+            self.default_system().map(|default_version| default_version.get(self.budget))
+        {
+            self.locate(system);
+        }
+    }
+
+    /// Returns the default version of the code system.
+    fn default_system(&self) -> Option<&'a StoredResource<CodeSystem>> {
+        *self
+            .default_version
+            .get_or_init(|| self.catalog.code_system_for(self.query.system, None, self.query.code))
+    }
+
+    /// Returns the concept of the code in a code system.
+    fn locate(&self, system: &'a CodeSystem) -> Option<LocatedConcept> {
+        match self.located.get() {
+            Some((known, concept)) if std::ptr::eq(known, system) => concept,
+            _ => {
+                let concept = system.locate(self.query.code);
+                self.located.set(Some((system, concept)));
+                concept
+            }
+        }
+    }
+
+    /// Searches a value set that passed [`check_value_set`](super::imports::check_value_set).
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if a code system that matters is invalid, or if a filter does not fit it.
+    pub(crate) fn search_value_set(&self, at: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
+        let set = at.set;
+        if self.quick_answer(&set.compose)? == Some(false) {
+            return Ok(SearchResult::default());
+        }
+        self.budget.set_activity("searching the includes of a value set");
+        let mut found = SearchResult::default();
+        for include in set.compose.includes_of(self.query.system) {
+            self.include(at, include, &mut found)?;
+        }
+        let is_held = !(found.members.is_empty() && found.inactive.is_empty());
+        if is_held && !set.compose.exclude.is_empty() {
+            // An exclude applies to every version, because versions of a code system share their codes, unless the
+            // value set separates them.
+            for exclude in set.compose.excludes_of(self.query.system) {
+                let mut out = SearchResult::default();
+                self.any_version_search().include(at, exclude, &mut out)?;
+                self.budget.spend(found.members.len() * out.members.len())?;
+                let same = |a: &CodeMatch<'_>, b: &CodeMatch<'_>| {
+                    !set.compose.versions_apart || a.version() == b.version()
+                };
+                let stays = |member: &CodeMatch<'_>| !out.members.iter().any(|other| same(other, member));
+                found.members.retain(stays);
+                found.inactive.retain(stays);
+            }
+        }
+        if found.exact {
+            found.members.retain(|member| member.version() == self.query.version);
+        }
+        if set.compose.active_only {
+            let (inactive, active) = found.members.into_iter().partition(CodeMatch::is_inactive);
+            found.members = active;
+            found.inactive.extend::<Vec<_>>(inactive);
+        }
+        Ok(found)
+    }
+
+    /// Returns whether the code is in a value set that passed [`check_value_set`](super::imports::check_value_set).
+    ///
+    /// # Errors
+    /// Returns the same errors as [`search_value_set`](Self::search_value_set).
+    pub(crate) fn is_member(&self, at: ValueSetScope<'a>) -> Result<bool, TxError> {
+        match self.quick_answer(&at.set.compose)? {
+            Some(is_in) => Ok(is_in),
+            None => Ok(!self.search_value_set(at)?.members.is_empty()),
+        }
+    }
+
+    /// Returns the answer for a value set whose includes use only default versions of code systems and filters; `None`
+    /// if a full search is needed.
+    fn quick_answer(&self, compose: &'a ValueSetCompose) -> Result<Option<bool>, TxError> {
+        let mut is_in = false;
+        for include in compose.includes_of(self.query.system) {
+            self.budget.spend(1)?;
+            if !include.value_sets.is_empty() {
+                return Ok(None);
+            }
+            if include.system.as_deref() != Some(self.query.system) {
+                continue;
+            }
+            if include.listed.is_some() || compose.locked_date.is_some() || !self.pins.is_empty() {
+                return Ok(None);
+            }
+            let Some(system) = self.default_system() else { return Ok(None) };
+            let system = system.get(self.budget)?;
+            if include.version.as_deref().is_some_and(|wanted| system.version.as_deref() != Some(wanted)) {
+                return Ok(None);
+            }
+            // Does not stop at the first include with the code, so that errors of later ones are reported too.
+            is_in |= match (system.content, self.locate(system)) {
+                (ContentMode::Complete | ContentMode::Fragment, Some(concept)) => {
+                    include.cache.admits(&include.filters, system, concept, self.budget)?
+                }
+                (ContentMode::Complete, None) => false,
+                _ => return Ok(None),
+            };
+        }
+        let says_less = compose.active_only || !compose.exclude.is_empty() || self.query.version.is_some();
+        Ok(Some(is_in).filter(|is_in| !(*is_in && says_less)))
+    }
+
+    fn include(
+        &self,
+        at: ValueSetScope<'a>,
+        include: &'a IncludeRule,
+        found: &mut SearchResult<'a>,
+    ) -> Result<(), TxError> {
+        self.budget.spend(1)?;
+        if include.system.as_deref().is_some_and(|system| system != self.query.system) {
+            return Ok(());
+        }
+        if include.value_sets.is_empty() && found.is_empty() {
+            return self.search_system(at.set, include, found);
+        }
+        let mut here = SearchResult::default();
+        if include.system.is_some() {
+            self.search_system(at.set, include, &mut here)?;
+        }
+        // A code must satisfy everything that an include names, as the comment in R4 and the text of R5 say.
+        for canonical in &include.value_sets {
+            let imported = resolve_import(self.catalog, at, canonical, self.pins, self.budget)?
+                .expect("imports are resolved before the search");
+            let mut inner = self.imported(imported)?;
+            if inner.members.is_empty() {
+                return found.merge(inner, self.budget);
+            }
+            for member in &mut inner.members {
+                member.via.push(imported.set);
+            }
+            if include.system.is_none() && here.members.is_empty() {
+                here = inner;
+            }
+        }
+        found.merge(here, self.budget)
+    }
+
+    fn imported(&self, at: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
+        let key = std::ptr::from_ref(at.set);
+        if let Some(found) = self.imported.borrow().get(&key) {
+            self.budget.spend(1 + found.len())?;
+            return Ok(found.clone());
+        }
+        let found = self.search_value_set(at)?;
+        self.imported.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// Searches the codes that the system, codes and filters of an include select.
+    fn search_system(
+        &self,
+        set: &'a ValueSet,
+        include: &'a IncludeRule,
+        found: &mut SearchResult<'a>,
+    ) -> Result<(), TxError> {
+        let system = self.query.system;
+        let wanted = self.wanted_version(include);
+        let lists = |code: &str| include.listed.as_ref().and_then(|listed| listed.get(code));
+        let member = |system, concept, listed| CodeMatch {
+            system,
+            concept,
+            listed,
+            set,
+            written_version: include.version.as_deref(),
+            via: Vec::new(),
+        };
+        self.budget.spend(1 + self.pins.force.len() / 8)?;
+        let systems = self.code_systems(system, wanted, version_day(set, self.pins))?;
+        if systems.is_empty() {
+            // Of an unknown code system, only the listed codes are known.
+            match lists(self.query.code) {
+                Some(listed) if self.trust_lists => found.members.push(member(None, None, Some(listed))),
+                None if include.listed.is_some() => {}
+                _ => found.unknown.push((system.to_owned(), wanted.map(String::from))),
+            }
+        }
+        for system in systems {
+            found.exact |= self.query.version.is_some() && self.query.version == system.version.as_deref();
+            let found_there = self.locate(system);
+            let concept = found_there.map(|concept| concept.at);
+            let listed = include.listed.as_ref().and_then(|listed| {
+                let same = |code: &str| listed.get(code);
+                same(self.query.code).or_else(|| same(system.code(concept?)))
+            });
+            let listed = match &include.listed {
+                Some(list) if listed.is_none() && system.case_sensitive == Some(false) => {
+                    self.budget.spend(list.len())?;
+                    find_folded(list, system, self.query.code)
+                }
+                _ => listed,
+            };
+            if include.listed.is_some() && listed.is_none() {
+                continue;
+            }
+            let is_in = match found_there {
+                Some(concept) => include.cache.admits(&include.filters, system, concept, self.budget)?,
+                // A fragment does not contain all codes. An unknown code passes no filter.
+                None => system.content == ContentMode::Fragment && include.filters.is_empty(),
+            };
+            if is_in {
+                found.members.push(member(Some(system), concept, listed));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the version or pattern of the code system that an include refers to.
+    fn wanted_version<'v>(&'v self, include: &'v IncludeRule) -> Option<&'v str> {
+        self.pins.replacing(self.query.system, include.version.as_deref()).or(include.version.as_deref())
+    }
+
+    /// Returns the versions of the code system to search: all for `*`; for another pattern, the requested version if it
+    /// matches, or else the newest; otherwise one version; without a version, that of the day.
+    fn code_systems(
+        &self,
+        url: &str,
+        wanted: Option<&str>,
+        day: Option<&str>,
+    ) -> Result<SystemVersions<'a>, TxError> {
+        let find = |version: Option<&str>| -> Result<Option<&'a CodeSystem>, TxError> {
+            let found = match version {
+                None if day.is_none() => self.default_system(),
+                None => self.catalog.code_system_of(url, day, self.query.code),
+                version => self.catalog.code_system_for(url, version, self.query.code),
+            };
+            let Some(resource) = found else { return Ok(None) };
+            let system = resource.get(self.budget)?;
+            let speaks = matches!(system.content, ContentMode::Complete | ContentMode::Fragment);
+            Ok(speaks.then_some(system))
+        };
+        if wanted == Some("*") {
+            let versions = self.catalog.code_system_versions(url);
+            self.budget.spend(versions.len() * (1 + versions.len() / 8))?;
+            let found = versions.iter().rev().filter_map(|version| find(Some(version)).transpose());
+            let mut found: SystemVersions<'a> = found.collect::<Result<_, _>>()?;
+            if found.is_empty() {
+                found.extend(find(None)?);
+            }
+            return Ok(found);
+        }
+        if let Some(pattern) = wanted.filter(|wanted| canonical::is_pattern(wanted)) {
+            let query = self.query.version.filter(|query| canonical::matches(pattern, query));
+            if let Some(system) = query.map(|query| find(Some(query))).transpose()?.flatten() {
+                return Ok(smallvec![system]);
+            }
+        }
+        Ok(find(wanted)?.into_iter().collect())
+    }
+}
+
+/// Versions of a code system. Usually there is one, which needs no allocation.
+type SystemVersions<'a> = SmallVec<[&'a CodeSystem; 1]>;
+
+/// Returns a listed code that differs by case only, if the code system ignores case.
+fn find_folded<'a>(listed: &'a CodeList, system: &CodeSystem, code: &str) -> Option<&'a ListedCode> {
+    listed.iter().find(|(listed, _)| system.same_code(listed, code)).map(|(_, listed)| listed)
+}

@@ -1,0 +1,45 @@
+//! Versions of code systems and value sets that the caller fixes for one request.
+
+/// Fixed versions, as pairs of URL and version.
+#[derive(Debug, Default)]
+pub(crate) struct VersionPins {
+    /// `system-version`: used if the value set states no version.
+    pub(crate) default: Vec<(String, String)>,
+    /// `check-system-version`: any other version is an error.
+    pub(crate) check: Vec<(String, String)>,
+    /// `force-system-version`: used instead of the version in the value set.
+    pub(crate) force: Vec<(String, String)>,
+    /// `default-valueset-version`: for imports without a version.
+    pub(crate) value_sets: Vec<(String, String)>,
+    /// `date`: determines versions that nothing else states.
+    pub(crate) date: Option<String>,
+}
+
+impl VersionPins {
+    /// No fixed versions.
+    pub(crate) const NONE: &Self = &Self {
+        default: Vec::new(),
+        check: Vec::new(),
+        force: Vec::new(),
+        value_sets: Vec::new(),
+        date: None,
+    };
+
+    /// Returns whether nothing is fixed.
+    pub(crate) fn is_empty(&self) -> bool {
+        let Self { default, check, force, value_sets, date } = self;
+        [default, check, force, value_sets].iter().all(|pins| pins.is_empty()) && date.is_none()
+    }
+
+    /// Returns the version that replaces the one in an include of this code system, if there is any.
+    pub(crate) fn replacing(&self, system: &str, written: Option<&str>) -> Option<&str> {
+        let where_none = || pinned(&self.check, system).or_else(|| pinned(&self.default, system));
+        let pin = pinned(&self.force, system).or_else(|| written.is_none().then(where_none).flatten());
+        pin.filter(|pin| Some(*pin) != written)
+    }
+}
+
+/// Returns the version pinned for a URL.
+pub(crate) fn pinned<'p>(pins: &'p [(String, String)], url: &str) -> Option<&'p str> {
+    pins.iter().find(|(pinned, _)| pinned == url).map(|(_, version)| version.as_str())
+}

@@ -1,0 +1,20 @@
+//! Canonical URLs and codes of the code systems that have their own rules.
+
+/// Canonical URL of SNOMED CT.
+pub const SNOMED_CT: &str = "http://snomed.info/sct";
+/// SNOMED CT's type of the descriptions that define a concept.
+pub const SNOMED_CT_DEFINITION: &str = "900000000000550004";
+/// Canonical URL of LOINC.
+pub const LOINC: &str = "http://loinc.org";
+/// Canonical URL of UCUM, the units of measure.
+pub(crate) const UCUM: &str = "http://unitsofmeasure.org";
+/// Canonical URL of the media types (BCP 13).
+pub(crate) const BCP_13: &str = "urn:ietf:bcp:13";
+/// Canonical URL of the language tags (BCP 47).
+pub(crate) const BCP_47: &str = "urn:ietf:bcp:47";
+/// Canonical URL of the countries (ISO 3166-1).
+pub(crate) const ISO_3166: &str = "urn:iso:std:iso:3166";
+/// Canonical URL of the subdivisions of countries (ISO 3166-2).
+pub(crate) const ISO_3166_2: &str = "urn:iso:std:iso:3166:-2";
+/// Canonical URL of the currencies (ISO 4217).
+pub(crate) const ISO_4217: &str = "urn:iso:std:iso:4217";

@@ -1,0 +1,152 @@
+//! Lists of language ranges (RFC 9110, Accept-Language), and the choice of a text by such a list.
+
+use super::TxError;
+use super::concept_text::{ConceptText, TextKind};
+use super::error::malformed;
+
+/// Maximum number of language ranges in a list.
+const RANGES: usize = 32;
+
+/// The languages of the caller, best first (RFC 9110, Accept-Language).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LanguageRanges {
+    /// Ranges in lower case.
+    ranges: Vec<String>,
+    /// The list in order of weight, for messages.
+    pub(crate) named: String,
+    /// `*`: any other language is acceptable.
+    any: bool,
+    /// `*;q=0`: only the listed languages are acceptable.
+    pub(crate) only: bool,
+}
+
+impl LanguageRanges {
+    /// Parses a list such as `de, en;q=0.5, *;q=0`.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if an item is not a language range or its weight is not a number from 0 to 1.
+    pub(crate) fn parse(list: &str) -> Result<Self, TxError> {
+        let wrong = || TxError::DisplayLanguage(list.to_owned());
+        if list.bytes().filter(|byte| *byte == b',').count() >= RANGES {
+            let why = format!("it lists more than {RANGES} languages; name those that are read");
+            return Err(malformed("displayLanguage", why));
+        }
+        let mut weighted = Vec::new();
+        let mut out = Self::default();
+        for item in list.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+            let (range, weight) = item.split_once(';').map_or((item, None), |(r, w)| (r.trim(), Some(w)));
+            let weight = match weight {
+                None => 1.0,
+                Some(weight) => {
+                    let number = weight.trim().strip_prefix("q=").ok_or_else(wrong)?;
+                    number.trim().parse::<f32>().ok().filter(|q| (0.0..=1.0).contains(q)).ok_or_else(wrong)?
+                }
+            };
+            let is_tag =
+                |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric());
+            if range != "*" && !range.split('-').all(is_tag) {
+                return Err(wrong());
+            }
+            match range {
+                "*" if weight == 0.0 => out.only = true,
+                "*" => out.any = true,
+                _ => {}
+            }
+            weighted.push((range, weight));
+        }
+        weighted.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let name = |(range, weight): &(&str, f32)| match weight {
+            1.0 => (*range).to_owned(),
+            _ => format!("{range}; q={weight}"),
+        };
+        out.named = weighted.iter().map(name).collect::<Vec<_>>().join(", ");
+        let wanted = weighted.iter().filter(|(range, weight)| *range != "*" && *weight > 0.0);
+        out.ranges = wanted.map(|(range, _)| range.to_ascii_lowercase()).collect();
+        Ok(out)
+    }
+
+    /// Returns the number of steps that a search of the list takes.
+    pub(crate) fn steps(&self) -> usize {
+        self.ranges.len() / 4
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
+    /// Returns whether a text in this language must not be shown (`*;q=0`).
+    pub(crate) fn refuses(&self, language: Option<&str>) -> bool {
+        self.only && self.rank(language).is_none()
+    }
+
+    /// Returns whether the list includes a language.
+    pub(crate) fn covers(&self, language: Option<&str>) -> bool {
+        language.is_some() && self.rank(language).is_some()
+    }
+
+    /// Returns the rank of a language, of which the lowest is best; `None` if the list does not include it.
+    ///
+    /// A text without a language matches any list. Regions are preferences only: `en-AU` also matches `en` and `en-US`,
+    /// but with a higher rank.
+    pub(crate) fn rank(&self, language: Option<&str>) -> Option<(usize, u8)> {
+        let last = (self.ranges.len(), 0);
+        let Some(language) = language else { return Some(last) };
+        let language = language.to_ascii_lowercase();
+        let primary = |tag: &str| tag.split('-').next().map(str::len).unwrap_or_default();
+        let near = |range: &str| match language.strip_prefix(range) {
+            Some("") => Some(0),
+            Some(rest) if rest.starts_with('-') => Some(1),
+            _ => (language[..primary(&language)] == range[..primary(range)]).then_some(2),
+        };
+        let best = self.ranges.iter().enumerate().find_map(|(at, range)| Some((at, near(range)?)));
+        best.or_else(|| self.any.then_some(last))
+    }
+
+    /// Returns the text to show: the best one in the languages of the list, or else the first one. A definition is
+    /// never shown as a display.
+    pub(crate) fn choose<'a>(&self, displays: &[ConceptText<'a>]) -> Option<&'a str> {
+        let names = || displays.iter().filter(|display| display.kind != TextKind::Definition);
+        let current = || names().filter(|display| display.retired.is_none());
+        let best = current()
+            .filter_map(|d| Some(((self.rank(d.language)?, d.kind), d)))
+            .min_by_key(|(rank, _)| *rank);
+        let chosen = match best {
+            Some((_, best)) if !self.is_empty() => Some(best),
+            _ => current().next().or(names().next()),
+        };
+        chosen.map(|display| display.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::concept_text::tests::cold_displays;
+
+    #[test]
+    fn language_lists_are_sorted_by_weight() {
+        let languages = LanguageRanges::parse("en;q=0.4, de-CH , *;q=0").unwrap();
+        assert_eq!(languages.named, "de-CH, en; q=0.4, *; q=0");
+        assert!(languages.only);
+        for bad in ["-", "de;x=1", "de;q=2", "d e", "über"] {
+            assert_eq!(LanguageRanges::parse(bad), Err(TxError::DisplayLanguage(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn the_best_language_is_shown() {
+        for (list, expected) in [
+            ("", "Cold"),
+            ("de-AT", "Schnupfen"),
+            ("fr", "Cold"),
+            ("fr, de;q=0.1", "Schnupfen"),
+            ("*", "Cold"),
+        ] {
+            assert_eq!(
+                LanguageRanges::parse(list).unwrap().choose(&cold_displays()),
+                Some(expected),
+                "{list}"
+            );
+        }
+    }
+}

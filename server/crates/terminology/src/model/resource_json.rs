@@ -1,0 +1,423 @@
+//! The JSON of CodeSystem and ValueSet resources, borrowed from the bytes.
+//!
+//! Only the members that the engine uses are declared. Every `value[x]` of a property or an extension is read as text,
+//! because filters compare texts.
+
+use std::borrow::Cow;
+use std::fmt;
+
+pub(crate) use fhir::Text;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::concept_text::TextKind;
+
+/// Extension with the standards status of a concept, designation or resource.
+const STANDARDS_STATUS: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status";
+/// Extension with a supplement that a value set requires.
+const SUPPLEMENT: &str = "http://hl7.org/fhir/StructureDefinition/valueset-supplement";
+/// Extension that marks a code of a value set as deprecated.
+const DEPRECATED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-deprecated";
+
+/// The members of a resource that identify it and decide which version is preferred.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ResourceHeader {
+    /// Resource type.
+    pub resource_type: String,
+    /// Resource id.
+    pub id: Option<String>,
+    /// Canonical URL.
+    pub url: Option<String>,
+    /// Business version.
+    pub version: Option<String>,
+    /// Publication status.
+    pub status: Option<String>,
+    /// Whether the resource is meant for testing only.
+    pub experimental: bool,
+    /// Date of the last change.
+    pub date: Option<String>,
+    /// CodeSystem only: how many of the concepts the resource contains.
+    pub content: Option<ContentMode>,
+    /// CodeSystem only: canonical URL of the value set of all its codes.
+    pub value_set: Option<String>,
+    /// CodeSystem only: canonical URL of the code system that a supplement extends.
+    pub supplements: Option<String>,
+    /// Name for programs.
+    pub name: Option<String>,
+    /// Name for people.
+    pub title: Option<String>,
+    /// Language of the texts.
+    pub language: Option<String>,
+    /// CodeSystem only: whether codes that differ by case are different codes.
+    pub case_sensitive: Option<bool>,
+    /// CodeSystem only: meaning of the hierarchy.
+    pub hierarchy_meaning: Option<HierarchyMeaning>,
+    /// CodeSystem only: the declared properties.
+    pub property: Vec<PropertyDefinition>,
+    /// Standards status, from its extension.
+    #[serde(rename = "extension", serialize_with = "write_status", deserialize_with = "read_status")]
+    pub standards_status: Option<String>,
+}
+
+fn read_status<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let extensions = Vec::<NamedValue<'de>>::deserialize(deserializer)?;
+    Ok(standards_status(&extensions).map(String::from))
+}
+
+fn write_status<S: Serializer>(status: &Option<String>, serializer: S) -> Result<S::Ok, S::Error> {
+    let extension = |status| serde_json::json!({ "url": STANDARDS_STATUS, "valueCode": status });
+    serializer.collect_seq(status.iter().map(extension))
+}
+
+/// `CodeSystem.property`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PropertyDefinition {
+    /// Code of the property.
+    pub code: String,
+    /// URI that defines the property.
+    pub uri: Option<String>,
+    /// Description of the property.
+    pub description: Option<String>,
+    /// Type of the values, such as `code` or `boolean`.
+    pub r#type: Option<String>,
+}
+
+/// `CodeSystem.content`, best first.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContentMode {
+    #[default]
+    /// All concepts.
+    Complete,
+    /// Some of the concepts.
+    Fragment,
+    /// Examples of concepts.
+    Example,
+    /// No concepts.
+    NotPresent,
+    /// Additions to another code system.
+    Supplement,
+}
+
+impl ContentMode {
+    /// Returns the code as FHIR spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Fragment => "fragment",
+            Self::Example => "example",
+            Self::NotPresent => "not-present",
+            Self::Supplement => "supplement",
+        }
+    }
+}
+
+/// `CodeSystem.hierarchyMeaning`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HierarchyMeaning {
+    /// A child is a kind of its parent.
+    IsA,
+    /// A parent groups its children.
+    GroupedBy,
+    /// A child is a part of its parent.
+    PartOf,
+    /// A parent classifies its children.
+    ClassifiedWith,
+}
+
+impl HierarchyMeaning {
+    /// Returns the code as FHIR spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::IsA => "is-a",
+            Self::GroupedBy => "grouped-by",
+            Self::PartOf => "part-of",
+            Self::ClassifiedWith => "classified-with",
+        }
+    }
+}
+
+/// A designation of a concept, in a code system or in a value set.
+#[derive(Debug, Deserialize)]
+pub(crate) struct DesignationJson<'a> {
+    #[serde(borrow, default)]
+    pub(crate) language: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) value: Text<'a>,
+    #[serde(borrow, default, rename = "use")]
+    pub(crate) usage: Option<DesignationUse<'a>>,
+    #[serde(borrow, default)]
+    pub(crate) extension: Vec<NamedValue<'a>>,
+}
+
+impl DesignationJson<'_> {
+    /// Returns the purpose of the designation.
+    pub(crate) fn kind(&self) -> TextKind {
+        let usage =
+            |usage: &DesignationUse<'_>| TextKind::from_use(usage.system.as_deref(), usage.code.as_deref());
+        self.usage.as_ref().map_or(TextKind::Display, usage)
+    }
+}
+
+/// The use of a designation: a Coding.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DesignationUse<'a> {
+    #[serde(borrow)]
+    pub(crate) system: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) code: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) display: Option<Text<'a>>,
+}
+
+/// The members of a resource in the order of the JSON.
+#[derive(Debug, Default)]
+pub(crate) struct ResourceMembers<'a>(pub(crate) Vec<(Text<'a>, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for ResourceMembers<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ResourceVisitor;
+        impl<'de> Visitor<'de> for ResourceVisitor {
+            type Value = ResourceMembers<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a resource")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ResourceMembers<'de>, A::Error> {
+                let mut out = ResourceMembers::default();
+                while let Some(member) = map.next_entry()? {
+                    out.0.push(member);
+                }
+                Ok(out)
+            }
+        }
+        deserializer.deserialize_map(ResourceVisitor)
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ValueSetJson<'a> {
+    pub(crate) language: Option<String>,
+    #[serde(borrow)]
+    pub(crate) extension: Vec<NamedValue<'a>>,
+    /// Contained resources, to which `#id` refers.
+    #[serde(borrow)]
+    pub(crate) contained: Vec<&'a RawValue>,
+    #[serde(borrow)]
+    pub(crate) compose: Option<ComposeJson<'a>>,
+    #[serde(borrow)]
+    pub(crate) expansion: Option<ExpansionJson<'a>>,
+}
+
+/// `ValueSet.compose`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct ComposeJson<'a> {
+    pub(crate) inactive: Option<bool>,
+    /// Day that determines the versions of code systems without a version.
+    pub(crate) locked_date: Option<String>,
+    #[serde(borrow)]
+    pub(crate) extension: Vec<NamedValue<'a>>,
+    #[serde(borrow)]
+    pub(crate) include: Vec<IncludeJson<'a>>,
+    #[serde(borrow)]
+    pub(crate) exclude: Vec<IncludeJson<'a>>,
+}
+
+/// `ValueSet.compose.include` and `exclude`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct IncludeJson<'a> {
+    pub(crate) system: Option<String>,
+    pub(crate) version: Option<String>,
+    #[serde(borrow)]
+    pub(crate) concept: Vec<ListedCodeJson<'a>>,
+    pub(crate) filter: Vec<FilterJson>,
+    pub(crate) value_set: Vec<String>,
+}
+
+/// `ValueSet.compose.include.concept`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ListedCodeJson<'a> {
+    #[serde(borrow)]
+    pub(crate) code: Text<'a>,
+    #[serde(borrow, default)]
+    pub(crate) display: Option<Text<'a>>,
+    #[serde(borrow, default)]
+    pub(crate) designation: Vec<DesignationJson<'a>>,
+    #[serde(borrow, default)]
+    pub(crate) extension: Vec<NamedValue<'a>>,
+}
+
+/// `ValueSet.compose.include.filter`. A missing value is read as an empty one, and reported as a fault of the value
+/// set.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct FilterJson {
+    pub(crate) property: String,
+    pub(crate) op: String,
+    pub(crate) value: String,
+}
+
+/// `ValueSet.expansion`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ExpansionJson<'a> {
+    #[serde(borrow)]
+    pub(crate) contains: Vec<ContainsJson<'a>>,
+}
+
+/// `ValueSet.expansion.contains` at any depth; a heading if it has no code.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct ContainsJson<'a> {
+    pub(crate) system: Option<String>,
+    pub(crate) version: Option<String>,
+    pub(crate) r#abstract: bool,
+    #[serde(borrow)]
+    pub(crate) code: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) display: Option<Text<'a>>,
+    #[serde(borrow)]
+    pub(crate) contains: Vec<ContainsJson<'a>>,
+}
+
+/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as text: of
+/// a Coding its code, of other complex types nothing.
+#[derive(Debug, Default)]
+pub(crate) struct NamedValue<'a> {
+    pub(crate) name: Text<'a>,
+    pub(crate) value: Option<Text<'a>>,
+    pub(crate) extension: Vec<NamedValue<'a>>,
+}
+
+/// Returns the value of the extension with this URL.
+fn extension<'e>(list: &'e [NamedValue<'_>], url: &str) -> Option<&'e str> {
+    list.iter().find(|e| &*e.name == url)?.value.as_deref()
+}
+
+/// Returns the standards status among these extensions.
+pub(crate) fn standards_status<'e>(list: &'e [NamedValue<'_>]) -> Option<&'e str> {
+    extension(list, STANDARDS_STATUS)
+}
+
+/// Returns whether these extensions mark a code of a value set as deprecated.
+pub(crate) fn is_deprecated(list: &[NamedValue<'_>]) -> bool {
+    extension(list, DEPRECATED) == Some("true") || standards_status(list) == Some("deprecated")
+}
+
+/// Returns the supplements that these extensions require.
+pub(crate) fn supplements(list: &[NamedValue<'_>]) -> Vec<String> {
+    list.iter()
+        .filter(|e| &*e.name == SUPPLEMENT)
+        .filter_map(|e| e.value.as_deref().map(String::from))
+        .collect()
+}
+
+/// Returns the value of an expansion parameter that `ValueSet.compose` sets by extension.
+pub(crate) fn expansion_parameter<'e>(list: &'e [NamedValue<'_>], name: &str) -> Option<&'e str> {
+    list.iter()
+        .filter(|e| e.name.ends_with("/valueset-expansion-parameter"))
+        .find(|e| extension(&e.extension, "name") == Some(name))
+        .and_then(|e| extension(&e.extension, "value"))
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for NamedValue<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ResourceMembers;
+        impl<'de> Visitor<'de> for ResourceMembers {
+            type Value = NamedValue<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a property or an extension")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NamedValue<'de>, A::Error> {
+                let mut out = NamedValue::default();
+                while let Some(member) = map.next_key::<Text<'de>>()? {
+                    match &*member {
+                        "code" | "url" => out.name = map.next_value()?,
+                        "extension" => out.extension = map.next_value()?,
+                        value if value.starts_with("value") => {
+                            out.value = map.next_value::<ScalarText<'de>>()?.0
+                        }
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(out)
+            }
+        }
+        deserializer.deserialize_map(ResourceMembers)
+    }
+}
+
+/// Any JSON value as text.
+struct ScalarText<'a>(Option<Text<'a>>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct ScalarVisitor;
+        fn owned<'a, E>(text: impl ToString) -> Result<ScalarText<'a>, E> {
+            Ok(ScalarText(Some(Text(Cow::Owned(text.to_string())))))
+        }
+        impl<'de> Visitor<'de> for ScalarVisitor {
+            type Value = ScalarText<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<ScalarText<'de>, E> {
+                Ok(ScalarText(Some(Text(Cow::Borrowed(text)))))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<ScalarText<'de>, E> {
+                owned(text)
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<ScalarText<'de>, E> {
+                owned(value)
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<ScalarText<'de>, E> {
+                owned(value)
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<ScalarText<'de>, E> {
+                owned(value)
+            }
+
+            fn visit_f64<E>(self, value: f64) -> Result<ScalarText<'de>, E> {
+                owned(value)
+            }
+
+            fn visit_unit<E>(self) -> Result<ScalarText<'de>, E> {
+                Ok(ScalarText(None))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<ScalarText<'de>, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(ScalarText(None))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ScalarText<'de>, A::Error> {
+                let mut code = None;
+                while let Some(member) = map.next_key::<Text<'de>>()? {
+                    match &*member {
+                        "code" => code = map.next_value::<ScalarText<'de>>()?.0,
+                        _ => drop(map.next_value::<IgnoredAny>()?),
+                    }
+                }
+                Ok(ScalarText(code))
+            }
+        }
+        deserializer.deserialize_any(ScalarVisitor)
+    }
+}

@@ -1,0 +1,162 @@
+//! All texts of a concept, for `$lookup` and `$expand`: those of the value set, then of its code system, then of
+//! supplements.
+
+use fhir::Coding;
+
+use super::first_positions::FirstPositions;
+use crate::catalog::Catalog;
+use crate::code_system::CodeSystem;
+use crate::model::concept_text::ConceptText;
+use crate::model::language::LanguageRanges;
+use crate::model::resource_json::ResourceHeader;
+use crate::model::{Budget, TxError, Unprocessable, canonical};
+use crate::value_set::ListedCode;
+
+/// A supplement with its header.
+pub(crate) type LoadedSupplement<'a> = (&'a ResourceHeader, &'a CodeSystem);
+
+/// A display or designation, with system, code and display of its `use`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TextWithUse<'a> {
+    pub(crate) display: ConceptText<'a>,
+    pub(crate) purpose: Option<[&'a str; 3]>,
+}
+
+impl<'a> TextWithUse<'a> {
+    fn of(display: ConceptText<'a>) -> Self {
+        Self { display, purpose: None }
+    }
+
+    /// Returns the `use` as a Coding, if there is one.
+    pub(crate) fn coding(&self) -> Option<Coding> {
+        let [system, code, display] =
+            self.purpose?.map(|part| Some(part).filter(|part| !part.is_empty()).map(String::from));
+        Some(Coding { system, code, display, ..Coding::default() })
+    }
+}
+
+/// Returns the supplements with these canonical URLs.
+///
+/// # Errors
+/// Returns [`Unprocessable`] if one is missing or invalid.
+pub(crate) fn find_supplements<'a, 'c>(
+    catalog: &'a Catalog,
+    canonicals: impl IntoIterator<Item = &'c str>,
+    budget: &Budget<'_>,
+) -> Result<Vec<LoadedSupplement<'a>>, Unprocessable> {
+    let find = |canonical: &str| {
+        budget.spend(1)?;
+        let missing = || Unprocessable::MissingSupplement(canonical.to_owned());
+        let resource = catalog.supplement(canonical).ok_or_else(missing)?;
+        Ok((resource.header().ok_or_else(missing)?, resource.get(budget)?))
+    };
+    canonicals.into_iter().map(find).collect()
+}
+
+/// Returns the supplements that extend a concept, with its ordinal in each.
+pub(crate) fn additions_to_concept<'a, 's>(
+    supplements: &'s [LoadedSupplement<'a>],
+    system: &'s CodeSystem,
+    at: u32,
+) -> impl Iterator<Item = (&'a CodeSystem, u32)> + 's {
+    let found = move |supplement: &'a CodeSystem| Some((supplement, supplement.find(system.code(at))?));
+    supplements_of(supplements, system).filter_map(found)
+}
+
+/// Returns the supplements that extend a code system.
+pub(crate) fn supplements_of<'a, 's>(
+    supplements: &'s [LoadedSupplement<'a>],
+    system: &'s CodeSystem,
+) -> impl Iterator<Item = &'a CodeSystem> + 's {
+    let adds = move |header: &ResourceHeader| {
+        header.supplements.as_deref().is_some_and(|canonical| {
+            let (url, wanted) = canonical::split(canonical);
+            let have = system.version.as_deref().unwrap_or_default();
+            url == system.url && wanted.is_none_or(|wanted| canonical::matches(wanted, have))
+        })
+    };
+    supplements.iter().filter(move |(header, _)| adds(header)).map(|(_, supplement)| *supplement)
+}
+
+/// Returns the display if no language is requested: that of the value set, or else of the code system. Designations of
+/// a value set are additional (R4), so they do not replace it.
+pub(crate) fn default_display<'a>(
+    concept: Option<(&'a CodeSystem, u32)>,
+    listed: Option<(&'a ListedCode, Option<&'a str>)>,
+) -> Option<ConceptText<'a>> {
+    let own =
+        listed.and_then(|(listed, language)| Some(ConceptText::own(listed.display.as_deref()?, language)));
+    own.or_else(|| {
+        concept
+            .and_then(|(system, at)| Some(ConceptText::own(system.display(at)?, system.language.as_deref())))
+    })
+}
+
+/// Returns all texts of a concept, the default display first. `listed` is the entry in the list of a value set, and the
+/// language of the value set.
+pub(crate) fn collect_texts<'a>(
+    concept: Option<(&'a CodeSystem, u32)>,
+    listed: Option<(&'a ListedCode, Option<&'a str>)>,
+    supplements: &[LoadedSupplement<'a>],
+    budget: &Budget<'_>,
+) -> Result<Vec<TextWithUse<'a>>, TxError> {
+    budget.spend(supplements.len())?;
+    let mut out: Vec<TextWithUse<'a>> =
+        default_display(concept, listed).map(TextWithUse::of).into_iter().collect();
+    if let Some((listed, _)) = listed {
+        out.extend(listed.designations.iter().map(|designation| TextWithUse {
+            display: ConceptText {
+                kind: designation.kind,
+                ..ConceptText::own(&designation.text, designation.language.as_deref())
+            },
+            purpose: designation.purpose.as_ref().map(|parts| parts.each_ref().map(String::as_str)),
+        }));
+    }
+    let of_system = |system: &'a CodeSystem, at| {
+        let first = system
+            .display(at)
+            .map(|text| TextWithUse::of(ConceptText::own(text, system.language.as_deref())));
+        let more = system
+            .designations(at)
+            .map(|designation| TextWithUse { display: designation.into(), purpose: designation.usage });
+        first.into_iter().chain(more)
+    };
+    if let Some((system, at)) = concept {
+        out.extend(of_system(system, at));
+        for (supplement, at) in additions_to_concept(supplements, system, at) {
+            out.extend(of_system(supplement, at));
+        }
+    }
+    // A value set often repeats the display of the code system without its language.
+    let mut unique: Vec<TextWithUse<'a>> = Vec::with_capacity(out.len());
+    let mut places = FirstPositions::default();
+    budget.spend(out.len())?;
+    for text in out {
+        let ConceptText { text: words, language, .. } = text.display;
+        let same = [places.find((words, language)), places.find((words, None))];
+        match same.into_iter().flatten().min() {
+            Some(at) => {
+                let other = &mut unique[at];
+                if other.display.language.is_none() && language.is_some() {
+                    other.display.language = language;
+                    places.rename(at, (words, language));
+                }
+                other.display.kind = other.display.kind.min(text.display.kind);
+                other.purpose = other.purpose.or(text.purpose);
+            }
+            None => {
+                places.push((words, language));
+                unique.push(text);
+            }
+        }
+    }
+    Ok(unique)
+}
+
+/// Returns the number of the text to show as display; `None` if no text is in a language of the caller.
+pub(crate) fn choose_display(texts: &[TextWithUse<'_>], languages: &LanguageRanges) -> Option<usize> {
+    let displays: Vec<_> = texts.iter().map(|text| text.display).collect();
+    let chosen = languages.choose(&displays)?;
+    let at = displays.iter().position(|display| std::ptr::eq(display.text, chosen))?;
+    (!languages.refuses(displays[at].language)).then_some(at)
+}

@@ -1,0 +1,259 @@
+//! The content of a page of an expansion: the selected members, with their texts and properties.
+
+use std::collections::HashMap;
+
+use fhir::{Parameter, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::json;
+
+use super::text_filter::TextFilter;
+use super::{DesignationToken, ExpandRequest};
+use crate::code_system::CodeSystem;
+use crate::membership::members::{MemberCode, MemberPart, ValueSetMembers};
+use crate::model::language::LanguageRanges;
+use crate::model::{Budget, TxError, canonical};
+use crate::ops::concept_texts::{self, LoadedSupplement, TextWithUse};
+use crate::ops::lookup::typed_value;
+
+/// Maximum depth of an expansion. A deeper hierarchy is written as a flat list.
+const DEPTH: usize = 64;
+
+/// Number of steps for writing a property.
+const PROPERTY_STEPS: usize = 20;
+
+/// Cross-version extension for a property of a code, for which R5 has an element.
+const CONTAINS_PROPERTY: &str =
+    "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property";
+
+/// The selection and presentation of the members.
+pub(super) struct ExpansionView<'a, 'r> {
+    pub(super) request: &'r ExpandRequest<'r>,
+    pub(super) languages: LanguageRanges,
+    pub(super) supplements: Vec<LoadedSupplement<'a>>,
+    pub(super) budget: &'r Budget<'r>,
+}
+
+impl<'a> ExpansionView<'a, '_> {
+    /// Removes the members that the caller excludes.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the budget is spent.
+    pub(super) fn apply_filters(&self, members: &mut ValueSetMembers<'a>) -> Result<(), TxError> {
+        self.budget.spend(members.parts.len() * self.request.exclude_systems.len())?;
+        let unwanted = |part: &MemberPart<'_>| {
+            let have = part.system.and_then(|system| system.version.as_deref()).unwrap_or_default();
+            self.request.exclude_systems.iter().any(|canonical| {
+                let (url, wanted) = canonical::split(canonical);
+                url == part.url && wanted.is_none_or(|wanted| canonical::matches(wanted, have))
+            })
+        };
+        members.parts.retain(|part| !unwanted(part));
+        if self.request.active_only {
+            members.parts.iter_mut().try_for_each(|part| part.drop_inactive(self.budget))?;
+        }
+        if self.request.filter.is_empty() {
+            return Ok(());
+        }
+        let mut filter = TextFilter::new(&self.request.filter, &self.supplements, self.budget);
+        members.parts.iter_mut().try_for_each(|part| filter.retain_matches(part))
+    }
+
+    fn member_texts(
+        &self,
+        part: &MemberPart<'a>,
+        item: &MemberCode<'a>,
+    ) -> Result<Vec<TextWithUse<'a>>, TxError> {
+        let listed = item.listed.map(|listed| (listed, part.set.language.as_deref()));
+        concept_texts::collect_texts(part.system.zip(item.concept), listed, &self.supplements, self.budget)
+    }
+
+    /// Returns the codes of the page.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the budget is spent.
+    pub(super) fn page_rows(
+        &self,
+        members: &ValueSetMembers<'a>,
+        shown: usize,
+    ) -> Result<Vec<ContainsRow<'a>>, TxError> {
+        // The version is written if there are members from several versions of a code system.
+        let version = |part: &MemberPart<'a>| part.system.map(|system| system.version.as_deref());
+        let mut versions = HashMap::new();
+        for part in &members.parts {
+            let (first, several) = versions.entry(part.url).or_insert((version(part), false));
+            *several |= *first != version(part);
+        }
+        let mut out = Vec::new();
+        let (mut skip, mut left) = (self.request.offset, shown);
+        for part in &members.parts {
+            let with_version = versions.get(part.url).is_some_and(|(_, several)| *several);
+            let mut items = Vec::new();
+            let rows = part.iter_after(skip).take(left).map(|item| {
+                items.push(item);
+                self.build_row(part, &item, with_version)
+            });
+            let rows = rows.collect::<Result<Vec<_>, _>>()?;
+            skip = skip.saturating_sub(part.len());
+            left -= rows.len();
+            let plain = self.request.filter.is_empty()
+                && !self.request.is_paged
+                && !self.request.exclude_nested
+                && !members.excluded
+                && part.listed.is_none();
+            match part.system.filter(|system| plain && system.cycle().is_none()) {
+                Some(system) => out.extend(nest_rows(system, &items, rows)),
+                None => out.extend(rows),
+            }
+        }
+        Ok(out)
+    }
+
+    fn build_row(
+        &self,
+        part: &MemberPart<'a>,
+        item: &MemberCode<'a>,
+        with_version: bool,
+    ) -> Result<ContainsRow<'a>, TxError> {
+        let texts = self.member_texts(part, item)?;
+        self.budget.spend(1 + texts.len() * (self.languages.steps() + self.request.designations.len()))?;
+        self.budget.spend(self.request.properties.len())?;
+        let shown = concept_texts::choose_display(&texts, &self.languages);
+        let concept = part.system.zip(item.concept);
+        let mut extension = Vec::new();
+        if let Some((system, at)) = concept {
+            let added = concept_texts::additions_to_concept(&self.supplements, system, at);
+            for (from, at) in std::iter::once((system, at)).chain(added) {
+                let steps = from.property_count(at) / 4;
+                for name in &self.request.properties {
+                    self.budget.spend(1 + steps)?;
+                    for value in property_values(from, at, name) {
+                        self.budget.spend(PROPERTY_STEPS + from.header.property.len() / 8)?;
+                        extension.push(property_extension(name, &value));
+                    }
+                }
+            }
+        }
+        let designation = texts.iter().enumerate().filter(|(n, text)| {
+            self.request.with_designations && Some(*n) != shown && self.wants_designation(text)
+        });
+        Ok(ContainsRow {
+            extension,
+            system: part.url,
+            r#abstract: concept.is_some_and(|(system, at)| system.is_abstract(at)),
+            inactive: concept.is_some_and(|(system, at)| system.is_inactive(at)),
+            version: part.system.filter(|_| with_version).and_then(|system| system.version.as_deref()),
+            code: concept.map_or(item.code, |(system, at)| system.code(at)),
+            display: shown.map(|n| texts[n].display.text),
+            designation: designation.map(|(_, text)| *text).collect(),
+            contains: Vec::new(),
+        })
+    }
+
+    /// Returns whether a designation is requested: by language (`urn:ietf:bcp:47|de`, `de`) or by use (`system|code`).
+    fn wants_designation(&self, text: &TextWithUse<'_>) -> bool {
+        let by = |token: &DesignationToken<'_>| {
+            let language =
+                || token.language.as_ref().is_some_and(|range| range.covers(text.display.language));
+            let purpose = || text.purpose.is_some_and(|[s, c, _]| s == token.system && c == token.code);
+            language() || purpose()
+        };
+        self.request.designations.is_empty() || self.request.designations.iter().any(by)
+    }
+}
+
+/// Returns the values of a property. Those of standard properties are in the index.
+fn property_values<'s>(
+    system: &'s CodeSystem,
+    at: u32,
+    name: &'s str,
+) -> Box<dyn Iterator<Item = Value> + 's> {
+    let codes = |up: bool| {
+        let list = system.hierarchy().neighbours(at, up).into_owned();
+        list.into_iter().map(|at| Value::Text("Code", system.code(at).to_owned()))
+    };
+    match name {
+        "parent" => Box::new(codes(true)),
+        "child" => Box::new(codes(false)),
+        "inactive" => Box::new(std::iter::once(Value::Boolean(system.is_inactive(at)))),
+        _ => Box::new(system.property(at, name).map(move |value| typed_value(system, name, value))),
+    }
+}
+
+/// Returns a property of a code in R4's form: the extension for the element of R5.
+fn property_extension(name: &str, value: &Value) -> serde_json::Value {
+    let mut tagged = serde_json::to_value(Parameter::new("value", value.clone())).unwrap_or_default();
+    if let Some(members) = tagged.as_object_mut() {
+        members.remove("name");
+        members.insert("url".to_owned(), "value".into());
+    }
+    json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, tagged] })
+}
+
+/// Nests the rows of a part by the hierarchy, each in its nearest parent that is shown.
+fn nest_rows<'a>(
+    system: &CodeSystem,
+    items: &[MemberCode<'a>],
+    rows: Vec<ContainsRow<'a>>,
+) -> Vec<ContainsRow<'a>> {
+    let ordinals: Vec<u32> = items.iter().filter_map(|item| item.concept).collect();
+    // Ordinals are in preorder, so a tree parent precedes its children.
+    let parent_of = |at: u32| {
+        let parents = system.hierarchy().parents(at).iter().rev().filter(|parent| **parent < at);
+        parents.filter_map(|parent| ordinals.binary_search(parent).ok()).next()
+    };
+    let above: Vec<Option<usize>> = ordinals.iter().map(|at| parent_of(*at)).collect();
+    let mut depth = vec![0; above.len()];
+    for at in 0..above.len() {
+        depth[at] = above[at].map_or(0, |parent| depth[parent] + 1);
+    }
+    if depth.iter().any(|depth| *depth > DEPTH) {
+        return rows;
+    }
+    let mut rows: Vec<_> = rows.into_iter().map(Some).collect();
+    for at in (0..rows.len()).rev() {
+        let mut row = rows[at].take();
+        if let Some(row) = &mut row {
+            row.contains.reverse();
+        }
+        match above[at].and_then(|parent| rows[parent].as_mut()) {
+            Some(parent) => parent.contains.extend(row),
+            None => rows[at] = row,
+        }
+    }
+    rows.into_iter().flatten().collect()
+}
+
+/// `ValueSet.expansion.contains`.
+#[derive(serde::Serialize)]
+pub(super) struct ContainsRow<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extension: Vec<serde_json::Value>,
+    system: &'a str,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    r#abstract: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    inactive: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
+    code: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display: Option<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    designation: Vec<TextWithUse<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    contains: Vec<ContainsRow<'a>>,
+}
+
+impl Serialize for TextWithUse<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Some(language) = self.display.language {
+            map.serialize_entry("language", language)?;
+        }
+        if let Some(purpose) = self.coding() {
+            map.serialize_entry("use", &purpose)?;
+        }
+        map.serialize_entry("value", self.display.text)?;
+        map.end()
+    }
+}

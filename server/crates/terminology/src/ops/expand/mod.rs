@@ -1,0 +1,385 @@
+//! `ValueSet/$expand` (FHIR R4): all codes of a value set, or a page of them.
+//!
+//! The members are sets of ordinals. Only the codes on the page are looked up.
+
+mod expansion_view;
+mod text_filter;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+
+use fhir::{Parameter, Value};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::json;
+use serde_json::value::{RawValue, to_raw_value};
+
+use self::expansion_view::{ContainsRow, ExpansionView};
+use super::validate::{self, ResourceState, request};
+use super::{OperationInput, OperationLevel, concept_texts};
+use crate::catalog::Catalog;
+use crate::membership::imports;
+use crate::membership::members::{MemberCollector, ValueSetMembers};
+use crate::membership::version_pins::{VersionPins, pinned};
+use crate::model::language::LanguageRanges;
+use crate::model::{Budget, TxError, Unprocessable, canonical};
+use crate::value_set::ValueSet;
+
+/// Maximum number of codes in an answer.
+pub const MAX_EXPANSION_CODES: usize = 10_000;
+
+/// Cross-version extension for properties of an expansion, for which R5 has an element.
+const PROPERTY: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property";
+/// Extension for an expansion that may lack codes.
+const UNCLOSED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed";
+
+/// Parameters that the expansion repeats, with their types in R4.
+const REPEATED: &[(&str, &str)] = &[
+    ("activeOnly", "Boolean"),
+    ("check-system-version", "Uri"),
+    ("count", "Integer"),
+    ("date", "DateTime"),
+    ("default-valueset-version", "Uri"),
+    ("designation", "String"),
+    ("displayLanguage", "Code"),
+    ("exclude-system", "Uri"),
+    ("excludeNested", "Boolean"),
+    ("excludeNotForUI", "Boolean"),
+    ("excludePostCoordinated", "Boolean"),
+    ("filter", "String"),
+    ("force-system-version", "Uri"),
+    ("includeDefinition", "Boolean"),
+    ("includeDesignations", "Boolean"),
+    ("offset", "Integer"),
+    ("property", "String"),
+    ("system-version", "Uri"),
+    ("useSupplement", "Uri"),
+];
+
+/// Returns the parameters of `$expand` that have an effect, sorted.
+pub fn expand_parameter_names() -> Vec<&'static str> {
+    let chosen = ["default-valueset-version", "tx-resource", "url", "valueSet", "valueSetVersion"];
+    // No stored code is excluded from user interfaces, and none is postcoordinated.
+    let idle = ["date", "excludeNotForUI", "excludePostCoordinated"];
+    let names = REPEATED.iter().map(|(name, _)| *name).filter(|name| !idle.contains(name));
+    let mut all: Vec<_> = names.chain(chosen).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The validated parameters of `$expand`.
+struct ExpandRequest<'a> {
+    /// Words in lower case. Each must start a word of the code, display or designations.
+    filter: Vec<String>,
+    offset: usize,
+    count: Option<usize>,
+    is_paged: bool,
+    active_only: bool,
+    exclude_nested: bool,
+    with_designations: bool,
+    with_definition: bool,
+    designations: Vec<DesignationToken<'a>>,
+    properties: Vec<&'a str>,
+    exclude_systems: Vec<&'a str>,
+    supplements: Vec<&'a str>,
+    pins: VersionPins,
+    ecosystem: bool,
+}
+
+/// `designation`: a language (`urn:ietf:bcp:47|de`, `de`) or a use (`system|code`).
+struct DesignationToken<'a> {
+    system: &'a str,
+    code: &'a str,
+    language: Option<LanguageRanges>,
+}
+
+impl<'a> DesignationToken<'a> {
+    fn new(token: &'a str) -> Self {
+        let (system, code) = token.rsplit_once('|').unwrap_or(("", token));
+        let may_be_language = matches!(system, "" | "urn:ietf:bcp:47");
+        let language = may_be_language.then(|| LanguageRanges::parse(code).ok()).flatten();
+        Self { system, code, language }
+    }
+}
+
+impl<'a> ExpandRequest<'a> {
+    fn read(input: OperationInput<'a>, budget: &Budget<'_>) -> Result<Self, TxError> {
+        let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
+        let words = |text: &str| text.split_whitespace().map(str::to_lowercase).collect();
+        let is_empty = |p: &Parameter| matches!(&p.value, Some(Value::Text(_, text)) if text.is_empty());
+        let empty_filter = input.all_parameters().iter().any(|p| p.name == "filter" && is_empty(p));
+        let (offset, count) = (input.number("offset")?, input.number("count")?);
+        let designations: Vec<_> =
+            input.texts("designation")?.into_iter().map(DesignationToken::new).collect();
+        budget.spend(designations.len())?;
+        // Read only to reject wrong types: no stored code is affected by these parameters.
+        for name in ["excludeNotForUI", "excludePostCoordinated"] {
+            flag(name)?;
+        }
+        Ok(Self {
+            // An empty filter does not filter.
+            filter: if empty_filter {
+                Vec::new()
+            } else {
+                input.text("filter")?.map(words).unwrap_or_default()
+            },
+            offset: offset.unwrap_or(0),
+            count,
+            is_paged: offset.is_some() || count.is_some(),
+            active_only: flag("activeOnly")?,
+            exclude_nested: flag("excludeNested")?,
+            with_designations: flag("includeDesignations")? || !designations.is_empty(),
+            with_definition: flag("includeDefinition")?,
+            designations,
+            properties: input.texts("property")?,
+            exclude_systems: input.texts("exclude-system")?,
+            supplements: input.texts("useSupplement")?,
+            pins: VersionPins {
+                default: request::read_pins(input, "system-version", budget)?,
+                check: request::read_pins(input, "check-system-version", budget)?,
+                force: request::read_pins(input, "force-system-version", budget)?,
+                value_sets: request::read_pins(input, "default-valueset-version", budget)?,
+                date: request::read_day(input)?,
+            },
+            ecosystem: request::is_ecosystem_request(input),
+        })
+    }
+}
+
+/// Answers `$expand` with a ValueSet. `now` is the time of the expansion.
+pub(crate) fn answer_expand(
+    catalog: &Catalog,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+    now: &str,
+    budget: &Budget<'_>,
+) -> Result<Box<RawValue>, TxError> {
+    let request = ExpandRequest::read(input, budget)?;
+    let inline;
+    let set = match level {
+        OperationLevel::Instance(id) => catalog.value_set_by_id(id, budget)?,
+        OperationLevel::Type => match validate::sent_value_set(input, budget)? {
+            Some(given) => {
+                inline = given;
+                &inline
+            }
+            None => find_value_set(catalog, &request, input, budget)?,
+        },
+    };
+    let scope = validate::resolve_contained(set, input, request.ecosystem)?;
+    let set = scope.set;
+    imports::check_value_set(catalog, scope, &request.pins, request.ecosystem, budget)?;
+    let (languages, named) = requested_languages(input, set)?;
+    let requested = request.supplements.iter().copied().chain(set.supplements.iter().map(String::as_str));
+    let supplements = concept_texts::find_supplements(catalog, requested, budget)?;
+
+    let mut members =
+        MemberCollector::new(catalog, &request.pins, !request.ecosystem, budget).collect(scope)?;
+    if let Some(missing) = members.missing.take() {
+        return Err(missing.into());
+    }
+    let view = ExpansionView { request: &request, languages, supplements, budget };
+    view.apply_filters(&mut members)?;
+    budget.set_activity("writing an expansion");
+    budget.spend((1 + request.properties.len()) * members.parts.len())?;
+    let total = members.len();
+    let shown = total.saturating_sub(request.offset).min(request.count.unwrap_or(usize::MAX));
+    if shown > MAX_EXPANSION_CODES {
+        return Err(
+            Unprocessable::TooCostly { value_set: set.url.clone(), limit: MAX_EXPANSION_CODES }.into()
+        );
+    }
+
+    let parameters = expansion_parameters(input, set, &members, &view, named.as_deref());
+    let contains = view.page_rows(&members, shown)?;
+    let mut extension = Vec::new();
+    if members.unclosed {
+        extension.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
+    }
+    for name in &request.properties {
+        let declared = members.parts.iter().filter_map(|part| part.system?.declaration(name).1).next();
+        let code = json!({ "url": "code", "valueCode": name });
+        let uri = declared.map(|uri| json!({ "url": "uri", "valueUri": uri }));
+        let parts: Vec<_> = std::iter::once(code).chain(uri).collect();
+        extension.push(json!({ "url": PROPERTY, "extension": parts }));
+    }
+    let expansion = ExpansionBody {
+        extension,
+        identifier: expansion_identifier(set, input, &parameters),
+        timestamp: now,
+        total,
+        offset: request.is_paged.then_some(request.offset),
+        parameter: parameters,
+        contains,
+    };
+    Ok(to_raw_value(&ExpandedValueSet { set, with_definition: request.with_definition, expansion })
+        .expect("the answer is valid JSON"))
+}
+
+fn find_value_set<'a>(
+    catalog: &'a Catalog,
+    request: &ExpandRequest<'_>,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<&'a ValueSet, TxError> {
+    let canonical = input.text("url")?.ok_or_else(|| TxError::Missing {
+        what: "parameter 'url' or 'valueSet' is needed unless the operation is called on a ValueSet"
+            .to_owned(),
+    })?;
+    let (url, in_url) = canonical::split(canonical);
+    let pin = pinned(&request.pins.value_sets, url);
+    let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
+    catalog.value_set(url, wanted, budget)?.ok_or_else(|| TxError::UnknownValueSet {
+        url: canonical::join(url, wanted),
+        ecosystem: request.ecosystem,
+    })
+}
+
+/// Returns the languages from the source with the highest precedence, and the list that states them.
+fn requested_languages(
+    input: OperationInput<'_>,
+    set: &ValueSet,
+) -> Result<(LanguageRanges, Option<String>), TxError> {
+    let parse = |list: &str| Ok::<_, TxError>((LanguageRanges::parse(list)?, Some(list.to_owned())));
+    if let Some(list) = input.text("displayLanguage")? {
+        return parse(list);
+    }
+    if let Some(list) = &set.display_language {
+        return parse(list);
+    }
+    // An invalid header is ignored, because browsers and proxies add their own.
+    if let Some(Ok(header)) = input.header_languages().map(parse) {
+        return Ok(header);
+    }
+    match set.language.as_deref().map(parse) {
+        Some(Ok(own)) => Ok(own),
+        _ => Ok(Default::default()),
+    }
+}
+
+/// Returns `expansion.parameter`: the parameters of the request and the resources that were used.
+fn expansion_parameters(
+    input: OperationInput<'_>,
+    set: &ValueSet,
+    members: &ValueSetMembers<'_>,
+    view: &ExpansionView<'_, '_>,
+    languages: Option<&str>,
+) -> Vec<Parameter> {
+    let mut out: Vec<Parameter> = Vec::new();
+    for given in input.all_parameters() {
+        let Some((name, kind)) = REPEATED.iter().find(|(name, _)| *name == given.name) else { continue };
+        let value = match (&given.value, *kind) {
+            (Some(Value::Text(_, text)), "Boolean") => Value::Boolean(text == "true"),
+            (Some(Value::Text(_, text)), "Integer") => match text.parse() {
+                Ok(number) => Value::Number("Integer", number),
+                Err(_) => continue,
+            },
+            (Some(Value::Text(_, text)), kind) => Value::Text(kind, text.clone()),
+            (Some(other), _) => other.clone(),
+            (None, _) => continue,
+        };
+        out.push(Parameter::new(*name, value));
+    }
+    if let Some(list) = languages.filter(|_| !input.has("displayLanguage")) {
+        out.push(Parameter::new("displayLanguage", Value::Text("Code", list.to_owned())));
+    }
+    let mut known = HashSet::new();
+    let mut used = |name: Cow<'static, str>, canonical: String| {
+        if known.insert((name.clone(), canonical.clone())) {
+            out.push(Parameter::new(name, Value::Text("Uri", canonical)));
+        }
+    };
+    let own = ResourceState::of_value_set(set);
+    for set in &members.imported {
+        let canonical = canonical::join(&set.url, set.version.as_deref());
+        used("used-valueset".into(), canonical.clone());
+        if let Some(state) = ResourceState::of_value_set(set).state_to_report(&own) {
+            used(format!("warning-{state}").into(), canonical);
+        }
+    }
+    for part in &members.parts {
+        let version = part.system.and_then(|system| system.version.as_deref());
+        let canonical = canonical::join(part.url, version);
+        used("used-codesystem".into(), canonical.clone());
+        let state = part.system.map(ResourceState::of_system);
+        if let Some(state) = state.as_ref().and_then(|state| state.state_to_report(&own)) {
+            used(format!("warning-{state}").into(), canonical);
+        }
+    }
+    for (header, _) in &view.supplements {
+        let url = header.url.as_deref().unwrap_or_default();
+        used("used-supplement".into(), canonical::join(url, header.version.as_deref()));
+    }
+    out
+}
+
+/// Returns an identifier that is equal for equal requests to equal content: a name-based UUID (RFC 9562, version 8) of
+/// the value set and the parameters.
+fn expansion_identifier(set: &ValueSet, input: OperationInput<'_>, parameters: &[Parameter]) -> String {
+    let mut hash: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+    let mut add = |bytes: &[u8]| {
+        // FNV-1a, with a separator that cannot occur in a text.
+        for byte in bytes.iter().chain(&[0xFF]) {
+            hash = (hash ^ u128::from(*byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013B);
+        }
+    };
+    add(set.url.as_bytes());
+    add(set.version.as_deref().unwrap_or_default().as_bytes());
+    for resource in ["valueSet", "tx-resource"].iter().filter_map(|name| input.resources(name).ok()).flatten()
+    {
+        add(resource.get().as_bytes());
+    }
+    for parameter in parameters {
+        add(serde_json::to_string(parameter).unwrap_or_default().as_bytes());
+    }
+    let hash = hash & !(0xF000 << 64) & !(0xC000 << 48) | (0x8000 << 64) | (0x8000 << 48);
+    let hex = format!("{hash:032x}");
+    format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+/// A ValueSet with its expansion.
+struct ExpandedValueSet<'a> {
+    set: &'a ValueSet,
+    /// Whether `compose` and the other members of the definition are included.
+    with_definition: bool,
+    expansion: ExpansionBody<'a>,
+}
+
+impl Serialize for ExpandedValueSet<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        const ALWAYS: &[&str] =
+            &["language", "url", "identifier", "version", "name", "title", "status", "experimental", "date"];
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("resourceType", "ValueSet")?;
+        if self.set.definition.is_empty() {
+            map.serialize_entry("url", &self.set.url)?;
+            if let Some(version) = &self.set.version {
+                map.serialize_entry("version", version)?;
+            }
+            map.serialize_entry("status", self.set.status.as_deref().unwrap_or("active"))?;
+        }
+        for (name, json) in &self.set.definition {
+            if self.with_definition || ALWAYS.contains(&&**name) {
+                map.serialize_entry(name, json)?;
+            }
+        }
+        map.serialize_entry("expansion", &self.expansion)?;
+        map.end()
+    }
+}
+
+/// `ValueSet.expansion`.
+#[derive(serde::Serialize)]
+struct ExpansionBody<'a> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    extension: Vec<serde_json::Value>,
+    identifier: String,
+    timestamp: &'a str,
+    total: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    offset: Option<usize>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    parameter: Vec<Parameter>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    contains: Vec<ContainsRow<'a>>,
+}

@@ -1,0 +1,225 @@
+//! `CodeSystem/$lookup` (FHIR R4): texts and properties of one concept.
+
+use std::collections::HashSet;
+
+use fhir::{Coding, Parameter, Parameters, Value};
+
+use super::OperationInput;
+use super::concept_texts::{self, additions_to_concept};
+use super::validate::request;
+use crate::catalog::Catalog;
+use crate::code_system::{AttributeValue, CodeSystem, DEFINITION};
+use crate::model::concept_text::{ConceptText, TextKind};
+use crate::model::error::malformed;
+use crate::model::language::LanguageRanges;
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, Unprocessable};
+
+/// Answers `$lookup`.
+pub(crate) fn answer_lookup(
+    catalog: &Catalog,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.set_activity("looking a concept up");
+    let requested = read_coding(input)?;
+    let languages = match (input.text("displayLanguage")?, input.header_languages()) {
+        (Some(list), _) => LanguageRanges::parse(list)?,
+        (None, header) => header.and_then(|list| LanguageRanges::parse(list).ok()).unwrap_or_default(),
+    };
+    let wanted = LookupProperties::read(input)?;
+
+    let (url, code) =
+        (requested.system.as_deref().unwrap_or_default(), requested.code.as_deref().unwrap_or_default());
+    let unknown = |day: Option<&str>| {
+        let (system, known) = (url.to_owned(), catalog.code_system_versions(url));
+        match day.filter(|_| !known.is_empty()) {
+            Some(day) => TxError::NotOnDay { system, day: day.to_owned(), known },
+            None => TxError::UnknownCodeSystem { system, version: requested.version.clone(), known },
+        }
+    };
+    // A version in the request takes precedence over the day.
+    let day = request::read_day(input)?.filter(|_| requested.version.is_none());
+    let found = match &requested.version {
+        Some(version) => catalog.code_system_for(url, Some(version), code),
+        None => catalog.code_system_of(url, day.as_deref(), code),
+    };
+    let found = found.or_else(|| catalog.supplement(url));
+    let system = found.ok_or_else(|| unknown(day.as_deref()))?.get(budget)?;
+    if !matches!(system.content, ContentMode::Complete | ContentMode::Fragment) {
+        return Err(Unprocessable::Content { system: url.to_owned(), content: system.content.name() }.into());
+    }
+    let at = system.find(code).ok_or_else(|| TxError::UnknownConcept {
+        code: code.to_owned(),
+        system: url.to_owned(),
+        version: system.version.clone(),
+    })?;
+    let supplements = concept_texts::find_supplements(catalog, input.texts("useSupplement")?, budget)?;
+
+    let mut out = Parameters::new();
+    out.push_string("name", system.header.name.as_deref().or(system.header.title.as_deref()).unwrap_or(url));
+    if let Some(version) = &system.version {
+        out.push_string("version", version);
+    }
+    out.push_code("code", system.code(at));
+    out.push_uri("system", url);
+    let texts = concept_texts::collect_texts(Some((system, at)), None, &supplements, budget)?;
+    budget.spend(texts.len() * (1 + languages.steps() + wanted.languages.len()))?;
+    let shown = concept_texts::choose_display(&texts, &languages);
+    // R4 requires `display`. A concept without a display shows its code.
+    out.push_string("display", shown.map_or(system.code(at), |n| texts[n].display.text));
+    let own = || std::iter::once((system, at)).chain(additions_to_concept(&supplements, system, at));
+    if let Some(text) = wanted.wants_property(DEFINITION).then(|| definition(own(), &languages)).flatten() {
+        out.push_string("definition", text);
+    }
+    out.push_boolean("abstract", system.is_abstract(at));
+    for (_, text) in
+        texts.iter().enumerate().filter(|(n, text)| Some(*n) != shown && wanted.wants_designation(text))
+    {
+        let mut part = Vec::new();
+        if let Some(language) = text.display.language {
+            part.push(Parameter::new("language", Value::Text("Code", language.to_owned())));
+        }
+        if let Some(coding) = text.coding() {
+            part.push(Parameter::new("use", Value::Coding(coding)));
+        }
+        part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
+        out.parameter.push(Parameter { name: "designation".into(), value: None, part });
+    }
+    let mut push = |code: &str, value: Value, description: Option<&str>| {
+        let mut part = vec![
+            Parameter::new("code", Value::Text("Code", code.to_owned())),
+            Parameter::new("value", value),
+        ];
+        if let Some(text) = description {
+            part.push(Parameter::new("description", Value::Text("String", text.to_owned())));
+        }
+        out.parameter.push(Parameter { name: "property".into(), value: None, part });
+    };
+    if wanted.wants_property("inactive") {
+        push("inactive", Value::Boolean(system.is_inactive(at)), None);
+    }
+    for (name, up) in [("parent", true), ("child", false)] {
+        for &other in system.hierarchy().neighbours(at, up).iter().filter(|_| wanted.wants_property(name)) {
+            push(name, Value::Text("Code", system.code(other).to_owned()), system.display(other));
+        }
+    }
+    for (from, at) in own() {
+        for (name, value) in from.properties(at) {
+            budget.spend(1 + from.header.property.len() / 8)?;
+            if !from.is_structural(name) && wanted.wants_property(name) {
+                push(name, typed_value(from, name, value), None);
+            }
+        }
+    }
+    // The type of a defining relationship is the name of a property (FHIR R4, Using SNOMED CT).
+    for attribute in
+        system.attributes(at).filter(|attribute| wanted.wants_property(system.code(attribute.kind)))
+    {
+        let (value, description) = match attribute.value {
+            AttributeValue::Concept(other) => {
+                (Value::Text("Code", system.code(other).to_owned()), system.display(other))
+            }
+            AttributeValue::Literal(text) => (literal_value(text), None),
+        };
+        push(system.code(attribute.kind), value, description);
+    }
+    Ok(out)
+}
+
+/// Returns the definition in the best language: `CodeSystem.concept.definition`, or a designation with that use.
+fn definition<'a>(
+    own: impl Iterator<Item = (&'a CodeSystem, u32)>,
+    languages: &LanguageRanges,
+) -> Option<&'a str> {
+    let definition = own.flat_map(|(from, at)| {
+        let plain = from.definition(at);
+        let translated = from
+            .designations(at)
+            .filter(|definition| ConceptText::from(*definition).kind == TextKind::Definition);
+        let language = from.language.as_deref();
+        plain
+            .into_iter()
+            .map(move |text| ConceptText::own(text, language))
+            .chain(translated.map(|definition| ConceptText::own(definition.value, definition.language)))
+    });
+    languages.choose(&definition.collect::<Vec<_>>())
+}
+
+/// Reads the requested concept, with system and code.
+fn read_coding(input: OperationInput<'_>) -> Result<Coding, TxError> {
+    let missing = |what: &str| TxError::Missing { what: what.to_owned() };
+    let coding = match (input.text("code")?, input.coding("coding")?) {
+        (Some(_), Some(_)) => return Err(malformed("coding", "send either code and system or coding")),
+        (Some(code), None) => {
+            let system =
+                input.text("system")?.ok_or_else(|| missing("parameter 'system' is needed beside 'code'"))?;
+            Coding { version: input.text("version")?.map(String::from), ..Coding::new(system, code) }
+        }
+        (None, Some(coding)) => {
+            let version = coding.version.clone().or(input.text("version")?.map(String::from));
+            Coding { version, ..coding.clone() }
+        }
+        (None, None) => return Err(missing("parameter 'code' or 'coding' is missing")),
+    };
+    let empty = |text: &Option<String>| text.as_deref().is_none_or(str::is_empty);
+    if empty(&coding.system) || empty(&coding.code) {
+        return Err(malformed("coding", "it needs a system and a code"));
+    }
+    Ok(coding)
+}
+
+/// The requested properties (`property`). No parameter requests all.
+struct LookupProperties<'a> {
+    names: HashSet<&'a str>,
+    /// Languages of `lang.X`.
+    languages: Vec<LanguageRanges>,
+}
+
+impl<'a> LookupProperties<'a> {
+    fn read(input: OperationInput<'a>) -> Result<Self, TxError> {
+        let names: HashSet<&str> = input.texts("property")?.into_iter().collect();
+        let ranges = names.iter().filter_map(|wanted| wanted.strip_prefix("lang."));
+        let languages = ranges.filter_map(|range| LanguageRanges::parse(range).ok()).collect();
+        Ok(Self { names, languages })
+    }
+
+    fn wants_property(&self, name: &str) -> bool {
+        self.names.is_empty() || self.names.contains(name) || self.names.contains("*")
+    }
+
+    /// Returns whether a designation is requested: `designation` requests all, `lang.X` those of a language.
+    fn wants_designation(&self, text: &concept_texts::TextWithUse<'_>) -> bool {
+        let covers = |range: &LanguageRanges| range.covers(text.display.language);
+        self.wants_property("designation") || self.languages.iter().any(covers)
+    }
+}
+
+/// Returns a concrete value: a number after `#`, or else a text in quotation marks.
+fn literal_value(text: &str) -> Value {
+    match text.strip_prefix('#').map(str::parse) {
+        Some(Ok(number)) => Value::Number("Decimal", number),
+        _ => Value::Text("String", text.trim_start_matches('#').trim_matches('"').to_owned()),
+    }
+}
+
+/// Returns the value of a property in its declared type.
+pub(crate) fn typed_value(system: &CodeSystem, name: &str, value: &str) -> Value {
+    let text = |kind| Value::Text(kind, value.to_owned());
+    let number = |kind| match value.parse() {
+        Ok(number) => Value::Number(kind, number),
+        Err(_) => text("String"),
+    };
+    match system.declaration(name).0 {
+        Some("boolean") => value.parse().map_or_else(|_| text("String"), Value::Boolean),
+        Some("integer") => number("Integer"),
+        Some("decimal") => number("Decimal"),
+        Some("dateTime") => text("DateTime"),
+        // Only the code of a Coding is stored.
+        Some("code" | "Coding") => text("Code"),
+        // Standard properties that are not declared.
+        None if matches!(value, "true" | "false") => Value::Boolean(value == "true"),
+        None if name == "status" => text("Code"),
+        _ => text("String"),
+    }
+}

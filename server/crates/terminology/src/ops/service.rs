@@ -1,0 +1,210 @@
+//! The service: holds the current catalog and runs the six operations on it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use fhir::Parameters;
+use serde_json::value::RawValue;
+
+use super::{OperationInput, OperationLevel, expand, lookup, subsumes, validate};
+use crate::catalog::overlay::{OverlayCache, SentResources};
+use crate::catalog::{Catalog, ResourceProblem, TerminologyChange};
+use crate::code_system::CodeSystemIndex;
+use crate::membership::imports::{self, ValueSetScope};
+use crate::membership::search::{CodeQuery, CodeSearch};
+use crate::membership::version_pins::VersionPins;
+use crate::model::{Budget, TxError, canonical};
+
+/// Code systems and value sets, and the operations on them.
+///
+/// Clones share the content. Reading takes no lock. [`apply`](Self::apply) replaces the catalog as a whole, so that
+/// each request sees all changes of a batch or none.
+#[derive(Debug, Clone, Default)]
+pub struct Terminology {
+    catalog: Arc<ArcSwap<Catalog>>,
+    overlays: Arc<OverlayCache>,
+}
+
+impl Terminology {
+    /// Applies a batch of changes atomically.
+    ///
+    /// An invalid resource does not stop the batch. It is stored with the reason, which [`problems`](Self::problems)
+    /// and every use report. Only the header of a resource is read here; the rest is compiled on first use. Each call
+    /// copies the maps of ids and URLs, so combine changes into one batch.
+    pub fn apply(&self, changes: impl IntoIterator<Item = TerminologyChange>) {
+        let changes: Vec<_> = changes.into_iter().collect();
+        // Runs again if another batch was applied in the meantime, so that no batch is lost.
+        self.catalog.rcu(|catalog| catalog.with_changes(changes.iter().cloned()));
+        self.overlays.drop_overlays();
+    }
+
+    /// Returns the current catalog.
+    fn current_catalog(&self) -> Guard<Arc<Catalog>> {
+        let catalog = self.catalog.load();
+        if !catalog.is_stale() {
+            return catalog;
+        }
+        self.catalog.rcu(|catalog| catalog.refreshed());
+        self.catalog.load()
+    }
+
+    /// Runs `ValueSet/$validate-code`.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the request cannot be evaluated. An invalid code is not an error, but an answer with
+    /// `result=false`.
+    pub fn validate_code(
+        &self,
+        level: OperationLevel<'_>,
+        input: OperationInput<'_>,
+    ) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog, budget| {
+            validate::answer_validate_code(catalog, level, input, budget)
+        })
+    }
+
+    /// Runs `CodeSystem/$validate-code`.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the request cannot be evaluated. An invalid code is not an error, but an answer with
+    /// `result=false`.
+    pub fn validate_code_in_system(
+        &self,
+        level: OperationLevel<'_>,
+        input: OperationInput<'_>,
+    ) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog, budget| {
+            validate::answer_code_system(catalog, level, input, budget)
+        })
+    }
+
+    /// Runs `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the batch is empty or too large. An error of one item is part of the answer.
+    pub fn batch_validate_code(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog, budget| validate::answer_batch(catalog, input, budget))
+    }
+
+    /// Runs an operation on the catalog, including the resources of the request.
+    fn with_overlay<T>(
+        &self,
+        input: OperationInput<'_>,
+        operation: impl FnOnce(&Catalog, &Budget<'_>) -> Result<T, TxError>,
+    ) -> Result<T, TxError> {
+        let catalog = self.current_catalog();
+        let full = Budget::default();
+        let budget = input.own_budget().unwrap_or(&full);
+        let sent = SentResources {
+            resources: input.resources("tx-resource")?,
+            caller: input.caller_name(),
+            cache_id: input.text("cache-id")?,
+        };
+        match self.overlays.overlay_for(&catalog, sent, budget)? {
+            Some(overlay) => {
+                let answer = operation(&overlay.catalog, budget);
+                self.overlays.update_sizes(&overlay);
+                answer
+            }
+            None => operation(&catalog, budget),
+        }
+    }
+
+    /// Returns whether a code is in the value set with this canonical URL. This is the membership test of
+    /// `$validate-code` alone.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the value set is unknown or cannot be used.
+    pub fn has_member(&self, value_set: &str, system: &str, code: &str) -> Result<bool, TxError> {
+        let catalog = self.current_catalog();
+        let budget = &Budget::default();
+        let search = CodeSearch::new(
+            &catalog,
+            CodeQuery { system, version: None, code },
+            VersionPins::NONE,
+            true,
+            budget,
+        );
+        search.prefetch();
+        let (url, version) = canonical::split(value_set);
+        let unknown = || TxError::UnknownValueSet { url: value_set.to_owned(), ecosystem: false };
+        let set = catalog.value_set(url, version, budget)?.ok_or_else(unknown)?;
+        imports::check_value_set(
+            &catalog,
+            ValueSetScope::uncontained(set),
+            VersionPins::NONE,
+            false,
+            budget,
+        )?;
+        search.is_member(ValueSetScope::uncontained(set))
+    }
+
+    /// Runs `CodeSystem/$subsumes`. Returns Parameters with the parameter `outcome`.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the relation cannot be determined.
+    pub fn subsumes(
+        &self,
+        level: OperationLevel<'_>,
+        input: OperationInput<'_>,
+    ) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog, budget| subsumes::answer_subsumes(catalog, level, input, budget))
+    }
+
+    /// Runs `CodeSystem/$lookup`.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the concept or its code system is unknown, or if a parameter is invalid.
+    pub fn lookup(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog, budget| lookup::answer_lookup(catalog, input, budget))
+    }
+
+    /// Runs `ValueSet/$expand`. Returns a ValueSet whose `expansion` contains the codes, or a page of them. `now` is
+    /// the time of the expansion as a FHIR instant.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the value set cannot be expanded, or if the result has more codes than
+    /// [`MAX_EXPANSION_CODES`](crate::MAX_EXPANSION_CODES).
+    pub fn expand(
+        &self,
+        level: OperationLevel<'_>,
+        input: OperationInput<'_>,
+        now: &str,
+    ) -> Result<Box<RawValue>, TxError> {
+        self.with_overlay(input, |catalog, budget| expand::answer_expand(catalog, level, input, now, budget))
+    }
+
+    /// Returns the index of the CodeSystem with this id, and builds it if necessary. Returns `None` if there is no such
+    /// CodeSystem or it is invalid, which [`problems`](Self::problems) reports.
+    pub fn index(&self, id: &str) -> Option<CodeSystemIndex> {
+        self.catalog.load().index(id)
+    }
+
+    /// Returns the number of stored CodeSystem resources, including invalid ones.
+    pub fn code_system_count(&self) -> usize {
+        self.catalog.load().code_system_count()
+    }
+
+    /// Returns the number of stored ValueSet resources, including invalid ones.
+    pub fn value_set_count(&self) -> usize {
+        self.catalog.load().value_set_count()
+    }
+
+    /// Returns canonical URL and version of each readable code system, sorted.
+    pub fn code_systems(&self) -> Vec<(String, Option<String>)> {
+        self.catalog.load().code_systems()
+    }
+
+    /// Returns the versions of each code system by canonical URL, the default version first, for
+    /// `TerminologyCapabilities.codeSystem`.
+    pub fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
+        self.catalog.load().code_systems_by_url()
+    }
+
+    /// Returns the stored resources that are known to be invalid, by type and id. The content of a resource is
+    /// validated on first use.
+    pub fn problems(&self) -> Vec<ResourceProblem> {
+        self.catalog.load().problems()
+    }
+}

@@ -1,0 +1,175 @@
+//! `CodeSystem/$subsumes` (FHIR R4): the relation of two codes of a code system.
+
+use fhir::Parameters;
+
+use super::{OperationInput, OperationLevel};
+use crate::catalog::Catalog;
+use crate::code_system::{CodeSystem, LocatedConcept, Subsumption};
+use crate::model::error::malformed;
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, Unprocessable};
+
+/// The two codes with their parameters, and system and version in the request.
+struct SubsumesRequest<'a> {
+    codes: [(&'static str, &'a str); 2],
+    system: Option<&'a str>,
+    version: Option<&'a str>,
+}
+
+/// Answers `$subsumes`.
+pub(crate) fn answer_subsumes(
+    catalog: &Catalog,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.set_activity("comparing codes");
+    let request = SubsumesRequest::read(input)?;
+    let system = match level {
+        OperationLevel::Instance(id) => {
+            let system = catalog.code_system_by_id(id, budget)?;
+            request.check_instance(system)?;
+            system
+        }
+        OperationLevel::Type => {
+            let url = request.system.ok_or_else(|| TxError::Missing {
+                what: "parameter 'system' is needed unless the operation is called on a CodeSystem"
+                    .to_owned(),
+            })?;
+            let unknown = || TxError::UnknownCodeSystem {
+                system: url.to_owned(),
+                version: request.version.map(String::from),
+                known: catalog.code_system_versions(url),
+            };
+            // Includes supplements, so that the error can say what is wrong.
+            let found = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
+            found.ok_or_else(unknown)?.get(budget)?
+        }
+    };
+    let mut out = Parameters::new();
+    let outcome = match catalog.is_endless(&system.url) {
+        true => compare_grammar_codes(catalog, system, request.codes, budget)?,
+        false => compare_codes(system, request.codes, budget)?,
+    };
+    out.push_code("outcome", outcome.code());
+    Ok(out)
+}
+
+impl<'a> SubsumesRequest<'a> {
+    fn read(input: OperationInput<'a>) -> Result<Self, TxError> {
+        let codings = [input.coding("codingA")?, input.coding("codingB")?];
+        let codes = [input.text("codeA")?, input.text("codeB")?];
+        let missing = |name: &str| TxError::Missing { what: format!("parameter '{name}' is missing") };
+        let (mut system, mut version) = (input.text("system")?, input.text("version")?);
+        let codes = match (codes, codings) {
+            ([a, b], [None, None]) => {
+                [("codeA", a.ok_or_else(|| missing("codeA"))?), ("codeB", b.ok_or_else(|| missing("codeB"))?)]
+            }
+            ([None, None], [a, b]) => {
+                let a = a.ok_or_else(|| missing("codingA"))?;
+                let b = b.ok_or_else(|| missing("codingB"))?;
+                for (name, coding) in [("codingA", a), ("codingB", b)] {
+                    merge_coding_member(name, "system", &mut system, coding.system.as_deref())?;
+                    merge_coding_member(name, "version", &mut version, coding.version.as_deref())?;
+                }
+                let code = |name, code: Option<&'a str>| {
+                    code.filter(|code| !code.is_empty()).ok_or_else(|| malformed(name, "it has no code"))
+                };
+                [
+                    ("codingA", code("codingA", a.code.as_deref())?),
+                    ("codingB", code("codingB", b.code.as_deref())?),
+                ]
+            }
+            _ => return Err(malformed("codeA", "send either codeA and codeB or codingA and codingB")),
+        };
+        Ok(Self { codes, system, version })
+    }
+
+    /// Checks system and version of the request against the instance in the path.
+    fn check_instance(&self, system: &CodeSystem) -> Result<(), TxError> {
+        if let Some(given) = self.system.filter(|given| *given != system.url) {
+            return Err(malformed(
+                "system",
+                format!("'{given}' is not the system of this CodeSystem, '{}'", system.url),
+            ));
+        }
+        match self.version.filter(|given| Some(*given) != system.version.as_deref()) {
+            None => Ok(()),
+            Some(given) => Err(TxError::UnknownCodeSystem {
+                system: system.url.clone(),
+                version: Some(given.to_owned()),
+                known: system.version.iter().cloned().collect(),
+            }),
+        }
+    }
+}
+
+/// Sets a value from a coding, and checks that it does not contradict an earlier one.
+fn merge_coding_member<'a>(
+    name: &str,
+    member: &str,
+    known: &mut Option<&'a str>,
+    coding: Option<&'a str>,
+) -> Result<(), TxError> {
+    match (*known, coding) {
+        (Some(before), Some(now)) if before != now => {
+            Err(malformed(name, format!("its {member} '{now}' is not the {member} '{before}' given before")))
+        }
+        (_, now) => {
+            *known = known.or(now);
+            Ok(())
+        }
+    }
+}
+
+/// Compares codes of a grammar: each one is looked up by itself, and none is an ancestor of another.
+fn compare_grammar_codes(
+    catalog: &Catalog,
+    frame: &CodeSystem,
+    codes: [(&'static str, &str); 2],
+    budget: &Budget<'_>,
+) -> Result<Subsumption, TxError> {
+    let word = |(parameter, code): (&'static str, &str)| {
+        let system =
+            catalog.code_system_for(&frame.url, None, code).map(|found| found.get(budget)).transpose()?;
+        let found = system.and_then(|system| Some(system.code(system.find(code)?).to_owned()));
+        found.ok_or_else(|| unknown_code(frame, parameter, code))
+    };
+    Ok(match word(codes[0])? == word(codes[1])? {
+        true => Subsumption::Equivalent,
+        false => Subsumption::NotSubsumed,
+    })
+}
+
+fn unknown_code(system: &CodeSystem, parameter: &'static str, code: &str) -> TxError {
+    TxError::UnknownCode {
+        parameter,
+        code: code.to_owned(),
+        system: system.url.clone(),
+        version: system.version.clone(),
+    }
+}
+
+fn compare_codes(
+    system: &CodeSystem,
+    codes: [(&'static str, &str); 2],
+    budget: &Budget<'_>,
+) -> Result<Subsumption, TxError> {
+    match system.content {
+        ContentMode::Complete | ContentMode::Fragment => {}
+        content => {
+            return Err(Unprocessable::Content { system: system.url.clone(), content: content.name() }.into());
+        }
+    }
+    let [a, b] = system.locate_all(codes.map(|(_, code)| code));
+    let known = |found: Option<LocatedConcept>, (parameter, code): (&'static str, &str)| {
+        found.ok_or_else(|| unknown_code(system, parameter, code))
+    };
+    let (a, b) = (known(a, codes[0])?, known(b, codes[1])?);
+    if a.at == b.at {
+        return Ok(Subsumption::Equivalent);
+    }
+    let hierarchy = system.require_is_a_hierarchy()?;
+    budget.spend(1 + 2 * hierarchy.walk_steps())?;
+    Ok(Subsumption::between(hierarchy, a, b))
+}

@@ -1,0 +1,52 @@
+//! `ValueSet/$batch-validate-code` (HL7's terminology ecosystem): several validations in one request.
+
+use fhir::Parameters;
+
+use crate::catalog::{BYTES_PER_STEP, Catalog};
+use crate::model::error::malformed;
+use crate::model::{Budget, TxError};
+use crate::ops::{OperationInput, OperationLevel};
+
+/// Maximum number of validations in a request.
+const ITEM_LIMIT: usize = 10_000;
+
+/// Answers each `validation` separately. Parameters that an item does not have are taken from the batch. An error of an
+/// item is an OperationOutcome in its position, so it does not fail the batch.
+///
+/// # Errors
+/// Returns [`TxError`] if the batch is empty or too large, or if the budget of the batch is spent.
+pub(crate) fn answer_batch(
+    catalog: &Catalog,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    let items = input.resources("validation")?;
+    if items.is_empty() {
+        return Err(TxError::Missing { what: "at least one parameter 'validation' is needed".to_owned() });
+    }
+    if items.len() > ITEM_LIMIT {
+        let why = format!("it occurs {} times; send at most {ITEM_LIMIT} at a time", items.len());
+        return Err(malformed("validation", why));
+    }
+    let shared = input.as_batch();
+    let mut out = Parameters::new();
+    for json in items {
+        budget.spend(1 + json.get().len() / BYTES_PER_STEP)?;
+        let answer = Parameters::from_json(json.get().as_bytes())
+            .map_err(|why| malformed("validation", why))
+            .and_then(|item| {
+                super::answer_validate_code(
+                    catalog,
+                    OperationLevel::Type,
+                    input.with_item(&item, &shared),
+                    budget,
+                )
+            });
+        match answer {
+            Err(error) if error.exhausted().is_some() => return Err(error),
+            Ok(answer) => out.push_resource("validation", &answer),
+            Err(error) => out.push_outcome("validation", error.outcome()),
+        }
+    }
+    Ok(out)
+}

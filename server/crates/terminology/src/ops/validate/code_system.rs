@@ -1,0 +1,150 @@
+//! `CodeSystem/$validate-code` (FHIR R4): whether a code is in a code system, and whether its display and version are
+//! correct. A code system counts as the value set of all its codes, so the rules are the same.
+
+use fhir::Parameters;
+
+use super::coding_validator::CodingValidator;
+use super::request::{CodingPath, ValidateOperation, ValidateRequest, ValidateSubject};
+use super::{LocationRule, ValidateAnswer, languages, sent_resource, supplements, validate_all_codings};
+use crate::catalog::{BYTES_PER_STEP, Catalog, CompiledResource};
+use crate::code_system::CodeSystem;
+use crate::model::error::malformed;
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, canonical};
+use crate::ops::messages::ValidationIssue;
+use crate::ops::{OperationInput, OperationLevel};
+use crate::value_set::ValueSet;
+
+/// Answers `CodeSystem/$validate-code`.
+pub(crate) fn answer_code_system(
+    catalog: &Catalog,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.set_activity("validating codes");
+    let mut request = ValidateRequest::read(input, ValidateOperation::CodeSystem, budget)?;
+    let given;
+    let system = match level {
+        OperationLevel::Instance(id) => Ok(catalog.code_system_by_id(id, budget)?),
+        OperationLevel::Type => match sent_resource(input, "codeSystem", CodeSystem::KIND)? {
+            Some((header, json)) => {
+                budget.spend(json.get().len() / BYTES_PER_STEP)?;
+                given = CodeSystem::compile(&header, json.get().as_bytes())
+                    .map_err(|why| malformed("codeSystem", why))?;
+                Ok(&given)
+            }
+            None => find_code_system(catalog, &request, input, budget)?,
+        },
+    };
+    let system = match system {
+        Ok(system) if matches!(system.content, ContentMode::Complete | ContentMode::Fragment) => system,
+        Ok(system) => {
+            let canonical = canonical::join(&system.url, system.version.as_deref());
+            let why = match system.content {
+                ContentMode::Supplement => ValidationIssue::system_is_supplement(&canonical),
+                _ => ValidationIssue::unknown_code_system(&system.url, None, &[]),
+            };
+            return Ok(unusable(&request, why, system.url.clone()));
+        }
+        Err((why, canonical)) => return Ok(unusable(&request, why, canonical)),
+    };
+    if !match_codings(&mut request, system)? {
+        return Ok(unusable(&request, ValidationIssue::no_coding_of_system(&system.url), String::new()));
+    }
+    let set = ValueSet::of_all(String::new(), None, system.url.clone());
+    let validator = CodingValidator {
+        catalog,
+        budget,
+        request: &request,
+        set: &set,
+        container: &set,
+        system: Some(system),
+        supplements: supplements(catalog, &request, &set, budget)?,
+        languages: languages(&request, &set)?,
+    };
+    Ok(validate_all_codings(&validator)?.into_parameters(LocationRule::Always))
+}
+
+/// Finds the code system that the request names, or else the one that the coding names. The inner error is the reason
+/// for a negative answer.
+fn find_code_system<'a>(
+    catalog: &'a Catalog,
+    request: &ValidateRequest<'_>,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Result<&'a CodeSystem, (ValidationIssue, String)>, TxError> {
+    let (place, coding) = request.codings()[0];
+    let named = input.text("url")?.or(input.text("system")?);
+    let Some(canonical) = named.or(coding.system.as_deref()) else {
+        return match place {
+            CodingPath::Code => Err(TxError::Missing {
+                what: "parameter 'url' is needed unless the operation is called on a CodeSystem".to_owned(),
+            }),
+            _ => Ok(Err((ValidationIssue::no_system().at(place.coding_path()), String::new()))),
+        };
+    };
+    let (url, in_url) = canonical::split(canonical);
+    let own = coding.version.as_deref().filter(|_| coding.system.as_deref() == Some(url));
+    let wanted = input.text("version")?.or(in_url).or(own);
+    let wanted = request.pins.replacing(url, wanted).or(wanted);
+    let code = coding.code.as_deref().unwrap_or_default();
+    let found = match wanted {
+        None => catalog.code_system_of(url, request.pins.date.as_deref(), code),
+        version => catalog.code_system_for(url, version, code),
+    };
+    if let Some(resource) = found.or_else(|| catalog.supplement(url)) {
+        return Ok(Ok(resource.get(budget)?));
+    }
+    let known = catalog.code_system_versions(url);
+    let (why, missing) = if catalog.value_set(url, None, budget)?.is_some() {
+        (ValidationIssue::system_is_value_set(url), url.to_owned())
+    } else if !url.contains(':') && !matches!(place, CodingPath::Code) {
+        (ValidationIssue::relative_system(), url.to_owned())
+    } else {
+        let canonical = canonical::join(url, wanted.filter(|_| !known.is_empty()));
+        (ValidationIssue::unknown_code_system(url, wanted, &known), canonical)
+    };
+    Ok(Err((why.at(place.member_path("system")), missing)))
+}
+
+/// Returns the answer without a usable code system. `cause` is its canonical URL, if known.
+fn unusable(request: &ValidateRequest<'_>, why: ValidationIssue, cause: String) -> Parameters {
+    let (place, coding) = request.codings()[0];
+    let why = match why.issue.expression.is_empty() && !cause.is_empty() {
+        true => why.at(place.member_path("system")),
+        false => why,
+    };
+    let missing = Some(cause).filter(|cause| !cause.is_empty()).into_iter().collect();
+    let mut answer = ValidateAnswer { issues: vec![why], missing, ..ValidateAnswer::default() };
+    match &request.subject {
+        ValidateSubject::Concept(concept) => answer.concept = Some((*concept).clone()),
+        ValidateSubject::Code(_) | ValidateSubject::Coding(_) => answer.copy_coding(coding),
+    }
+    answer.into_parameters(LocationRule::Always)
+}
+
+/// Checks the codings against the code system, and returns whether any of them is from it. A code without a system gets
+/// this one. Of a concept, the codings from this system count.
+///
+/// # Errors
+/// Returns [`TxError`] if a code or coding is from another system, because FHIR requires them to match.
+fn match_codings(request: &mut ValidateRequest<'_>, system: &CodeSystem) -> Result<bool, TxError> {
+    let other = |url: &str| format!("'{url}' is not the requested code system, '{}'", system.url);
+    match &mut request.subject {
+        ValidateSubject::Code(coding) => match &coding.system {
+            Some(url) if *url != system.url => Err(malformed("url", other(url))),
+            _ => {
+                coding.system = Some(system.url.clone());
+                Ok(true)
+            }
+        },
+        ValidateSubject::Coding(coding) => match coding.system.as_deref() {
+            Some(url) if url != system.url => Err(malformed("coding", other(url))),
+            _ => Ok(true),
+        },
+        ValidateSubject::Concept(concept) => {
+            Ok(concept.coding.iter().any(|coding| coding.system.as_deref() == Some(&system.url)))
+        }
+    }
+}

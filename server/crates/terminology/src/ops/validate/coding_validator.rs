@@ -1,0 +1,505 @@
+//! Validation of one coding against one value set.
+
+use fhir::{Coding, Severity};
+
+use super::display_check::{self, DisplayVerdict};
+use super::request::{CodingPath, ValidateRequest};
+use super::resource_state::ResourceState;
+use crate::catalog::Catalog;
+use crate::code_system::CodeSystem;
+use crate::grammar::{self, CodeGrammar};
+use crate::membership::imports::ValueSetScope;
+use crate::membership::members::GRAMMAR_CODE_WORDS;
+use crate::membership::search::{CodeMatch, CodeQuery, CodeSearch, SearchResult};
+use crate::membership::version_pins::pinned;
+use crate::model::concept_text::{ConceptText, TextKind};
+use crate::model::language::LanguageRanges;
+use crate::model::resource_json::ContentMode;
+use crate::model::{Budget, TxError, canonical};
+use crate::ops::concept_texts::{self, LoadedSupplement};
+use crate::ops::first_positions::FirstPositions;
+use crate::ops::messages::ValidationIssue;
+use crate::value_set::ValueSet;
+
+/// Number of steps for validating a coding, in addition to the search, because texts are composed.
+const CODING_STEPS: usize = 50;
+
+/// The context in which all codings of a request are validated.
+pub(super) struct CodingValidator<'a, 'r> {
+    pub(super) catalog: &'a Catalog,
+    pub(super) budget: &'r Budget<'r>,
+    pub(super) request: &'r ValidateRequest<'r>,
+    pub(super) set: &'a ValueSet,
+    /// The resource that contains the value set; the value set itself if it is not contained.
+    pub(super) container: &'a ValueSet,
+    /// The requested code system; `None` if the value set decides.
+    pub(super) system: Option<&'a CodeSystem>,
+    pub(super) supplements: Vec<LoadedSupplement<'a>>,
+    pub(super) languages: LanguageRanges,
+}
+
+/// The result for one coding.
+#[derive(Debug)]
+pub(super) struct CodingResult<'q> {
+    pub(super) coding: &'q Coding,
+    /// Whether the code is in the value set and allowed.
+    pub(super) in_set: bool,
+    pub(super) display: Option<String>,
+    /// Version of the code system that decided.
+    pub(super) version: Option<String>,
+    pub(super) normalized_code: Option<String>,
+    pub(super) inactive: bool,
+    pub(super) status: Option<String>,
+    /// Canonical URLs of code systems that are not stored.
+    pub(super) missing: Vec<String>,
+    /// Whether the value set needs one of them, so that membership cannot be determined.
+    pub(super) undecided: bool,
+    pub(super) issues: Vec<ValidationIssue>,
+}
+
+impl CodingResult<'_> {
+    pub(super) fn has_no_error(&self) -> bool {
+        self.issues.iter().all(|note| note.issue.severity != Severity::Error)
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        self.in_set && self.has_no_error()
+    }
+
+    /// Downgrades errors to warnings, because another coding is valid.
+    pub(super) fn downgrade_errors(&mut self) {
+        let errors = self.issues.iter_mut().filter(|note| note.issue.severity == Severity::Error);
+        errors.for_each(|note| note.issue.severity = Severity::Warning);
+    }
+}
+
+impl<'a> CodingValidator<'a, '_> {
+    /// Searches for a code of a system in the value set.
+    pub(super) fn search(&self, system: &str, coding: &Coding) -> Result<SearchResult<'a>, TxError> {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let query = CodeQuery { system, version: coding.version.as_deref(), code };
+        let trust_lists = !self.request.ecosystem;
+        CodeSearch::new(self.catalog, query, &self.request.pins, trust_lists, self.budget)
+            .search_value_set(ValueSetScope { container: self.container, set: self.set })
+    }
+
+    /// Validates a coding.
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the request cannot be evaluated.
+    pub(super) fn validate_coding<'q>(
+        &self,
+        coding: &'q Coding,
+        place: CodingPath,
+    ) -> Result<CodingResult<'q>, TxError> {
+        let mut out = CodingResult {
+            coding,
+            in_set: false,
+            display: None,
+            version: None,
+            normalized_code: None,
+            inactive: false,
+            status: None,
+            missing: Vec::new(),
+            undecided: false,
+            issues: Vec::new(),
+        };
+        self.budget.spend(CODING_STEPS)?;
+        let Some(system) = coding.system.as_deref().filter(|system| !system.is_empty()) else {
+            out.issues.extend(self.not_in_set(coding, place));
+            out.issues.push(ValidationIssue::no_system().at(place.coding_path()));
+            return Ok(out);
+        };
+        if CodeGrammar::for_system(system).is_some() {
+            self.budget.spend_words(GRAMMAR_CODE_WORDS, true)?;
+        }
+        let mut found = match self.system {
+            Some(only) => self.in_system(only, coding),
+            None => self.search(system, coding)?,
+        };
+        if self.request.active_only {
+            let is_inactive =
+                |m: &CodeMatch<'_>| m.system.zip(m.concept).is_some_and(|(s, at)| s.is_inactive(at));
+            let (inactive, active): (Vec<_>, Vec<_>) = found.members.into_iter().partition(is_inactive);
+            found.members = active;
+            found.inactive.extend(inactive);
+        }
+        if let Some(member) = self.best_match(&found.members, coding)? {
+            out.in_set = true;
+            self.report_match(member, coding, place, &mut out)?;
+        } else if let Some((system, wanted)) = found.unknown.into_iter().next() {
+            self.report_undecided(&system, wanted.as_deref(), place, &mut out)?;
+        } else if let Some(member) = found.inactive.first() {
+            out.issues.push(
+                ValidationIssue::not_active(coding.code.as_deref().unwrap_or_default())
+                    .at(place.member_path("code")),
+            );
+            out.issues.extend(self.not_in_set(coding, place));
+            self.report_match(member, coding, place, &mut out)?;
+        } else {
+            out.issues.extend(self.not_in_set(coding, place));
+            self.report_non_member(system, place, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// Finds the code in the requested code system, which counts as a set of all its codes.
+    fn in_system(&self, system: &'a CodeSystem, coding: &Coding) -> SearchResult<'a> {
+        let concept = coding.code.as_deref().and_then(|code| system.find(code));
+        let is_in = concept.is_some() || system.content != ContentMode::Complete;
+        let member = || self.system_match(system, concept);
+        SearchResult::from_match(is_in.then(member))
+    }
+
+    /// Returns the match of a concept in its code system, independent of the value set.
+    fn system_match(&self, system: &'a CodeSystem, concept: Option<u32>) -> CodeMatch<'a> {
+        let (set, via) = (self.set, Vec::new());
+        CodeMatch { system: Some(system), concept, listed: None, set, written_version: None, via }
+    }
+
+    /// Returns the issue for a code that is not in the value set; `None` if a code system is validated.
+    fn not_in_set(&self, coding: &Coding, place: CodingPath) -> Option<ValidationIssue> {
+        if self.system.is_some() {
+            return None;
+        }
+        let system = canonical::join(coding.system.as_deref().unwrap_or_default(), coding.version.as_deref());
+        let mut named = format!("{system}#{}", coding.code.as_deref().unwrap_or_default());
+        if let Some(display) = &coding.display {
+            named.push_str(&format!(" ('{display}')"));
+        }
+        let set = canonical::join(&self.set.url, self.set.version.as_deref());
+        let one_of_several = matches!(place, CodingPath::Concept(_));
+        Some(ValidationIssue::not_in_value_set(&named, &set, one_of_several).at(place.member_path("code")))
+    }
+
+    /// Returns the match that fits the coding best: with its version, then with a known concept, then with its display,
+    /// then of the newest version.
+    fn best_match<'m>(
+        &self,
+        members: &'m [CodeMatch<'a>],
+        coding: &Coding,
+    ) -> Result<Option<&'m CodeMatch<'a>>, TxError> {
+        if let [only] = members {
+            return Ok(Some(only));
+        }
+        let fit = |member: &'m CodeMatch<'a>| {
+            let named = coding.version.is_some() && member.version() == coding.version.as_deref();
+            let shown = match coding.display.as_deref() {
+                Some(given) => {
+                    display_check::compare_display(given, &self.displays(member)?, &self.languages)
+                        == DisplayVerdict::Right
+                }
+                None => false,
+            };
+            Ok::<_, TxError>(((named, member.concept.is_some(), shown), member))
+        };
+        let fits = members.iter().map(fit).collect::<Result<Vec<_>, _>>()?;
+        let best = fits.into_iter().max_by(|(a, one), (b, other)| {
+            let version = |member: &'m CodeMatch<'a>| member.version().unwrap_or_default();
+            a.cmp(b).then_with(|| canonical::compare(version(one), version(other)))
+        });
+        Ok(best.map(|(_, member)| member))
+    }
+
+    /// Returns all displays of a match, the default first: those of the value set, then of the code system, then of
+    /// supplements. Definitions are not displays.
+    fn displays(&self, member: &CodeMatch<'a>) -> Result<Vec<ConceptText<'a>>, TxError> {
+        let mut out: Vec<ConceptText<'a>> = Vec::new();
+        let mut places = FirstPositions::default();
+        let known = member.system.zip(member.concept);
+        let listed = member.listed.map(|listed| (listed, member.set.language.as_deref()));
+        let of_set = listed.into_iter().flat_map(|(listed, _)| &listed.designations);
+        let of_set =
+            of_set.map(|d| ConceptText { kind: d.kind, ..ConceptText::own(&d.text, d.language.as_deref()) });
+        let added = known
+            .into_iter()
+            .flat_map(|(s, at)| concept_texts::additions_to_concept(&self.supplements, s, at));
+        let of_systems = known.into_iter().chain(added).flat_map(|(s, at)| s.displays(at));
+        let all = concept_texts::default_display(known, listed).into_iter().chain(of_set).chain(of_systems);
+        for display in all.filter(|display| display.kind != TextKind::Definition) {
+            self.budget.spend(1 + self.languages.steps())?;
+            match places.find(display.text) {
+                // A value set often repeats the display of the code system without a language.
+                Some(at) => {
+                    let other = &mut out[at];
+                    other.language = other.language.or(display.language);
+                    other.kind = other.kind.min(display.kind);
+                }
+                None => {
+                    places.push(display.text);
+                    out.push(display);
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Reports everything about a code that is in the value set.
+    fn report_match(
+        &self,
+        member: &CodeMatch<'a>,
+        coding: &Coding,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) -> Result<(), TxError> {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let url = coding.system.as_deref().unwrap_or_default();
+        out.version = member.version().map(String::from);
+        let Some(system) = member.system else {
+            out.issues.push(ValidationIssue::taken_on_trust(url).at(place.member_path("system")));
+            return self.check_display(member, coding, place, out);
+        };
+        self.check_version(system, member, coding, place, out);
+        match member.concept {
+            Some(at) => self.report_concept(system, at, member, coding, place, out),
+            None => {
+                let note = ValidationIssue::unknown_code_in_fragment(code, url, system.version.as_deref());
+                out.issues.push(note.at(place.member_path("code")));
+            }
+        }
+        self.check_display(member, coding, place, out)?;
+        self.system_status(system, member, out);
+        Ok(())
+    }
+
+    fn report_concept(
+        &self,
+        system: &CodeSystem,
+        at: u32,
+        member: &CodeMatch<'a>,
+        coding: &Coding,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) {
+        let code = coding.code.as_deref().unwrap_or_default();
+        let right = system.code(at);
+        let canonical = canonical::join(&system.url, system.version.as_deref());
+        if right != code {
+            out.normalized_code = Some(right.to_owned());
+            out.issues.push(
+                ValidationIssue::case_difference(code, right, &canonical).at(place.member_path("code")),
+            );
+        }
+        if system.is_abstract(at) && !self.request.abstract_allowed {
+            out.in_set = false;
+            out.issues.push(ValidationIssue::abstract_code(&system.url, code).at(place.member_path("code")));
+            out.issues.extend(self.not_in_set(coding, place));
+        }
+        if system.is_inactive(at) {
+            out.inactive = true;
+            out.status = system.concept_status(at).filter(|status| *status != "inactive").map(String::from);
+            out.issues.push(ValidationIssue::inactive(code, out.status.as_deref()).at(place.coding_path()));
+        } else if system.is_deprecated(at) {
+            out.status = Some("deprecated".to_owned());
+            out.issues.push(ValidationIssue::deprecated(code).at(place.coding_path()));
+        }
+        if member.listed.is_some_and(|listed| listed.deprecated) {
+            let set = canonical::join(&member.set.url, member.set.version.as_deref());
+            let note = ValidationIssue::deprecated_in_value_set(code, &system.url, &set);
+            out.issues.push(note.at(place.member_path("code")));
+        }
+    }
+
+    fn check_version(
+        &self,
+        system: &CodeSystem,
+        member: &CodeMatch<'a>,
+        coding: &Coding,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) {
+        let actual = system.version.as_deref().unwrap_or_default();
+        if let Some(required) = pinned(&self.request.pins.check, &system.url)
+            && !canonical::matches(required, actual)
+        {
+            let note = ValidationIssue::version_check(&system.url, actual, required);
+            out.issues.push(note.at(place.member_path("version")));
+        }
+        let Some(given) = coding.version.as_deref().filter(|given| !canonical::matches(given, actual)) else {
+            return;
+        };
+        let is_known = self.catalog.code_system(&system.url, Some(given)).is_some();
+        let written = member.written_version;
+        let note = match (self.request.pins.replacing(&system.url, written), written) {
+            (Some(pin), _) => {
+                ValidationIssue::version_mismatch(&system.url, pin, Some(written.unwrap_or_default()), given)
+            }
+            (None, None) if is_known => ValidationIssue::version_mismatch(&system.url, actual, None, given),
+            (None, None) => ValidationIssue::default_version_mismatch(&system.url, actual, given),
+            (None, Some(written)) => ValidationIssue::version_mismatch(&system.url, written, None, given),
+        };
+        out.issues.push(note.at(place.member_path("version")));
+        if !is_known {
+            self.unknown_version(&system.url, given, place, out);
+        }
+    }
+
+    fn unknown_version(&self, system: &str, wanted: &str, place: CodingPath, out: &mut CodingResult<'_>) {
+        let known = self.catalog.code_system_versions(system);
+        let note = ValidationIssue::unknown_code_system(system, Some(wanted), &known);
+        out.issues.push(note.at(place.member_path("system")));
+        out.missing.push(canonical::join(system, Some(wanted)));
+    }
+
+    fn check_display(
+        &self,
+        member: &CodeMatch<'a>,
+        coding: &Coding,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) -> Result<(), TxError> {
+        let displays = self.displays(member)?;
+        out.display = self.languages.choose(&displays).map(String::from);
+        let Some(given) = coding.display.as_deref().filter(|_| !displays.is_empty()) else {
+            return Ok(());
+        };
+        let code = coding.code.as_deref().unwrap_or_default();
+        let named = format!("{}#{code}", coding.system.as_deref().unwrap_or_default());
+        let note = match display_check::compare_display(given, &displays, &self.languages) {
+            DisplayVerdict::Right => return Ok(()),
+            // For a code that is not in the set, only errors are reported.
+            DisplayVerdict::RightByDefault { .. } if !out.in_set => return Ok(()),
+            DisplayVerdict::RightByDefault { languages } => {
+                ValidationIssue::display_by_default(given, &named, &languages)
+            }
+            DisplayVerdict::Retired { right } => ValidationIssue::retired_display(given, code, &right),
+            DisplayVerdict::WrongByDefault { languages, default } => {
+                ValidationIssue::wrong_display_by_default(given, &named, &languages, default)
+            }
+            DisplayVerdict::Wrong { whitespace, languages, right } => {
+                ValidationIssue::wrong_display(given, &named, whitespace, &right, &languages)
+            }
+        };
+        let soften = self.request.lenient_display && note.issue.severity == Severity::Error;
+        let note = if soften { note.into_warning() } else { note };
+        out.issues.push(note.at(place.member_path("display")));
+        Ok(())
+    }
+
+    /// Returns an issue if the value set is not, or no longer, meant for use.
+    pub(super) fn set_status(&self) -> Option<ValidationIssue> {
+        let canonical = canonical::join(&self.set.url, self.set.version.as_deref());
+        let status =
+            ResourceState::of_value_set(self.set).state_to_report(&ResourceState::of_value_set(self.set))?;
+        Some(ValidationIssue::status(status, "ValueSet", &canonical))
+    }
+
+    /// Reports a code system and imported value sets that are not, or no longer, meant for use.
+    fn system_status(&self, system: &CodeSystem, member: &CodeMatch<'_>, out: &mut CodingResult<'_>) {
+        let source = ResourceState::of_value_set(member.set);
+        let of_system = ResourceState::of_system(system);
+        if let Some(status) = of_system.state_to_report(&source) {
+            let canonical = canonical::join(&system.url, system.version.as_deref());
+            out.issues.push(ValidationIssue::status(status, "CodeSystem", &canonical));
+        }
+        let own = ResourceState::of_value_set(self.set);
+        for set in &member.via {
+            if let Some(status) = ResourceState::of_value_set(set).state_to_report(&own) {
+                let canonical = canonical::join(&set.url, set.version.as_deref());
+                out.issues.push(ValidationIssue::status(status, "ValueSet", &canonical));
+            }
+        }
+    }
+
+    /// Reports that the value set needs a code system or version that is not stored.
+    fn report_undecided(
+        &self,
+        system: &str,
+        wanted: Option<&str>,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) -> Result<(), TxError> {
+        let given = out.coding.version.as_deref();
+        if let (Some(wanted), Some(given)) = (wanted, given)
+            && wanted != given
+        {
+            let note = ValidationIssue::version_mismatch(system, wanted, None, given);
+            out.issues.push(note.at(place.member_path("version")));
+        }
+        let known = self.catalog.code_system_versions(system);
+        let note = ValidationIssue::unknown_code_system(system, wanted, &known);
+        out.issues.push(note.at(place.member_path("system")));
+        out.undecided = true;
+        out.missing.push(canonical::join(system, wanted.filter(|_| !known.is_empty())));
+        if let Some(resource) = self.catalog.code_system(system, self.wanted_version(system, given)) {
+            let system = resource.get(self.budget)?;
+            out.version = system.version.clone();
+            let concept = out.coding.code.as_deref().and_then(|code| system.find(code));
+            out.display = concept.and_then(|at| system.display(at)).map(String::from);
+        }
+        Ok(())
+    }
+
+    /// Reports what the code system contains about a code that is not in the value set.
+    fn report_non_member(
+        &self,
+        system: &str,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) -> Result<(), TxError> {
+        if self.request.membership_only {
+            return Ok(());
+        }
+        let coding = out.coding;
+        let wanted = self.wanted_version(system, coding.version.as_deref());
+        let code = coding.code.as_deref().unwrap_or_default();
+        let Some(resource) = self.catalog.code_system_for(system, wanted, code) else {
+            return self.report_unknown_system(system, wanted, place, out);
+        };
+        let found = resource.get(self.budget)?;
+        out.version = found.version.clone();
+        match found.find(code) {
+            Some(at) => {
+                let member = self.system_match(found, Some(at));
+                self.check_display(&member, coding, place, out)?;
+                self.system_status(found, &member, out);
+            }
+            None if found.content == ContentMode::Complete => {
+                let note = ValidationIssue::unknown_code(code, system, found.version.as_deref());
+                out.issues.push(note.at(place.member_path("code")));
+                if let Some(why) =
+                    grammar::rejection_reason(system, code).filter(|_| self.catalog.is_endless(system))
+                {
+                    out.issues
+                        .push(ValidationIssue::not_in_grammar(code, &why).at(place.member_path("code")));
+                }
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Returns the version of the coding's own system to use.
+    fn wanted_version<'v>(&'v self, system: &str, given: Option<&'v str>) -> Option<&'v str> {
+        let pins = &self.request.pins;
+        pinned(&pins.force, system).or(given).or_else(|| pins.replacing(system, None))
+    }
+
+    fn report_unknown_system(
+        &self,
+        system: &str,
+        wanted: Option<&str>,
+        place: CodingPath,
+        out: &mut CodingResult<'_>,
+    ) -> Result<(), TxError> {
+        let at = place.member_path("system");
+        if let Some(version) = wanted.filter(|_| self.catalog.code_system(system, None).is_some()) {
+            self.unknown_version(system, version, place, out);
+        } else if let Some(supplement) = self.catalog.supplement(system) {
+            let version = supplement.header().and_then(|header| header.version.as_deref());
+            out.issues.push(ValidationIssue::system_is_supplement(&canonical::join(system, version)).at(at));
+        } else if self.catalog.value_set(system, None, self.budget)?.is_some() {
+            out.issues.push(ValidationIssue::system_is_value_set(system).at(at));
+        } else if !system.contains(':') && !matches!(place, CodingPath::Code) {
+            out.issues.push(ValidationIssue::relative_system().at(at));
+        } else {
+            let note = match wanted {
+                None if system.contains(':') => ValidationIssue::foreign_code_system(system),
+                _ => ValidationIssue::unknown_code_system(system, wanted, &[]),
+            };
+            out.issues.push(note.at(at));
+            out.missing.push(system.to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,383 @@
+//! `$validate-code` (FHIR R4) on ValueSet and on CodeSystem: whether a code is a member, and whether its display and
+//! version are correct. Also `ValueSet/$batch-validate-code` (HL7's terminology ecosystem).
+//!
+//! Each coding is validated separately ([`coding_validator`]), and [`ValidateAnswer`] combines the results.
+
+mod batch;
+mod code_system;
+mod coding_validator;
+mod display_check;
+mod location_rule;
+pub(crate) mod request;
+mod resource_state;
+
+use std::collections::HashSet;
+
+use fhir::{Coding, OperationOutcome, Parameters, Severity};
+use serde_json::value::RawValue;
+
+pub(crate) use self::batch::answer_batch;
+pub(crate) use self::code_system::answer_code_system;
+use self::coding_validator::{CodingResult, CodingValidator};
+use self::location_rule::LocationRule;
+use self::request::{CodingPath, ValidateOperation, ValidateRequest, ValidateSubject};
+pub(crate) use self::resource_state::ResourceState;
+use super::concept_texts::{self, LoadedSupplement};
+use super::messages::ValidationIssue;
+use super::{OperationInput, OperationLevel};
+use crate::catalog::{BYTES_PER_STEP, Catalog, CompiledResource};
+use crate::membership::imports::{self, ValueSetScope};
+use crate::membership::version_pins::pinned;
+use crate::model::error::malformed;
+use crate::model::language::LanguageRanges;
+use crate::model::resource_json::ResourceHeader;
+use crate::model::{Budget, TxError, canonical};
+use crate::value_set::ValueSet;
+
+/// Answers `ValueSet/$validate-code`.
+pub(crate) fn answer_validate_code(
+    catalog: &Catalog,
+    level: OperationLevel<'_>,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Parameters, TxError> {
+    budget.set_activity("validating codes");
+    let request = ValidateRequest::read(input, ValidateOperation::ValueSet, budget)?;
+    let inline;
+    let at = match level {
+        OperationLevel::Instance(id) => ValueSetScope::uncontained(catalog.value_set_by_id(id, budget)?),
+        OperationLevel::Type => match sent_value_set(input, budget)? {
+            Some(given) => {
+                inline = given;
+                resolve_contained(&inline, input, request.ecosystem)?
+            }
+            None => ValueSetScope::uncontained(find_value_set(catalog, &request, input, budget)?),
+        },
+    };
+    let ValueSetScope { container, set } = at;
+    match imports::check_value_set(catalog, at, &request.pins, request.ecosystem, budget) {
+        Ok(()) => {}
+        // The value set exists, but not its import. In the ecosystem this is a negative answer.
+        Err(TxError::UnknownValueSet { url, ecosystem: true }) => {
+            return Ok(undefined_answer(&request, ValidationIssue::unknown_value_set(&url)));
+        }
+        Err(error) => return Err(error),
+    }
+    let validator = CodingValidator {
+        catalog,
+        budget,
+        request: &request,
+        set,
+        container,
+        system: None,
+        supplements: supplements(catalog, &request, set, budget)?,
+        languages: languages(&request, set)?,
+    };
+    let answer = match &request.subject {
+        ValidateSubject::Code(coding) if coding.system.is_none() => infer_system(&validator, coding)?,
+        _ => validate_all_codings(&validator)?,
+    };
+    Ok(answer.into_parameters(LocationRule::for_request(catalog, &request, input, budget)?))
+}
+
+/// Returns the value set in the request, or the one contained in it that `url` refers to as `#id`.
+pub(crate) fn resolve_contained<'a>(
+    given: &'a ValueSet,
+    input: OperationInput<'_>,
+    ecosystem: bool,
+) -> Result<ValueSetScope<'a>, TxError> {
+    let Some(id) = input.text("url")?.and_then(|url| url.strip_prefix('#')) else {
+        return Ok(ValueSetScope::uncontained(given));
+    };
+    let unknown = || TxError::UnknownValueSet { url: format!("#{id}"), ecosystem };
+    Ok(ValueSetScope { container: given, set: given.contained.get(id).ok_or_else(unknown)? })
+}
+
+/// Validates all codings of the request.
+fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateAnswer, TxError> {
+    // Of a concept, CodeSystem/$validate-code validates the codings from its system.
+    let several = matches!(validator.request.subject, ValidateSubject::Concept(_));
+    let counts = |coding: &Coding| {
+        validator.system.is_none_or(|system| !several || coding.system.as_deref() == Some(&system.url))
+    };
+    let codings = validator.request.codings().into_iter().filter(|(_, coding)| counts(coding));
+    let mut results: Vec<_> =
+        codings.map(|(place, coding)| validator.validate_coding(coding, place)).collect::<Result<_, _>>()?;
+    let mut answer = match &validator.request.subject {
+        ValidateSubject::Concept(_) => answer_concept(validator, results),
+        ValidateSubject::Code(_) | ValidateSubject::Coding(_) => {
+            answer_coding(validator, results.swap_remove(0))
+        }
+    };
+    answer.issues.extend(validator.set_status());
+    Ok(answer)
+}
+
+/// Returns the answer for a value set that is not completely defined, which contains nothing.
+fn undefined_answer(request: &ValidateRequest<'_>, why: ValidationIssue) -> Parameters {
+    let mut answer = ValidateAnswer { issues: vec![why], ..ValidateAnswer::default() };
+    match &request.subject {
+        ValidateSubject::Code(coding) => answer.copy_coding(coding),
+        ValidateSubject::Coding(coding) => answer.copy_coding(coding),
+        ValidateSubject::Concept(concept) => answer.concept = Some((*concept).clone()),
+    }
+    answer.into_parameters(LocationRule::Always)
+}
+
+pub(crate) fn sent_value_set(
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<Option<ValueSet>, TxError> {
+    let Some((header, json)) = sent_resource(input, "valueSet", ValueSet::KIND)? else { return Ok(None) };
+    budget.spend(json.get().len() / BYTES_PER_STEP)?;
+    ValueSet::compile(&header, json.get().as_bytes()).map(Some).map_err(|why| malformed("valueSet", why))
+}
+
+/// Returns the resource that the request contains as a parameter of its own.
+fn sent_resource<'a>(
+    input: OperationInput<'a>,
+    name: &str,
+    kind: &str,
+) -> Result<Option<(ResourceHeader, &'a RawValue)>, TxError> {
+    let json = match input.resources(name)?.as_slice() {
+        [] => return Ok(None),
+        [json] => *json,
+        _ => return Err(malformed(name, format!("it occurs more than once; send one {kind}"))),
+    };
+    let header = read_header(json, name)?;
+    if header.resource_type != kind {
+        return Err(malformed(name, format!("it contains a {}, not a {kind}", header.resource_type)));
+    }
+    Ok(Some((header, json)))
+}
+
+fn read_header(json: &RawValue, parameter: &str) -> Result<ResourceHeader, TxError> {
+    serde_json::from_str(json.get()).map_err(|error| malformed(parameter, error.to_string()))
+}
+
+fn find_value_set<'a>(
+    catalog: &'a Catalog,
+    request: &ValidateRequest<'_>,
+    input: OperationInput<'_>,
+    budget: &Budget<'_>,
+) -> Result<&'a ValueSet, TxError> {
+    let canonical = match (input.text("url")?, input.text("context")?) {
+        (Some(url), _) => url,
+        (None, Some(context)) => catalog.bound_value_set(context, budget)?,
+        (None, None) => {
+            return Err(TxError::Missing {
+                what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
+            });
+        }
+    };
+    let (url, in_url) = canonical::split(canonical);
+    let pin = pinned(&request.pins.value_sets, url);
+    let wanted = input.text("valueSetVersion")?.or(in_url).or(pin);
+    let found = match wanted {
+        None => catalog.value_set_of(url, request.pins.date.as_deref(), budget)?,
+        version => catalog.value_set(url, version, budget)?,
+    };
+    let unknown =
+        || TxError::UnknownValueSet { url: canonical::join(url, wanted), ecosystem: request.ecosystem };
+    found.ok_or_else(unknown)
+}
+
+/// Returns the supplements that the request or the value set requires.
+fn supplements<'a>(
+    catalog: &'a Catalog,
+    request: &ValidateRequest<'_>,
+    set: &ValueSet,
+    budget: &Budget<'_>,
+) -> Result<Vec<LoadedSupplement<'a>>, TxError> {
+    let requested = request.supplements.iter().copied().chain(set.supplements.iter().map(String::as_str));
+    Ok(concept_texts::find_supplements(catalog, requested, budget)?)
+}
+
+/// Returns the languages from the source with the highest precedence: the request, the value set's fixed list, the
+/// header, and the language of the value set.
+fn languages(request: &ValidateRequest<'_>, set: &ValueSet) -> Result<LanguageRanges, TxError> {
+    match (&request.languages, &set.display_language, &request.header_languages) {
+        (Some(requested), ..) => Ok(requested.clone()),
+        (None, Some(fixed), _) => LanguageRanges::parse(fixed),
+        (None, None, Some(header)) => Ok(header.clone()),
+        // The language of a resource is not a request, so an invalid one is ignored.
+        (None, None, None) => {
+            Ok(set.language.as_deref().and_then(|own| LanguageRanges::parse(own).ok()).unwrap_or_default())
+        }
+    }
+}
+
+/// Finds the one code system of the value set that has the code (`inferSystem`).
+fn infer_system(validator: &CodingValidator<'_, '_>, coding: &Coding) -> Result<ValidateAnswer, TxError> {
+    let code = coding.code.as_deref().unwrap_or_default();
+    let mut matches = Vec::new();
+    let at = ValueSetScope { container: validator.container, set: validator.set };
+    for system in imports::code_systems_of(validator.catalog, at, &validator.request.pins, validator.budget)?
+    {
+        if !validator.search(system, coding)?.members.is_empty() {
+            matches.push(system);
+        }
+    }
+    let set = canonical::join(&validator.set.url, validator.set.version.as_deref());
+    let why = match matches.as_slice() {
+        [system] => {
+            let coding = Coding { system: Some((*system).to_owned()), ..coding.clone() };
+            let mut answer = answer_coding(validator, validator.validate_coding(&coding, CodingPath::Code)?);
+            answer.issues.extend(validator.set_status());
+            return Ok(answer);
+        }
+        [] => ValidationIssue::cannot_infer(code, &set),
+        several => ValidationIssue::cannot_choose(code, &set, several),
+    };
+    let issues = vec![
+        ValidationIssue::not_in_value_set(&format!("#{code}"), &set, false).at("code".to_owned()),
+        why.at("code".to_owned()),
+    ];
+    Ok(ValidateAnswer { code: Some(code.to_owned()), issues, ..ValidateAnswer::default() })
+}
+
+/// The content of an answer. Parameters are written in a fixed order.
+#[derive(Debug, Default)]
+struct ValidateAnswer {
+    result: bool,
+    display: Option<String>,
+    code: Option<String>,
+    system: Option<String>,
+    version: Option<String>,
+    normalized_code: Option<String>,
+    inactive: bool,
+    status: Option<String>,
+    concept: Option<fhir::CodeableConcept>,
+    /// Code systems that are not stored.
+    missing: Vec<String>,
+    /// Whether the code is not in the value set, regardless of those code systems.
+    decided: bool,
+    issues: Vec<ValidationIssue>,
+}
+
+impl ValidateAnswer {
+    /// Repeats the coding of the request.
+    fn copy_coding(&mut self, coding: &Coding) {
+        self.code = coding.code.clone();
+        self.system = coding.system.clone();
+        self.version = coding.version.clone();
+    }
+
+    fn into_parameters(mut self, location: LocationRule) -> Parameters {
+        if !location.applies_to(&self.issues) {
+            self.issues.iter_mut().for_each(|note| note.issue.location.clear());
+        }
+        let mut out = Parameters::new();
+        out.push_boolean("result", self.result);
+        let is_in_message =
+            |note: &&ValidationIssue| note.in_message || note.issue.severity == Severity::Error;
+        let mut texts: Vec<_> =
+            self.issues.iter().filter(is_in_message).map(|note| note.issue.text()).collect();
+        texts.sort_unstable();
+        texts.dedup();
+        let message = texts.join("; ");
+        if !message.is_empty() {
+            out.push_string("message", message);
+        }
+        if let Some(display) = self.display {
+            out.push_string("display", display);
+        }
+        if let Some(code) = self.code {
+            out.push_code("code", code);
+        }
+        if let Some(system) = self.system {
+            out.push_uri("system", system);
+        }
+        if let Some(version) = self.version {
+            out.push_string("version", version);
+        }
+        if let Some(code) = self.normalized_code {
+            out.push_code("normalized-code", code);
+        }
+        if self.inactive {
+            out.push_boolean("inactive", true);
+        }
+        if let Some(status) = self.status {
+            out.push_code("status", status);
+        }
+        if let Some(concept) = self.concept {
+            out.push("codeableConcept", fhir::Value::CodeableConcept(concept));
+        }
+        let name = if self.decided { "x-unknown-system" } else { "x-caused-by-unknown-system" };
+        for canonical in self.missing {
+            out.push(name, fhir::Value::Text("Canonical", canonical));
+        }
+        if !self.issues.is_empty() {
+            let issues = self.issues.into_iter().map(|note| note.issue).collect();
+            out.push_outcome("issues", OperationOutcome::new(issues));
+        }
+        out
+    }
+}
+
+fn answer_coding(validator: &CodingValidator<'_, '_>, result: CodingResult<'_>) -> ValidateAnswer {
+    // The plain interface has one parameter for all code systems that are not stored.
+    let decided = validator.request.ecosystem && !result.in_set && !result.undecided;
+    ValidateAnswer { result: result.is_valid(), decided, ..to_answer(result) }
+}
+
+/// Converts the result of one coding to an answer, with `result` left open.
+fn to_answer(result: CodingResult<'_>) -> ValidateAnswer {
+    let coding = result.coding;
+    ValidateAnswer {
+        result: false,
+        display: result.display,
+        code: coding.code.clone(),
+        system: coding.system.clone(),
+        version: result.version,
+        normalized_code: result.normalized_code,
+        inactive: result.inactive,
+        status: result.status,
+        concept: None,
+        missing: result.missing,
+        decided: false,
+        issues: result.issues,
+    }
+}
+
+/// Combines the results of a concept. It is valid if one coding is in the value set (FHIR R4). The ecosystem also
+/// requires that no coding has an error. In the plain interface the errors of the other codings become warnings,
+/// because records contain local codes next to standard ones.
+fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingResult<'_>>) -> ValidateAnswer {
+    let plain = !validator.request.ecosystem;
+    let right = results.iter().position(|one| plain && one.is_valid());
+    if let Some(right) = right {
+        results
+            .iter_mut()
+            .enumerate()
+            .filter(|(at, _)| *at != right)
+            .for_each(|(_, other)| other.downgrade_errors());
+    }
+    let member = right.or_else(|| results.iter().position(|one| one.in_set));
+    let undecided = results.iter().any(|one| one.undecided);
+    let valid = member.is_some() && results.iter().all(CodingResult::has_no_error);
+    let mut answer = match member {
+        Some(at) => to_answer(results.remove(at)),
+        // The answer describes no single coding, unless there was only one.
+        None => ValidateAnswer {
+            inactive: results.iter().any(|one| one.inactive),
+            status: results.iter().find_map(|one| one.status.clone()),
+            version: results.first().filter(|_| undecided).and_then(|one| one.version.clone()),
+            ..ValidateAnswer::default()
+        },
+    };
+    let mut missing: HashSet<String> = answer.missing.iter().cloned().collect();
+    for one in results {
+        answer.issues.extend(one.issues);
+        answer.missing.extend(one.missing.into_iter().filter(|canonical| missing.insert(canonical.clone())));
+    }
+    if member.is_none() && !undecided && validator.system.is_none() {
+        let set = canonical::join(&validator.set.url, validator.set.version.as_deref());
+        answer.issues.insert(0, ValidationIssue::no_valid_coding(&set));
+    }
+    if let ValidateSubject::Concept(concept) = &validator.request.subject {
+        answer.concept = Some((*concept).clone());
+    }
+    let decided = !plain && member.is_none() && !undecided;
+    ValidateAnswer { result: valid, decided, ..answer }
+}

@@ -1,0 +1,39 @@
+//! Whether a resource is meant for use, by its status and its standards status.
+
+use crate::code_system::CodeSystem;
+use crate::value_set::ValueSet;
+
+/// Whether a resource is meant for use.
+pub(crate) struct ResourceState<'s> {
+    standards_status: Option<&'s str>,
+    status: Option<&'s str>,
+    experimental: bool,
+}
+
+impl<'s> ResourceState<'s> {
+    pub(crate) fn of_value_set(set: &'s ValueSet) -> Self {
+        let (standards_status, status) = (set.standards_status.as_deref(), set.status.as_deref());
+        Self { standards_status, status, experimental: set.experimental }
+    }
+
+    pub(crate) fn of_system(system: &'s CodeSystem) -> Self {
+        let (standards_status, status) = (system.standards_status.as_deref(), system.status.as_deref());
+        Self { standards_status, status, experimental: system.experimental }
+    }
+
+    fn is_draft(&self) -> bool {
+        self.status == Some("draft") || self.standards_status == Some("draft")
+    }
+
+    /// Returns the state to report if the resource is used by `source`. A draft may use drafts and an experiment
+    /// experiments, but a retired resource is always reported.
+    pub(crate) fn state_to_report(&self, source: &ResourceState<'_>) -> Option<&'s str> {
+        match (self.standards_status, self.status) {
+            (Some(status @ ("deprecated" | "withdrawn")), _) => Some(status),
+            (_, Some(status @ "retired")) => Some(status),
+            _ if self.experimental && !source.experimental => Some("experimental"),
+            _ if self.is_draft() && !source.is_draft() => Some("draft"),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! The includes and excludes of a value set.
+
+use smallvec::SmallVec;
+
+use super::filter::ValueSetFilter;
+use super::include_cache::IncludeCache;
+use crate::model::concept_text::TextKind;
+use crate::model::{Unprocessable, resource_json};
+
+/// A value set with more includes and excludes than this has an index of them by code system.
+const FEW_PARTS: usize = 16;
+
+/// `ValueSet.compose`: the rules for membership. Every test reads it, and usually nothing else of the set, so it is
+/// small and contiguous.
+#[derive(Debug, Default)]
+pub(crate) struct ValueSetCompose {
+    pub(crate) include: SmallVec<[IncludeRule; 1]>,
+    pub(crate) exclude: Vec<IncludeRule>,
+    /// `inactive` is false: inactive codes are not members.
+    pub(crate) active_only: bool,
+    /// `versionsMatch` is false, by extension: an exclude applies to its own version of the code system only.
+    pub(crate) versions_apart: bool,
+    /// Day that determines the version of a code system that an include does not state.
+    pub(crate) locked_date: Option<Box<str>>,
+    /// Data that most value sets do not have.
+    pub(crate) rare: Option<Box<ComposeExtras>>,
+}
+
+/// Data that few value sets have.
+#[derive(Debug, Default)]
+pub(crate) struct ComposeExtras {
+    /// Error of the value set that does not depend on the code. It is reported on every use.
+    pub(crate) fault: Option<Unprocessable>,
+    /// Whether a filter has a regular expression.
+    pub(crate) has_patterns: bool,
+    /// Includes and excludes by code system, if there are many.
+    by_system: Option<[PartsBySystem; 2]>,
+}
+
+/// Numbers of the rules of each code system. The empty key has those without a code system.
+type PartsBySystem = hashbrown::HashMap<Box<str>, Vec<u32>>;
+
+impl ValueSetCompose {
+    /// Returns all includes and excludes.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &IncludeRule> {
+        self.include.iter().chain(&self.exclude)
+    }
+
+    /// Computes the data that depends on all rules.
+    pub(super) fn build_indexes(&mut self) {
+        if self.rules().flat_map(|part| &part.filters).any(ValueSetFilter::has_pattern) {
+            self.rare.get_or_insert_default().has_patterns = true;
+        }
+        if self.include.len() + self.exclude.len() > FEW_PARTS {
+            let index = |parts: &[IncludeRule]| {
+                let mut index = PartsBySystem::default();
+                for (number, part) in (0..).zip(parts) {
+                    index.entry(part.system.clone().unwrap_or_default()).or_default().push(number);
+                }
+                index
+            };
+            let indexes = [index(&self.include), index(&self.exclude)];
+            self.rare.get_or_insert_default().by_system = Some(indexes);
+        }
+    }
+
+    pub(super) fn index(&self, which: usize) -> Option<&PartsBySystem> {
+        self.rare.as_ref()?.by_system.as_ref().map(|indexes| &indexes[which])
+    }
+
+    /// Sets the error of the value set, unless there is one.
+    pub(crate) fn set_fault(&mut self, fault: Unprocessable) {
+        self.rare.get_or_insert_default().fault.get_or_insert(fault);
+    }
+
+    /// Returns the includes that can contain a code of a code system, in order.
+    #[inline]
+    pub(crate) fn includes_of(&self, system: &str) -> PartsOf<'_> {
+        PartsOf::new(&self.include, self.index(0), system)
+    }
+
+    /// Returns the excludes that can contain a code of a code system, in order.
+    pub(crate) fn excludes_of(&self, system: &str) -> PartsOf<'_> {
+        PartsOf::new(&self.exclude, self.index(1), system)
+    }
+}
+
+/// The rules that can contain a code of a code system; all of them if there are few.
+pub(crate) enum PartsOf<'a> {
+    All(std::slice::Iter<'a, IncludeRule>),
+    /// Numbers of the rules of the code system, and of those without a code system.
+    Indexed(&'a [IncludeRule], [std::iter::Peekable<std::slice::Iter<'a, u32>>; 2]),
+}
+
+impl<'a> PartsOf<'a> {
+    #[inline]
+    fn new(parts: &'a [IncludeRule], index: Option<&'a PartsBySystem>, system: &str) -> Self {
+        let Some(index) = index else { return Self::All(parts.iter()) };
+        let of = |system: &str| index.get(system).map_or([].iter(), |numbers| numbers.iter()).peekable();
+        Self::Indexed(parts, [of(system), of("")])
+    }
+}
+
+impl<'a> Iterator for PartsOf<'a> {
+    type Item = &'a IncludeRule;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a IncludeRule> {
+        match self {
+            Self::All(parts) => parts.next(),
+            Self::Indexed(parts, [own, without]) => {
+                let number = match (own.peek(), without.peek()) {
+                    (Some(a), Some(b)) if b < a => without.next(),
+                    (Some(_), _) => own.next(),
+                    (None, _) => without.next(),
+                }?;
+                Some(&parts[*number as usize])
+            }
+        }
+    }
+}
+
+/// One `compose.include` or `exclude`. A member satisfies all of `listed`, `filters` and `value_sets` that are present.
+/// With a code system alone, all its codes are members.
+#[derive(Debug, Default)]
+pub(crate) struct IncludeRule {
+    pub(crate) system: Option<Box<str>>,
+    pub(crate) version: Option<Box<str>>,
+    pub(crate) listed: Option<Box<CodeList>>,
+    pub(crate) filters: SmallVec<[ValueSetFilter; 1]>,
+    /// Cache of the concepts that pass the filters.
+    pub(crate) cache: IncludeCache,
+    pub(crate) value_sets: Vec<String>,
+}
+
+/// The codes that an include lists.
+pub(crate) type CodeList = hashbrown::HashMap<Box<str>, ListedCode>;
+
+/// A code that an include lists.
+#[derive(Debug, Default)]
+pub(crate) struct ListedCode {
+    /// Position in the list.
+    pub(crate) place: usize,
+    pub(crate) display: Option<Box<str>>,
+    pub(crate) designations: Vec<ListedDesignation>,
+    /// Whether the value set marks the code as deprecated.
+    pub(crate) deprecated: bool,
+}
+
+/// A designation of a listed code.
+#[derive(Debug)]
+pub(crate) struct ListedDesignation {
+    pub(crate) language: Option<Box<str>>,
+    pub(crate) text: Box<str>,
+    /// Purpose of the text.
+    pub(crate) kind: TextKind,
+    /// System, code and display of its `use`.
+    pub(crate) purpose: Option<Box<[String; 3]>>,
+}
+
+impl IncludeRule {
+    /// Compiles a rule. The outer error is a violation of FHIR's rules, the inner one a filter that cannot be used.
+    pub(super) fn compile(
+        written: &resource_json::IncludeJson<'_>,
+        at: &str,
+    ) -> Result<Result<Self, Unprocessable>, String> {
+        let by_code = !written.concept.is_empty();
+        let by_filter = !written.filter.is_empty();
+        if written.system.is_none() && written.value_set.is_empty() {
+            return Err(format!("{at} has neither system nor valueSet (vsd-1)"));
+        }
+        if written.system.is_none() && (by_code || by_filter) {
+            return Err(format!("{at} has codes or filters but no system (vsd-2)"));
+        }
+        if by_code && by_filter {
+            return Err(format!("{at} has both codes and filters (vsd-3)"));
+        }
+        let system = written.system.as_deref().unwrap_or_default();
+        let filters = written
+            .filter
+            .iter()
+            .enumerate()
+            .map(|(n, filter)| ValueSetFilter::compile(filter, system, format!("{at}.filter[{n}]")))
+            .collect::<Result<_, _>>();
+        Ok(filters.map(|filters| Self {
+            system: written.system.as_deref().map(Box::from),
+            version: written.version.as_deref().map(Box::from),
+            // Of two equal codes the first is kept.
+            listed: by_code.then(|| {
+                Box::new(written.concept.iter().enumerate().rev().map(ListedCode::compile).collect())
+            }),
+            filters,
+            value_sets: written.value_set.clone(),
+            cache: IncludeCache::default(),
+        }))
+    }
+}
+
+impl ListedCode {
+    pub(super) fn compile((place, written): (usize, &resource_json::ListedCodeJson<'_>)) -> (Box<str>, Self) {
+        let designation = |d: &resource_json::DesignationJson<'_>| ListedDesignation {
+            language: d.language.as_deref().map(Box::from),
+            text: Box::from(&*d.value),
+            kind: d.kind(),
+            purpose: d.usage.as_ref().map(|usage| {
+                let parts = [&usage.system, &usage.code, &usage.display];
+                Box::new(parts.map(|part| part.as_deref().unwrap_or_default().to_owned()))
+            }),
+        };
+        let listed = Self {
+            place,
+            display: written.display.as_deref().map(Box::from),
+            designations: written.designation.iter().map(designation).collect(),
+            deprecated: resource_json::is_deprecated(&written.extension),
+        };
+        ((*written.code).into(), listed)
+    }
+}

@@ -1,0 +1,394 @@
+//! Evaluation of a constraint: for one concept without any set, or for all concepts with a set for each part of the
+//! constraint.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use super::{
+    AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
+};
+use crate::code_system::concept_set::ConceptSet;
+use crate::code_system::{AttributeValue, CodeSystem};
+use crate::model::Budget;
+
+/// Sets of the parts of a constraint that are already computed, by the address of the part.
+#[derive(Default)]
+struct EvaluatedSets {
+    expressions: RefCell<HashMap<*const EclExpression, Rc<ConceptSet>>>,
+    /// Number of reversed attributes of each concept.
+    reversed: RefCell<HashMap<*const AttributeConstraint, Rc<Vec<u32>>>>,
+}
+
+/// Evaluation of a constraint on one code system.
+pub(super) struct EclEvaluator<'a> {
+    system: &'a CodeSystem,
+    budget: &'a Budget<'a>,
+    /// Present if all concepts are requested.
+    sets: Option<EvaluatedSets>,
+}
+
+impl<'a> EclEvaluator<'a> {
+    /// Returns an evaluator for one concept.
+    pub(super) fn of_one(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
+        budget.set_activity("evaluating an expression constraint");
+        Self { system, budget, sets: None }
+    }
+
+    /// Returns an evaluator for all concepts.
+    pub(super) fn of_all(system: &'a CodeSystem, budget: &'a Budget<'a>) -> Self {
+        budget.set_activity("evaluating an expression constraint");
+        Self { system, budget, sets: Some(EvaluatedSets::default()) }
+    }
+
+    fn spend_step(&self) -> Result<(), EclError> {
+        Ok(self.budget.spend(1)?)
+    }
+
+    fn find_concept(&self, code: &str) -> Result<u32, EclError> {
+        self.system.find(code).ok_or_else(|| EclError::UnknownConcept(code.to_owned()))
+    }
+
+    /// Returns whether a concept is in the set of an expression.
+    ///
+    /// # Errors
+    /// Returns [`EclError`] if the expression names an unknown concept, or if the budget is spent.
+    pub(super) fn contains(&self, expression: &EclExpression, at: u32) -> Result<bool, EclError> {
+        self.spend_step()?;
+        if self.sets.is_some() && !is_quick(expression) {
+            return Ok(self.concepts_of(expression)?.has(at));
+        }
+        Ok(match expression {
+            EclExpression::Any => true,
+            EclExpression::Concept(code) => self.find_concept(code)? == at,
+            EclExpression::MemberOf(inner) => self.is_member(inner, at)?,
+            EclExpression::Walk(walk, inner) => self.reaches(*walk, inner, at)?,
+            EclExpression::And(all) => self.all_hold(all, |each| self.contains(each, at))?,
+            EclExpression::Or(any) => self.any_holds(any, |each| self.contains(each, at))?,
+            EclExpression::Minus(from, without) => self.contains(from, at)? && !self.contains(without, at)?,
+            EclExpression::Refined(inner, refinement) => {
+                self.contains(inner, at)? && self.satisfies(refinement, at)?
+            }
+            EclExpression::Values(of, name) => self.is_value(of, name, at)?,
+        })
+    }
+
+    /// Returns the concepts of an expression, which are computed once.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`contains`](Self::contains).
+    pub(super) fn concepts_of(&self, expression: &EclExpression) -> Result<Rc<ConceptSet>, EclError> {
+        let place = std::ptr::from_ref(expression);
+        let sets = self.sets.as_ref().map(|sets| &sets.expressions);
+        if let Some(known) = sets.and_then(|sets| sets.borrow().get(&place).cloned()) {
+            return Ok(known);
+        }
+        let set = Rc::new(self.compute_set(expression)?);
+        if let Some(sets) = sets {
+            sets.borrow_mut().insert(place, set.clone());
+        }
+        Ok(set)
+    }
+
+    fn compute_set(&self, expression: &EclExpression) -> Result<ConceptSet, EclError> {
+        let len = self.system.len();
+        let mut out = ConceptSet::empty(len);
+        let words = || self.budget.spend_words(len.div_ceil(64), false);
+        self.budget.spend_words(len.div_ceil(64), true)?;
+        match expression {
+            EclExpression::Any => out = ConceptSet::full(len),
+            EclExpression::Concept(code) => out.insert(self.find_concept(code)?),
+            EclExpression::MemberOf(inner) => {
+                if let EclExpression::Concept(code) = &**inner {
+                    self.find_concept(code)?;
+                    self.add_subset(code, &mut out)?;
+                    return Ok(out);
+                }
+                let names = self.concepts_of(inner)?;
+                for name in self.system.subset_names() {
+                    self.spend_step()?;
+                    if self.system.find(name).is_some_and(|at| names.has(at)) {
+                        self.add_subset(name, &mut out)?;
+                    }
+                }
+            }
+            EclExpression::Walk(walk, inner) => return self.walk_from(*walk, &*self.concepts_of(inner)?),
+            EclExpression::And(all) => {
+                out = ConceptSet::full(len);
+                for each in all {
+                    words()?;
+                    out.intersect(&*self.concepts_of(each)?);
+                }
+            }
+            EclExpression::Or(any) => {
+                for each in any {
+                    words()?;
+                    out.unite(&*self.concepts_of(each)?);
+                }
+            }
+            EclExpression::Minus(from, without) => {
+                out = (*self.concepts_of(from)?).clone();
+                words()?;
+                out.subtract(&*self.concepts_of(without)?);
+            }
+            EclExpression::Refined(inner, refinement) => {
+                for at in self.concepts_of(inner)?.iter_after(0) {
+                    self.spend_step()?;
+                    if self.satisfies(refinement, at)? {
+                        out.insert(at);
+                    }
+                }
+            }
+            EclExpression::Values(of, name) => {
+                for source in self.concepts_of(of)?.iter_after(0) {
+                    self.spend_step()?;
+                    for attribute in self.system.attributes(source) {
+                        if let (AttributeValue::Concept(value), true) =
+                            (attribute.value, self.contains(name, attribute.kind)?)
+                        {
+                            out.insert(value);
+                        }
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn add_subset(&self, name: &str, out: &mut ConceptSet) -> Result<(), EclError> {
+        let members = self.system.subset(name).unwrap_or_default();
+        self.budget.spend(members.len() / 8)?;
+        members.iter().for_each(|at| out.insert(*at));
+        Ok(())
+    }
+
+    /// Returns the concepts that an operator reaches from a set.
+    fn walk_from(&self, walk: HierarchyOperator, from: &ConceptSet) -> Result<ConceptSet, EclError> {
+        let hierarchy = self.system.hierarchy();
+        let mut out = ConceptSet::empty(self.system.len());
+        if !hierarchy.cycle().is_empty() {
+            return Ok(out);
+        }
+        for at in from.iter_after(0) {
+            self.spend_step()?;
+            let next = hierarchy.neighbours(at, walk.up).into_owned();
+            match walk.one_step {
+                true => next.into_iter().for_each(|other| out.insert(other)),
+                false => out.reach(hierarchy, next, walk.up, self.budget)?,
+            }
+        }
+        if walk.with_self {
+            from.iter_after(0).for_each(|at| out.insert(at));
+        }
+        Ok(out)
+    }
+
+    fn all_hold<'e, T: 'e>(
+        &self,
+        list: impl IntoIterator<Item = &'e T>,
+        test: impl Fn(&'e T) -> Result<bool, EclError>,
+    ) -> Result<bool, EclError> {
+        for each in list {
+            if !test(each)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn any_holds<T>(
+        &self,
+        list: impl IntoIterator<Item = T>,
+        test: impl Fn(T) -> Result<bool, EclError>,
+    ) -> Result<bool, EclError> {
+        for each in list {
+            if test(each)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn is_member(&self, of: &EclExpression, at: u32) -> Result<bool, EclError> {
+        let is_in =
+            |name: &str| self.system.subset(name).is_some_and(|members| members.binary_search(&at).is_ok());
+        if let EclExpression::Concept(code) = of {
+            self.find_concept(code)?;
+            return Ok(is_in(code));
+        }
+        self.any_holds(self.system.subset_names(), |name| {
+            self.spend_step()?;
+            let Some(subset) = self.system.find(name).filter(|_| is_in(name)) else { return Ok(false) };
+            self.contains(of, subset)
+        })
+    }
+
+    /// Returns whether an operator reaches this concept from a concept of the expression. It walks in reverse, starting
+    /// from this concept.
+    fn reaches(&self, walk: HierarchyOperator, from: &EclExpression, at: u32) -> Result<bool, EclError> {
+        let hierarchy = self.system.hierarchy();
+        if !hierarchy.cycle().is_empty() {
+            return Ok(false);
+        }
+        if let (EclExpression::Concept(code), false) = (from, walk.one_step) {
+            let named = self.find_concept(code)?;
+            let (below, above) = if walk.up { (named, at) } else { (at, named) };
+            self.budget.spend(hierarchy.walk_steps())?;
+            return Ok(hierarchy.is_a(below, above) && (walk.with_self || at != named));
+        }
+        if walk.with_self && self.contains(from, at)? {
+            return Ok(true);
+        }
+        let (mut seen, mut waiting) = (HashSet::from([at]), vec![at]);
+        while let Some(here) = waiting.pop() {
+            self.spend_step()?;
+            for &other in hierarchy.neighbours(here, !walk.up).iter().filter(|other| seen.insert(**other)) {
+                if self.contains(from, other)? {
+                    return Ok(true);
+                }
+                if !walk.one_step {
+                    waiting.push(other);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether the concept is the value of such an attribute of such a concept. No index exists from values
+    /// to concepts, so all concepts are tested.
+    fn is_value(&self, of: &EclExpression, name: &EclExpression, at: u32) -> Result<bool, EclError> {
+        self.any_holds(0..self.system.len() as u32, |source| {
+            self.spend_step()?;
+            let mut mine = self.system.attributes(source).filter(|a| a.value == AttributeValue::Concept(at));
+            let named = self.any_holds(&mut mine, |attribute| self.contains(name, attribute.kind))?;
+            Ok(named && self.contains(of, source)?)
+        })
+    }
+
+    fn satisfies(&self, refinement: &EclRefinement, at: u32) -> Result<bool, EclError> {
+        self.spend_step()?;
+        match refinement {
+            EclRefinement::And(all) => self.all_hold(all, |each| self.satisfies(each, at)),
+            EclRefinement::Or(any) => self.any_holds(any, |each| self.satisfies(each, at)),
+            EclRefinement::Attribute(attribute) => {
+                let count = self.attribute_count(attribute, at, None)?;
+                Ok(attribute.cardinality.admits(count))
+            }
+            EclRefinement::Group(cardinality, inner) => {
+                let mut groups: Vec<u32> =
+                    self.system.attributes(at).map(|a| a.group).filter(|group| *group != 0).collect();
+                groups.sort_unstable();
+                groups.dedup();
+                let mut count = 0;
+                for group in groups {
+                    count += u32::from(self.satisfies_in_group(inner, at, group)?);
+                }
+                Ok(cardinality.admits(count))
+            }
+        }
+    }
+
+    fn satisfies_in_group(&self, refinement: &EclRefinement, at: u32, group: u32) -> Result<bool, EclError> {
+        match refinement {
+            EclRefinement::And(all) => self.all_hold(all, |each| self.satisfies_in_group(each, at, group)),
+            EclRefinement::Or(any) => self.any_holds(any, |each| self.satisfies_in_group(each, at, group)),
+            EclRefinement::Attribute(attribute) => {
+                Ok(attribute.cardinality.admits(self.attribute_count(attribute, at, Some(group))?))
+            }
+            EclRefinement::Group(..) => Ok(false),
+        }
+    }
+
+    /// Returns how often the concept has the attribute, within one group if there is one.
+    fn attribute_count(
+        &self,
+        wanted: &AttributeConstraint,
+        at: u32,
+        group: Option<u32>,
+    ) -> Result<u32, EclError> {
+        let mut count = 0;
+        if let (true, Some(sets)) = (wanted.reversed, &self.sets) {
+            let place = std::ptr::from_ref(wanted);
+            let known = sets.reversed.borrow().get(&place).cloned();
+            let counts = match known {
+                Some(counts) => counts,
+                None => {
+                    let counts = Rc::new(self.reversed_counts(wanted)?);
+                    sets.reversed.borrow_mut().insert(place, counts.clone());
+                    counts
+                }
+            };
+            return Ok(counts[at as usize]);
+        }
+        if wanted.reversed {
+            // The attributes whose value is this concept.
+            for source in 0..self.system.len() as u32 {
+                self.spend_step()?;
+                for attribute in self.system.attributes(source) {
+                    if attribute.value == AttributeValue::Concept(at)
+                        && self.contains(&wanted.name, attribute.kind)?
+                    {
+                        let source = AttributeValue::Concept(source);
+                        count += u32::from(self.value_matches(&wanted.value, source)? != wanted.negated);
+                    }
+                }
+            }
+            return Ok(count);
+        }
+        for attribute in self.system.attributes(at) {
+            self.spend_step()?;
+            if group.is_none_or(|group| group == attribute.group)
+                && self.contains(&wanted.name, attribute.kind)?
+                && self.value_matches(&wanted.value, attribute.value)? != wanted.negated
+            {
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// Returns how often each concept is the value of a reversed attribute.
+    fn reversed_counts(&self, wanted: &AttributeConstraint) -> Result<Vec<u32>, EclError> {
+        let mut counts = vec![0; self.system.len()];
+        for source in 0..self.system.len() as u32 {
+            self.spend_step()?;
+            for attribute in self.system.attributes(source) {
+                if let (AttributeValue::Concept(at), true) =
+                    (attribute.value, self.contains(&wanted.name, attribute.kind)?)
+                {
+                    let source = AttributeValue::Concept(source);
+                    counts[at as usize] +=
+                        u32::from(self.value_matches(&wanted.value, source)? != wanted.negated);
+                }
+            }
+        }
+        Ok(counts)
+    }
+
+    fn value_matches(&self, wanted: &ValueConstraint, value: AttributeValue<'_>) -> Result<bool, EclError> {
+        Ok(match (wanted, value) {
+            (ValueConstraint::Expression(expression), AttributeValue::Concept(at)) => {
+                self.contains(expression, at)?
+            }
+            (ValueConstraint::Number(order, or_equal, wanted), AttributeValue::Literal(text)) => {
+                let value = text.strip_prefix('#').and_then(|text| text.parse::<f64>().ok());
+                let found = value.and_then(|value| value.partial_cmp(wanted));
+                found.is_some_and(|found| found == *order || (*or_equal && found.is_eq()))
+            }
+            (ValueConstraint::Text(wanted), AttributeValue::Literal(text)) => {
+                text.trim_matches('"') == wanted
+            }
+            _ => false,
+        })
+    }
+}
+
+/// Returns whether testing one concept is faster than computing the set of a part.
+fn is_quick(expression: &EclExpression) -> bool {
+    match expression {
+        EclExpression::Any | EclExpression::Concept(_) => true,
+        EclExpression::Walk(walk, inner) => !walk.one_step && matches!(**inner, EclExpression::Concept(_)),
+        EclExpression::MemberOf(inner) => matches!(**inner, EclExpression::Concept(_)),
+        _ => false,
+    }
+}

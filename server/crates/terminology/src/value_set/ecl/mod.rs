@@ -1,0 +1,144 @@
+//! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators, `^`,
+//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, and the dot. Filters on terms
+//! and history supplements (`{{ … }}`) are rejected by name.
+//!
+//! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are requested,
+//! the set of each part is computed once, whatever the number of concepts.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `parser` | from text to a constraint |
+//! | `evaluation` | the test of one concept, and the list of all |
+//! | here | the syntax tree of a constraint |
+
+mod evaluation;
+mod parser;
+
+use std::fmt;
+
+use self::evaluation::EclEvaluator;
+use crate::code_system::CodeSystem;
+use crate::code_system::concept_set::ConceptSet;
+use crate::model::Budget;
+use crate::model::budget::BudgetExhausted;
+
+/// Error of a constraint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EclError {
+    /// The text is not ECL, or uses a part of it that is not supported.
+    Syntax { at: usize, expected: &'static str },
+    /// The constraint names a concept that the code system does not have.
+    UnknownConcept(String),
+    /// The budget of the request is spent.
+    Exhausted(BudgetExhausted),
+}
+
+impl fmt::Display for EclError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { at, expected } => write!(f, "ECL: {expected} at character {}", at + 1),
+            Self::UnknownConcept(code) => write!(f, "the code system has no code '{code}'"),
+            Self::Exhausted(exhausted) => write!(f, "ECL: {exhausted}"),
+        }
+    }
+}
+
+impl From<BudgetExhausted> for EclError {
+    fn from(exhausted: BudgetExhausted) -> Self {
+        Self::Exhausted(exhausted)
+    }
+}
+
+/// Direction and depth of a hierarchy operator, and whether it includes the concept itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct HierarchyOperator {
+    up: bool,
+    one_step: bool,
+    with_self: bool,
+}
+
+/// A set of concepts.
+#[derive(Debug, Clone, PartialEq)]
+enum EclExpression {
+    Any,
+    Concept(String),
+    MemberOf(Box<EclExpression>),
+    Walk(HierarchyOperator, Box<EclExpression>),
+    And(Vec<EclExpression>),
+    Or(Vec<EclExpression>),
+    Minus(Box<EclExpression>, Box<EclExpression>),
+    Refined(Box<EclExpression>, Box<EclRefinement>),
+    /// The values of attributes of these concepts.
+    Values(Box<EclExpression>, Box<EclExpression>),
+}
+
+/// A condition on the attributes of a concept.
+#[derive(Debug, Clone, PartialEq)]
+enum EclRefinement {
+    And(Vec<EclRefinement>),
+    Or(Vec<EclRefinement>),
+    /// All conditions within one group.
+    Group(EclCardinality, Box<EclRefinement>),
+    Attribute(AttributeConstraint),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct AttributeConstraint {
+    cardinality: EclCardinality,
+    reversed: bool,
+    name: EclExpression,
+    negated: bool,
+    value: ValueConstraint,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum ValueConstraint {
+    Expression(EclExpression),
+    Number(std::cmp::Ordering, bool, f64),
+    Text(String),
+}
+
+/// Allowed number of occurrences; by default at least one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct EclCardinality {
+    least: u32,
+    most: Option<u32>,
+}
+
+const ONCE: EclCardinality = EclCardinality { least: 1, most: None };
+
+impl EclCardinality {
+    fn admits(self, count: u32) -> bool {
+        count >= self.least && self.most.is_none_or(|most| count <= most)
+    }
+}
+
+/// A parsed constraint.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct EclConstraint(EclExpression);
+
+impl EclConstraint {
+    /// Parses a constraint.
+    ///
+    /// # Errors
+    /// Returns [`EclError::Syntax`] if the text is not valid.
+    pub(crate) fn parse(text: &str) -> Result<Self, EclError> {
+        parser::parse(text).map(Self)
+    }
+
+    /// Returns whether a concept satisfies the constraint.
+    ///
+    /// # Errors
+    /// Returns [`EclError`] if the constraint names an unknown concept, or if the budget is spent.
+    pub(crate) fn admits(&self, system: &CodeSystem, at: u32, budget: &Budget<'_>) -> Result<bool, EclError> {
+        EclEvaluator::of_one(system, budget).contains(&self.0, at)
+    }
+
+    /// Returns all concepts that satisfy the constraint.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`admits`](Self::admits).
+    pub(crate) fn members(&self, system: &CodeSystem, budget: &Budget<'_>) -> Result<ConceptSet, EclError> {
+        EclEvaluator::of_all(system, budget).concepts_of(&self.0).map(|set| (*set).clone())
+    }
+}

@@ -1,0 +1,275 @@
+//! Arguments of the administration commands. They are parsed by the command line and sent through the socket.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use serde::{Deserialize, Serialize};
+
+/// The data folder that a command works on.
+#[derive(Debug, Args)]
+pub struct DataArgs {
+    /// Folder with the store, exports, keys and certificate
+    #[arg(long, global = true, default_value = "trefoil-data", value_name = "FOLDER")]
+    pub data: PathBuf,
+    /// Configuration file; required while the server is stopped if it names the key that encrypts secrets in the
+    /// store
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Flags of `export`.
+#[derive(Debug, Args, Serialize, Deserialize)]
+pub struct ExportArgs {
+    /// Folder to write to; must be new or empty
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// Export only the members of the Group with this id
+    #[arg(long, value_name = "ID")]
+    pub group: Option<String>,
+    /// Export only resources changed or deleted after this instant, such as 2026-01-31T00:00:00Z
+    #[arg(long, value_name = "INSTANT")]
+    pub since: Option<String>,
+    /// Export only these resource types, separated by commas
+    #[arg(long = "type", value_name = "TYPES")]
+    pub types: Option<String>,
+}
+
+/// `trefoil user …`
+#[derive(Debug, Subcommand, Serialize, Deserialize)]
+pub enum UserCommand {
+    /// Add a user; the password is read from standard input.
+    Add(NewUser),
+    /// List all users.
+    List,
+    /// Show a user and the user's sign-in methods.
+    Show {
+        /// User name.
+        name: String,
+    },
+    /// Set a password, read from standard input, and remove all other sign-in methods.
+    SetPassword {
+        /// User name.
+        name: String,
+        /// Keep passkeys, recovery codes and linked accounts.
+        #[arg(long)]
+        keep_other_methods: bool,
+        /// Read from standard input.
+        #[arg(skip)]
+        password: String,
+    },
+    /// Disable a user: sign-in and all tokens are refused.
+    Disable {
+        /// User name.
+        name: String,
+    },
+    /// Enable a disabled user.
+    Enable {
+        /// User name.
+        name: String,
+    },
+    /// Delete a user.
+    Delete {
+        /// User name.
+        name: String,
+    },
+    /// End all sessions and tokens of a user.
+    SignOut {
+        /// User name.
+        name: String,
+    },
+    /// Remove sign-in methods, and end all sessions and tokens of the user.
+    RemoveMethods {
+        /// User name.
+        name: String,
+        /// The sign-in methods to remove.
+        #[command(flatten)]
+        methods: MethodArgs,
+    },
+}
+
+/// Sign-in methods to remove.
+#[derive(Debug, Args, Serialize, Deserialize)]
+#[group(required = true, multiple = false)]
+pub struct MethodArgs {
+    /// Remove the passkey with this id
+    #[arg(long, value_name = "ID")]
+    pub passkey: Option<String>,
+    /// Remove the linked account with this id
+    #[arg(long, value_name = "ID")]
+    pub linked_account: Option<String>,
+    /// Remove all recovery codes
+    #[arg(long)]
+    pub recovery_codes: bool,
+    /// Remove all passkeys, recovery codes and linked accounts
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// A user to add.
+#[derive(Debug, Args, Serialize, Deserialize)]
+pub struct NewUser {
+    /// User name.
+    pub username: String,
+    /// Full name.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Given name.
+    #[arg(long)]
+    pub given_name: Option<String>,
+    /// Family name.
+    #[arg(long)]
+    pub family_name: Option<String>,
+    /// E-mail address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub email: Option<String>,
+    /// Phone number.
+    #[arg(long, value_name = "NUMBER")]
+    pub phone_number: Option<String>,
+    /// Scopes that the user may grant, separated by spaces
+    #[arg(long, default_value = "openid profile email phone", value_name = "SCOPES")]
+    pub allowed_scopes: String,
+    /// FHIR resource that represents the user, such as Patient/p1
+    #[arg(long, value_name = "REFERENCE")]
+    pub fhir_user: Option<String>,
+    /// Allow the user to administer the server
+    #[arg(long)]
+    pub administrator: bool,
+    /// Read from standard input.
+    #[arg(skip)]
+    pub password: String,
+}
+
+/// `trefoil client …`
+#[expect(clippy::large_enum_variant, reason = "one command is read in the life of a process")]
+#[derive(Debug, Subcommand, Serialize, Deserialize)]
+pub enum ClientCommand {
+    /// Register a client; a secret is generated if its authentication method needs one.
+    Add(NewClient),
+    /// List all clients.
+    List,
+    /// Show a client.
+    Show {
+        /// Client id.
+        id: String,
+    },
+    /// Generate a new secret that replaces all old ones.
+    RotateSecret {
+        /// Client id.
+        id: String,
+    },
+    /// Delete a client and end its tokens.
+    Delete {
+        /// Client id.
+        id: String,
+    },
+}
+
+/// A client to register.
+#[derive(Debug, Args, Serialize, Deserialize)]
+pub struct NewClient {
+    /// Client id.
+    pub id: String,
+    /// Display name
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Redirect URI; can be repeated
+    #[arg(long = "redirect-uri", value_name = "URI")]
+    pub redirect_uris: Vec<String>,
+    /// Address of the browser after sign-out; can be repeated
+    #[arg(long = "post-logout-redirect-uri", value_name = "URI")]
+    pub post_logout_redirect_uris: Vec<String>,
+    /// Response type: code, token, id_token or 'id_token token'; can be repeated [default: code if there is a
+    /// redirect URI]
+    #[arg(long = "response-type", value_name = "TYPE")]
+    pub response_types: Vec<String>,
+    /// Grant type: authorization_code, refresh_token, client_credentials or
+    /// urn:ietf:params:oauth:grant-type:device_code; can be repeated [default: derived from the other flags]
+    #[arg(long = "grant-type", value_name = "TYPE")]
+    pub grant_types: Vec<String>,
+    /// Authentication method: none, client_secret_basic, client_secret_post or private_key_jwt; can be repeated
+    /// [default: none]
+    #[arg(long = "auth-method", value_name = "METHOD")]
+    pub auth_methods: Vec<String>,
+    /// File with the client's public JWK Set
+    #[arg(long, value_name = "FILE")]
+    pub jwks: Option<PathBuf>,
+    /// Scopes that the client may request, separated by spaces
+    #[arg(long, default_value = "openid", value_name = "SCOPES")]
+    pub scope: String,
+    /// URL of the client's public JWK Set
+    #[arg(long, value_name = "URL")]
+    pub jwks_uri: Option<String>,
+    /// Algorithm of the client's assertions: RS384, ES384, PS256, PS384, ES256, EdDSA or RS256; can be repeated
+    /// [default: RS384 and ES384]
+    #[arg(long = "assertion-alg", value_name = "ALGORITHM")]
+    pub assertion_algs: Vec<String>,
+    /// Algorithm of the client's ID tokens: RS256, ES256, ES384 or EdDSA [default: RS256]
+    #[arg(long, value_name = "ALGORITHM")]
+    pub id_token_alg: Option<String>,
+    /// First-party client: no consent of the user is required
+    #[arg(long)]
+    pub first_party: bool,
+    /// Issue refresh tokens also without the scope offline_access
+    #[arg(long)]
+    pub always_refresh: bool,
+    /// Seconds, 0 to 60, during which a used refresh token returns its successor again
+    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
+    pub refresh_grace_s: u32,
+    /// Require pushed authorization requests (PAR)
+    #[arg(long)]
+    pub require_par: bool,
+    /// Bind all tokens of the client to a key (DPoP)
+    #[arg(long)]
+    pub dpop_bound: bool,
+    /// Allow the client to introspect tokens of other clients
+    #[arg(long)]
+    pub introspects: bool,
+    /// Do not require PKCE (confidential clients only)
+    #[arg(long)]
+    pub pkce_optional: bool,
+    /// Native app: loopback redirect URIs match with any port
+    #[arg(long)]
+    pub native: bool,
+    /// Group that the client may export; can be repeated [default: all]
+    #[arg(long = "group", value_name = "ID")]
+    pub groups: Vec<String>,
+    /// Content of the JWK Set file.
+    #[arg(skip)]
+    pub jwks_text: Option<String>,
+}
+
+/// `trefoil keys …`
+#[derive(Debug, Subcommand, Serialize, Deserialize)]
+pub enum KeysCommand {
+    /// List all keys with their stages.
+    List,
+    /// Advance every key by one stage: the next keys become active, the active keys retire.
+    ///
+    /// Refused until the next keys have been published for 5 minutes, as long as a client may cache the key set.
+    Rotate {
+        /// Rotate at once; some clients reject tokens until they fetch the key set again
+        #[arg(long)]
+        now: bool,
+        /// Rotate the server secret instead of the signing keys; the server must be stopped.
+        ///
+        /// Pending sign-ins, known browsers, user codes of devices, search cursors and signed URLs of export files become
+        /// invalid.
+        #[arg(long, conflicts_with = "now")]
+        server_secret: bool,
+    },
+    /// Revoke a key at once; tokens signed with it are no longer accepted.
+    Revoke {
+        /// Key id; one in 64 begins with a hyphen.
+        #[arg(allow_hyphen_values = true)]
+        kid: String,
+    },
+}
+
+/// `trefoil clock …`
+#[derive(Debug, Subcommand, Serialize, Deserialize)]
+pub enum ClockCommand {
+    /// Accept the present time after the clock jumped ahead, so that writes are possible again.
+    ///
+    /// Timestamps already given to resources stay.
+    Accept,
+}

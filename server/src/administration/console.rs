@@ -1,0 +1,72 @@
+//! Prints the events of a command: lines, and on a terminal a progress bar.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::CommandEvent;
+
+/// Templates of the progress bar: without and with a known number of bytes.
+const WORKING: &str = "{spinner} {wide_msg}";
+const READING: &str = "{spinner} {wide_msg}\n  [{wide_bar}] {bytes} of {total_bytes}, {bytes_per_sec}";
+
+/// The output of a command.
+pub struct Console {
+    /// `None` if standard output is not a terminal.
+    bar: Option<ProgressBar>,
+}
+
+impl Console {
+    /// Uses the standard output and standard error of this process.
+    pub fn new() -> Self {
+        let bar = std::io::stdout().is_terminal().then(|| {
+            let bar = ProgressBar::no_length().with_style(bar_style(WORKING));
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Self { bar }
+    }
+
+    /// Prints an event.
+    pub fn print_event(&self, event: CommandEvent) {
+        match (event, &self.bar) {
+            (CommandEvent::Reading { doing, bytes, of }, Some(bar)) => update_bar(bar, doing, bytes, of),
+            (CommandEvent::Progress(line), Some(bar)) if bar.length().is_none() => bar.set_message(line),
+            // The bar already shows more than the line.
+            (CommandEvent::Progress(_), Some(_)) => {}
+            (CommandEvent::Line(line), Some(bar)) => bar.suspend(|| print_line(&line)),
+            (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
+            (CommandEvent::Progress(line) | CommandEvent::Line(line), None) => print_line(&line),
+            (CommandEvent::Trouble(line), None) => eprintln!("{line}"),
+            (CommandEvent::Reading { .. }, None) | (CommandEvent::Exit(_), _) => {}
+        }
+    }
+
+    /// Removes the bar; printed lines stay.
+    pub fn clear(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Updates the bar. A new file, or a second pass over the same one, starts a new transfer rate.
+fn update_bar(bar: &ProgressBar, doing: String, bytes: u64, of: u64) {
+    if bar.length() != Some(of) || bytes < bar.position() {
+        bar.reset();
+        bar.set_length(of);
+        bar.set_style(bar_style(READING));
+    }
+    bar.set_message(doing);
+    bar.set_position(bytes);
+}
+
+fn bar_style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("our own template is right").progress_chars("=> ")
+}
+
+/// Prints a line. A closed pipe (`| head`) is not an error.
+fn print_line(line: &str) {
+    drop(writeln!(std::io::stdout(), "{line}"));
+}

@@ -1,0 +1,228 @@
+//! `trefoil import`: imports releases of code systems as indexes, and all other files and folders into the store.
+//!
+//! Reports the lines that are stored durably, shows a bar of the bytes read, and prints a table by type at the end.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+use resources::{ImportFault, ImportOptions, ImportProgress, ImportReport};
+use store::{Seq, Store, Versions as _};
+use terminology::{CodeSystemIndex, TerminologyChange};
+use terminology_import::{ImportError, Release, ReleaseProgress, group_releases, is_release};
+use tokio::sync::mpsc;
+
+use super::{AdminServices, CommandEvent, EventSink};
+use crate::clock::resource_id;
+use crate::node::app::App;
+use crate::node::saved_indexes::SavedIndexes;
+use crate::records::audit::AuditEntry;
+
+/// Maximum number of faulty inputs that are printed.
+const MAX_PRINTED: usize = 100;
+
+/// Runs an import. Returns exit code 1 if an input could not be imported.
+///
+/// # Errors
+/// Returns an error if a path does not exist or the store fails.
+pub async fn run_import(
+    services: &AdminServices<'_>,
+    paths: Vec<PathBuf>,
+    events: EventSink<'_>,
+) -> Result<u8> {
+    if let Some(missing) = paths.iter().find(|path| !path.exists()) {
+        bail!("path {} does not exist", missing.display());
+    }
+    let (releases, paths) = tokio::task::spawn_blocking(|| separate_releases(paths)).await??;
+    let found = releases.len();
+    let indexes = SavedIndexes::open(services.data)?;
+    // A partial file of a running server may still be in use.
+    if services.app.is_none() {
+        indexes.remove_partial()?;
+    }
+    let mut refused = false;
+    for release in releases {
+        refused |= !import_release(&indexes, services.app, release, events).await?;
+    }
+    if paths.is_empty() {
+        return Ok(u8::from(refused));
+    }
+    let names = paths.iter().map(|path| path.display().to_string()).collect();
+    let random = services.clock.random.clone();
+    let new_id = move || resource_id(&*random);
+    let (mut printed, mut stored) = (0, 0);
+    let progress = |event: ImportProgress| match event {
+        // These lines are stored durably.
+        ImportProgress::Lines { file, lines } => {
+            stored = lines;
+            events(CommandEvent::Progress(format!("{file}: {lines} lines")));
+        }
+        ImportProgress::Bytes { file, bytes, of } => {
+            let what = match stored {
+                _ if bytes == of => "checking".to_owned(),
+                0 => "reading".to_owned(),
+                lines => format!("{lines} lines stored, reading"),
+            };
+            events(reading_event(&what, &file, bytes, of));
+        }
+        ImportProgress::ImportFault(bad) => {
+            printed += 1;
+            if printed <= MAX_PRINTED {
+                events(CommandEvent::Trouble(describe_fault(&bad)));
+            }
+        }
+        ImportProgress::File { .. } => stored = 0,
+        ImportProgress::Done { .. } => {}
+    };
+    let now = || services.clock.now();
+    let before = services.resources.store().last_seq();
+    let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
+    // One event for all: an import can have millions of resources.
+    services.audit.add(&AuditEntry::Import { stored: report.total(), paths: names });
+    // If there were only releases, a second table is not needed.
+    if found == 0 || report.total() > 0 || report.bad_total > 0 {
+        print_report(&report, events);
+    }
+    if report.resources.contains_key("CodeSystem") {
+        report_cycles(services.resources.store(), before, events).await?;
+    }
+    Ok(u8::from(report.bad_total > 0 || refused))
+}
+
+/// Separates the releases of code systems, which may be inside folders, from the other paths.
+fn separate_releases(paths: Vec<PathBuf>) -> std::io::Result<(Vec<Release>, Vec<PathBuf>)> {
+    let (mut releases, mut others) = (Vec::new(), Vec::new());
+    for path in paths {
+        if !find_releases(&path, &mut releases)? {
+            others.push(path);
+        }
+    }
+    Ok((group_releases(releases), others))
+}
+
+/// Collects the releases at or below a path. Returns whether the path itself is a release.
+fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool> {
+    if is_release(path) {
+        found.push(path.to_owned());
+        return Ok(true);
+    }
+    if path.is_dir() {
+        let mut inside = Vec::new();
+        for entry in std::fs::read_dir(path)? {
+            let entry = entry?;
+            // Links are not followed, because they can form a cycle.
+            if !entry.file_type()?.is_symlink() {
+                inside.push(entry.path());
+            }
+        }
+        inside.sort();
+        for path in inside {
+            find_releases(&path, found)?;
+        }
+    }
+    Ok(false)
+}
+
+/// Imports one release. Returns `false` if it cannot be imported; then nothing of it is stored. A release with the
+/// same content as a stored one is skipped, so that an interrupted import can be repeated.
+async fn import_release(
+    indexes: &SavedIndexes,
+    app: Option<&App>,
+    release: Release,
+    events: EventSink<'_>,
+) -> Result<bool> {
+    let (sender, mut progress) = mpsc::unbounded_channel();
+    let indexes = indexes.clone();
+    let work = tokio::task::spawn_blocking(move || {
+        let unsaved = |error: std::io::Error| ImportError {
+            file: release.path().display().to_string(),
+            line: None,
+            why: format!("failed to save its index: {error}"),
+        };
+        let report = |step: ReleaseProgress<'_>, what: &str| {
+            drop(sender.send(reading_event(what, step.file, step.bytes, step.of)));
+        };
+        let hash =
+            release.content_hash(&mut |step| report(step, "checking whether it was imported before:"))?;
+        if let Some((id, index)) = indexes.release_of(&hash).map_err(unsaved)? {
+            return Ok((id, index, "already there"));
+        }
+        let loaded = release.import(&mut |step| match step.bytes < step.of {
+            true => report(step, "reading"),
+            false => report(step, "building the index after"),
+        })?;
+        let id = indexes.save_release(&loaded.index, &hash).map_err(unsaved)?;
+        Ok::<_, ImportError>((id, loaded.index, loaded.format))
+    });
+    while let Some(event) = progress.recv().await {
+        events(event);
+    }
+    let (id, index, what) = match work.await? {
+        Ok(done) => done,
+        Err(error) => {
+            events(CommandEvent::Trouble(format!("{error}; nothing of this release was changed")));
+            return Ok(false);
+        }
+    };
+    let version = index.version().unwrap_or("no version");
+    let concepts = index.concepts();
+    events(CommandEvent::Line(format!("{what:<28} {concepts:>9}  {} {version}, as {id}", index.url())));
+    if let Some(app) = app {
+        app.terminology.apply([TerminologyChange::Index { id, index }]);
+    }
+    Ok(true)
+}
+
+/// Returns an event with the number of bytes read. The file is named without its folders, to keep the line short.
+fn reading_event(what: &str, file: &str, bytes: u64, of: u64) -> CommandEvent {
+    let file = file.rsplit('/').next().unwrap_or(file);
+    CommandEvent::Reading { doing: format!("{what} {file}"), bytes, of }
+}
+
+/// Reports the code systems written since `since` whose hierarchy has a cycle. They are stored, but subsumption
+/// cannot be answered for them.
+async fn report_cycles(store: &Store, since: Seq, events: EventSink<'_>) -> Result<()> {
+    const PAGE: usize = 1_000;
+    let mut at = since;
+    loop {
+        let changes = store.changes(at, PAGE).await?;
+        let Some(last) = changes.last() else { return Ok(()) };
+        at = last.seq;
+        for change in changes.into_iter().filter(|change| change.key.kind == "CodeSystem") {
+            let version = store.read(&change.key, change.seq).await?;
+            let Some(bytes) = version.and_then(|version| version.body) else { continue };
+            if let Some(cycle) =
+                tokio::task::spawn_blocking(move || CodeSystemIndex::cycle_in(&bytes)).await?
+            {
+                let (id, codes) = (change.key.id, cycle.join(" > "));
+                events(CommandEvent::Trouble(format!("CodeSystem/{id}: the hierarchy has a cycle: {codes}")));
+            }
+        }
+    }
+}
+
+fn describe_fault(bad: &ImportFault) -> String {
+    match bad.line {
+        Some(line) => format!("{}:{line}: {}", bad.file, bad.reason),
+        None => format!("{}: {}", bad.file, bad.reason),
+    }
+}
+
+fn print_report(report: &ImportReport, events: EventSink<'_>) {
+    for (kind, count) in &report.resources {
+        let mut parts = Vec::new();
+        for (number, what) in [(count.created, "new"), (count.replaced, "changed"), (count.same, "unchanged")]
+        {
+            parts.extend((number > 0).then(|| format!("{number} {what}")));
+        }
+        events(CommandEvent::Line(format!("{kind:<28} {:>9}  {}", count.total(), parts.join(", "))));
+    }
+    events(CommandEvent::Line(format!("{:<28} {:>9}  from {} files", "total", report.total(), report.files)));
+    if report.skipped_total > 0 {
+        events(CommandEvent::Line(format!("skipped: {} files without resources", report.skipped_total)));
+    }
+    if report.bad_total > 0 {
+        let more = report.bad_total.saturating_sub(MAX_PRINTED as u64);
+        let more = if more > 0 { format!(", {more} of them not shown") } else { String::new() };
+        events(CommandEvent::Trouble(format!("{} inputs could not be imported{more}", report.bad_total)));
+    }
+}

@@ -1,0 +1,322 @@
+//! Commands for users, clients and keys.
+
+use anyhow::{Context as _, Result, bail};
+use identity::directory::user_directory::OtherMethods;
+use identity::directory::user_directory::UserError;
+use identity::model::client::Client;
+use identity::model::client_metadata::ClientMetadata;
+use identity::model::scope::Scopes;
+use identity::model::user::{StandardClaims, User};
+use identity::sign_in::password;
+use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
+
+use super::{AdminServices, CommandEvent, EventSink};
+use crate::administration::arguments::{
+    ClientCommand, KeysCommand, MethodArgs, NewClient, NewUser, UserCommand,
+};
+
+/// Executes `trefoil user …`.
+///
+/// # Errors
+/// Returns an error that says what to change.
+pub async fn execute_user_command(
+    services: &AdminServices<'_>,
+    command: UserCommand,
+    events: EventSink<'_>,
+) -> Result<()> {
+    let (identity, now) = (services.identity, services.clock.now());
+    let result = match command {
+        UserCommand::Add(new) => {
+            let user = identity.users.add_user(new_user(services, new)?, now).await?;
+            format!("added user {} (sub {})", user.username, user.sub)
+        }
+        UserCommand::List => {
+            for user in identity.users.all_users(now).await? {
+                let mut labels = Vec::new();
+                labels.extend(user.disabled.then_some("disabled"));
+                labels.extend(user.administrator.then_some("administrator"));
+                labels.extend(user.demo.then_some("demo"));
+                let labels =
+                    if labels.is_empty() { String::new() } else { format!("  [{}]", labels.join(", ")) };
+                let name = user.claims.name.unwrap_or_default();
+                events(CommandEvent::Line(format!("{}  {}  {name}{labels}", user.username, user.sub)));
+            }
+            return Ok(());
+        }
+        UserCommand::Show { name } => {
+            let user = user_named(services, &name).await?;
+            let methods = identity.sign_in.sign_in_methods(&user.sub, now).await?;
+            for line in user_lines(&user, &methods) {
+                events(CommandEvent::Line(line));
+            }
+            return Ok(());
+        }
+        UserCommand::SetPassword { name, keep_other_methods, password } => {
+            services.passwords.check_password(&password, &name, &identity.issuer)?;
+            let phc = password::hash_password(&password, &*services.clock.random);
+            let user = user_named(services, &name).await?;
+            let (others, others_text) = match keep_other_methods {
+                true => (OtherMethods::Keep, "other ways to sign in were kept"),
+                false => (OtherMethods::Remove, "passkeys, recovery codes and linked accounts were removed"),
+            };
+            // Someone who knew the old password may hold sessions and tokens; they end with it.
+            identity.users.reset_password(&user.sub, None, &phc, others, now).await?;
+            format!("set the password of {name}; all sessions and tokens have ended, {others_text}")
+        }
+        UserCommand::RemoveMethods { name, methods } => {
+            let user = user_named(services, &name).await?;
+            let methods = match methods {
+                MethodArgs { passkey: Some(id), .. } => MethodsToRemove::Passkey(id),
+                MethodArgs { linked_account: Some(id), .. } => MethodsToRemove::LinkedAccount(id),
+                MethodArgs { recovery_codes: true, .. } => MethodsToRemove::RecoveryCodes,
+                MethodArgs { .. } => MethodsToRemove::All,
+            };
+            if !identity.sign_in.remove_sign_in_methods(&user.sub, &methods, now).await? {
+                bail!("{name} has no such way to sign in; `trefoil user show {name}` lists all");
+            }
+            format!("removed; all sessions and tokens of {name} have ended")
+        }
+        UserCommand::Disable { name } => {
+            // The epoch ends all sessions and tokens; `enable` does not restore them.
+            identity
+                .users
+                .change_user(&name, now, |user| (user.disabled, user.epoch) = (true, user.epoch + 1))
+                .await?;
+            format!("disabled {name}; all sessions and tokens have ended")
+        }
+        UserCommand::Enable { name } => {
+            identity.users.change_user(&name, now, |user| user.disabled = false).await?;
+            format!("enabled {name}")
+        }
+        UserCommand::Delete { name } => {
+            identity.users.delete_user(&name, now).await?;
+            format!("deleted {name}")
+        }
+        UserCommand::SignOut { name } => {
+            identity.users.sign_out_everywhere(&name, now).await?;
+            format!("signed {name} out everywhere")
+        }
+    };
+    events(CommandEvent::Line(result));
+    Ok(())
+}
+
+async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
+    let found = services.identity.users.user_by_name(name, services.clock.now()).await?;
+    Ok(found.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
+}
+
+/// Returns the lines of `trefoil user show`.
+fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
+    let at = fhir::instant::format;
+    let yes = |it: bool| if it { "yes" } else { "no" };
+    let mut lines = vec![
+        format!("user            {}", user.username),
+        format!("sub             {}", user.sub),
+        format!("name            {}", user.claims.name.as_deref().unwrap_or("-")),
+        format!("allowed scopes  {}", user.allowed_scopes),
+        format!("disabled        {}", yes(user.disabled)),
+        format!("administrator   {}", yes(user.administrator)),
+        format!("password        {}", yes(user.password.is_some())),
+    ];
+    for passkey in &methods.passkeys {
+        let used =
+            passkey.last_used.map_or("never used".to_owned(), |used| format!("last used {}", at(used)));
+        lines.push(format!(
+            "passkey         {}  {}  since {}, {used}",
+            passkey.id,
+            passkey.name,
+            at(passkey.since)
+        ));
+    }
+    lines.push(format!("recovery codes  {}", methods.recovery_codes));
+    for link in &methods.linked_accounts {
+        lines.push(format!(
+            "linked account  {}  {} at {}  since {}",
+            link.id,
+            link.label,
+            link.provider,
+            at(link.since)
+        ));
+    }
+    lines
+}
+
+fn new_user(services: &AdminServices<'_>, new: NewUser) -> Result<User> {
+    services.passwords.check_password(&new.password, &new.username, &services.identity.issuer)?;
+    let password = password::hash_password(&new.password, &*services.clock.random);
+    Ok(User {
+        sub: String::new(),
+        claims: StandardClaims {
+            name: new.name,
+            given_name: new.given_name,
+            family_name: new.family_name,
+            preferred_username: Some(new.username.clone()),
+            email: new.email,
+            email_verified: None,
+            phone_number: new.phone_number,
+            phone_number_verified: None,
+        },
+        username: new.username,
+        email_verified_by: None,
+        allowed_scopes: Scopes::parse(&new.allowed_scopes)?,
+        fhir_user: new.fhir_user,
+        administrator: new.administrator,
+        password: Some(password),
+        disabled: false,
+        epoch: 0,
+        demo: false,
+    })
+}
+
+/// Executes `trefoil client …`.
+///
+/// # Errors
+/// Returns an error that says what to change.
+pub async fn execute_client_command(
+    services: &AdminServices<'_>,
+    command: ClientCommand,
+    events: EventSink<'_>,
+) -> Result<()> {
+    let (identity, now) = (services.identity, services.clock.now());
+    let unknown = |id: &str| format!("client '{id}' does not exist; `trefoil client list` shows all clients");
+    match command {
+        ClientCommand::Add(new) => {
+            let mut client = new_client(new)?;
+            let secret = client.needs_secret().then(|| services.clock.random.secret());
+            client.secret_digests = secret.iter().map(|secret| Client::secret_digest(secret)).collect();
+            identity.clients.add_client(&client, now).await?;
+            events(CommandEvent::Line(format!("added client {}", client.client_id)));
+            if let Some(secret) = secret {
+                events(CommandEvent::Line(format!("client_secret {secret}")));
+                events(CommandEvent::Line(
+                    "save the secret now: only a digest is stored, and it cannot be shown again".to_owned(),
+                ));
+            }
+        }
+        ClientCommand::List => {
+            for client in identity.clients.all_clients(now).await? {
+                let label = match (client.demo, client.declared) {
+                    (true, _) => "  [demo]",
+                    (false, true) => "  [declared]",
+                    (false, false) => "",
+                };
+                events(CommandEvent::Line(format!(
+                    "{}  {}  {}{label}",
+                    client.client_id, client.name, client.scopes
+                )));
+            }
+        }
+        ClientCommand::Show { id } => {
+            let client =
+                identity.clients.all_clients(now).await?.into_iter().find(|client| client.client_id == id);
+            let mut shown = serde_json::to_value(client.with_context(|| unknown(&id))?)?;
+            // The digests are not secret, but they are of no use in the output.
+            if let Some(shown) = shown.as_object_mut() {
+                let secrets =
+                    shown.remove("secret_digests").and_then(|digests| digests.as_array().map(Vec::len));
+                shown.insert("secrets".to_owned(), secrets.unwrap_or_default().into());
+            }
+            events(CommandEvent::Line(serde_json::to_string_pretty(&shown)?));
+        }
+        ClientCommand::RotateSecret { id } => {
+            let secret =
+                identity.clients.rotate_client_secret(&id, now).await?.with_context(|| unknown(&id))?;
+            events(CommandEvent::Line(format!("client_secret {secret}")));
+        }
+        ClientCommand::Delete { id } => {
+            if !identity.clients.delete_client(&id, now).await? {
+                bail!(unknown(&id));
+            }
+            events(CommandEvent::Line(format!("deleted client {id}; its tokens are no longer accepted")));
+        }
+    }
+    Ok(())
+}
+
+fn new_client(new: NewClient) -> Result<Client> {
+    let jwks = new.jwks_text.as_deref().map(serde_json::from_str).transpose();
+    let metadata = ClientMetadata {
+        client_name: new.name,
+        redirect_uris: new.redirect_uris,
+        post_logout_redirect_uris: new.post_logout_redirect_uris,
+        response_types: new.response_types,
+        grant_types: new.grant_types,
+        token_endpoint_auth_methods: new.auth_methods,
+        token_endpoint_auth_signing_algs: new.assertion_algs,
+        scope: Some(new.scope),
+        jwks: jwks.context("the JWK Set is not JSON")?,
+        jwks_uri: new.jwks_uri,
+        id_token_signed_response_alg: new.id_token_alg,
+        application_type: new.native.then(|| "native".to_owned()),
+        require_pushed_authorization_requests: new.require_par,
+        dpop_bound_access_tokens: new.dpop_bound,
+        pkce_required: Some(!new.pkce_optional),
+        first_party: new.first_party,
+        always_refresh: new.always_refresh,
+        refresh_grace_s: new.refresh_grace_s,
+        introspects: new.introspects,
+        groups: Some(new.groups),
+        ..ClientMetadata::default()
+    };
+    Ok(metadata.into_client(&new.id, None)?)
+}
+
+/// Executes `trefoil keys …`.
+///
+/// # Errors
+/// Returns an error that says what to change.
+pub async fn execute_keys_command(
+    services: &AdminServices<'_>,
+    command: KeysCommand,
+    events: EventSink<'_>,
+) -> Result<()> {
+    let (identity, now) = (services.identity, services.clock.now());
+    match command {
+        KeysCommand::List => {
+            for key in identity.signing_keys.list_keys(now).await? {
+                let (purpose, stage) = (serde_json::to_value(key.purpose)?, serde_json::to_value(key.stage)?);
+                let gone = key
+                    .gone_at
+                    .map(|at| format!(", gone at {}", fhir::instant::format(at)))
+                    .unwrap_or_default();
+                events(CommandEvent::Line(format!(
+                    "{}  {}  {}  {}  made {}{gone}",
+                    key.kid,
+                    purpose.as_str().unwrap_or_default(),
+                    key.alg.name(),
+                    stage.as_str().unwrap_or_default(),
+                    fhir::instant::format(key.created),
+                )));
+            }
+        }
+        KeysCommand::Rotate { server_secret: true, .. } => {
+            // A running server has already derived the key that signs URLs of export files.
+            if services.app.is_some() {
+                bail!("a server runs on this folder; stop it to rotate the server secret");
+            }
+            identity.server_secret.rotate(now).await?;
+            events(CommandEvent::Line(
+                "rotated the server secret: sign-ins under way, known browsers, user codes of devices, search cursors \
+                 and signed addresses of export files are no longer valid"
+                    .to_owned(),
+            ));
+        }
+        KeysCommand::Rotate { now: at_once, .. } => {
+            identity.signing_keys.rotate_keys(at_once, now).await?;
+            events(CommandEvent::Line(
+                "rotated: the next keys are active now; the previous ones stay published for one hour"
+                    .to_owned(),
+            ));
+        }
+        KeysCommand::Revoke { kid } => {
+            if !identity.signing_keys.revoke_key(&kid, now).await? {
+                bail!("key '{kid}' does not exist; `trefoil keys list` shows all keys");
+            }
+            events(CommandEvent::Line(format!(
+                "revoked key {kid}; tokens signed with it are no longer accepted"
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! The socket of a running server, `DIR/admin.sock`: a command is one line of JSON, events are lines of JSON. Only
+//! the owner of the folder can open it.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+
+use super::{AdminCommand, AdminServices, CommandEvent, EventSink, execute_command};
+use crate::config::ConfigError;
+use crate::node::app::App;
+use crate::records::audit::AuditCaller;
+
+const SOCKET_NAME: &str = "admin.sock";
+
+/// Returns the path of the socket. The operating system limits it to 108 bytes; a longer path is replaced by one
+/// through an open descriptor of the folder, which is returned too.
+fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
+    let direct = data.join(SOCKET_NAME);
+    if direct.as_os_str().len() < 100 || !cfg!(target_os = "linux") {
+        return Ok((direct, None));
+    }
+    let folder = File::open(data)?;
+    Ok((PathBuf::from(format!("/proc/self/fd/{}/{SOCKET_NAME}", folder.as_raw_fd())), Some(folder)))
+}
+
+/// Listens for commands until the process ends.
+///
+/// # Errors
+/// Returns an error if the socket cannot be created.
+pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
+    let (path, _folder) = socket_path(&app.data)?;
+    // A killed process leaves its socket behind; the lock of the store ensures that it is unused.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+        _ => {}
+    }
+    let listener =
+        UnixListener::bind(&path).with_context(|| format!("failed to listen on {}", path.display()))?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let app = app.clone();
+            tokio::spawn(async move {
+                if let Err(error) = serve_command(&app, stream).await {
+                    tracing::warn!(%error, "administration");
+                }
+            });
+        }
+    });
+    Ok(())
+}
+
+async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut line = String::new();
+    BufReader::new(read).read_line(&mut line).await?;
+    let command: AdminCommand = serde_json::from_str(&line)?;
+    let (sender, mut receiver) = mpsc::unbounded_channel();
+    let work = async {
+        let (identity, resources, audit) = (&app.identity, &app.resources, &*app.audit);
+        let (clock, passwords) = (&app.clock, app.settings().passwords);
+        let services =
+            AdminServices { identity, resources, data: &app.data, clock, audit, passwords, app: Some(app) };
+        let progress = sender.clone();
+        let mut events = move |event| drop(progress.send(event));
+        let done = execute_command(&services, command, &mut events);
+        let (done, recorded) = app.audit.on_behalf(AuditCaller::operator(), done).await;
+        let code = match done.and_then(|code| {
+            recorded.map(|()| code).context("the command succeeded, but its audit event was not written")
+        }) {
+            Ok(code) => code,
+            Err(error) => {
+                events(CommandEvent::Trouble(format!("error: {error:#}")));
+                if error.downcast_ref::<ConfigError>().is_some() { 3 } else { 1 }
+            }
+        };
+        drop(sender.send(CommandEvent::Exit(code)));
+        drop(sender);
+    };
+    let talk = async {
+        while let Some(event) = receiver.recv().await {
+            let mut line = serde_json::to_vec(&event)?;
+            line.push(b'\n');
+            write.write_all(&line).await?;
+        }
+        anyhow::Ok(())
+    };
+    // The command runs to its end even if the caller disconnects.
+    let ((), talked) = tokio::join!(work, talk);
+    talked
+}
+
+/// Sends a command to a running server. Returns `None` if no server runs on this folder.
+///
+/// # Errors
+/// Returns an error if the connection breaks.
+pub async fn send_command(data: &Path, command: &AdminCommand, events: EventSink<'_>) -> Result<Option<u8>> {
+    let Ok((path, _folder)) = socket_path(data) else { return Ok(None) };
+    let Ok(stream) = UnixStream::connect(&path).await else { return Ok(None) };
+    let (read, mut write) = stream.into_split();
+    let mut line = serde_json::to_vec(command)?;
+    line.push(b'\n');
+    write.write_all(&line).await?;
+    let mut lines = BufReader::new(read).lines();
+    while let Some(line) = lines.next_line().await? {
+        match serde_json::from_str(&line)? {
+            CommandEvent::Exit(code) => return Ok(Some(code)),
+            event => events(event),
+        }
+    }
+    bail!("the server stopped before the command completed; acknowledged changes are not lost")
+}

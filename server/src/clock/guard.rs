@@ -1,0 +1,184 @@
+//! Compares the wall clock with the time since the machine was started, which includes sleep and is never set.
+//!
+//! `lastUpdated` of a resource never decreases. Therefore a wall clock that jumps ahead while the server runs stops
+//! all writes until it is corrected or an operator accepts it. A jump between two runs is only logged, because the
+//! server may have been stopped for any length of time.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use store::StoreError;
+
+/// Largest jump that counts as a correction.
+const TOLERANCE: SignedDuration = SignedDuration::from_mins(5);
+
+/// The time since a fixed moment before the process was started, by a clock that is never set.
+pub type BootTime = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// The wall clock at the moment when the boot clock was zero.
+type BootInstant = Timestamp;
+
+/// Watches the wall clock of one process.
+pub struct ClockGuard {
+    wall: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    boot: BootTime,
+    accepted: Mutex<AcceptedClock>,
+}
+
+#[derive(Clone, Copy)]
+struct AcceptedClock {
+    zero: BootInstant,
+    /// Set while a logged jump lasts.
+    has_jumped: bool,
+}
+
+impl ClockGuard {
+    /// Accepts the present time of the wall clock.
+    pub fn new(wall: Arc<dyn Fn() -> Timestamp + Send + Sync>, boot: BootTime) -> Self {
+        let zero = zero(wall(), boot());
+        Self { wall, boot, accepted: Mutex::new(AcceptedClock { zero, has_jumped: false }) }
+    }
+
+    /// Checks that the wall clock has not jumped ahead since it was last accepted. Small corrections are accepted.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::Clock`] after a jump.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let zero = zero((self.wall)(), (self.boot)());
+        let ahead = zero.duration_since(accepted.zero);
+        if ahead <= TOLERANCE {
+            if accepted.has_jumped || ahead < -TOLERANCE {
+                tracing::warn!(moved_s = ahead.as_secs(), "the clock of this machine was set back");
+            }
+            *accepted = AcceptedClock { zero, has_jumped: false };
+            return Ok(());
+        }
+        let ahead_s = ahead.as_secs();
+        if !accepted.has_jumped {
+            accepted.has_jumped = true;
+            tracing::error!(
+                ahead_s,
+                "the clock of this machine has jumped ahead; writes are refused until it is corrected or accepted with \
+                 `trefoil clock accept`"
+            );
+        }
+        Err(StoreError::Clock { ahead_s })
+    }
+
+    /// Accepts the present time of the wall clock, and returns how far it had moved.
+    pub fn accept(&self) -> SignedDuration {
+        let mut accepted = self.accepted.lock().unwrap_or_else(PoisonError::into_inner);
+        let zero = zero((self.wall)(), (self.boot)());
+        let moved = zero.duration_since(accepted.zero);
+        *accepted = AcceptedClock { zero, has_jumped: false };
+        moved
+    }
+}
+
+fn zero(wall: Timestamp, boot: Duration) -> BootInstant {
+    let boot = SignedDuration::try_from(boot).unwrap_or(SignedDuration::MAX);
+    wall.checked_sub(boot).unwrap_or(Timestamp::MIN)
+}
+
+/// Logs the difference between the wall clock and the time of the last write, by this or another process.
+pub fn log_start(now: Timestamp, last: Timestamp) {
+    let passed = now.duration_since(last);
+    if passed < -TOLERANCE {
+        tracing::warn!(
+            %last,
+            behind_s = -passed.as_secs(),
+            "the clock is earlier than the last write of the store; new resources get the time of that write until it is reached"
+        );
+    } else if passed > TOLERANCE {
+        tracing::info!(%last, passed_s = passed.as_secs(), "time since the last write of the store");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    /// Two clocks, in seconds.
+    #[derive(Default)]
+    struct FakeClocks {
+        wall: AtomicI64,
+        boot: AtomicI64,
+    }
+
+    impl FakeClocks {
+        fn pass(&self, seconds: i64) {
+            self.wall.fetch_add(seconds, Ordering::Relaxed);
+            self.boot.fetch_add(seconds, Ordering::Relaxed);
+        }
+
+        fn set(&self, by: i64) {
+            self.wall.fetch_add(by, Ordering::Relaxed);
+        }
+    }
+
+    fn guarded() -> (Arc<FakeClocks>, ClockGuard) {
+        let clocks = Arc::new(FakeClocks::default());
+        clocks.set(1_800_000_000);
+        clocks.pass(1_000);
+        let (wall, boot) = (Arc::clone(&clocks), Arc::clone(&clocks));
+        let wall = move || Timestamp::from_second(wall.wall.load(Ordering::Relaxed)).unwrap();
+        let boot = move || Duration::from_secs(boot.boot.load(Ordering::Relaxed).unsigned_abs());
+        (clocks, ClockGuard::new(Arc::new(wall), Arc::new(boot)))
+    }
+
+    #[test]
+    fn a_jump_ahead_is_refused_until_the_clock_returns_or_is_accepted() {
+        let (clocks, guard) = guarded();
+        guard.check().unwrap();
+        // The machine sleeps.
+        clocks.pass(100_000);
+        guard.check().unwrap();
+        clocks.set(301);
+        assert_eq!(guard.check(), Err(StoreError::Clock { ahead_s: 301 }));
+        clocks.pass(60);
+        assert_eq!(guard.check(), Err(StoreError::Clock { ahead_s: 301 }));
+        clocks.set(-301);
+        guard.check().unwrap();
+        clocks.set(86_400);
+        assert_eq!(guard.check(), Err(StoreError::Clock { ahead_s: 86_400 }));
+        assert_eq!(guard.accept().as_secs(), 86_400);
+        guard.check().unwrap();
+    }
+
+    #[test]
+    fn corrections_and_steps_back_are_accepted() {
+        let (clocks, guard) = guarded();
+        for by in [300, -300, 1, -86_400, 299] {
+            clocks.pass(10);
+            clocks.set(by);
+            guard.check().unwrap();
+        }
+        clocks.set(301);
+        assert!(guard.check().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_guarded_store_reads_and_does_not_write() {
+        use store::{Expect, Ledger as _, LedgerWrite, Store, Versions as _};
+        let (clocks, guard) = guarded();
+        let guard = Arc::new(guard);
+        let store = Store::memory();
+        let gate = Arc::clone(&guard);
+        store.set_gate(Arc::new(move || gate.check()));
+        let now = Timestamp::UNIX_EPOCH;
+        let put = || vec![LedgerWrite::put("k", "v", Expect::Any)];
+        store.write(put(), now).await.unwrap();
+        clocks.set(3_600);
+        let refused = Err(StoreError::Clock { ahead_s: 3_600 });
+        assert_eq!(store.write(put(), now).await.map(drop), refused);
+        assert_eq!(store.snapshot(now).await.map(drop), refused);
+        assert_eq!(store.check_writable().await, refused);
+        assert!(store.get("k", now).await.unwrap().is_some());
+        guard.accept();
+        store.write(put(), now).await.unwrap();
+    }
+}

@@ -1,0 +1,39 @@
+//! `[audit]`: the requests that are recorded, and how durably.
+
+use serde::Deserialize;
+
+/// `[audit]`: the audit log.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AuditConfig {
+    /// State of the lines of a request when its response is sent.
+    pub durability: Durability,
+    /// The requests for FHIR resources that are recorded.
+    pub resources: RecordedRequests,
+}
+
+/// State of the audit lines of a request when its response is sent.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// In the memory of the process: a crash of the server loses them.
+    Queued,
+    /// Passed to the operating system: a crash of the server loses nothing, a power failure may.
+    #[default]
+    Written,
+    /// On the disk. If they cannot be written, the response is an error.
+    Synced,
+}
+
+/// The requests for FHIR resources that are recorded.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordedRequests {
+    /// None.
+    Off,
+    /// Creates, updates and deletes.
+    #[default]
+    Changes,
+    /// Reads, histories, searches and downloads of exports too.
+    All,
+}

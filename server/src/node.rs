@@ -1,0 +1,27 @@
+//! One running server: its services, and what they share.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`app`] | [`app::App`]: all services, wired together |
+//! | [`reload`] | reads the configuration again while the server runs |
+//! | [`terminology_sync`] | applies stored resources to the terminology |
+//! | [`saved_indexes`] | saved indexes of code systems |
+//! | [`key_fetch`] | fetches the key sets of clients |
+//! | [`group_members`] | members of the Groups that a client is limited to |
+//! | [`client_origins`] | origins whose scripts may read responses |
+//! | [`hashing`], [`question_pool`], [`byte_budget`], [`descriptors`] | limits on CPU time, memory and file descriptors |
+//! | [`data_folder`], [`tls`] | the data folder, certificates |
+
+pub mod app;
+pub mod byte_budget;
+pub mod client_origins;
+pub mod data_folder;
+pub mod descriptors;
+pub mod group_members;
+pub mod hashing;
+pub mod key_fetch;
+pub mod question_pool;
+pub mod reload;
+pub mod saved_indexes;
+pub mod terminology_sync;
+pub mod tls;

@@ -1,0 +1,232 @@
+//! [`App`]: the services of one server, wired together.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use arc_swap::ArcSwap;
+use bulk::Bulk;
+use bytes::Bytes;
+use identity::sign_in::pending_quota::PendingQuota;
+use identity::{Dependencies, Identity};
+use jiff::SignedDuration;
+use resources::{ResourceLimits, Resources};
+use store::Store;
+use terminology::Terminology;
+
+use crate::clock::guard::{self, ClockGuard};
+use crate::clock::{Clock, RequestIds};
+use crate::config::settings::{Settings, SharedSettings};
+use crate::config::{Config, ServeFlags, StoreEngine};
+use crate::node::byte_budget::{self, ByteBudget};
+use crate::node::client_origins::ClientOrigins;
+use crate::node::descriptors;
+use crate::node::group_members::GroupMembers;
+use crate::node::hashing::PasswordHasher;
+use crate::node::key_fetch::KeyFetcher;
+use crate::node::question_pool::QuestionPool;
+use crate::node::saved_indexes::SavedIndexes;
+use crate::node::terminology_sync::TerminologySync;
+use crate::records::audit::AuditLog;
+use crate::records::export_log::ExportLog;
+
+/// The services of one server.
+pub struct App {
+    /// Time and randomness.
+    pub clock: Clock,
+    /// Refuses writes after a jump of the clock.
+    pub clock_guard: Arc<ClockGuard>,
+    /// Ids of requests.
+    pub request_ids: RequestIds,
+    /// Base URL without trailing slash.
+    pub base_url: String,
+    /// Base URL of the FHIR endpoints.
+    pub fhir_base: String,
+    /// The host of the base URL is a loopback name.
+    pub is_loopback: bool,
+    /// The base URL is HTTPS, so cookies are sent over HTTPS only.
+    pub is_https: bool,
+    /// The data folder.
+    pub data: PathBuf,
+    /// The ledger and the versions of resources.
+    pub store: Store,
+    /// OAuth and OpenID Connect.
+    pub identity: Identity,
+    /// FHIR resources.
+    pub resources: Resources,
+    /// Code systems and value sets.
+    pub terminology: Terminology,
+    /// Applies the resources of the store to the terminology.
+    pub terminology_sync: TerminologySync,
+    /// Exports.
+    pub bulk: Bulk,
+    /// Records the requests of clients for their exports; `None` if no export log is configured.
+    pub export_log: Option<Arc<ExportLog>>,
+    /// The CapabilityStatement, after its first request.
+    pub capabilities: OnceLock<Bytes>,
+    /// The audit log.
+    pub audit: Arc<AuditLog>,
+    /// The settings that can change while the server runs.
+    settings: SharedSettings,
+    /// The settings that cannot, with their values at the start.
+    pub fixed: Vec<(&'static str, String)>,
+    /// The flags, with which the configuration is read again.
+    pub flags: ServeFlags,
+    /// Client for external providers: no redirects, no proxies, limited times and sizes.
+    pub http: reqwest::Client,
+    /// Runs long terminology questions.
+    pub questions: QuestionPool,
+    /// Runs password hashes.
+    pub hashing: PasswordHasher,
+    /// Members of the Groups that clients are limited to.
+    pub group_members: GroupMembers,
+    /// Memory for request bodies.
+    pub bodies: Arc<ByteBudget>,
+    /// Counts the pending records that anonymous requests created.
+    pub pending: PendingQuota,
+    /// Origins whose scripts may read responses.
+    pub origins: ClientOrigins,
+    /// Set when the server begins to stop, so that it is no longer ready.
+    pub is_stopping: AtomicBool,
+}
+
+impl App {
+    /// Opens all services over a store.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be read or a folder cannot be created.
+    pub async fn open(
+        mut config: Config,
+        flags: &ServeFlags,
+        base_url: String,
+        store: Store,
+        clock: Clock,
+    ) -> Result<Arc<Self>> {
+        let now = clock.now();
+        if let Some(last) = store.last_time()? {
+            guard::log_start(now, last);
+        }
+        let clock_guard = Arc::new(clock.guard());
+        let fixed = config.restart_settings();
+        let limits = ResourceLimits { bytes: config.settings.body_limit_bytes, ..ResourceLimits::default() };
+        let settings = Arc::new(ArcSwap::from_pointee(std::mem::take(&mut config.settings)));
+        let audit = AuditLog::open(&config.data, &base_url, config.audit, clock.clone())
+            .context("failed to open the audit log")?;
+        let gates = (Arc::clone(&clock_guard), audit.clone());
+        store.set_gate(Arc::new(move || gates.0.check().and_then(|()| gates.1.check())));
+        let dependencies = Dependencies {
+            encryption: std::mem::take(&mut config.encryption),
+            fetch: Arc::new(KeyFetcher::new(settings.clone())?),
+            audit: audit.clone(),
+        };
+        let random = clock.random.clone();
+        let identity = Identity::open_with(store.clone(), random, dependencies, &base_url, config.demo, now)
+            .await
+            .context("failed to open the identity records")?;
+        let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
+        let resources = Resources::at(store.clone(), &format!("{base_url}/fhir/R4"));
+        resources.set_limits(limits);
+        let bulk = Bulk::open(
+            store.clone(),
+            resources.clone(),
+            bulk::BulkOptions {
+                files: config.data.join("exports"),
+                disk: store::space::DiskSpace::of(&config.data.join("exports")),
+                fhir_base: format!("{base_url}/fhir/R4"),
+                retention: config.bulk.retention,
+                file_size: config.bulk.file_size,
+                poll_limit: config.bulk.poll_limit,
+                signing: config.bulk.signed_urls.map(|lifetime| {
+                    bulk::AddressSigning::new(
+                        identity.server_secret.mac("bulk", "addresses of files").as_bytes(),
+                        lifetime,
+                    )
+                }),
+                in_flight: config.bulk.in_flight,
+                guide: config.bulk.guide,
+                nested_groups: config.bulk.nested_groups,
+                open_downloads: descriptors::descriptor_budget().downloads,
+            },
+            clock.for_bulk(),
+        )?;
+        let export_log = match config.bulk.export_log.clone() {
+            None => None,
+            Some(folder) => {
+                let retention =
+                    SignedDuration::try_from(config.bulk.retention).unwrap_or(SignedDuration::MAX);
+                let log = ExportLog::open(folder, &format!("{base_url}/fhir/R4"), retention, clock.clone());
+                Some(Arc::new(log.context("failed to open the export log")?))
+            }
+        };
+        let indexes = match config.engine {
+            StoreEngine::Memory => None,
+            StoreEngine::File => {
+                let indexes = SavedIndexes::open(&config.data);
+                let swept = indexes.and_then(|indexes| indexes.remove_partial().map(|()| indexes));
+                Some(swept.context("failed to open the saved indexes")?)
+            }
+        };
+        let terminology = Terminology::default();
+        let terminology_sync = TerminologySync::open(store.clone(), terminology.clone(), indexes)
+            .await
+            .context("failed to read the stored terminology")?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let app = Self {
+            fhir_base: format!("{base_url}/fhir/R4"),
+            is_loopback: matches!(host.as_str(), "localhost" | "127.0.0.1" | "[::1]"),
+            is_https: base_url.starts_with("https://"),
+            base_url,
+            data: config.data.clone(),
+            store,
+            identity,
+            resources,
+            terminology,
+            terminology_sync,
+            bulk,
+            export_log,
+            capabilities: OnceLock::new(),
+            audit,
+            settings,
+            fixed,
+            flags: flags.clone(),
+            http: provider_client()?,
+            questions: QuestionPool::new(cores),
+            hashing: PasswordHasher::new(cores),
+            group_members: GroupMembers::default(),
+            bodies: ByteBudget::new(config.body_memory_bytes, limits.bytes, byte_budget::MAX_WAIT),
+            pending: PendingQuota::new(config.pending),
+            origins: ClientOrigins::default(),
+            is_stopping: AtomicBool::new(false),
+            request_ids: RequestIds::new(&*clock.random),
+            clock,
+            clock_guard,
+        };
+        Ok(Arc::new(app))
+    }
+
+    /// Returns the current settings. They may be replaced during a request, so a handler reads them once.
+    pub fn settings(&self) -> Arc<Settings> {
+        self.settings.load_full()
+    }
+
+    /// Replaces all settings.
+    pub fn replace_settings(&self, settings: Settings) {
+        // The maximum size of a body is that of a resource, too.
+        self.resources
+            .set_limits(ResourceLimits { bytes: settings.body_limit_bytes, ..self.resources.limits() });
+        self.settings.store(Arc::new(settings));
+    }
+}
+
+/// Returns the client for external providers. Timeouts are set for each call.
+fn provider_client() -> Result<reqwest::Client> {
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .no_proxy()
+        .connect_timeout(Duration::from_secs(10))
+        .pool_max_idle_per_host(2)
+        .build()
+        .context("failed to set up the client for external providers")
+}

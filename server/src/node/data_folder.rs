@@ -1,0 +1,22 @@
+//! The data folder of a server.
+
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+
+/// Creates the data folder and its subfolders, accessible only by their owner. An existing folder keeps its mode;
+/// keys, records and exports inside it are private regardless.
+///
+/// # Errors
+/// Returns an error if a folder cannot be created.
+pub fn make_data_folder(data: &Path) -> Result<()> {
+    for dir in [data.to_owned(), data.join("store"), data.join("exports"), data.join("tls")] {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&dir)
+            .with_context(|| format!("failed to make the folder {}", dir.display()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! Long terminology questions run on separate threads, with limited concurrency and a bounded queue, so that one core
+//! is left for everything else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use terminology::Budget;
+use terminology::ExhaustionCause;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::clock;
+
+/// Maximum number of waiting questions; further ones are rejected.
+const MAX_WAITING: usize = 64;
+/// Maximum CPU time of one question, in milliseconds.
+const CPU_LIMIT_MS: u64 = 900;
+
+/// Limits the running and the waiting questions.
+pub struct QuestionPool {
+    running: Arc<Semaphore>,
+    admitted: Arc<Semaphore>,
+    stopping: Arc<AtomicBool>,
+}
+
+/// The reason for which a question was not run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionRejected {
+    /// Too many questions are waiting.
+    Full,
+    /// The server is stopping.
+    Stopping,
+}
+
+/// Cancels a question when its future is dropped, because the client has disconnected.
+struct CancelOnDrop(Arc<AtomicBool>);
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl QuestionPool {
+    /// Returns a pool for a machine with `cores` cores; one is left for everything else.
+    pub fn new(cores: usize) -> Self {
+        let threads = cores.saturating_sub(1).max(1);
+        Self {
+            running: Arc::new(Semaphore::new(threads)),
+            admitted: Arc::new(Semaphore::new(threads + MAX_WAITING)),
+            stopping: Arc::default(),
+        }
+    }
+
+    /// Runs a question with a full budget. It ends when the CPU time is used up, the returned future is dropped, or
+    /// the server stops.
+    ///
+    /// # Errors
+    /// Returns [`QuestionRejected`] if too many questions are waiting or the server is stopping.
+    pub async fn run<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Budget<'_>) -> T + Send + 'static,
+    ) -> Result<T, QuestionRejected> {
+        let admitted = self.admitted.clone().try_acquire_owned().map_err(|_| QuestionRejected::Full)?;
+        let running = self.running.clone().acquire_owned().await.expect("the semaphore is never closed");
+        if self.stopping.load(Ordering::Relaxed) {
+            return Err(QuestionRejected::Stopping);
+        }
+        let cancelled = CancelOnDrop(Arc::default());
+        let (is_cancelled, is_stopping) = (cancelled.0.clone(), self.stopping.clone());
+        // The thread owns the permits: a cancelled question occupies it until it notices.
+        let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
+        let answer = tokio::task::spawn_blocking(move || {
+            let started = clock::thread_cpu_time();
+            let check = || {
+                if is_cancelled.load(Ordering::Relaxed) || is_stopping.load(Ordering::Relaxed) {
+                    return Some(ExhaustionCause::Cancelled);
+                }
+                let spent = clock::thread_cpu_time().saturating_sub(started);
+                (spent > Duration::from_millis(CPU_LIMIT_MS))
+                    .then_some(ExhaustionCause::Deadline(CPU_LIMIT_MS))
+            };
+            let answer = ask(&Budget::full(&check));
+            drop(permits);
+            answer
+        });
+        let answer = answer.await.expect("a question does not panic");
+        drop(cancelled);
+        Ok(answer)
+    }
+
+    /// Cancels the running questions and rejects the waiting ones, because the server is stopping.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fhir::Parameters;
+    use futures_util::FutureExt as _;
+    use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+
+    use super::*;
+
+    /// Repeats a question until the budget ends, and returns the cause.
+    fn ask(budget: &Budget<'_>) -> Option<ExhaustionCause> {
+        let json = r#"{"resourceType":"CodeSystem","id":"s","url":"urn:s","status":"active","content":"complete",
+            "concept":[{"code":"a"},{"code":"b"}]}"#;
+        let terminology = Terminology::default();
+        terminology.apply([TerminologyChange::Put {
+            kind: "CodeSystem",
+            id: "s".to_owned(),
+            bytes: json.into(),
+        }]);
+        let query = Parameters::from_query("codeA=a&codeB=b&system=urn:s");
+        let input = OperationInput::from_query(&query).budget(budget);
+        std::iter::repeat_with(|| terminology.subsumes(OperationLevel::Type, input))
+            .find_map(Result::err)?
+            .exhausted()
+    }
+
+    #[tokio::test]
+    async fn a_cancelled_question_ends_and_returns_its_permits() {
+        let pool = Arc::new(QuestionPool::new(1));
+        let (sender, ended) = tokio::sync::oneshot::channel();
+        let mut question = Box::pin(pool.run(move |budget| sender.send(ask(budget)).is_ok()));
+        assert!(question.as_mut().now_or_never().is_none());
+        drop(question);
+        assert_eq!(ended.await, Ok(Some(ExhaustionCause::Cancelled)));
+        assert_eq!(pool.run(|_| 7).await, Ok(7));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_stops_ends_its_questions() {
+        let pool = Arc::new(QuestionPool::new(1));
+        let (begun, has_begun) = tokio::sync::oneshot::channel();
+        let question = {
+            let pool = pool.clone();
+            tokio::spawn(async move {
+                let ask = move |budget: &Budget<'_>| {
+                    begun.send(()).expect("the test waits");
+                    ask(budget)
+                };
+                pool.run(ask).await
+            })
+        };
+        has_begun.await.expect("it begins");
+        pool.stop();
+        assert_eq!(question.await.expect("it does not panic"), Ok(Some(ExhaustionCause::Cancelled)));
+        assert_eq!(pool.run(|_| 7).await, Err(QuestionRejected::Stopping));
+    }
+
+    #[tokio::test]
+    async fn more_than_the_queue_holds_are_refused() {
+        let pool = QuestionPool::new(1);
+        let (open, gate) = std::sync::mpsc::channel::<()>();
+        let first = pool.run(move |_| gate.recv().is_ok());
+        let mut waiting: Vec<_> = Vec::new();
+        let mut first = Box::pin(first);
+        assert!(first.as_mut().now_or_never().is_none());
+        for _ in 0..MAX_WAITING {
+            let mut one = Box::pin(pool.run(|_| ()));
+            assert!(one.as_mut().now_or_never().is_none());
+            waiting.push(one);
+        }
+        assert_eq!(pool.run(|_| ()).await, Err(QuestionRejected::Full));
+        open.send(()).expect("it waits");
+        assert_eq!(first.await, Ok(true));
+        for one in waiting {
+            assert_eq!(one.await, Ok(()));
+        }
+    }
+}

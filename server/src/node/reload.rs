@@ -1,0 +1,59 @@
+//! Reads the configuration again while the server runs (SIGHUP, `trefoil reload`). A faulty file changes nothing;
+//! settings that need a restart are reported.
+
+use anyhow::{Context as _, Result};
+use identity::Identity;
+use identity::model::client::RegistrationError;
+use jiff::Timestamp;
+
+use crate::config::declared::DeclaredClient;
+use crate::config::{Config, ConfigError, ServeFlags};
+use crate::node::app::App;
+
+/// Writes the declared clients to the ledger.
+///
+/// # Errors
+/// Returns an error that says what to change in the file, or the error of the store.
+pub async fn store_declared_clients(
+    identity: &Identity,
+    flags: &ServeFlags,
+    clients: &[DeclaredClient],
+    now: Timestamp,
+) -> Result<()> {
+    let records: Vec<_> = clients.iter().map(|declared| declared.client.clone()).collect();
+    identity.clients.declare_clients(&records, now).await.map_err(|error| match &error {
+        RegistrationError::AddedByCommand(id) => {
+            let found = clients.iter().find(|declared| declared.client.client_id == *id);
+            anyhow::Error::from(ConfigError::Value {
+                path: flags.config.clone().unwrap_or_default(),
+                line: found.map_or(0, |declared| declared.line),
+                key: "client_id".into(),
+                why: error.to_string(),
+            })
+        }
+        _ => error.into(),
+    })
+}
+
+/// Applies the present content of the file. Returns lines that report the changes.
+///
+/// # Errors
+/// Returns an error if the file is not valid; then nothing is changed.
+pub async fn reload_config(app: &App) -> Result<Vec<String>> {
+    let config = Config::load(&app.flags).context("nothing was changed")?;
+    store_declared_clients(&app.identity, &app.flags, &config.clients, app.clock.now())
+        .await
+        .context("nothing was changed")?;
+    let fixed = config.restart_settings();
+    let mut lines: Vec<_> = fixed
+        .iter()
+        .filter(|setting| !app.fixed.contains(setting))
+        .map(|(name, _)| format!("{name} was changed; that needs a restart"))
+        .collect();
+    let settings = &config.settings;
+    let (clients, providers, scopes) =
+        (config.clients.len(), settings.providers.len(), settings.scopes.len());
+    lines.push(format!("reloaded: {clients} declared clients, {providers} providers, {scopes} scopes"));
+    app.replace_settings(config.settings);
+    Ok(lines)
+}

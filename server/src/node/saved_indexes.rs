@@ -1,0 +1,222 @@
+//! Saved indexes of code systems, in `DIR/terminology`: those of imported releases, which are stored nowhere else,
+//! and those of large CodeSystem resources, so that a restart need not build them again.
+//!
+//! | path | contents |
+//! |---|---|
+//! | `releases/ID.index` | an imported release |
+//! | `releases/ID.source` | the hash of its source, so that it is not imported twice |
+//! | `resources/ID@SEQ.index` | a stored CodeSystem, by the sequence number of its version |
+//!
+//! A file is written under another name (`….part`) and renamed, so that it is complete or missing. The hash is
+//! removed before its index is replaced and written after it: a killed process leaves an index without a hash, never
+//! with a wrong one.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, BufReader, BufWriter, Write as _};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest as _, Sha256};
+use store::Seq;
+use terminology::{CodeSystemIndex, TerminologyChange};
+
+/// Size from which a CodeSystem resource is indexed when it is written, and its index saved, in bytes.
+pub const MIN_SAVED_BYTES: usize = 1 << 20;
+/// Maximum length of a FHIR id.
+const LONGEST_ID: usize = 64;
+
+/// The folder of the saved indexes.
+#[derive(Debug, Clone)]
+pub struct SavedIndexes {
+    folder: PathBuf,
+}
+
+impl SavedIndexes {
+    /// Opens the folder below a data folder, and creates it if it is missing.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be created.
+    pub fn open(data: &Path) -> io::Result<Self> {
+        let folder = data.join("terminology");
+        for part in ["releases", "resources"] {
+            DirBuilder::new().recursive(true).mode(0o700).create(folder.join(part))?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// Returns the imported releases, as changes of the terminology. A release that cannot be read is logged and
+    /// skipped.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn releases(&self) -> io::Result<Vec<TerminologyChange>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.folder.join("releases"))? {
+            let path = entry?.path();
+            let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".index")) else {
+                continue;
+            };
+            match read_index(&path) {
+                Ok(index) => found.push(TerminologyChange::Index { id: id.to_owned(), index }),
+                Err(error) => tracing::error!(
+                    %error, path = %path.display(),
+                    "a code system cannot be used; import its release again"
+                ),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Removes the partial files of a killed process. The caller must hold the lock of the store, and must not have
+    /// written an index yet.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read or a file not removed.
+    pub fn remove_partial(&self) -> io::Result<()> {
+        for part in ["releases", "resources"] {
+            for entry in fs::read_dir(self.folder.join(part))? {
+                let path = entry?.path();
+                if path.extension().is_some_and(|end| end == "part") {
+                    fs::remove_file(path)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the release that was imported from a source with this hash, and its id; `None` if there is no readable
+    /// one.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be read.
+    pub fn release_of(&self, hash: &str) -> io::Result<Option<(String, CodeSystemIndex)>> {
+        for entry in fs::read_dir(self.folder.join("releases"))? {
+            let path = entry?.path();
+            let Some(id) = path.file_name().and_then(|name| name.to_str()?.strip_suffix(".source")) else {
+                continue;
+            };
+            if fs::read(&path)? == hash.as_bytes()
+                && let Ok(index) = read_index(&path.with_file_name(format!("{id}.index")))
+            {
+                return Ok(Some((id.to_owned(), index)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Saves the index of a release that was imported from a source with this hash. It replaces an earlier one of the
+    /// same system and version. Returns its id.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn save_release(&self, index: &CodeSystemIndex, hash: &str) -> io::Result<String> {
+        // Two concurrent imports must not mix an index with the hash of the other one.
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = release_id(index.url(), index.version());
+        let file = |end: &str| self.folder.join("releases").join(format!("{id}.{end}"));
+        match fs::remove_file(file("source")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        self.write_file(&file("index"), |out| index.save(out))?;
+        self.write_file(&file("source"), |out| out.write_all(hash.as_bytes()))?;
+        Ok(id)
+    }
+
+    /// Returns the saved index of a version of a resource, if there is a readable one.
+    pub fn of_resource(&self, id: &str, seq: Seq) -> Option<CodeSystemIndex> {
+        read_index(&self.resource_path(id, seq)).ok()
+    }
+
+    /// Saves the index of a version of a resource, and removes those of earlier versions.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be written.
+    pub fn save_resource(&self, id: &str, seq: Seq, index: &CodeSystemIndex) -> io::Result<()> {
+        self.remove_resource(id)?;
+        self.write_file(&self.resource_path(id, seq), |out| index.save(out))
+    }
+
+    /// Removes the indexes of a resource.
+    ///
+    /// # Errors
+    /// Returns an error if a file cannot be removed.
+    pub fn remove_resource(&self, id: &str) -> io::Result<()> {
+        for entry in fs::read_dir(self.folder.join("resources"))? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name.to_str().and_then(|name| name.rsplit_once('@')).is_some_and(|(of, _)| of == id) {
+                fs::remove_file(entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn resource_path(&self, id: &str, seq: Seq) -> PathBuf {
+        self.folder.join("resources").join(format!("{id}@{seq}.index"))
+    }
+
+    fn write_file(
+        &self,
+        path: &Path,
+        fill: impl FnOnce(&mut BufWriter<&File>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let part = path.with_extension("part");
+        let file = File::create(&part)?;
+        let written = {
+            let mut out = BufWriter::with_capacity(1 << 20, &file);
+            fill(&mut out).and_then(|()| out.flush()).and_then(|()| file.sync_all())
+        };
+        if let Err(error) = written.and_then(|()| fs::rename(&part, path)) {
+            drop(fs::remove_file(&part));
+            return Err(error);
+        }
+        File::open(path.parent().unwrap_or(&self.folder))?.sync_all()
+    }
+}
+
+fn read_index(path: &Path) -> io::Result<CodeSystemIndex> {
+    CodeSystemIndex::read(BufReader::with_capacity(1 << 20, File::open(path)?))
+}
+
+/// Returns a valid FHIR id from the URL and version of a code system, readable if it is short enough.
+fn release_id(url: &str, version: Option<&str>) -> String {
+    let version = version.unwrap_or_default();
+    // Versions of SNOMED CT are URLs that begin with that of the system.
+    let name = match version.strip_prefix(url) {
+        Some(rest) => format!("{url}{rest}"),
+        None => format!("{url}-{version}"),
+    };
+    let name = name.trim_start_matches("http://").trim_start_matches("https://");
+    let mut id = String::with_capacity(name.len());
+    for c in name.chars() {
+        let c = if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
+        if !(c == '-' && id.ends_with('-')) {
+            id.push(c);
+        }
+    }
+    let id = id.trim_matches('-');
+    if id.len() <= LONGEST_ID {
+        return id.to_owned();
+    }
+    let digest = Sha256::digest(name.as_bytes());
+    let end: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{end}", &id[..LONGEST_ID - 1 - end.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_releases_are_ids() {
+        let sct = "http://snomed.info/sct";
+        let version = format!("{sct}/900000000000207008/version/20250101");
+        assert_eq!(release_id(sct, Some(&version)), "snomed.info-sct-900000000000207008-version-20250101");
+        assert_eq!(release_id("http://loinc.org", Some("2.80")), "loinc.org-2.80");
+        let long = release_id(&format!("http://example.org/{}", "x".repeat(80)), None);
+        assert_eq!(long.len(), LONGEST_ID);
+    }
+}

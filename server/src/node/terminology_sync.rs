@@ -1,0 +1,152 @@
+//! Keeps the terminology up to date with the store: reads all stored code systems and value sets at the start, and the
+//! changes since then before a request is answered.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::Result;
+use bytes::Bytes;
+use store::{ScanOptions, Seq, Store, StoreError, Versions as _};
+use terminology::{CodeSystemIndex, Terminology, TerminologyChange};
+use tokio::sync::Mutex;
+
+use crate::node::saved_indexes::{MIN_SAVED_BYTES, SavedIndexes};
+
+/// The resource types that the terminology is built from.
+const TERMINOLOGY_TYPES: [&str; 3] = ["CodeSystem", "ValueSet", "StructureDefinition"];
+
+/// Applies the resources of a store to the terminology.
+pub struct TerminologySync {
+    store: Store,
+    terminology: Terminology,
+    /// `None` if the store is in memory, so that no index is saved.
+    indexes: Option<SavedIndexes>,
+    /// Sequence number up to which the changes of the store are applied.
+    applied: AtomicU64,
+    /// Held while changes are applied.
+    applying: Mutex<()>,
+}
+
+/// A version of a stored resource; without a body if it is deleted.
+struct ResourceVersion {
+    kind: &'static str,
+    id: String,
+    seq: Seq,
+    body: Option<Bytes>,
+}
+
+impl TerminologySync {
+    /// Applies all imported releases and all stored resources.
+    ///
+    /// # Errors
+    /// Returns an error if the store or the folder of the saved indexes cannot be read.
+    pub async fn open(store: Store, terminology: Terminology, indexes: Option<SavedIndexes>) -> Result<Self> {
+        let sync = Self { store, terminology, indexes, applied: AtomicU64::new(0), applying: Mutex::new(()) };
+        sync.apply_all().await?;
+        Ok(sync)
+    }
+
+    async fn apply_all(&self) -> Result<()> {
+        if let Some(indexes) = self.indexes.clone() {
+            let releases = tokio::task::spawn_blocking(move || indexes.releases()).await??;
+            self.terminology.apply(releases);
+        }
+        let at = self.store.last_seq();
+        for kind in TERMINOLOGY_TYPES {
+            let mut after: Option<String> = None;
+            loop {
+                let page = self.store.scan_kind(kind, ScanOptions::at(at).after(after.as_deref())).await?;
+                let stored = page.versions.into_iter().map(|version| ResourceVersion {
+                    kind,
+                    id: version.key.id,
+                    seq: version.seq,
+                    body: version.body,
+                });
+                self.apply_resources(stored.collect(), false);
+                after = page.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+        }
+        self.applied.store(at.0, Ordering::Release);
+        Ok(())
+    }
+
+    /// Applies the changes that were written since the last call, so that an answer after a write takes it into
+    /// account.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the changes cannot be read.
+    pub async fn apply_changes(&self) -> Result<(), StoreError> {
+        const PAGE: usize = 1_000;
+        let is_behind = || Seq(self.applied.load(Ordering::Acquire)) < self.store.last_seq();
+        if !is_behind() {
+            return Ok(());
+        }
+        let _turn = self.applying.lock().await;
+        while is_behind() {
+            let changes = self.store.changes(Seq(self.applied.load(Ordering::Acquire)), PAGE).await?;
+            let Some(last) = changes.last().map(|change| change.seq) else { break };
+            let mut stored = Vec::new();
+            for change in changes {
+                let Some(kind) = TERMINOLOGY_TYPES.into_iter().find(|kind| *kind == change.key.kind) else {
+                    continue;
+                };
+                // The newest version counts, which may be a later one.
+                let newest = self.store.read(&change.key, Seq::LATEST).await?;
+                let (seq, body) = newest.map_or((change.seq, None), |version| (version.seq, version.body));
+                stored.push(ResourceVersion { kind, id: change.key.id, seq, body });
+            }
+            self.apply_resources(stored, true);
+            self.applied.store(last.0, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    /// Applies resources to the terminology. For a large code system the saved index is used; if there is none, the
+    /// index is built and saved in the background. Logs a warning for a cyclic hierarchy: of each code system that
+    /// was just written, and of each one whose index is built here.
+    fn apply_resources(&self, stored: Vec<ResourceVersion>, just_written: bool) {
+        let (mut large, mut small) = (Vec::new(), Vec::new());
+        let change = |ResourceVersion { kind, id, seq, body }| {
+            let Some(bytes) = body else { return TerminologyChange::Delete { kind, id } };
+            if kind == "CodeSystem" && bytes.len() >= MIN_SAVED_BYTES {
+                if let Some(index) = self.indexes.as_ref().and_then(|indexes| indexes.of_resource(&id, seq)) {
+                    return TerminologyChange::Index { id, index };
+                }
+                large.push((id.clone(), seq));
+            } else if kind == "CodeSystem" && just_written {
+                small.push((id.clone(), bytes.clone()));
+            }
+            TerminologyChange::Put { kind, id, bytes }
+        };
+        let changes: Vec<TerminologyChange> = stored.into_iter().map(change).collect();
+        if changes.is_empty() {
+            return;
+        }
+        self.terminology.apply(changes);
+        if large.is_empty() && small.is_empty() {
+            return;
+        }
+        let (terminology, indexes) = (self.terminology.clone(), self.indexes.clone());
+        let warn = |id: &str, cycle: Option<Vec<String>>| {
+            if let Some(cycle) = cycle {
+                tracing::warn!(id, codes = cycle.join(" > "), "the hierarchy of a CodeSystem has a cycle");
+            }
+        };
+        tokio::task::spawn_blocking(move || {
+            for (id, bytes) in small {
+                warn(&id, CodeSystemIndex::cycle_in(&bytes));
+            }
+            for (id, seq) in large {
+                let Some(index) = terminology.index(&id) else { continue };
+                warn(&id, index.cycle());
+                let saved =
+                    indexes.as_ref().map_or(Ok(()), |indexes| indexes.save_resource(&id, seq, &index));
+                if let Err(error) = saved {
+                    tracing::warn!(%error, id, "failed to save an index; it will be built again at the next start");
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,337 @@
+//! Files of lines that are only ever appended to: the audit log and the export log.
+//!
+//! One thread writes. Lines reach it through a queue, so that no request blocks on the disk. A request that must not
+//! be answered before its lines are written awaits [`AppendLog::write`]; all requests that wait at the same time
+//! share one `write` and one `fsync`. While writes fail, lines stay in memory up to a maximum; further lines are
+//! counted and dropped.
+
+use std::collections::VecDeque;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+/// Maximum number of lines in memory; further ones are dropped.
+pub(crate) const MAX_QUEUED: usize = 10_000;
+/// Time during which lines are collected if no request waits for them: waking a thread costs more than writing.
+const BATCH_WINDOW: Duration = Duration::from_millis(50);
+/// Pause before a failed write is repeated.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// Maximum time for which a request waits for the disk. After that the log counts as failed until a write succeeds.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// A line for a file of the folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogLine {
+    /// Name of the file.
+    pub file: String,
+    /// The text, which ends in a line feed.
+    pub text: String,
+}
+
+/// Lines that are queued together.
+struct LineBatch {
+    lines: Vec<LogLine>,
+    /// Notified when these lines and all before them are written; dropped when the write fails.
+    waiter: Option<oneshot::Sender<()>>,
+}
+
+/// State shared by the writer and its callers.
+#[derive(Default)]
+struct LogState {
+    /// Number of lines that were accepted and are not written yet.
+    queued: AtomicUsize,
+    /// The last write failed or did not end in time.
+    has_failed: AtomicBool,
+    /// Number of dropped lines.
+    lost: AtomicU64,
+    /// The log is being closed; a failed write is then repeated only once.
+    closing: AtomicBool,
+}
+
+/// A folder of files to which lines are appended.
+pub struct AppendLog {
+    /// Name in the log of the server.
+    name: &'static str,
+    /// `None` after the log is closed.
+    sender: Mutex<Option<Sender<LineBatch>>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    state: Arc<LogState>,
+}
+
+impl AppendLog {
+    /// Opens a folder, and creates it, accessible only by its owner, if it is missing. With `sync`, lines count as
+    /// written once they are synchronized with the disk.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be created or the thread not started.
+    pub fn open(folder: PathBuf, name: &'static str, sync: bool) -> io::Result<Self> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let (sender, receiver) = mpsc::channel();
+        let state = Arc::new(LogState::default());
+        let writer = LogWriter {
+            folder,
+            name,
+            sync,
+            file: None,
+            waiting: VecDeque::new(),
+            unsynced: Vec::new(),
+            waiters: Vec::new(),
+            state: state.clone(),
+        };
+        let thread =
+            std::thread::Builder::new().name(name.to_owned()).spawn(move || writer.run(&receiver))?;
+        Ok(Self { name, sender: Mutex::new(Some(sender)), writer: Mutex::new(Some(thread)), state })
+    }
+
+    /// Appends lines without waiting for the disk.
+    pub fn add(&self, lines: Vec<LogLine>) {
+        self.send(lines, None);
+    }
+
+    /// Appends lines and waits until these and all before them are written. Returns whether they are. If writes fail,
+    /// it returns immediately and the lines stay queued.
+    pub async fn write(&self, lines: Vec<LogLine>) -> bool {
+        let (waiter, written) = oneshot::channel();
+        if !self.send(lines, Some(waiter)) || self.has_failed() {
+            return false;
+        }
+        if let Some(writer) = &*self.writer.lock().expect("the lock of the writer is not poisoned") {
+            writer.thread().unpark();
+        }
+        let Ok(written) = tokio::time::timeout(MAX_WAIT, written).await else {
+            if !self.state.has_failed.swap(true, Ordering::Relaxed) {
+                tracing::error!("the {} was not written within {} s", self.name, MAX_WAIT.as_secs());
+            }
+            return false;
+        };
+        written.is_ok()
+    }
+
+    /// Returns whether the lines were accepted.
+    fn send(&self, lines: Vec<LogLine>, waiter: Option<oneshot::Sender<()>>) -> bool {
+        let count = lines.len();
+        let queued = self.state.queued.fetch_add(count, Ordering::Relaxed);
+        let sender = self.sender.lock().expect("the lock of the sender is not poisoned");
+        let has_room = count == 0 || queued < MAX_QUEUED;
+        let sent = has_room
+            && sender.as_ref().is_some_and(|sender| sender.send(LineBatch { lines, waiter }).is_ok());
+        if !sent && count > 0 {
+            self.state.queued.fetch_sub(count, Ordering::Relaxed);
+            let before = self.state.lost.fetch_add(count as u64, Ordering::Relaxed);
+            let lost = before + count as u64;
+            // Not logged for each line: the log of the server is usually on the same disk.
+            if before == 0 || before / 1_000 != lost / 1_000 {
+                tracing::error!(
+                    lost,
+                    "lines of the {} were dropped, because it cannot be written",
+                    self.name
+                );
+            }
+        }
+        sent
+    }
+
+    /// Returns whether the last write failed.
+    pub fn has_failed(&self) -> bool {
+        self.state.has_failed.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of dropped lines.
+    pub fn lost(&self) -> u64 {
+        self.state.lost.load(Ordering::Relaxed)
+    }
+
+    /// Writes all queued lines and ends. A failed write is repeated only once. May block.
+    pub fn close(&self) {
+        drop(self.sender.lock().expect("the lock of the sender is not poisoned").take());
+        let writer = self.writer.lock().expect("the lock of the writer is not poisoned").take();
+        let Some(writer) = writer else { return };
+        self.state.closing.store(true, Ordering::Release);
+        writer.thread().unpark();
+        if writer.join().is_err() {
+            tracing::error!("the writer of the {} panicked", self.name);
+        }
+        match self.lost() {
+            0 => {}
+            lost => tracing::error!(lost, "lines of the {} were dropped", self.name),
+        }
+    }
+}
+
+impl Drop for AppendLog {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The thread that writes.
+struct LogWriter {
+    folder: PathBuf,
+    name: &'static str,
+    sync: bool,
+    /// Name and handle of the open file.
+    file: Option<(String, File)>,
+    waiting: VecDeque<LogLine>,
+    /// Lines that are written but not synchronized with the disk. If synchronizing fails, the operating system may
+    /// have dropped them, so they are written again.
+    unsynced: Vec<LogLine>,
+    waiters: Vec<oneshot::Sender<()>>,
+    state: Arc<LogState>,
+}
+
+impl LogWriter {
+    fn run(mut self, receiver: &Receiver<LineBatch>) {
+        loop {
+            let is_closing = self.state.closing.load(Ordering::Acquire);
+            if self.state.has_failed.load(Ordering::Relaxed) {
+                if !is_closing {
+                    std::thread::park_timeout(RETRY_DELAY);
+                }
+            } else if self.waiting.is_empty() {
+                let Ok(batch) = receiver.recv() else { return };
+                if !is_closing && batch.waiter.is_none() {
+                    std::thread::park_timeout(BATCH_WINDOW);
+                }
+                self.accept(batch);
+            }
+            receiver.try_iter().for_each(|batch| self.accept(batch));
+            match self.write() {
+                Ok(()) => {
+                    if self.state.has_failed.swap(false, Ordering::Relaxed) {
+                        tracing::info!("the {} can be written again", self.name);
+                    }
+                    // A request that was cancelled does not wait.
+                    self.waiters.drain(..).for_each(|waiter| waiter.send(()).unwrap_or_default());
+                }
+                Err(error) => {
+                    self.file = None;
+                    self.unsynced.drain(..).rev().for_each(|line| self.waiting.push_front(line));
+                    if !self.state.has_failed.swap(true, Ordering::Relaxed) {
+                        let (name, folder) = (self.name, self.folder.display());
+                        tracing::error!(%error, %folder, "the {name} cannot be written");
+                    }
+                    self.waiters.clear();
+                    if is_closing {
+                        let late: usize = receiver.try_iter().map(|batch| batch.lines.len()).sum();
+                        let left = (self.waiting.len() + late) as u64;
+                        self.state.lost.fetch_add(left, Ordering::Relaxed);
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn accept(&mut self, batch: LineBatch) {
+        self.waiting.extend(batch.lines);
+        self.waiters.extend(batch.waiter);
+    }
+
+    /// Writes the waiting lines: consecutive lines of the same file in one call.
+    fn write(&mut self) -> io::Result<()> {
+        while let Some(name) = self.waiting.front().map(|line| line.file.clone()) {
+            let count = self.waiting.iter().take_while(|line| line.file == name).count();
+            let text: String = self.waiting.iter().take(count).map(|line| line.text.as_str()).collect();
+            if self.file.as_ref().is_none_or(|(open, _)| *open != name) {
+                self.sync()?;
+                let file = open(&self.folder.join(&name))?;
+                if self.sync {
+                    // A new file is also a new entry of the folder.
+                    File::open(&self.folder)?.sync_all()?;
+                }
+                self.file = Some((name, file));
+            }
+            if let Some((_, file)) = &mut self.file {
+                file.write_all(text.as_bytes())?;
+            }
+            let written = self.waiting.drain(..count);
+            if self.sync {
+                self.unsynced.extend(written);
+            } else {
+                drop(written);
+                self.state.queued.fetch_sub(count, Ordering::Relaxed);
+            }
+        }
+        self.sync()
+    }
+
+    /// Synchronizes the open file with the disk if it has unsynchronized lines.
+    fn sync(&mut self) -> io::Result<()> {
+        if let (Some((_, file)), false) = (&self.file, self.unsynced.is_empty()) {
+            file.sync_data()?;
+            self.state.queued.fetch_sub(self.unsynced.len(), Ordering::Relaxed);
+            self.unsynced.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Opens a file for appending. A line that a crash cut off is ended first, so that it does not damage the next one.
+fn open(path: &Path) -> io::Result<File> {
+    let mut file = OpenOptions::new().create(true).append(true).read(true).mode(0o600).open(path)?;
+    if file.seek(SeekFrom::End(0))? > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        let mut last = [0];
+        file.read_exact(&mut last)?;
+        if last != *b"\n" {
+            file.write_all(b"\n")?;
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(file: &str, text: &str) -> Vec<LogLine> {
+        vec![LogLine { file: file.to_owned(), text: format!("{text}\n") }]
+    }
+
+    #[tokio::test]
+    async fn a_write_waits_for_all_lines_before_it_and_not_for_a_lost_disk() {
+        for sync in [false, true] {
+            let dir = tempfile::tempdir().unwrap();
+            let folder = dir.path().join("log");
+            let log = AppendLog::open(folder.clone(), "test log", sync).unwrap();
+            assert!(log.write(Vec::new()).await);
+            log.add(line("a", "one"));
+            assert!(log.write(line("b", "two")).await);
+            let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+            assert_eq!((&*text("a"), &*text("b")), ("one\n", "two\n"));
+            std::fs::remove_dir_all(&folder).unwrap();
+            assert!(!log.write(line("c", "three")).await);
+            assert!(log.has_failed());
+            assert!(!log.write(line("c", "four")).await);
+            log.close();
+            assert_eq!(log.lost(), 2);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn requests_that_wait_together_find_their_own_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = Arc::new(AppendLog::open(dir.path().to_owned(), "test log", true).unwrap());
+        let write = |number: usize| {
+            let (log, path) = (log.clone(), dir.path().join("a"));
+            tokio::spawn(async move {
+                let text = number.to_string();
+                assert!(log.write(line("a", &text)).await);
+                std::fs::read_to_string(path).unwrap().lines().any(|line| line == text)
+            })
+        };
+        for found in futures_util::future::join_all((0..200).map(write)).await {
+            assert!(found.unwrap());
+        }
+        log.close();
+        assert_eq!((log.lost(), log.state.queued.load(Ordering::Relaxed)), (0, 0));
+    }
+}

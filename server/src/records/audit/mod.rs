@@ -1,0 +1,369 @@
+//! The audit log: FHIR R4 AuditEvents, one JSON line each, in `DIR/audit/audit-YYYY-MM-DD.ndjson` (UTC). The files
+//! are append-only.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`render`] | events of identity, exports and administration |
+//! | [`rest`] | reads and changes of FHIR resources (IHE BALP) |
+//! | here | the caller, the log, and the durability of its lines before a response is sent |
+//!
+//! `identity` emits typed events ([`identity::audit`]). The caller is a local variable of the task that serves the
+//! request:
+//! [`AuditLog::on_behalf`] collects the lines of a request and delays its result until they are as durable as configured. A
+//! log that cannot be written makes the server not ready.
+
+mod render;
+pub mod rest;
+
+use std::io;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use identity::audit::{AuditEvent, AuditSink};
+use store::StoreError;
+
+use self::rest::RestEvent;
+use crate::clock::{Clock, resource_id};
+use crate::config::audit::{AuditConfig, Durability, RecordedRequests};
+use crate::records::append_log::{AppendLog, LogLine};
+
+tokio::task_local! {
+    static CALLER: Arc<AuditCaller>;
+}
+
+/// The caller of a request, and the lines of the request that are not written yet.
+#[derive(Debug, Default)]
+pub struct AuditCaller {
+    /// Address of the client.
+    pub address: Option<IpAddr>,
+    /// Id of the request.
+    pub request_id: Option<Arc<str>>,
+    actor: OnceLock<AuditActor>,
+    lines: Mutex<Vec<LogLine>>,
+    /// Lines of the request could not be written.
+    has_failed: AtomicBool,
+}
+
+/// The party on whose behalf something is done, if the event itself does not contain it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuditActor {
+    /// A person with access to the data folder, on the command line.
+    Operator,
+    /// A user, by the subject of a token.
+    User(String),
+    /// A client, by its id.
+    Client(String),
+}
+
+impl AuditCaller {
+    /// The client of a request.
+    pub fn of_request(address: Option<IpAddr>, request_id: Arc<str>) -> Self {
+        Self { address, request_id: Some(request_id), ..Self::default() }
+    }
+
+    /// The operator on the command line.
+    pub fn operator() -> Self {
+        Self { actor: AuditActor::Operator.into(), ..Self::default() }
+    }
+
+    fn take_lines(&self) -> Vec<LogLine> {
+        std::mem::take(&mut *self.lines.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Sets the actor of the current request, once it is known.
+pub fn set_actor(actor: AuditActor) {
+    // Outside of a request the caller is unknown.
+    let _ = CALLER.try_with(|caller| caller.actor.set(actor));
+}
+
+/// An event of the server, besides those of `identity`.
+#[derive(Debug)]
+pub enum AuditEntry {
+    /// An event of `identity`.
+    Identity(AuditEvent),
+    /// An export was accepted.
+    Export {
+        /// The client.
+        client_id: String,
+        /// The job.
+        job: String,
+        /// The kick-off URL.
+        request: String,
+    },
+    /// A file of an export was sent.
+    Download {
+        /// The job.
+        job: String,
+        /// The name of the file.
+        file: String,
+    },
+    /// Resources were imported by the command line.
+    Import {
+        /// Number of resources that were stored.
+        stored: u64,
+        /// The files and folders.
+        paths: Vec<String>,
+    },
+    /// A resource was read or changed.
+    Rest(RestEvent),
+}
+
+/// The lines of a request could not be written, so its result must not be sent.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the audit log cannot be written, and durability = \"synced\" requires it for every response; try again later"
+)]
+pub struct NotRecorded;
+
+/// The audit log of one server.
+pub struct AuditLog {
+    clock: Clock,
+    /// Base URL of the server, which observes all events.
+    observer: String,
+    config: AuditConfig,
+    lines: AppendLog,
+}
+
+impl AuditLog {
+    /// Opens the log in a data folder.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be created or the thread not started.
+    pub fn open(data: &Path, observer: &str, config: AuditConfig, clock: Clock) -> io::Result<Arc<Self>> {
+        let sync = config.durability == Durability::Synced;
+        let lines = AppendLog::open(data.join("audit"), "audit log", sync)?;
+        Ok(Arc::new(Self { clock, observer: observer.to_owned(), config, lines }))
+    }
+
+    /// Returns whether these requests for FHIR resources are recorded.
+    pub fn records(&self, requests: RecordedRequests) -> bool {
+        requests <= self.config.resources
+    }
+
+    /// Does work on behalf of a caller. Returns its result once its audit lines are as durable as configured. If the
+    /// work is cancelled, the lines are queued.
+    ///
+    /// A log that cannot be written is an error only with [`Durability::Synced`].
+    pub async fn on_behalf<T>(
+        &self,
+        caller: AuditCaller,
+        work: impl Future<Output = T>,
+    ) -> (T, Result<(), NotRecorded>) {
+        let request = AuditedRequest { audit: self, caller: Arc::new(caller) };
+        let done = CALLER.scope(request.caller.clone(), work).await;
+        (done, self.flush_of(&request.caller).await)
+    }
+
+    /// Waits until the lines of the current request are as durable as configured. Requests with many events call it
+    /// repeatedly, so that their lines do not accumulate in memory.
+    pub async fn flush(&self) {
+        if let Ok(caller) = CALLER.try_with(Arc::clone) {
+            // The failure is stored in the caller and reported by `on_behalf`.
+            let _ = self.flush_of(&caller).await;
+        }
+    }
+
+    async fn flush_of(&self, caller: &AuditCaller) -> Result<(), NotRecorded> {
+        let lines = caller.take_lines();
+        if !lines.is_empty() && !self.lines.write(lines).await {
+            caller.has_failed.store(true, Ordering::Relaxed);
+        }
+        let must_be_recorded = self.config.durability == Durability::Synced;
+        if must_be_recorded && caller.has_failed.load(Ordering::Relaxed) { Err(NotRecorded) } else { Ok(()) }
+    }
+
+    /// Adds an entry. Never waits.
+    pub fn add(&self, entry: &AuditEntry) {
+        let now = self.clock.now();
+        let caller = CALLER.try_with(Arc::clone).ok();
+        let id = resource_id(&*self.clock.random);
+        let event = render::render(entry, caller.as_deref(), now, &id, &self.observer);
+        let day = &fhir::instant::format(now)[..10];
+        let line = LogLine { file: format!("audit-{day}.ndjson"), text: format!("{event}\n") };
+        match caller {
+            Some(caller) if self.config.durability != Durability::Queued => {
+                caller.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+            }
+            _ => self.lines.add(vec![line]),
+        }
+    }
+
+    /// Returns a description of the fault if the log cannot be written.
+    pub fn fault(&self) -> Option<&'static str> {
+        self.lines.has_failed().then_some("the audit log cannot be written; the server's log has the details")
+    }
+
+    /// Checks that the next write to the store can be recorded: with [`Durability::Synced`], nothing is changed while
+    /// the log cannot be written.
+    ///
+    /// # Errors
+    /// Returns [`StoreError::ReadOnly`] if it cannot be written.
+    pub fn check(&self) -> Result<(), StoreError> {
+        if self.config.durability == Durability::Synced && self.lines.has_failed() {
+            let reason = "the audit log cannot be written".to_owned();
+            return Err(StoreError::ReadOnly { part: "audit log", reason });
+        }
+        Ok(())
+    }
+
+    /// Writes all queued lines and ends. A failed write is repeated only once. May block.
+    pub fn close(&self) {
+        self.lines.close();
+    }
+}
+
+impl AuditSink for AuditLog {
+    fn record(&self, event: AuditEvent) {
+        self.add(&AuditEntry::Identity(event));
+    }
+}
+
+/// A request that is being served.
+struct AuditedRequest<'a> {
+    audit: &'a AuditLog,
+    caller: Arc<AuditCaller>,
+}
+
+impl Drop for AuditedRequest<'_> {
+    /// Queues the lines of a request that was cancelled.
+    fn drop(&mut self) {
+        let lines = self.caller.take_lines();
+        if !lines.is_empty() {
+            self.audit.lines.add(lines);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Write as _;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use serde_json::Value;
+
+    use super::*;
+    use crate::records::append_log::MAX_QUEUED;
+
+    const DURABILITIES: [Durability; 3] = [Durability::Queued, Durability::Written, Durability::Synced];
+
+    fn open(data: &Path, durability: Durability, clock: Clock) -> Arc<AuditLog> {
+        let config = AuditConfig { durability, ..AuditConfig::default() };
+        AuditLog::open(data, "https://as.example", config, clock).unwrap()
+    }
+
+    fn lines(folder: &Path) -> Vec<Value> {
+        let mut files: Vec<_> =
+            std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let text: Vec<_> = files.iter().map(|file| std::fs::read_to_string(file).unwrap()).collect();
+        let text = text.join("\n");
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// A request that emits `events` events.
+    async fn request(audit: &AuditLog, events: usize) -> Result<(), NotRecorded> {
+        let work = async {
+            for _ in 0..events {
+                audit.record(AuditEvent::KeysRotated);
+                tokio::task::yield_now().await;
+            }
+        };
+        audit.on_behalf(AuditCaller::default(), work).await.1
+    }
+
+    #[tokio::test]
+    async fn a_request_ends_once_its_lines_are_in_the_file() {
+        for durability in [Durability::Written, Durability::Synced] {
+            let data = tempfile::tempdir().unwrap();
+            let audit = open(data.path(), durability, Clock::system());
+            for count in [3, 5] {
+                request(&audit, count).await.unwrap();
+            }
+            // The log is not closed here: the lines are in the file before the requests end.
+            assert_eq!(lines(&data.path().join("audit")).len(), 8);
+        }
+    }
+
+    #[tokio::test]
+    async fn the_lines_of_a_cancelled_request_are_written() {
+        for durability in DURABILITIES {
+            let data = tempfile::tempdir().unwrap();
+            let audit = open(data.path(), durability, Clock::system());
+            let mut cancelled = Box::pin(request(&audit, 2));
+            assert!(futures_util::poll!(&mut cancelled).is_pending());
+            drop(cancelled);
+            audit.close();
+            assert_eq!(lines(&data.path().join("audit")).len(), 1);
+        }
+    }
+
+    #[tokio::test]
+    async fn only_with_synced_a_request_fails_if_the_log_cannot_be_written() {
+        for durability in DURABILITIES {
+            let data = tempfile::tempdir().unwrap();
+            let audit = open(data.path(), durability, Clock::system());
+            std::fs::remove_dir(data.path().join("audit")).unwrap();
+            let done = request(&audit, 1).await;
+            assert_eq!(done.is_err(), durability == Durability::Synced, "{durability:?}");
+            // Requests without events are answered.
+            request(&audit, 0).await.unwrap();
+        }
+    }
+
+    #[test]
+    fn lines_are_added_by_the_day_and_private() {
+        let data = tempfile::tempdir().unwrap();
+        let clock = |day: &'static str| Clock::new(move || day.parse().unwrap(), Clock::system().random);
+        for day in ["2026-01-31T23:59:59Z", "2026-01-31T23:59:59.5Z", "2026-02-01T00:00:00Z"] {
+            let audit = open(data.path(), Durability::default(), clock(day));
+            audit.record(AuditEvent::KeysRotated);
+            audit.close();
+            assert_eq!(audit.fault(), None);
+            // A crash may cut off a line.
+            let file = data.path().join(format!("audit/audit-{}.ndjson", &day[..10]));
+            assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+            OpenOptions::new().append(true).open(&file).unwrap().write_all(b"{\"cut").unwrap();
+        }
+        let lines = lines(&data.path().join("audit"));
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        lines.iter().for_each(render::check_shape);
+        assert!(data.path().join("audit/audit-2026-02-01.ndjson").exists());
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_written_is_reported_and_blocks_nothing() {
+        let data = tempfile::tempdir().unwrap();
+        let audit = open(data.path(), Durability::default(), Clock::system());
+        // A file instead of the folder, so that no file can be opened there.
+        std::fs::remove_dir(data.path().join("audit")).unwrap();
+        std::fs::write(data.path().join("audit"), "in the way").unwrap();
+        for _ in 0..MAX_QUEUED + 100 {
+            audit.record(AuditEvent::KeysRotated);
+        }
+        while audit.fault().is_none() {
+            std::thread::yield_now();
+        }
+        audit.close();
+        assert_eq!(audit.lines.lost(), MAX_QUEUED as u64 + 100);
+    }
+
+    #[test]
+    fn queued_lines_are_written_when_the_disk_takes_them_again() {
+        let data = tempfile::tempdir().unwrap();
+        let audit = open(data.path(), Durability::default(), Clock::system());
+        let folder = data.path().join("audit");
+        std::fs::remove_dir(&folder).unwrap();
+        audit.record(AuditEvent::KeysRotated);
+        while audit.fault().is_none() {
+            std::thread::yield_now();
+        }
+        std::fs::create_dir(&folder).unwrap();
+        audit.record(AuditEvent::KeysRotated);
+        audit.close();
+        assert_eq!((audit.fault(), lines(&folder).len()), (None, 2));
+    }
+}

@@ -1,0 +1,240 @@
+//! The examples of the documents, checked by the programs that read them: TOML by `trefoil serve`, JSON by a parser, and
+//! commands of shell blocks by the command line of the program.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::support::TREFOIL;
+
+/// A fenced block of a document.
+#[derive(Debug, PartialEq, Eq)]
+struct FencedBlock {
+    /// Document and line of the opening fence, for messages.
+    place: String,
+    language: String,
+    text: String,
+}
+
+#[test]
+fn every_fenced_block_is_accepted_by_its_reader() {
+    let mut checked = [("toml", 0), ("json", 0), ("sh", 0), ("", 0)];
+    for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
+        let FencedBlock { place, language, text } = &block;
+        let count = checked.iter_mut().find(|(known, _)| known == language);
+        count.unwrap_or_else(|| panic!("{place}: '{language}' is checked by no reader; add one here")).1 += 1;
+        match language.as_str() {
+            "toml" => check_configuration(place, text),
+            "json" => drop(parse_json(place, text)),
+            "sh" => shell_commands(text).iter().for_each(|words| check_command(place, words)),
+            // Output of a program, or a drawing.
+            _ => {}
+        }
+    }
+    for (language, count) in checked {
+        assert!(count > 0, "no document has a block of the language '{language}'");
+    }
+}
+
+/// Checks commands in running text, such as `trefoil reload --data DIR`. A text with `<` or `…` is a pattern.
+#[test]
+fn every_command_in_running_text_is_accepted() {
+    let mut checked = 0;
+    for (name, text) in documents() {
+        for span in inline_code(&text).filter(|span| !span.contains(['<', '…', '|', '{'])) {
+            for words in shell_commands(span).iter().filter(|words| words.len() > 1) {
+                check_command(&name, words);
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 0, "no document names a command in its text");
+}
+
+/// Returns the names and texts of the documents for users.
+fn documents() -> Vec<(String, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut paths = vec![root.join("README.md"), root.join("client-tui/README.md")];
+    let docs = std::fs::read_dir(root.join("server/docs")).unwrap().map(|entry| entry.unwrap().path());
+    paths.extend(docs.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
+    paths.sort();
+    let read = |path: &PathBuf| {
+        let name = path.strip_prefix(root).unwrap().display().to_string();
+        (name, std::fs::read_to_string(path).unwrap())
+    };
+    paths.iter().map(read).collect()
+}
+
+/// Returns the fenced blocks of a document.
+fn fenced_blocks(name: &str, text: &str) -> Vec<FencedBlock> {
+    let mut blocks = Vec::new();
+    let mut lines = text.lines().enumerate();
+    while let Some((at, line)) = lines.next() {
+        let Some(language) = line.trim_start().strip_prefix("```") else { continue };
+        let place = format!("{name}:{}", at + 1);
+        let mut block = FencedBlock { place, language: language.to_owned(), text: String::new() };
+        loop {
+            let (_, line) = lines.next().unwrap_or_else(|| panic!("{}: the block has no end", block.place));
+            if line.trim() == "```" {
+                break;
+            }
+            block.text.push_str(line);
+            block.text.push('\n');
+        }
+        blocks.push(block);
+    }
+    blocks
+}
+
+/// Returns the texts between single backticks, outside of fenced blocks.
+fn inline_code(text: &str) -> impl Iterator<Item = &str> {
+    let outside = text.split("```").step_by(2);
+    outside.flat_map(|part| part.split('`').skip(1).step_by(2))
+}
+
+fn parse_json(place: &str, text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"))
+}
+
+/// Starts a server with a configuration whose absolute paths are moved to a temporary folder, where the files exist.
+fn check_configuration(place: &str, text: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let parsed: toml::Table = toml::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"));
+    let mut paths = Vec::new();
+    collect_paths(&toml::Value::Table(parsed), "", &mut paths);
+    let key = rcgen::generate_simple_self_signed(["id.example".to_owned()]).unwrap();
+    let mut settings = text.to_owned();
+    for (member, path) in &paths {
+        let content = match member.as_str() {
+            "certificate" => key.cert.pem(),
+            "private_key" => key.signing_key.serialize_pem(),
+            // 32 bytes.
+            "key_encryption_key_file" => "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".to_owned(),
+            "jwks_file" => r#"{"keys":[]}"#.to_owned(),
+            _ => "a secret".to_owned(),
+        };
+        let file = dir.path().join(path.trim_start_matches('/').replace('/', "-"));
+        std::fs::write(&file, content).unwrap();
+        settings = settings.replace(&format!("{path:?}"), &format!("{:?}", file.to_str().unwrap()));
+    }
+    let config = dir.path().join("trefoil.toml");
+    std::fs::write(&config, settings).unwrap();
+    let mut server = Command::new(TREFOIL)
+        .args(["serve", "--listen", "127.0.0.1:0", "--store", "memory", "--data"])
+        .arg(dir.path().join("data"))
+        .arg("--config")
+        .arg(&config)
+        .env("TREFOIL_LOG", "warn")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    server.kill().unwrap();
+    let output = server.wait_with_output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        line.starts_with("ready "),
+        "{place}: the server does not start with this configuration: {stderr}"
+    );
+}
+
+/// Collects the members whose value is an absolute path.
+fn collect_paths(value: &toml::Value, member: &str, paths: &mut Vec<(String, String)>) {
+    match value {
+        toml::Value::String(text) if text.starts_with('/') => paths.push((member.to_owned(), text.clone())),
+        toml::Value::Array(values) => values.iter().for_each(|value| collect_paths(value, member, paths)),
+        toml::Value::Table(table) => {
+            table.iter().for_each(|(member, value)| collect_paths(value, member, paths));
+        }
+        _ => {}
+    }
+}
+
+/// Checks that a program of the workspace accepts a command, which `--help` keeps from running. Other programs are not
+/// checked, nor are programs of the workspace that were not built.
+fn check_command(place: &str, words: &[String]) {
+    let (program, args) = match words {
+        [cargo, xtask, args @ ..] if cargo == "cargo" && xtask == "xtask" => ("xtask", args),
+        [program, args @ ..] => (program.rsplit('/').next().unwrap(), args),
+        [] => return,
+    };
+    if !["trefoil", "trefoil-tui", "xtask"].contains(&program) {
+        return;
+    }
+    let path = Path::new(TREFOIL).with_file_name(program);
+    if !path.exists() {
+        println!("left out: '{}' ({program} was not built)", words.join(" "));
+        return;
+    }
+    let output = Command::new(path).args(args).arg("--help").stdin(Stdio::null()).output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{place}: '{}' is not accepted: {stderr}", words.join(" "));
+}
+
+/// Splits a shell script into commands and these into words. Separators of commands are line ends, pipes, `;`, `&` and
+/// the parentheses of a substitution. Variables are left as they are.
+fn shell_commands(script: &str) -> Vec<Vec<String>> {
+    let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
+    let mut chars = script.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\\' => match chars.next() {
+                Some('\n') | None => {}
+                Some(escaped) => word.get_or_insert_default().push(escaped),
+            },
+            '\'' | '"' => {
+                let word = word.get_or_insert_default();
+                while let Some(quoted) = chars.next().filter(|quoted| *quoted != c) {
+                    let escaped = (quoted == '\\' && c == '"').then(|| chars.next()).flatten();
+                    word.push(escaped.unwrap_or(quoted));
+                }
+            }
+            '#' if word.is_none() => while chars.next_if(|c| *c != '\n').is_some() {},
+            ' ' | '\t' => words.extend(word.take()),
+            '\n' | '|' | ';' | '&' | '(' | ')' => {
+                words.extend(word.take());
+                commands.push(std::mem::take(&mut words));
+            }
+            _ => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    commands.push(words);
+    commands.retain(|words| !words.is_empty());
+    commands
+}
+
+#[test]
+fn a_script_is_split_into_commands_and_words() {
+    let script = "echo 'a b' | one --x \"c \\\"d\\\"\" \\\n  e   # a comment\nT=$(two f) && three g#h";
+    let expected: &[&[&str]] =
+        &[&["echo", "a b"], &["one", "--x", "c \"d\"", "e"], &["T=$"], &["two", "f"], &["three", "g#h"]];
+    assert_eq!(shell_commands(script), expected);
+}
+
+#[test]
+fn fenced_blocks_and_inline_code_are_separated() {
+    let text = "Text `a`.\n\n```sh\nb `c`\n```\n\n```\nd\n```\nThen `e`.\n";
+    let block = |place: &str, language: &str, text: &str| FencedBlock {
+        place: place.to_owned(),
+        language: language.to_owned(),
+        text: text.to_owned(),
+    };
+    assert_eq!(fenced_blocks("x.md", text), [block("x.md:3", "sh", "b `c`\n"), block("x.md:7", "", "d\n")]);
+    assert_eq!(inline_code(text).collect::<Vec<_>>(), ["a", "e"]);
+}
+
+#[test]
+fn faults_in_examples_are_found() {
+    #[track_caller]
+    fn fails(check: impl FnOnce() + std::panic::UnwindSafe) {
+        assert!(std::panic::catch_unwind(check).is_err());
+    }
+    fails(|| check_command("x", &["trefoil".to_owned(), "no-such-command".to_owned()]));
+    fails(|| check_command("x", &["trefoil".to_owned(), "serve".to_owned(), "--no-such-flag".to_owned()]));
+    fails(|| check_configuration("x", "[server]\nno_such_member = 1\n"));
+    check_command("x", &["curl".to_owned(), "--no-such-flag".to_owned()]);
+}

@@ -1,0 +1,229 @@
+//! HL7's definitions of FHIR R4: structure definitions, search parameters and the Patient compartment.
+//!
+//! They are read from the package `hl7.fhir.r4.core` 4.0.1, or from a folder with its JSON files or with those of HL7's
+//! `definitions.json.zip`. A file is a resource or a Bundle of resources. Definitions of other versions of FHIR are
+//! ignored.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
+
+use crate::{check, target_dir};
+
+/// The package in its published form.
+pub const PACKAGE: &str = "hl7.fhir.r4.core-4.0.1.tgz";
+/// A folder with JSON files, or with a folder `package` of them.
+pub const FOLDER: &str = "hl7.fhir.r4.core-4.0.1";
+
+const FHIR_VERSION: &str = "4.0.1";
+/// Prefixes of the names of the files to read, in the package and in `definitions.json.zip`.
+const FILE_PREFIXES: [&str; 6] = [
+    "StructureDefinition-",
+    "SearchParameter-",
+    "CompartmentDefinition-",
+    "profiles-resources.",
+    "profiles-types.",
+    "search-parameters.",
+];
+/// Extension of a type that names the FHIR type in the place of a type of FHIRPath.
+const FHIR_TYPE: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-fhir-type";
+
+/// The definitions that the tables are generated from.
+#[derive(Default)]
+pub struct FhirDefinitions {
+    /// Resource types and data types, by name.
+    pub types: BTreeMap<String, TypeDefinition>,
+    /// Elements of all types, by path.
+    pub elements: BTreeMap<String, ElementDefinition>,
+    pub search_parameters: Vec<SearchDefinition>,
+    /// Members of the Patient compartment: resource types with the search parameters that link them to a Patient.
+    pub patient_compartment: Vec<CompartmentMember>,
+}
+
+#[derive(Deserialize)]
+#[serde(tag = "resourceType")]
+enum DefinitionResource {
+    Bundle {
+        entry: Vec<DefinitionEntry>,
+    },
+    StructureDefinition(TypeDefinition),
+    SearchParameter(SearchDefinition),
+    CompartmentDefinition {
+        code: String,
+        resource: Vec<CompartmentMember>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+#[derive(Deserialize)]
+struct DefinitionEntry {
+    resource: DefinitionResource,
+}
+
+/// A StructureDefinition.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TypeDefinition {
+    #[serde(rename = "type")]
+    name: String,
+    kind: String,
+    #[serde(rename = "abstract")]
+    is_abstract: bool,
+    derivation: Option<String>,
+    fhir_version: Option<String>,
+    snapshot: Option<ElementSnapshot>,
+}
+
+#[derive(Deserialize)]
+struct ElementSnapshot {
+    element: Vec<ElementDefinition>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ElementDefinition {
+    pub path: String,
+    #[serde(default)]
+    pub min: u32,
+    /// The element that defines the content of this one, as `#path`.
+    pub content_reference: Option<String>,
+    #[serde(rename = "type", default)]
+    types: Vec<ElementTypeDefinition>,
+}
+
+#[derive(Clone, Deserialize)]
+struct ElementTypeDefinition {
+    code: String,
+    #[serde(default)]
+    extension: Vec<TypeExtension>,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TypeExtension {
+    url: String,
+    value_url: Option<String>,
+}
+
+/// A SearchParameter.
+#[derive(Deserialize)]
+pub struct SearchDefinition {
+    pub code: String,
+    /// Resource types that the parameter is for.
+    pub base: Vec<String>,
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub expression: Option<String>,
+    version: Option<String>,
+}
+
+/// A resource type in a CompartmentDefinition.
+#[derive(Deserialize)]
+pub struct CompartmentMember {
+    #[serde(rename = "code")]
+    pub kind: String,
+    /// Codes of search parameters; without them, resources of the type are in no compartment.
+    #[serde(default, rename = "param")]
+    pub parameters: Vec<String>,
+}
+
+/// Returns the folder with the JSON files, if it or the package is in `data`. The package is unpacked.
+pub fn find_folder(data: &Path) -> Result<Option<PathBuf>> {
+    let package = data.join(PACKAGE);
+    let mut folder = data.join(FOLDER);
+    if package.is_file() {
+        folder = target_dir().join(FOLDER);
+        std::fs::create_dir_all(&folder).with_context(|| format!("failed to create {}", folder.display()))?;
+        check(Command::new("tar").arg("-xzf").arg(package).arg("-C").arg(&folder))?;
+    }
+    let inner = folder.join("package");
+    Ok([inner, folder].into_iter().find(|folder| folder.is_dir()))
+}
+
+impl FhirDefinitions {
+    /// Reads all definitions of a folder.
+    ///
+    /// # Errors
+    /// Fails if a file cannot be read, or if one of the three kinds of definitions is missing.
+    pub fn read(folder: &Path) -> Result<Self> {
+        let listed =
+            std::fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))?;
+        let mut paths = Vec::new();
+        for entry in listed {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if name.ends_with(".json") && FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+                paths.push(entry.path());
+            }
+        }
+        paths.sort();
+        let mut definitions = Self::default();
+        for path in paths {
+            let text = std::fs::read(&path).with_context(|| format!("failed to read {}", path.display()))?;
+            let resource = serde_json::from_slice(&text)
+                .with_context(|| format!("{} is not a definition", path.display()))?;
+            definitions.add(resource);
+        }
+        let found = [
+            ("StructureDefinition", definitions.types.is_empty()),
+            ("SearchParameter", definitions.search_parameters.is_empty()),
+            ("CompartmentDefinition for Patient", definitions.patient_compartment.is_empty()),
+        ];
+        if let Some((kind, _)) = found.into_iter().find(|(_, is_missing)| *is_missing) {
+            bail!("{} contains no {kind} of FHIR {FHIR_VERSION}", folder.display());
+        }
+        Ok(definitions)
+    }
+
+    fn add(&mut self, resource: DefinitionResource) {
+        match resource {
+            DefinitionResource::Bundle { entry } => {
+                entry.into_iter().for_each(|entry| self.add(entry.resource));
+            }
+            DefinitionResource::StructureDefinition(definition) if definition.defines_type() => {
+                let elements = definition.elements().iter();
+                self.elements.extend(elements.map(|element| (element.path.clone(), element.clone())));
+                self.types.insert(definition.name.clone(), definition);
+            }
+            DefinitionResource::SearchParameter(definition)
+                if definition.version.as_deref() == Some(FHIR_VERSION) =>
+            {
+                self.search_parameters.push(definition);
+            }
+            DefinitionResource::CompartmentDefinition { code, resource } if code == "Patient" => {
+                self.patient_compartment = resource;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl TypeDefinition {
+    /// Returns true for a type of this version of FHIR. A constraint is a profile of another type.
+    fn defines_type(&self) -> bool {
+        self.fhir_version.as_deref() == Some(FHIR_VERSION) && self.derivation.as_deref() != Some("constraint")
+    }
+
+    /// Returns true for resource types that have instances.
+    pub fn is_concrete_resource(&self) -> bool {
+        self.kind == "resource" && !self.is_abstract
+    }
+
+    pub fn elements(&self) -> &[ElementDefinition] {
+        self.snapshot.as_ref().map_or(&[], |snapshot| &snapshot.element)
+    }
+}
+
+impl ElementDefinition {
+    /// Returns the names of the element's data types.
+    pub fn type_names(&self) -> impl Iterator<Item = &str> {
+        self.types.iter().map(|of| {
+            let fhir_type = of.extension.iter().find(|extension| extension.url == FHIR_TYPE);
+            fhir_type.and_then(|extension| extension.value_url.as_deref()).unwrap_or(&of.code)
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! `cargo xtask gen-fhir-tables`: writes the tables that are generated from HL7's definitions of FHIR R4, or compares
+//! them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`definitions`] | finding and reading HL7's definitions |
+//! | [`root_elements`] | the table of root elements of each resource type |
+//! | [`search_parameters`] | the table of search parameters |
+//! | [`search_paths`] | the paths of JSON members that an expression of a search parameter leads to |
+//! | [`patient_compartment`] | the table of the Patient compartment |
+
+mod definitions;
+mod patient_compartment;
+mod root_elements;
+mod search_parameters;
+mod search_paths;
+
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result, bail};
+
+use self::definitions::FhirDefinitions;
+use crate::root;
+
+const ROOT_ELEMENTS: &str = "server/crates/bulk/data/elements.txt";
+const SEARCH_PARAMETERS: &str = "server/crates/resources/data/search-parameters.txt";
+const PATIENT_COMPARTMENT: &str = "server/crates/resources/src/compartment.rs";
+
+/// Writes the tables, or compares them with the files of the workspace.
+///
+/// # Errors
+/// Fails if a compared table differs, or if tables are to be written and there are no definitions.
+pub fn run(only_compare: bool) -> Result<()> {
+    let data = shared_folder().join("data");
+    let Some(folder) = definitions::find_folder(&data)? else {
+        let missing = format!(
+            "HL7's definitions of FHIR R4 are not in {}: expected the package {} or a folder {} with its JSON files \
+             (TREFOIL_SHARED names another folder than ../shared)",
+            data.display(),
+            definitions::PACKAGE,
+            definitions::FOLDER
+        );
+        if only_compare {
+            println!("left out: {missing}");
+            return Ok(());
+        }
+        bail!(missing);
+    };
+    let definitions = FhirDefinitions::read(&folder)?;
+    let parameters = search_parameters::collect(&definitions);
+    let compartment_source = read_file(PATIENT_COMPARTMENT)?;
+    let compartment_rows = patient_compartment::rows(&definitions, &parameters)?;
+    let tables = [
+        (ROOT_ELEMENTS, root_elements::table(&definitions)),
+        (SEARCH_PARAMETERS, search_parameters::table(&parameters)),
+        (PATIENT_COMPARTMENT, patient_compartment::replace_rows(&compartment_source, &compartment_rows)?),
+    ];
+    let mut different = 0;
+    for (path, generated) in &tables {
+        if !only_compare {
+            std::fs::write(root().join(path), generated)
+                .with_context(|| format!("failed to write {path}"))?;
+            println!("wrote {path}");
+        } else if let Some(difference) = first_difference(&read_file(path)?, generated) {
+            println!("{path}: {difference}");
+            different += 1;
+        } else {
+            println!("{path}: equal to the definitions");
+        }
+    }
+    if different > 0 {
+        bail!(
+            "tables that differ from HL7's definitions: {different}; 'cargo xtask gen-fhir-tables' writes them"
+        );
+    }
+    Ok(())
+}
+
+/// Returns the folder named by TREFOIL_SHARED, or `shared` next to the workspace.
+fn shared_folder() -> PathBuf {
+    std::env::var_os("TREFOIL_SHARED").map_or_else(|| root().join("../shared"), PathBuf::from)
+}
+
+fn read_file(path: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).with_context(|| format!("failed to read {path}"))
+}
+
+/// Describes the first line that differs, if one does.
+fn first_difference(found: &str, generated: &str) -> Option<String> {
+    if found == generated {
+        return None;
+    }
+    let (mut found, mut generated, mut number) = (found.lines(), generated.lines(), 1);
+    loop {
+        match (found.next(), generated.next()) {
+            (None, None) => return Some("the line ends differ".to_owned()),
+            (found, generated) if found != generated => {
+                let text = |line: Option<&str>| line.unwrap_or("(the end of the file)").to_owned();
+                let (found, generated) = (text(found), text(generated));
+                return Some(format!("line {number} is\n  {found}\ninstead of\n  {generated}"));
+            }
+            _ => number += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::first_difference;
+
+    #[test]
+    fn the_first_different_line_is_shown() {
+        assert_eq!(first_difference("a\nb\n", "a\nb\n"), None);
+        assert_eq!(first_difference("a\nb\n", "a\nc\n").as_deref(), Some("line 2 is\n  b\ninstead of\n  c"));
+        assert_eq!(
+            first_difference("a\n", "a\nc\n").as_deref(),
+            Some("line 2 is\n  (the end of the file)\ninstead of\n  c")
+        );
+        assert_eq!(first_difference("a", "a\n").as_deref(), Some("the line ends differ"));
+    }
+}

@@ -1,0 +1,75 @@
+//! The table of search parameters: `code type path:DataType …` for each, below the line `[ResourceType]`.
+//!
+//! A parameter is left out if a part of its expression is not supported, since a search would miss resources. Composite
+//! and special parameters are left out, and values of data types that the server does not compare.
+
+use std::collections::BTreeMap;
+
+use super::definitions::FhirDefinitions;
+use super::search_paths::{self, SearchPath};
+
+/// Data types that the server compares, for each type of parameter.
+const COMPARED_TYPES: [(&str, &[&str]); 7] = [
+    ("date", &["Period", "Timing", "date", "dateTime", "instant"]),
+    ("number", &["decimal", "integer"]),
+    ("quantity", &["Money", "Quantity"]),
+    ("reference", &["Reference", "canonical", "uri"]),
+    ("string", &["Address", "HumanName", "markdown", "string"]),
+    (
+        "token",
+        &[
+            "CodeableConcept",
+            "Coding",
+            "ContactPoint",
+            "Identifier",
+            "boolean",
+            "code",
+            "id",
+            "string",
+            "uri",
+        ],
+    ),
+    ("uri", &["canonical", "uri", "url"]),
+];
+
+/// The values of a search parameter of one resource type.
+pub struct SearchRow {
+    /// Type of the parameter.
+    kind: String,
+    pub paths: Vec<SearchPath>,
+}
+
+/// Search parameters by resource type and code.
+pub type SearchRows = BTreeMap<String, BTreeMap<String, SearchRow>>;
+
+/// Returns all search parameters that can be resolved to paths.
+pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
+    let mut rows = SearchRows::new();
+    for parameter in &definitions.search_parameters {
+        let compared = COMPARED_TYPES.iter().find(|(kind, _)| *kind == parameter.kind);
+        let (Some((kind, compared)), Some(expression)) = (compared, &parameter.expression) else { continue };
+        for base in &parameter.base {
+            let paths = search_paths::resolve(definitions, base, expression).unwrap_or_default();
+            let compared_paths: Vec<_> =
+                paths.into_iter().filter(|path| compared.contains(&path.data_type.as_str())).collect();
+            if !compared_paths.is_empty() {
+                let row = SearchRow { kind: (*kind).to_owned(), paths: compared_paths };
+                rows.entry(base.clone()).or_default().insert(parameter.code.clone(), row);
+            }
+        }
+    }
+    rows
+}
+
+/// Writes the search parameters as text.
+pub fn table(rows: &SearchRows) -> String {
+    let mut table = String::new();
+    for (kind, parameters) in rows {
+        table.push_str(&format!("[{kind}]\n"));
+        for (code, row) in parameters {
+            let paths: Vec<_> = row.paths.iter().map(SearchPath::to_string).collect();
+            table.push_str(&format!("{code} {} {}\n", row.kind, paths.join(" ")));
+        }
+    }
+    table
+}

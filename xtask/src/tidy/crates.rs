@@ -1,0 +1,136 @@
+//! The boundaries between the crates: which crate may use which library, and which other crate.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Result, bail};
+use serde::Deserialize;
+
+use crate::cargo;
+
+/// Libraries that only these packages may use directly.
+const LIBRARY_USERS: [(&str, &[&str]); 5] = [
+    ("warp", &["trefoil-server"]),
+    ("hyper", &["trefoil-server"]),
+    ("ratatui", &["trefoil-tui"]),
+    ("fjall", &["trefoil-store"]),
+    ("object_store", &["trefoil-bulk"]),
+];
+
+/// Crates of the workspace that each crate may depend on.
+const ALLOWED_CRATES: [(&str, &[&str]); 12] = [
+    ("trefoil-fhir", &[]),
+    ("trefoil-store", &[]),
+    ("trefoil-resources", &["trefoil-fhir", "trefoil-store"]),
+    ("trefoil-identity", &["trefoil-fhir", "trefoil-store"]),
+    ("trefoil-terminology", &["trefoil-fhir"]),
+    ("trefoil-terminology-import", &["trefoil-terminology"]),
+    ("trefoil-bulk", &["trefoil-fhir", "trefoil-store", "trefoil-resources"]),
+    ("trefoil-fixtures", &[]),
+    ("trefoil-conformance", &[]),
+    ("trefoil-tui", &[]),
+    ("xtask", &[]),
+    (
+        "trefoil-server",
+        &[
+            "trefoil-fhir",
+            "trefoil-store",
+            "trefoil-resources",
+            "trefoil-identity",
+            "trefoil-terminology",
+            "trefoil-terminology-import",
+            "trefoil-bulk",
+            "trefoil-fixtures",
+        ],
+    ),
+];
+
+/// Packages that no build for any target may contain.
+const FORBIDDEN_PACKAGES: [&str; 4] = ["ring", "openssl", "openssl-sys", "native-tls"];
+
+#[derive(Deserialize)]
+struct CargoMetadata {
+    packages: Vec<CargoPackage>,
+    workspace_members: BTreeSet<String>,
+}
+
+#[derive(Deserialize)]
+struct CargoPackage {
+    id: String,
+    name: String,
+    dependencies: Vec<CargoDependency>,
+}
+
+#[derive(Deserialize)]
+struct CargoDependency {
+    name: String,
+    kind: Option<String>,
+}
+
+/// Checks the dependencies of each crate, and the packages of every build.
+pub fn check(faults: &mut Vec<String>) -> Result<()> {
+    let output = cargo().args(["metadata", "--format-version", "1", "--locked"]).output()?;
+    if !output.status.success() {
+        bail!("cargo metadata: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let metadata: CargoMetadata = serde_json::from_slice(&output.stdout)?;
+    let ours: Vec<_> =
+        metadata.packages.iter().filter(|package| metadata.workspace_members.contains(&package.id)).collect();
+    for package in &ours {
+        let name = package.name.as_str();
+        let known = ALLOWED_CRATES.iter().find(|(of, _)| *of == name).map(|(_, known)| *known);
+        let Some(known) = known else {
+            faults.push(format!("crate {name} has no line in ALLOWED_CRATES; add one"));
+            continue;
+        };
+        // Tests may use other crates of the workspace, but not the reserved libraries.
+        for dependency in &package.dependencies {
+            let is_ours = ours.iter().any(|other| other.name == dependency.name);
+            if is_ours && dependency.kind.is_none() && !known.contains(&dependency.name.as_str()) {
+                faults.push(format!("{name} must not depend on {}", dependency.name));
+            }
+            if let Some((_, allowed)) = LIBRARY_USERS.iter().find(|(library, _)| *library == dependency.name)
+                && !allowed.contains(&name)
+            {
+                faults.push(format!("{name} must not use {} directly", dependency.name));
+            }
+        }
+    }
+    let built = built_packages()?;
+    for name in FORBIDDEN_PACKAGES {
+        for (_, version) in built.iter().filter(|(package, _)| package == name) {
+            faults.push(format!("{name} {version} must not be built"));
+        }
+    }
+    for name in ["reqwest", "rustls", "hyper", "tokio"] {
+        let versions: Vec<_> = built.iter().filter(|(package, _)| package == name).collect();
+        if versions.len() != 1 {
+            faults.push(format!("exactly one version of {name} must be built, not {versions:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// Returns names and versions of all packages that a build for any target contains. The lock file and
+/// `cargo metadata` also list optional packages that no feature turns on.
+fn built_packages() -> Result<BTreeSet<(String, String)>> {
+    let mut command = cargo();
+    command.args([
+        "tree",
+        "--workspace",
+        "--locked",
+        "--target",
+        "all",
+        "--prefix",
+        "none",
+        "--format",
+        "{p}",
+    ]);
+    let output = command.output()?;
+    if !output.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let parts = |line: &str| line.split_once(' ').map(|(name, rest)| (name.to_owned(), rest.to_owned()));
+    let version = |rest: &str| rest.split(' ').next().unwrap_or_default().to_owned();
+    Ok(text.lines().filter_map(parts).map(|(name, rest)| (name, version(&rest))).collect())
+}

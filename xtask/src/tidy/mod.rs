@@ -1,0 +1,67 @@
+//! `cargo xtask tidy`: rules for the tree that a program can check.
+//!
+//! | module | rules |
+//! |---|---|
+//! | [`crates`] | dependencies of each crate |
+//! | [`files`] | layout, file comments, unfinished code |
+//! | [`module_cycles`] | no cycle among the top-level modules of a crate |
+//! | [`prose`] | words and openings that comments, texts and documents avoid |
+//! | [`links`] | documents and rows refer to anchors that exist |
+//! | [`commits`] | length of commit subjects |
+
+mod commits;
+mod crates;
+mod files;
+mod links;
+mod module_cycles;
+mod prose;
+mod source_text;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::root;
+
+/// Checks every rule and prints all faults.
+pub fn run() -> Result<()> {
+    let mut faults = Vec::new();
+    crates::check(&mut faults)?;
+    let mut sources = BTreeMap::new();
+    let mut documents = BTreeMap::new();
+    let mut tables = BTreeMap::new();
+    for file in tracked_files()? {
+        files::check(&file, &mut faults);
+        let group = match file.rsplit_once('.') {
+            Some((_, "rs")) => &mut sources,
+            Some((_, "md")) => &mut documents,
+            Some((path, "toml")) if path.starts_with("conformance/specs/") => &mut tables,
+            _ => continue,
+        };
+        let text =
+            std::fs::read_to_string(root().join(&file)).with_context(|| format!("failed to read {file}"))?;
+        group.insert(file, text);
+    }
+    module_cycles::check(&sources, &mut faults);
+    prose::check(&sources, &documents, &mut faults);
+    links::check(&documents, &tables, &mut faults);
+    commits::check(&mut faults)?;
+    if faults.is_empty() {
+        return Ok(());
+    }
+    for line in &faults {
+        println!("tidy: {line}");
+    }
+    bail!("{} faults", faults.len())
+}
+
+/// Returns the paths of all files that git tracks or would track.
+fn tracked_files() -> Result<Vec<String>> {
+    let output = std::process::Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root())
+        .output()
+        .context("failed to ask git for the files")?;
+    let text = String::from_utf8(output.stdout)?;
+    Ok(text.lines().map(str::to_owned).filter(|file| root().join(file).is_file()).collect())
+}
