@@ -62,10 +62,10 @@ fn import_all(server: &Server, paths: &[&Path]) -> Output {
 
 #[track_caller]
 fn imported(output: &Output) -> String {
-    let said =
+    let printed =
         format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{said}");
-    said
+    assert!(output.status.success(), "{printed}");
+    printed
 }
 
 /// Questions to a server that runs.
@@ -132,9 +132,9 @@ fn parameter<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
 #[tokio::test(flavor = "multi_thread")]
 async fn releases_imported_before_the_start_are_served() {
     let mut server = Server::open_terminology();
-    let said = imported(&import(&server, &releases()));
+    let printed = imported(&import(&server, &releases()));
     for format in ["SNOMED CT RF2", "LOINC", "RxNorm RRF", "ICD-10-CM", "ClaML", "CSV"] {
-        assert!(said.contains(format), "{format}: {said}");
+        assert!(printed.contains(format), "{format}: {printed}");
     }
     server.start();
     let asked = Asked::of(&server);
@@ -159,8 +159,8 @@ async fn a_pipe_gets_one_line_for_a_release_however_large() {
     (0..150_000).for_each(|number| text.push_str(&format!("h{number},Herb {number}\n")));
     fs::write(&herbs, text).unwrap();
     let check = |server: &Server, begin: &str| {
-        let said = imported(&import(server, &herbs));
-        assert!(said.starts_with(begin) && said.lines().count() == 1, "{said}");
+        let printed = imported(&import(server, &herbs));
+        assert!(printed.starts_with(begin) && printed.lines().count() == 1, "{printed}");
     };
     check(&server, "CSV ");
     server.start();
@@ -178,12 +178,12 @@ async fn a_release_is_recognised_in_any_folder() {
     }
     copy(&releases().join(INTERNATIONAL), &first.join("sct"));
     // Seven codes, a chapter and two sections.
-    let said = imported(&import(&server, &first));
-    assert_eq!(said.lines().count(), 2, "{said}");
-    assert!(said.lines().any(|line| line.starts_with("ICD-10-CM ") && line.contains(" 10 ")), "{said}");
+    let printed = imported(&import(&server, &first));
+    assert_eq!(printed.lines().count(), 2, "{printed}");
+    assert!(printed.lines().any(|line| line.starts_with("ICD-10-CM ") && line.contains(" 10 ")), "{printed}");
     fs::rename(&first, &second).unwrap();
-    let said = imported(&import(&server, &second));
-    assert_eq!((said.lines().count(), said.matches("already there").count()), (2, 2), "{said}");
+    let printed = imported(&import(&server, &second));
+    assert_eq!((printed.lines().count(), printed.matches("already there").count()), (2, 2), "{printed}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,8 +194,8 @@ async fn a_running_server_takes_in_a_release_at_once() {
     let query = [("system", SCT), ("codeA", FLOWER), ("codeB", LILY)];
     assert_eq!(asked.get("CodeSystem/$subsumes", &query).await.0, 404);
 
-    let said = imported(&import(&server, &releases().join(INTERNATIONAL)));
-    assert!(said.contains("snomed.info-sct-900000000000207008-version-20250101"), "{said}");
+    let printed = imported(&import(&server, &releases().join(INTERNATIONAL)));
+    assert!(printed.contains("snomed.info-sct-900000000000207008-version-20250101"), "{printed}");
     asked.knows_the_garden().await;
 
     // Two editions are stored: each answers when it is named, and neither otherwise.
@@ -223,17 +223,17 @@ async fn an_extension_is_imported_with_its_base_in_one_command() {
 
     // Alone it is refused, whatever was imported before.
     let output = import(&server, &extension);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    let printed = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
     for part in [EXTENSION, "module 900000000000012004 of 20250101", "in the same command", "nothing of this"]
     {
-        assert!(said.contains(part), "{part}: {said}");
+        assert!(printed.contains(part), "{part}: {printed}");
     }
     let query = [("system", SCT), ("code", DUCKWEED)];
     assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 404);
 
-    let said = imported(&import_all(&server, &[&extension, &base]));
-    assert!(said.contains("snomed.info-sct-70011000888101-version-20250401"), "{said}");
+    let printed = imported(&import_all(&server, &[&extension, &base]));
+    assert!(printed.contains("snomed.info-sct-70011000888101-version-20250401"), "{printed}");
     let edition = format!("{SCT}/70011000888101/version/20250401");
     let query = [("system", SCT), ("version", edition.as_str()), ("code", LILY)];
     let (status, answer) = asked.get("CodeSystem/$lookup", &query).await;
@@ -261,10 +261,10 @@ async fn a_broken_release_changes_nothing() {
     fs::write(&file, lines.join("\r\n") + "\r\n").unwrap();
 
     let check = |output: &Output| {
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("sct2_Relationship_Snapshot_INT_20250101.txt:5:"), "{said}");
-        assert!(said.contains("nothing of this release was changed"), "{said}");
+        let printed = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{printed}");
+        assert!(printed.contains("sct2_Relationship_Snapshot_INT_20250101.txt:5:"), "{printed}");
+        assert!(printed.contains("nothing of this release was changed"), "{printed}");
     };
     check(&import(&server, &broken));
     server.start();
@@ -348,9 +348,9 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     let half = server.data().join("terminology/releases/garden.example-many-.part");
     fs::write(&half, "TREFOIL").unwrap();
     let both = [base.as_path(), &herbs];
-    let said = imported(&import_all(&server, &both));
-    assert!(said.contains("already there") && !said.contains("SNOMED CT RF2"), "{said}");
-    assert!(said.lines().any(|line| line.starts_with("CSV ") && line.contains(" 400000 ")), "{said}");
+    let printed = imported(&import_all(&server, &both));
+    assert!(printed.contains("already there") && !printed.contains("SNOMED CT RF2"), "{printed}");
+    assert!(printed.lines().any(|line| line.starts_with("CSV ") && line.contains(" 400000 ")), "{printed}");
     let all = ["garden.example-many.index", "garden.example-many.source", &of_base[0], &of_base[1]];
     assert_eq!(kept(&server), all);
     fs::write(&half, "TREFOIL").unwrap();
@@ -362,20 +362,24 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 200);
 
     // All of it is there; a release that is changed is not; nor one whose index is damaged.
-    let said = imported(&import_all(&server, &both));
-    assert_eq!(said.matches("already there").count(), 2, "{said}");
+    let printed = imported(&import_all(&server, &both));
+    assert_eq!(printed.matches("already there").count(), 2, "{printed}");
     fs::write(&herbs, text.replace("Herb 7\n", "Herb seven\n")).unwrap();
-    let said = imported(&import_all(&server, &both));
-    assert_eq!((said.matches("already there").count(), said.matches("CSV ").count()), (1, 1), "{said}");
+    let printed = imported(&import_all(&server, &both));
+    assert_eq!(
+        (printed.matches("already there").count(), printed.matches("CSV ").count()),
+        (1, 1),
+        "{printed}"
+    );
     let query = [("system", "http://garden.example/many"), ("code", "h7")];
     let (_, answer) = asked.get("CodeSystem/$lookup", &query).await;
     assert_eq!(parameter(&answer, "display"), Some(&json!("Herb seven")), "{answer}");
     fs::write(server.data().join("terminology/releases").join(&of_base[0]), "damaged").unwrap();
-    let said = imported(&import_all(&server, &both));
+    let printed = imported(&import_all(&server, &both));
     assert_eq!(
-        (said.matches("already there").count(), said.matches("SNOMED CT RF2").count()),
+        (printed.matches("already there").count(), printed.matches("SNOMED CT RF2").count()),
         (1, 1),
-        "{said}"
+        "{printed}"
     );
     assert_eq!(kept(&server), all);
 }
@@ -394,10 +398,10 @@ async fn a_cyclic_hierarchy_is_reported() {
             server.start();
         }
         fs::write(&file, system(name).to_string()).unwrap();
-        let said = imported(&import(&server, &file));
+        let printed = imported(&import(&server, &file));
         assert!(
-            said.contains(&format!("CodeSystem/{name}: the hierarchy has a cycle: hen > egg > hen")),
-            "{said}"
+            printed.contains(&format!("CodeSystem/{name}: the hierarchy has a cycle: hen > egg > hen")),
+            "{printed}"
         );
         // A resource that is stored already is not reported again.
         assert!(!imported(&import(&server, &file)).contains("cycle"));
@@ -446,8 +450,8 @@ async fn large_resources_are_indexed_once() {
     };
     let mut server = Server::open_terminology();
     let client = ["client", "add", "writer", "--auth-method", "client_secret_basic"];
-    let said = imported(&server.trefoil(&[&client[..], &["--scope", "system/CodeSystem.cruds"]].concat()));
-    let secret = said.lines().find_map(|line| line.strip_prefix("client_secret ")).unwrap();
+    let printed = imported(&server.trefoil(&[&client[..], &["--scope", "system/CodeSystem.cruds"]].concat()));
+    let secret = printed.lines().find_map(|line| line.strip_prefix("client_secret ")).unwrap();
     server.start();
     let asked = Asked::of(&server);
     let form = [("grant_type", "client_credentials"), ("scope", "system/CodeSystem.cruds")];
