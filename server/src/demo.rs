@@ -253,7 +253,7 @@ fn generate_ec_key(name: &str) -> Result<Value> {
 fn generate_rsa_key(name: &str) -> Result<Value> {
     use aws_lc_rs::encoding::AsDer as _;
     let pkcs8 = RsaKeyPair::generate(KeySize::Rsa2048)?.as_der()?;
-    let numbers = rsa_numbers(pkcs8.as_ref()).context("a fresh RSA key has the standard encoding")?;
+    let numbers = rsa_numbers(pkcs8.as_ref()).context("failed to read the numbers of a new RSA key")?;
     let mut jwk = json!({
         "kty": "RSA", "alg": "RS384", "use": "sig", "kid": format!("{name}-1"), "key_ops": ["sign"],
     });

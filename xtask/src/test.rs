@@ -93,7 +93,7 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
         .stderr(Stdio::piped())
         .spawn()
         .context("failed to start cargo test")?;
-    let errors = child.stderr.take().context("piped")?;
+    let errors = child.stderr.take().context("the output of the process is not piped")?;
     let progress = std::thread::spawn(move || {
         let mut kept = String::new();
         for line in BufReader::new(errors).lines().map_while(Result::ok) {
@@ -107,7 +107,7 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
         kept
     });
     let mut failures = false;
-    for line in BufReader::new(child.stdout.take().context("piped")?).lines().map_while(Result::ok) {
+    for line in BufReader::new(child.stdout.take().context("the output of the process is not piped")?).lines().map_while(Result::ok) {
         writeln!(log, "{line}")?;
         if let Some((passed, failed)) = closing_line(&line) {
             sum.passed += passed;

@@ -107,12 +107,12 @@ impl FakeProviders {
             ("cut", ProviderFault::Cut),
             ("stalled", ProviderFault::Stalled),
         ] {
-            let listener = TcpListener::bind("127.0.0.1:0").await.context("no free port")?;
+            let listener = TcpListener::bind("127.0.0.1:0").await.context("failed to find a free port")?;
             raw.push((name, listener.local_addr()?.port()));
             tasks.push(tokio::spawn(serve(listener, manner)));
         }
         // A port that was free a moment ago, without a listener.
-        let refused = TcpListener::bind("127.0.0.1:0").await.context("no free port")?.local_addr()?.port();
+        let refused = TcpListener::bind("127.0.0.1:0").await.context("failed to find a free port")?.local_addr()?.port();
         Ok(Self { http, raw, refused, tasks })
     }
 

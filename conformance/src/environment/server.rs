@@ -26,7 +26,7 @@ pub fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("TREFOIL_BIN") {
         return Ok(PathBuf::from(named));
     }
-    let own = std::env::current_exe().context("this program has no path")?;
+    let own = std::env::current_exe().context("failed to find the path of this program")?;
     let name = format!("trefoil{}", std::env::consts::EXE_SUFFIX);
     let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join(&name)).find(|path| path.is_file());
     match beside {
@@ -106,7 +106,7 @@ impl OwnServer {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("failed to start {}", program.display()))?;
-        let stdout = child.stdout.take().context("the server's output is piped")?;
+        let stdout = child.stdout.take().context("the server's output is not piped")?;
         let mut lines = BufReader::new(stdout).lines();
         let ready = async {
             while let Some(line) = lines.next_line().await? {
