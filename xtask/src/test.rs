@@ -107,7 +107,10 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
         kept
     });
     let mut failures = false;
-    for line in BufReader::new(child.stdout.take().context("the output of the process is not piped")?).lines().map_while(Result::ok) {
+    for line in BufReader::new(child.stdout.take().context("the output of the process is not piped")?)
+        .lines()
+        .map_while(Result::ok)
+    {
         writeln!(log, "{line}")?;
         if let Some((passed, failed)) = closing_line(&line) {
             sum.passed += passed;

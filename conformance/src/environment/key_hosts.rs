@@ -63,7 +63,11 @@ impl KeyHosts {
         for (at, answer) in answers {
             Mock::given(path(at)).respond_with(answer).mount(&http).await;
         }
-        let refused = TcpListener::bind("127.0.0.1:0").await.context("failed to find a free port")?.local_addr()?.port();
+        let refused = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("failed to find a free port")?
+            .local_addr()?
+            .port();
         Ok(Self { http, refused, key, next })
     }
 

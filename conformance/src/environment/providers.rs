@@ -112,7 +112,11 @@ impl FakeProviders {
             tasks.push(tokio::spawn(serve(listener, manner)));
         }
         // A port that was free a moment ago, without a listener.
-        let refused = TcpListener::bind("127.0.0.1:0").await.context("failed to find a free port")?.local_addr()?.port();
+        let refused = TcpListener::bind("127.0.0.1:0")
+            .await
+            .context("failed to find a free port")?
+            .local_addr()?
+            .port();
         Ok(Self { http, raw, refused, tasks })
     }
 

@@ -318,7 +318,8 @@ impl SuiteRun {
     fn headers(&self, suite: &TestSuite, test: &SuiteTest) -> Result<HeaderMap> {
         let mut headers = HeaderMap::new();
         let mut add = |name: &str, value: &str| -> Result<()> {
-            let name = HeaderName::try_from(name).with_context(|| format!("'{name}' is not the name of a header"))?;
+            let name = HeaderName::try_from(name)
+                .with_context(|| format!("'{name}' is not the name of a header"))?;
             let value = HeaderValue::try_from(value)
                 .with_context(|| format!("'{value}' is not valid in a header"))?;
             headers.insert(name, value);

@@ -9,12 +9,10 @@ pub mod users;
 
 use http::{StatusCode, header};
 use identity::model::scope::ADMIN_SCOPE;
-use identity::tokens::access_token::BadToken;
 use serde::de::DeserializeOwned;
-use store::StoreError;
 
-use super::extract::RequestContext;
-use super::problem::{self, Dialect};
+use super::extract::{RequestBody, RequestContext, etag_version};
+use super::problem::Problem;
 use super::reply::{self, Response};
 use crate::records::audit::{self, AuditActor};
 
@@ -24,47 +22,19 @@ const BODY: usize = 64 * 1024;
 const PAGE: usize = 50;
 const LARGEST_PAGE: usize = 500;
 
-fn admin_error(status: StatusCode, error: &str, text: &str) -> Response {
-    let response = problem::oauth_error(status, error, Some(text));
-    let challenge = match status {
-        StatusCode::UNAUTHORIZED if error == "invalid_request" => "Bearer realm=\"trefoil\"".to_owned(),
-        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => problem::bearer_challenge(error, text),
-        _ => return response,
-    };
-    let mut response = response;
-    response.headers_mut().remove(header::WWW_AUTHENTICATE);
-    reply::with(response, header::WWW_AUTHENTICATE, &challenge)
-}
-
-fn invalid_request(text: &str) -> Response {
-    admin_error(StatusCode::BAD_REQUEST, "invalid_request", text)
-}
-
-fn not_found(what: &str) -> Response {
-    admin_error(StatusCode::NOT_FOUND, "not_found", &format!("there is no such {what}"))
-}
-
-fn store_error(error: &StoreError) -> Response {
-    problem::store_error(Dialect::OAuth, error)
+fn invalid_request(text: &str) -> Problem {
+    Problem::admin(StatusCode::BAD_REQUEST, "invalid_request", text)
 }
 
 /// Checks that the token is one of an administrator.
-async fn check_administrator(context: &RequestContext) -> Result<(), Response> {
-    let sent = match context.credentials() {
-        Ok(Some(sent)) => sent,
-        Ok(None) => {
-            let text = "send an access token as 'Authorization: Bearer TOKEN'";
-            return Err(admin_error(StatusCode::UNAUTHORIZED, "invalid_request", text));
-        }
-        Err(error) => return Err(problem::userinfo_token(&BadToken::Proof(error))),
+async fn check_administrator(context: &RequestContext) -> Result<(), Problem> {
+    let Some(sent) = context.credentials()? else {
+        let text = "send an access token as 'Authorization: Bearer TOKEN'";
+        return Err(Problem::admin(StatusCode::UNAUTHORIZED, "invalid_request", text));
     };
     let identity = &context.app.identity;
-    let access = identity
-        .tokens
-        .authenticate_token(&sent, context.now)
-        .await
-        .map_err(|error| problem::userinfo_token(&error))?;
-    let lacking = |text: &str| Err(admin_error(StatusCode::FORBIDDEN, "insufficient_scope", text));
+    let access = identity.tokens.authenticate_token(&sent, context.now).await?;
+    let lacking = |text: &str| Err(Problem::admin(StatusCode::FORBIDDEN, "insufficient_scope", text));
     if !access.scopes.contains(ADMIN_SCOPE) || !access.token.is_for_audience(&identity.issuer) {
         return lacking("the token lacks the scope trefoil/admin");
     }
@@ -77,7 +47,7 @@ async fn check_administrator(context: &RequestContext) -> Result<(), Response> {
 }
 
 /// Returns the start and the maximum number of entries of a page.
-fn page_parameters(context: &RequestContext) -> Result<(Option<String>, usize), Response> {
+fn page_parameters(context: &RequestContext) -> Result<(Option<String>, usize), Problem> {
     let params = context.params();
     if let Some(defect) = params.defect() {
         return Err(invalid_request(&defect.to_string()));
@@ -91,32 +61,32 @@ fn page_parameters(context: &RequestContext) -> Result<(Option<String>, usize), 
 }
 
 /// Parses a JSON body. Unknown members are rejected.
-async fn parse_body<T: DeserializeOwned>(context: &mut RequestContext) -> Result<T, Response> {
+async fn parse_body<T: DeserializeOwned>(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<T, Problem> {
     if !matches!(context.content_type().as_deref(), Some("application/json" | "application/merge-patch+json"))
     {
         let text = "send application/json";
-        return Err(admin_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", text));
+        return Err(Problem::admin(StatusCode::UNSUPPORTED_MEDIA_TYPE, "invalid_request", text));
     }
-    let bytes = context.bytes(BODY).await.map_err(|error| problem::body_error(Dialect::OAuth, &error))?;
+    let bytes = body.bytes(BODY).await?;
     serde_json::from_slice(&bytes)
         .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))
 }
 
 /// Returns the revision that `If-Match` requires.
-fn expected_revision(context: &RequestContext) -> Result<Option<u64>, Response> {
+fn expected_revision(context: &RequestContext) -> Result<Option<u64>, Problem> {
     match context.header(header::IF_MATCH) {
         None | Some("*") => Ok(None),
-        Some(tag) => {
-            let number = tag.trim().trim_start_matches("W/").trim_matches('"').parse();
-            number
-                .map(Some)
-                .map_err(|_| precondition_failed("If-Match is not the revision of a record, such as W/\"3\""))
-        }
+        Some(tag) => etag_version(tag)
+            .map(Some)
+            .ok_or_else(|| precondition_failed("If-Match is not the revision of a record, such as W/\"3\"")),
     }
 }
 
-fn precondition_failed(text: &str) -> Response {
-    admin_error(StatusCode::PRECONDITION_FAILED, "precondition_failed", text)
+fn precondition_failed(text: &str) -> Problem {
+    Problem::admin(StatusCode::PRECONDITION_FAILED, "precondition_failed", text)
 }
 
 fn json(status: StatusCode, value: &impl serde::Serialize) -> Response {

@@ -1,23 +1,23 @@
-//! [`RequestContext`]: the request as handlers see it, and readers for its parts. The readers return `Result`, so that each
-//! handler responds in the dialect of its endpoint.
+//! The request as handlers see it: [`RequestContext`], [`RequestBody`] and [`PathParameters`].
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
+use fhir::IssueCode;
 use futures_util::{Stream, StreamExt as _};
-use http::{HeaderMap, Method, header};
+use headers::{ETag, HeaderMapExt as _, IfNoneMatch};
+use http::{HeaderMap, Method, StatusCode, header};
 use identity::model::client::Client;
 use identity::params::Params;
 use identity::sign_in::pending_quota::{PendingKind, TooManyPending};
 use identity::tokens::access_token::TokenCredentials;
 use identity::tokens::dpop::BadProof;
 use jiff::Timestamp;
-use percent_encoding::percent_decode_str;
 
+use super::problem::{self, Problem};
 use crate::node::app::App;
 use crate::node::byte_budget::{BudgetExhausted, ByteReservation};
 
@@ -30,21 +30,30 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const DRAIN_BYTES: usize = 64 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(20);
 
-/// Body of a request. If a handler leaves a part unread, it is discarded in the background, within limits: a
+/// Body of a request, with the memory that is reserved for it. If a handler leaves a part unread, it is discarded in the background, within limits: a
 /// connection that is closed with unread bytes is reset, and the client never sees the response.
 pub struct RequestBody {
     /// `None` after the end of the body.
     stream: Option<BodyStream>,
     /// According to the headers, the client sends a body without waiting for `100 Continue`.
     comes: bool,
+    /// Length according to `Content-Length`, in bytes.
+    announced: Option<usize>,
+    /// Memory taken from the budget for request bodies, which is returned at the end of the request.
+    reservation: ByteReservation,
 }
 
 impl RequestBody {
     /// Returns the body of a request with these headers.
-    pub fn new(headers: &HeaderMap, stream: BodyStream) -> Self {
+    pub fn new(headers: &HeaderMap, stream: BodyStream, reservation: ByteReservation) -> Self {
         let length = headers.get(header::CONTENT_LENGTH);
         let comes = headers.contains_key(header::TRANSFER_ENCODING) || length.is_some_and(|v| v != "0");
-        Self { stream: Some(stream), comes: comes && !headers.contains_key(header::EXPECT) }
+        Self {
+            stream: Some(stream),
+            comes: comes && !headers.contains_key(header::EXPECT),
+            announced: length.and_then(|length| length.to_str().ok()?.parse().ok()),
+            reservation,
+        }
     }
 
     async fn next(&mut self) -> Option<Result<Bytes, warp::Error>> {
@@ -53,6 +62,49 @@ impl RequestBody {
             self.stream = None;
         }
         piece
+    }
+
+    /// Reads the whole body, at most `limit` bytes.
+    ///
+    /// # Errors
+    /// Returns [`ReadBodyError`] if it is too large, too slow or incomplete, or if the memory for bodies is used up.
+    pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
+        let announced = self.announced;
+        if announced.is_some_and(|length| length > limit) {
+            return Err(ReadBodyError::TooLarge(limit));
+        }
+        let read = async {
+            // The body usually arrives in one piece, which then is not copied.
+            let first = match self.next().await {
+                Some(piece) => piece.map_err(|_| ReadBodyError::Broken)?,
+                None => Bytes::new(),
+            };
+            if first.len() > limit {
+                return Err(ReadBodyError::TooLarge(limit));
+            }
+            self.reservation.cover(first.len()).await.map_err(ReadBodyError::Busy)?;
+            if announced == Some(first.len()) {
+                self.stream = None;
+                return Ok(first);
+            }
+            let mut whole = BytesMut::from(first);
+            while let Some(piece) = self.next().await {
+                let piece = piece.map_err(|_| ReadBodyError::Broken)?;
+                if whole.len() + piece.len() > limit {
+                    return Err(ReadBodyError::TooLarge(limit));
+                }
+                if whole.len() + piece.len() > whole.capacity() {
+                    // Growing copies the bytes, so the capacity is doubled, up to the announced length.
+                    let most = announced.unwrap_or(limit).max(whole.len() + piece.len());
+                    let capacity = (whole.len() * 2).clamp(whole.len() + piece.len(), most);
+                    self.reservation.cover(capacity).await.map_err(ReadBodyError::Busy)?;
+                    whole.reserve(capacity - whole.len());
+                }
+                whole.extend_from_slice(&piece);
+            }
+            Ok(whole.freeze())
+        };
+        tokio::time::timeout(BODY_TIME, read).await.map_err(|_| ReadBodyError::TimedOut)?
     }
 }
 
@@ -79,16 +131,10 @@ pub struct RequestContext {
     pub method: Method,
     /// Path, not decoded.
     pub path: String,
-    /// Values of the placeholders of the route, decoded.
-    pub args: Vec<String>,
     /// Query without `?`, not decoded.
     pub query: String,
     /// Headers.
     pub headers: HeaderMap,
-    /// Body. The mutex is never locked: it makes a call `Sync`, so that `&RequestContext` may cross an await.
-    pub body: Mutex<RequestBody>,
-    /// Memory taken from the budget for request bodies, which is returned at the end of the request.
-    pub body_bytes: ByteReservation,
     /// Address of the client: the other end of the connection, or the address that a trusted proxy names.
     pub client_address: Option<IpAddr>,
     /// Id of the request, in the response and in the log.
@@ -178,6 +224,11 @@ impl RequestContext {
         }
     }
 
+    /// Returns whether `If-None-Match` contains this ETag or `*`, by weak comparison (RFC 9110 section 13.1.2).
+    pub fn has_version(&self, etag: &str) -> bool {
+        if_none_match_contains(&self.headers, etag)
+    }
+
     /// Returns the value of a cookie.
     pub fn cookie(&self, name: &str) -> Option<&str> {
         let cookies = self.headers.get_all(header::COOKIE).iter();
@@ -187,57 +238,67 @@ impl RequestContext {
             .filter_map(|pair| pair.trim().split_once('='))
             .find_map(|(key, value)| (key == name).then_some(value))
     }
+}
 
-    /// Reads the whole body, at most `limit` bytes.
-    ///
-    /// # Errors
-    /// Returns [`ReadBodyError`] if it is too large, too slow or incomplete, or if the memory for bodies is used up.
-    pub async fn bytes(&mut self, limit: usize) -> Result<Bytes, ReadBodyError> {
-        let announced = self.header(header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
-        if announced.is_some_and(|length| length > limit) {
-            return Err(ReadBodyError::TooLarge(limit));
-        }
-        let body = self.body.get_mut().expect("nobody locks it");
-        let reserved = &mut self.body_bytes;
-        let read = async {
-            // The body usually arrives in one piece, which then is not copied.
-            let first = match body.next().await {
-                Some(piece) => piece.map_err(|_| ReadBodyError::Broken)?,
-                None => Bytes::new(),
-            };
-            if first.len() > limit {
-                return Err(ReadBodyError::TooLarge(limit));
-            }
-            reserved.cover(first.len()).await.map_err(ReadBodyError::Busy)?;
-            if announced == Some(first.len()) {
-                body.stream = None;
-                return Ok(first);
-            }
-            let mut whole = BytesMut::from(first);
-            while let Some(piece) = body.next().await {
-                let piece = piece.map_err(|_| ReadBodyError::Broken)?;
-                if whole.len() + piece.len() > limit {
-                    return Err(ReadBodyError::TooLarge(limit));
-                }
-                if whole.len() + piece.len() > whole.capacity() {
-                    // Growing copies the bytes, so the capacity is doubled, up to the announced length.
-                    let most = announced.unwrap_or(limit).max(whole.len() + piece.len());
-                    let capacity = (whole.len() * 2).clamp(whole.len() + piece.len(), most);
-                    reserved.cover(capacity).await.map_err(ReadBodyError::Busy)?;
-                    whole.reserve(capacity - whole.len());
-                }
-                whole.extend_from_slice(&piece);
-            }
-            Ok(whole.freeze())
-        };
-        tokio::time::timeout(BODY_TIME, read).await.map_err(|_| ReadBodyError::TimedOut)?
+/// The decoded segments of a path at the placeholders of its route, by name.
+pub struct PathParameters(pub Vec<(&'static str, String)>);
+
+impl PathParameters {
+    /// Returns the value of a placeholder and removes it.
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.0.iter().position(|(known, _)| *known == name)?;
+        Some(self.0.swap_remove(at).1)
     }
 }
 
-/// Decodes the segments of a path. Returns `None` if one of them is not UTF-8.
-pub fn segments(path: &str) -> Option<Vec<Cow<'_, str>>> {
-    let decode = |segment| percent_decode_str(segment).decode_utf8().ok();
-    path.trim_start_matches('/').split('/').map(decode).collect()
+/// A type that a handler can have as the parameter for a placeholder.
+pub trait FromPath: Sized {
+    /// Takes the value of a placeholder.
+    ///
+    /// # Errors
+    /// Returns [`Problem`] if the value is not one of this type.
+    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem>;
+}
+
+/// The value of a placeholder that other routes of the same handler do not have.
+impl FromPath for Option<String> {
+    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
+        Ok(path.take(name))
+    }
+}
+
+/// # Panics
+/// Panics if the route has no such placeholder, which a test of the routes excludes.
+impl FromPath for String {
+    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
+        Ok(path.take(name).expect("the route has this placeholder"))
+    }
+}
+
+/// A resource type of FHIR R4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ResourceType(pub &'static str);
+
+impl FromPath for ResourceType {
+    fn from_path(path: &mut PathParameters, name: &str) -> Result<Self, Problem> {
+        let named = String::from_path(path, name)?;
+        fhir::resource_type(&named).map(Self).ok_or_else(|| {
+            let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
+            let text = format!("'{named}' is not a resource type of FHIR R4");
+            problem::fhir_error(StatusCode::NOT_FOUND, IssueCode::NotSupported, text).into()
+        })
+    }
+}
+
+fn if_none_match_contains(headers: &HeaderMap, etag: &str) -> bool {
+    let Ok(etag) = etag.parse::<ETag>() else { return false };
+    headers.typed_get::<IfNoneMatch>().is_some_and(|known| !known.precondition_passes(&etag))
+}
+
+/// Returns the version in the ETag of `If-Match`. ETags of versions are weak in FHIR, while `headers::IfMatch` compares
+/// strongly, as RFC 9110 requires, and would never match.
+pub fn etag_version(tag: &str) -> Option<u64> {
+    tag.trim().trim_start_matches("W/").trim_matches('"').parse().ok()
 }
 
 /// Converts warp's stream of buffers to one of bytes.
@@ -245,4 +306,30 @@ pub fn body_stream<B: Buf>(
     stream: impl Stream<Item = Result<B, warp::Error>> + Send + 'static,
 ) -> BodyStream {
     Box::pin(stream.map(|piece| piece.map(|mut buf| buf.copy_to_bytes(buf.remaining()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn if_none_match_is_compared_weakly() {
+        #[track_caller]
+        fn check(sent: &[&'static str], contains: bool) {
+            let mut headers = HeaderMap::new();
+            for value in sent {
+                headers.append(header::IF_NONE_MATCH, http::HeaderValue::from_static(value));
+            }
+            assert_eq!(if_none_match_contains(&headers, "\"e\""), contains, "{sent:?}");
+            assert_eq!(if_none_match_contains(&headers, "W/\"e\""), contains, "{sent:?}");
+        }
+        check(&["\"e\""], true);
+        check(&["W/\"e\""], true);
+        check(&["\"d\", \"e\""], true);
+        check(&["\"d\"", "\"e\""], true);
+        check(&["*"], true);
+        check(&["\"d\""], false);
+        check(&["e"], false);
+        check(&[], false);
+    }
 }

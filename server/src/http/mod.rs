@@ -1,14 +1,14 @@
 //! HTTP: connections, routes, requests and responses. A handler parses the request, calls the domain and builds the
-//! response.
+//! response; `?` turns an error of the domain into a [`problem::Problem`].
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`listen`] | the accept loop: TLS, timers, limits, drain |
 //! | [`routes`] | all routes, one line each |
 //! | [`peer`] | the address of the client, also through proxies |
-//! | [`extract`] | [`extract::RequestContext`], the request as handlers see it |
+//! | [`extract`] | the request as handlers see it: context, body, path parameters |
 //! | [`reply`] | building responses |
-//! | [`problem`] | errors of the domains as responses, in three dialects |
+//! | [`problem`] | why a handler does not answer, and the response to it in the dialect of the route |
 //! | [`oauth`], [`pages`], [`fhir`], [`admin`] | the handlers |
 
 pub mod admin;

@@ -6,8 +6,9 @@ use identity::model::client_metadata::ClientMetadata;
 use serde::Serialize;
 use serde_json::json;
 
-use super::{check_administrator, json, not_found, page_parameters, store_error};
+use super::{check_administrator, json, page_parameters};
 use crate::http::extract::RequestContext;
+use crate::http::problem::Problem;
 use crate::http::reply::Response;
 
 /// A client as the admin API shows it.
@@ -33,18 +34,13 @@ impl<'a> From<&'a Client> for ShownClient<'a> {
     }
 }
 
-async fn visible_clients(context: &RequestContext) -> Result<Vec<Client>, Response> {
-    let clients =
-        context.app.identity.clients.all_clients(context.now).await.map_err(|error| store_error(&error))?;
+async fn visible_clients(context: &RequestContext) -> Result<Vec<Client>, Problem> {
+    let clients = context.app.identity.clients.all_clients(context.now).await?;
     Ok(clients.into_iter().filter(|client| context.app.identity.demo || !client.demo).collect())
 }
 
 /// GET {base}/admin/clients
-pub async fn list_clients(context: RequestContext) -> Response {
-    answer_list(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_list(context: &RequestContext) -> Result<Response, Response> {
+pub async fn list_clients(context: &RequestContext) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let (after, count) = page_parameters(context)?;
     let mut found = visible_clients(context).await?;
@@ -57,13 +53,9 @@ async fn answer_list(context: &RequestContext) -> Result<Response, Response> {
 }
 
 /// GET {base}/admin/clients/{client_id}
-pub async fn read_client(context: RequestContext) -> Response {
-    answer_read(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_read(context: &RequestContext) -> Result<Response, Response> {
+pub async fn read_client(context: &RequestContext, client_id: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let found = visible_clients(context).await?;
-    let client = found.iter().find(|client| client.client_id == context.args[0]);
-    Ok(json(StatusCode::OK, &json!(ShownClient::from(client.ok_or_else(|| not_found("client"))?))))
+    let client = found.iter().find(|client| client.client_id == client_id);
+    Ok(json(StatusCode::OK, &json!(ShownClient::from(client.ok_or_else(|| Problem::no_such("client"))?))))
 }

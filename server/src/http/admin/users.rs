@@ -2,8 +2,7 @@
 //! Disabling or deleting a user, or setting a password, ends all sessions and tokens of the user immediately.
 
 use http::{StatusCode, header};
-use identity::directory::user_directory::UserError;
-use identity::directory::user_directory::{ChangeUserError, OtherMethods, VersionedUser};
+use identity::directory::user_directory::{OtherMethods, VersionedUser};
 use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User};
 use identity::sign_in::password::{self, PasswordError};
@@ -11,10 +10,11 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{
-    admin_error, check_administrator, expected_revision, invalid_request, json, not_found, page_parameters,
-    parse_body, precondition_failed, store_error,
+    check_administrator, expected_revision, invalid_request, json, page_parameters, parse_body,
+    precondition_failed,
 };
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Maximum length of a claim, in bytes.
@@ -77,7 +77,7 @@ struct CheckedUserChange {
 }
 
 impl UserChange {
-    fn check_administrator(self) -> Result<CheckedUserChange, Response> {
+    fn check_administrator(self) -> Result<CheckedUserChange, Problem> {
         let texts = [
             &self.name,
             &self.given_name,
@@ -136,30 +136,11 @@ impl CheckedUserChange {
     }
 }
 
-/// Returns the response for a user that was not changed.
-pub(super) fn change_error(error: &ChangeUserError) -> Response {
-    match error {
-        ChangeUserError::Unknown => not_found("user"),
-        ChangeUserError::Stale => precondition_failed(&error.to_string()),
-        ChangeUserError::User(error) => user_error(error),
-        ChangeUserError::Store(error) => store_error(error),
-    }
-}
-
-fn user_error(error: &UserError) -> Response {
-    match error {
-        UserError::Exists(_) => admin_error(StatusCode::CONFLICT, "conflict", &error.to_string()),
-        UserError::BadName(_) => invalid_request(&error.to_string()),
-        UserError::Unknown(_) => not_found("user"),
-        UserError::Store(error) => store_error(error),
-    }
-}
-
 async fn hash_new_password(
     context: &RequestContext,
     plain: String,
     username: String,
-) -> Result<String, Response> {
+) -> Result<String, Problem> {
     let (random, service) = (context.app.clock.random.clone(), context.app.base_url.clone());
     let policy = context.app.settings().passwords;
     let hash_new_password = move || {
@@ -167,52 +148,34 @@ async fn hash_new_password(
         Ok(password::hash_password(&plain, &*random))
     };
     let hashed: Result<String, PasswordError> = context.app.hashing.run(hash_new_password).await;
-    hashed.map_err(|error| invalid_request(&error.to_string()))
+    Ok(hashed?)
 }
 
-pub(super) async fn addressed_user(context: &RequestContext) -> Result<VersionedUser, Response> {
-    let found = context
-        .app
-        .identity
-        .users
-        .versioned_user(&context.args[0], context.now)
-        .await
-        .map_err(|error| store_error(&error))?;
-    found.ok_or_else(|| not_found("user"))
+pub(super) async fn addressed_user(context: &RequestContext, sub: &str) -> Result<VersionedUser, Problem> {
+    let found = context.app.identity.users.versioned_user(sub, context.now).await?;
+    found.ok_or_else(|| Problem::no_such("user"))
 }
 
 /// GET {base}/admin/users
-pub async fn list_users(context: RequestContext) -> Response {
-    answer_list(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_list(context: &RequestContext) -> Result<Response, Response> {
+pub async fn list_users(context: &RequestContext) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let (after, count) = page_parameters(context)?;
     let found = context.app.identity.users.users_page(after.as_deref(), count, context.now).await;
-    let (users, next) = found.map_err(|error| store_error(&error))?;
+    let (users, next) = found?;
     let users: Vec<_> = users.iter().map(user_json).collect();
     Ok(json(StatusCode::OK, &json!({ "users": users, "next": next })))
 }
 
 /// GET {base}/admin/users/{sub}
-pub async fn read_user(context: RequestContext) -> Response {
-    answer_read(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_read(context: &RequestContext) -> Result<Response, Response> {
+pub async fn read_user(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    Ok(user_response(StatusCode::OK, &addressed_user(context).await?))
+    Ok(user_response(StatusCode::OK, &addressed_user(context, &sub).await?))
 }
 
 /// POST {base}/admin/users
-pub async fn create_user(mut context: RequestContext) -> Response {
-    answer_create(&mut context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_create(context: &mut RequestContext) -> Result<Response, Response> {
+pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let mut members: serde_json::Map<String, Value> = parse_body(context).await?;
+    let mut members: serde_json::Map<String, Value> = parse_body(context, body).await?;
     let text = |value: Option<Value>, name: &str| match value {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
@@ -243,35 +206,27 @@ async fn answer_create(context: &mut RequestContext) -> Result<Response, Respons
     };
     checked.apply(&mut user);
     let identity = &context.app.identity;
-    let user = identity.users.add_user(user, context.now).await.map_err(|error| user_error(&error))?;
-    let found =
-        identity.users.versioned_user(&user.sub, context.now).await.map_err(|error| store_error(&error))?;
-    let response = user_response(StatusCode::CREATED, &found.ok_or_else(|| not_found("user"))?);
+    let user = identity.users.add_user(user, context.now).await?;
+    let found = identity.users.versioned_user(&user.sub, context.now).await?;
+    let response = user_response(StatusCode::CREATED, &found.ok_or_else(|| Problem::no_such("user"))?);
     let at = format!("{}/admin/users/{}", context.app.base_url, user.sub);
     Ok(reply::with(response, header::LOCATION, &at))
 }
 
 /// PATCH {base}/admin/users/{sub}: changes the members that are present; null removes a value (RFC 7396).
-pub async fn change_user(mut context: RequestContext) -> Response {
-    answer_change(&mut context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_change(context: &mut RequestContext) -> Result<Response, Response> {
+pub async fn change_user(
+    context: &RequestContext,
+    sub: String,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let change: UserChange = parse_body(context).await?;
+    let change: UserChange = parse_body(context, body).await?;
     let checked = change.check_administrator()?;
     let revision = expected_revision(context)?;
     let identity = &context.app.identity;
-    let done = identity
-        .users
-        .change_versioned_user(&context.args[0], revision, context.now, |user| checked.apply(user))
-        .await;
-    Ok(user_response(StatusCode::OK, &done.map_err(|error| change_error(&error))?))
-}
-
-/// PUT {base}/admin/users/{sub}/password
-pub async fn set_password(mut context: RequestContext) -> Response {
-    answer_set_password(&mut context).await.unwrap_or_else(|response| response)
+    let done =
+        identity.users.change_versioned_user(&sub, revision, context.now, |user| checked.apply(user)).await;
+    Ok(user_response(StatusCode::OK, &done?))
 }
 
 #[derive(Deserialize)]
@@ -283,67 +238,49 @@ struct NewPassword {
     keep_sign_in_methods: bool,
 }
 
-async fn answer_set_password(context: &mut RequestContext) -> Result<Response, Response> {
+/// PUT {base}/admin/users/{sub}/password
+pub async fn set_password(
+    context: &RequestContext,
+    sub: String,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let new: NewPassword = parse_body(context).await?;
-    let username = addressed_user(context).await?.user.username;
+    let new: NewPassword = parse_body(context, body).await?;
+    let username = addressed_user(context, &sub).await?.user.username;
     let phc = hash_new_password(context, new.password.clone(), username).await?;
     let revision = expected_revision(context)?;
     let others = if new.keep_sign_in_methods { OtherMethods::Keep } else { OtherMethods::Remove };
-    let done = context
-        .app
-        .identity
-        .users
-        .reset_password(&context.args[0], revision, &phc, others, context.now)
-        .await;
-    done.map_err(|error| change_error(&error))?;
+    let done = context.app.identity.users.reset_password(&sub, revision, &phc, others, context.now).await;
+    done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// POST {base}/admin/users/{sub}/sign-out
-pub async fn sign_out_user(context: RequestContext) -> Response {
-    answer_sign_out(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_sign_out(context: &RequestContext) -> Result<Response, Response> {
+pub async fn sign_out_user(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let username = addressed_user(context).await?.user.username;
+    let username = addressed_user(context, &sub).await?.user.username;
     let done = context.app.identity.users.sign_out_everywhere(&username, context.now).await;
-    done.map_err(|error| user_error(&error))?;
+    done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// DELETE {base}/admin/users/{sub}
-pub async fn delete_user(context: RequestContext) -> Response {
-    answer_delete(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_delete(context: &RequestContext) -> Result<Response, Response> {
+pub async fn delete_user(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let found = addressed_user(context).await?;
+    let found = addressed_user(context, &sub).await?;
     if expected_revision(context)?.is_some_and(|revision| revision != found.revision) {
         return Err(precondition_failed("the user was changed since it was read; read it again"));
     }
     let done = context.app.identity.users.delete_user(&found.user.username, context.now).await;
-    done.map_err(|error| user_error(&error))?;
+    done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// GET {base}/admin/users/{sub}/sessions
-pub async fn list_sessions(context: RequestContext) -> Response {
-    answer_sessions(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_sessions(context: &RequestContext) -> Result<Response, Response> {
+pub async fn list_sessions(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let user = addressed_user(context).await?.user;
-    let found = context
-        .app
-        .identity
-        .sessions
-        .user_sessions(&user, context.now)
-        .await
-        .map_err(|error| store_error(&error))?;
+    let user = addressed_user(context, &sub).await?.user;
+    let found = context.app.identity.sessions.user_sessions(&user, context.now).await?;
     let user_json: Vec<_> = found
         .iter()
         .map(|session| {
@@ -362,35 +299,21 @@ async fn answer_sessions(context: &RequestContext) -> Result<Response, Response>
 }
 
 /// DELETE {base}/admin/users/{sub}/sessions/{sid}: ends the session and all tokens issued in it.
-pub async fn end_session(context: RequestContext) -> Response {
-    answer_end_session(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_end_session(context: &RequestContext) -> Result<Response, Response> {
+pub async fn end_session(context: &RequestContext, sub: String, sid: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let sub = addressed_user(context).await?.user.sub;
-    let done = context.app.identity.sessions.end_user_session(&sub, &context.args[1], context.now).await;
-    if !done.map_err(|error| store_error(&error))? {
-        return Err(not_found("session"));
+    let sub = addressed_user(context, &sub).await?.user.sub;
+    let done = context.app.identity.sessions.end_user_session(&sub, &sid, context.now).await;
+    if !done? {
+        return Err(Problem::no_such("session"));
     }
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }
 
 /// GET {base}/admin/users/{sub}/consents
-pub async fn list_consents(context: RequestContext) -> Response {
-    answer_consents(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_consents(context: &RequestContext) -> Result<Response, Response> {
+pub async fn list_consents(context: &RequestContext, sub: String) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let sub = addressed_user(context).await?.user.sub;
-    let found = context
-        .app
-        .identity
-        .consents
-        .user_consents(&sub, context.now)
-        .await
-        .map_err(|error| store_error(&error))?;
+    let sub = addressed_user(context, &sub).await?.user.sub;
+    let found = context.app.identity.consents.user_consents(&sub, context.now).await?;
     let user_json: Vec<_> = found
         .iter()
         .map(|consent| {
@@ -402,14 +325,14 @@ async fn answer_consents(context: &RequestContext) -> Result<Response, Response>
 }
 
 /// DELETE {base}/admin/users/{sub}/consents/{client_id}: withdraws the consent and ends the grants based on it.
-pub async fn withdraw_consent(context: RequestContext) -> Response {
-    answer_withdraw(&context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_withdraw(context: &RequestContext) -> Result<Response, Response> {
+pub async fn withdraw_consent(
+    context: &RequestContext,
+    sub: String,
+    client_id: String,
+) -> Result<Response, Problem> {
     check_administrator(context).await?;
-    let sub = addressed_user(context).await?.user.sub;
-    let done = context.app.identity.consents.withdraw_consent(&sub, &context.args[1], context.now).await;
-    done.map_err(|error| store_error(&error))?;
+    let sub = addressed_user(context, &sub).await?.user.sub;
+    let done = context.app.identity.consents.withdraw_consent(&sub, &client_id, context.now).await;
+    done?;
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }

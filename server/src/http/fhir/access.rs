@@ -3,35 +3,24 @@
 use std::sync::Arc;
 
 use fhir::IssueCode;
-use http::{StatusCode, header};
+use http::StatusCode;
 use identity::model::scope::{ScopeContext, ScopePermissions};
-use identity::tokens::access_token::{BadToken, ResourceAccess, TokenAccess};
+use identity::tokens::access_token::{ResourceAccess, TokenAccess};
 use resources::Restriction;
 
 use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
-use crate::http::reply::{self, Response};
+use crate::http::problem::Problem;
 
 /// Authenticates the access token of a FHIR request.
 ///
 /// # Errors
-/// Returns a 401 response if the token is missing or not valid.
-pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, Response> {
-    let sent = match context.credentials() {
-        Ok(Some(sent)) => sent,
-        Ok(None) => {
-            let text = "send an access token as 'Authorization: Bearer TOKEN'";
-            return Err(problem::fhir_error(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
-        }
-        Err(error) => return Err(problem::fhir_token(&BadToken::Proof(error))),
+/// Returns a 401 problem if the token is missing or not valid.
+pub async fn authenticate(context: &RequestContext) -> Result<Arc<TokenAccess>, Problem> {
+    let Some(sent) = context.credentials()? else {
+        let text = "send an access token as 'Authorization: Bearer TOKEN'";
+        return Err(Problem::fhir(StatusCode::UNAUTHORIZED, IssueCode::Login, text));
     };
-    context
-        .app
-        .identity
-        .tokens
-        .authenticate_token(&sent, context.now)
-        .await
-        .map_err(|error| problem::fhir_token(&error))
+    Ok(context.app.identity.tokens.authenticate_token(&sent, context.now).await?)
 }
 
 /// Returns the resources of a type that the token grants access to.
@@ -53,16 +42,15 @@ pub fn resource_access<'a>(
 /// them, because they determine its access.
 ///
 /// # Errors
-/// Returns a 500 response if a Group cannot be read.
+/// Returns a 500 problem if a Group cannot be read.
 pub async fn restriction(
     context: &RequestContext,
     access: &TokenAccess,
     kind: &str,
     permissions: ScopePermissions,
-) -> Result<Restriction, Response> {
+) -> Result<Restriction, Problem> {
     let reach = resource_access(context, access, kind, permissions);
-    let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await;
-    let client = client.map_err(|error| problem::store_error(Dialect::Fhir, &error))?;
+    let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await?;
     let Some(groups) = client.and_then(|client| client.groups) else {
         return Ok(match reach {
             ResourceAccess::All => Restriction::None,
@@ -78,8 +66,7 @@ pub async fn restriction(
         return Ok(Restriction::None);
     }
     let app = &context.app;
-    let members = app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await;
-    let members = members.map_err(|error| problem::group_members(&error))?;
+    let members = app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await?;
     Ok(match reach {
         ResourceAccess::All => Restriction::Compartments(members),
         ResourceAccess::Nothing => Restriction::patients([]),
@@ -99,24 +86,24 @@ pub fn may_export(context: &RequestContext, access: &TokenAccess, kind: &str) ->
 /// Checks that the token grants `permissions` on at least some resources of a type.
 ///
 /// # Errors
-/// Returns a 401 response without a valid token, and a 403 response without the scope.
+/// Returns a 401 problem without a valid token, and a 403 problem without the scope.
 pub async fn require_some(
     context: &RequestContext,
     kind: &str,
     permissions: ScopePermissions,
-) -> Result<Arc<TokenAccess>, Response> {
+) -> Result<Arc<TokenAccess>, Problem> {
     require(context, kind, permissions, |granted| !matches!(granted, ResourceAccess::Nothing)).await
 }
 
 /// Checks that the token grants `permissions` on all resources of a type.
 ///
 /// # Errors
-/// Returns a 401 response without a valid token, and a 403 response without the scope.
+/// Returns a 401 problem without a valid token, and a 403 problem without the scope.
 pub async fn require_all(
     context: &RequestContext,
     kind: &str,
     permissions: ScopePermissions,
-) -> Result<Arc<TokenAccess>, Response> {
+) -> Result<Arc<TokenAccess>, Problem> {
     require(context, kind, permissions, |granted| matches!(granted, ResourceAccess::All)).await
 }
 
@@ -125,16 +112,10 @@ async fn require(
     kind: &str,
     permissions: ScopePermissions,
     is_enough: impl FnOnce(&ResourceAccess<'_>) -> bool,
-) -> Result<Arc<TokenAccess>, Response> {
+) -> Result<Arc<TokenAccess>, Problem> {
     let access = authenticate(context).await?;
     if is_enough(&resource_access(context, &access, kind, permissions)) {
         return Ok(access);
     }
-    Err(insufficient_scope(&format!("the token has no scope that allows this on {kind}")))
-}
-
-/// Returns the 403 response for a token without the necessary scope.
-pub fn insufficient_scope(text: &str) -> Response {
-    let response = problem::fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
-    reply::with(response, header::WWW_AUTHENTICATE, &problem::bearer_challenge("insufficient_scope", text))
+    Err(Problem::insufficient_scope(&format!("the token has no scope that allows this on {kind}")))
 }

@@ -9,31 +9,20 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{access, check_accept, json_body, recording};
 use crate::clock::resource_id;
-use crate::http::extract::RequestContext;
-use crate::http::problem;
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
 
 /// Number of audit events that are held in memory before they are written.
 const RECORDED_TOGETHER: usize = 1_000;
 
 /// Executes a Bundle. All entries are authorized before the first one is executed.
-pub async fn execute_bundle(mut context: RequestContext) -> Response {
-    let token = match access::authenticate(&context).await {
-        Ok(token) => token,
-        Err(response) => return response,
-    };
-    if let Err(response) = check_accept(&context, &[]) {
-        return response;
-    }
-    let body = match json_body(&mut context).await {
-        Ok(body) => body,
-        Err(response) => return response,
-    };
+pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let token = access::authenticate(context).await?;
+    check_accept(context, &[])?;
+    let body = json_body(context, body).await?;
     let random = context.app.clock.random.clone();
-    let plan = match context.app.resources.plan(&body, || resource_id(&*random), context.now) {
-        Ok(plan) => plan,
-        Err(error) => return problem::resource_error(&ResourceError::Body(error)),
-    };
+    let plan = context.app.resources.plan(&body, || resource_id(&*random), context.now)?;
     for entry in plan.entries.iter().flatten() {
         let permissions = match entry.action {
             EntryAction::Create => ScopePermissions::CREATE,
@@ -47,35 +36,27 @@ pub async fn execute_bundle(mut context: RequestContext) -> Response {
         };
         // Bundles require access to all resources of a type; restricted clients send one resource at a time.
         for permission in permissions {
-            match access::restriction(&context, &token, entry.kind, permission).await {
-                Ok(Restriction::None) => {}
-                Ok(_) => {
-                    let text = format!("the token does not allow this on all {} resources", entry.kind);
-                    return access::insufficient_scope(&text);
-                }
-                Err(response) => return response,
+            let restriction = access::restriction(context, &token, entry.kind, permission).await?;
+            if !matches!(restriction, Restriction::None) {
+                let text = format!("the token does not allow this on all {} resources", entry.kind);
+                return Err(Problem::insufficient_scope(&text));
             }
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
-    let answers = match context.app.resources.carry_out(plan, context.now).await {
-        Ok(answers) => answers,
-        Err(error) => return problem::resource_error(&error),
-    };
+    let answers = context.app.resources.carry_out(plan, context.now).await?;
     for (at, done) in answers.iter().enumerate() {
         if let Ok(done) = done {
-            recording::bundle_entry(&context, &token, done);
+            recording::bundle_entry(context, &token, done);
         }
         if at % RECORDED_TOGETHER == RECORDED_TOGETHER - 1 {
             context.app.audit.flush().await;
         }
     }
-    if let Err(error) = context.app.terminology_sync.apply_changes().await {
-        return problem::store_error(problem::Dialect::Fhir, &error);
-    }
+    context.app.terminology_sync.apply_changes().await?;
     let entry = answers.into_iter().map(response_entry).collect();
     let answer = ResponseBundle { resource_type: "Bundle", kind, entry };
-    reply::no_store(reply::fhir_json(StatusCode::OK, &answer))
+    Ok(reply::no_store(reply::fhir_json(StatusCode::OK, &answer)))
 }
 
 #[derive(Serialize)]
@@ -109,7 +90,7 @@ fn response_entry(answer: Result<EntryResult, ResourceError>) -> ResponseEntry {
             json!({ "status": "204 No Content" })
         }
         Err(error) => {
-            let status = problem::resource_error(&error).status();
+            let (status, _) = problem::resource_status(&error);
             let outcome = OperationOutcome::error(IssueCode::Processing, error.to_string());
             json!({ "status": status.to_string(), "outcome": outcome })
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::check_accept;
 use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
 
@@ -23,22 +23,20 @@ const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_unt
     out; naming one is refused. Attachments stay as they were stored.";
 
 /// Responds with the CapabilityStatement or the TerminologyCapabilities. No token is required.
-pub async fn read_metadata(context: RequestContext) -> Response {
-    if let Err(response) = check_accept(&context, &[]) {
-        return response;
-    }
+pub async fn read_metadata(context: &RequestContext) -> Result<Response, Problem> {
+    check_accept(context, &[])?;
     match context.params().get("mode") {
         // Only a part of the capabilities is normative in R4, so there is no smaller statement.
         None | Some("full" | "normative") => {}
-        Some("terminology") => return terminology_capabilities(&context).await,
+        Some("terminology") => return terminology_capabilities(context).await,
         Some(_) => {
             let text = "mode must be full, normative or terminology";
-            return problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, text);
+            return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
         }
     }
     let statement = context.app.capabilities.get_or_init(|| capability_statement(&context.app)).clone();
     let response = reply::body(StatusCode::OK, reply::FHIR_JSON, statement);
-    reply::with(response, header::CACHE_CONTROL, "public, max-age=300")
+    Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=300"))
 }
 
 /// Returns the search parameters of a type, without the canonical URLs of their R4 definitions, which would be the
@@ -145,10 +143,8 @@ fn capability_statement(app: &App) -> Bytes {
 
 /// Responds with the TerminologyCapabilities: the code systems and versions as they are stored. No index is built for
 /// it.
-async fn terminology_capabilities(context: &RequestContext) -> Response {
-    if let Err(error) = context.app.terminology_sync.apply_changes().await {
-        return problem::store_error(Dialect::Fhir, &error);
-    }
+async fn terminology_capabilities(context: &RequestContext) -> Result<Response, Problem> {
+    context.app.terminology_sync.apply_changes().await?;
     let version = |(at, code): (usize, Option<String>)| {
         let mut version = json!({ "isDefault": at == 0 });
         if let Some(code) = code {
@@ -180,5 +176,5 @@ async fn terminology_capabilities(context: &RequestContext) -> Response {
         "validateCode": { "translations": false },
     });
     // The statement changes with the stored code systems.
-    reply::no_store(reply::fhir_json(StatusCode::OK, &statement))
+    Ok(reply::no_store(reply::fhir_json(StatusCode::OK, &statement)))
 }

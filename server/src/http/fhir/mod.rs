@@ -14,15 +14,14 @@ use bytes::Bytes;
 use fhir::IssueCode;
 use http::{StatusCode, header};
 
-use super::extract::RequestContext;
-use super::problem::{self, Dialect};
-use super::reply::Response;
+use super::extract::{RequestBody, RequestContext};
+use super::problem::Problem;
 
 /// Accepted media types of FHIR JSON.
 const JSON: [&str; 4] = ["application/fhir+json", "application/json", "text/json", "application/json+fhir"];
 
 /// Checks that the client accepts JSON. `_format` takes precedence over `Accept` (FHIR R4, RESTful API).
-fn check_accept(context: &RequestContext, also: &[&str]) -> Result<(), Response> {
+fn check_accept(context: &RequestContext, also: &[&str]) -> Result<(), Problem> {
     let legible = |media_type: &str| {
         let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         JSON.contains(&name.as_str())
@@ -42,19 +41,19 @@ fn check_accept(context: &RequestContext, also: &[&str]) -> Result<(), Response>
         return Ok(());
     }
     let text = "responses are application/fhir+json; Accept does not include it";
-    Err(problem::fhir_error(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text))
+    Err(Problem::fhir(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text))
 }
 
 /// Reads a JSON body.
-async fn json_body(context: &mut RequestContext) -> Result<Bytes, Response> {
+async fn json_body(context: &RequestContext, body: &mut RequestBody) -> Result<Bytes, Problem> {
     let refused = match context.content_type() {
         Some(name) if JSON.contains(&name.as_str()) => None,
         Some(other) => Some(format!("'{other}' is not a supported media type; send application/fhir+json")),
         None => Some("Content-Type is missing; send application/fhir+json".to_owned()),
     };
     if let Some(text) = refused {
-        return Err(problem::fhir_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
+        return Err(Problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
     }
     let limit = context.app.resources.limits().bytes;
-    context.bytes(limit).await.map_err(|error| problem::body_error(Dialect::Fhir, &error))
+    Ok(body.bytes(limit).await?)
 }

@@ -7,45 +7,30 @@ use http::{StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
-use resources::{
-    CompartmentView, DeleteResult, ExpectedVersion, ResourceError, StoredResource, WrittenResource,
-};
+use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
 
 use super::{access, check_accept, json_body, recording, search};
 use crate::clock::resource_id;
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext, ResourceType, etag_version};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::records::audit::rest::RestInteraction;
 
-/// Returns the resource type in the path.
-pub(super) fn path_type(context: &RequestContext) -> Result<&'static str, Response> {
-    let named = &context.args[0];
-    fhir::resource_type(named).ok_or_else(|| {
-        let named: String = named.chars().filter(|c| !c.is_control()).take(100).collect();
-        problem::fhir_error(
-            StatusCode::NOT_FOUND,
-            IssueCode::NotSupported,
-            format!("'{named}' is not a resource type of FHIR R4"),
-        )
-    })
-}
-
-/// Checks that the token grants `permissions` on some resources of the type. Returns type and id of the path, and the
+/// Checks that the token grants `permissions` on some resources of the type, and that the id is one. Returns the
 /// access.
-pub(super) async fn addressed_resource(
+pub(super) async fn check_addressed(
     context: &RequestContext,
+    kind: &str,
+    id: &str,
     permissions: ScopePermissions,
-) -> Result<(&'static str, String, Arc<TokenAccess>), Response> {
-    let kind = path_type(context)?;
+) -> Result<Arc<TokenAccess>, Problem> {
     let access = access::require_some(context, kind, permissions).await?;
     check_accept(context, &[])?;
-    let id = &context.args[1];
     if fhir::is_id(id) {
-        return Ok((kind, id.clone(), access));
+        return Ok(access);
     }
     let text = "an id has 1 to 64 letters, digits, '-' and '.'";
-    Err(problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, text))
+    Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
 }
 
 /// Returns a view of the resources that the token grants access to.
@@ -54,19 +39,19 @@ pub(super) async fn permitted_view<'a>(
     access: &TokenAccess,
     kind: &str,
     permissions: ScopePermissions,
-) -> Result<CompartmentView<'a>, Response> {
+) -> Result<CompartmentView<'a>, Problem> {
     Ok(context.app.resources.restricted_to(access::restriction(context, access, kind, permissions).await?))
 }
 
 /// Returns the precondition of a write (RFC 9110 sections 13.1.1 and 13.1.2): the ETag of a version, or the existence
 /// of the resource.
-fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Response> {
+fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Problem> {
     if let Some(value) = context.header(header::IF_NONE_MATCH) {
         if value.trim() == "*" && context.header(header::IF_MATCH).is_none() {
             return Ok(ExpectedVersion::Absent);
         }
         let text = "If-None-Match of a write must be '*'";
-        return Err(problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, text));
+        return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text));
     }
     let Some(value) = context.header(header::IF_MATCH).map(str::trim) else {
         return Ok(ExpectedVersion::Anything);
@@ -74,10 +59,9 @@ fn expected_version(context: &RequestContext) -> Result<ExpectedVersion, Respons
     if value == "*" {
         return Ok(ExpectedVersion::Present);
     }
-    let version = value.trim_start_matches("W/").trim_matches('"').parse();
-    version.map(ExpectedVersion::Version).map_err(|_| {
+    etag_version(value).map(ExpectedVersion::Version).ok_or_else(|| {
         let text = "If-Match must be '*' or the ETag of a version, such as W/\"3\"";
-        problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, text)
+        Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text)
     })
 }
 
@@ -93,13 +77,15 @@ fn resource_response(status: StatusCode, stored: StoredResource) -> Response {
 }
 
 /// Returns the response to a write. The terminology is updated first, so that the next request uses the new resource.
-async fn write_response(context: &RequestContext, status: StatusCode, resource: StoredResource) -> Response {
-    if let Err(error) = context.app.terminology_sync.apply_changes().await {
-        return problem::store_error(Dialect::Fhir, &error);
-    }
+async fn write_response(
+    context: &RequestContext,
+    status: StatusCode,
+    resource: StoredResource,
+) -> Result<Response, Problem> {
+    context.app.terminology_sync.apply_changes().await?;
     let at =
         format!("{}/{}/{}/_history/{}", context.app.fhir_base, resource.kind, resource.id, resource.version);
-    reply::with(resource_response(status, resource), header::LOCATION, &at)
+    Ok(reply::with(resource_response(status, resource), header::LOCATION, &at))
 }
 
 /// Returns the response to an update or a conditional create. `otherwise` is the interaction if nothing was created.
@@ -107,53 +93,50 @@ async fn update_response(
     context: &RequestContext,
     access: &TokenAccess,
     otherwise: RestInteraction,
-    done: Result<WrittenResource, ResourceError>,
-) -> Response {
-    let (status, interaction, stored) = match done {
-        Ok(done) if done.created => (StatusCode::CREATED, RestInteraction::Create, done.stored),
-        Ok(done) => (StatusCode::OK, otherwise, done.stored),
-        Err(error) => return problem::resource_error(&error),
+    done: WrittenResource,
+) -> Result<Response, Problem> {
+    let (status, interaction) = match done.created {
+        true => (StatusCode::CREATED, RestInteraction::Create),
+        false => (StatusCode::OK, otherwise),
     };
-    recording::version(context, access, interaction, &stored);
-    write_response(context, status, stored).await
+    recording::version(context, access, interaction, &done.stored);
+    write_response(context, status, done.stored).await
 }
 
 /// POST {fhir_base}/{type}: the server assigns the id. With `If-None-Exist`, the resource is created only if no
 /// resource matches that search.
-pub async fn create_resource(context: RequestContext) -> Response {
-    answer_create(context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_create(mut context: RequestContext) -> Result<Response, Response> {
-    let kind = path_type(&context)?;
-    let access = access::require_some(&context, kind, ScopePermissions::CREATE).await?;
-    check_accept(&context, &[])?;
-    let body = json_body(&mut context).await?;
+pub async fn create_resource(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let access = access::require_some(context, kind, ScopePermissions::CREATE).await?;
+    check_accept(context, &[])?;
+    let body = json_body(context, body).await?;
     let id = resource_id(&*context.app.clock.random);
-    let view = permitted_view(&context, &access, kind, ScopePermissions::CREATE).await?;
-    if let Some(query) = search::if_none_exist(&context) {
-        let filter = search::parse_condition(&context, kind, &query, &access).await?;
-        let searched = self::permitted_view(&context, &access, kind, ScopePermissions::SEARCH).await?;
-        let done = view.create_unless(&searched, &filter, &body, id, context.now).await;
-        return Ok(update_response(&context, &access, RestInteraction::Read, done).await);
+    let view = permitted_view(context, &access, kind, ScopePermissions::CREATE).await?;
+    if let Some(query) = search::if_none_exist(context) {
+        let filter = search::parse_condition(context, kind, &query, &access).await?;
+        let searched = self::permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+        let done = view.create_unless(&searched, &filter, &body, id, context.now).await?;
+        return update_response(context, &access, RestInteraction::Read, done).await;
     }
-    let created =
-        view.create(kind, id, body, context.now).await.map_err(|error| problem::resource_error(&error))?;
-    recording::version(&context, &access, RestInteraction::Create, &created);
-    Ok(write_response(&context, StatusCode::CREATED, created).await)
+    let created = view.create(kind, id, body, context.now).await?;
+    recording::version(context, &access, RestInteraction::Create, &created);
+    write_response(context, StatusCode::CREATED, created).await
 }
 
 /// GET {fhir_base}/{type}/{id}
-pub async fn read_resource(context: RequestContext) -> Response {
-    answer_read(context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_read(context: RequestContext) -> Result<Response, Response> {
-    let (kind, id, access) = addressed_resource(&context, ScopePermissions::GET).await?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::GET).await?;
-    let resource = view.read(kind, &id).await.map_err(|error| problem::resource_error(&error))?;
-    recording::version(&context, &access, RestInteraction::Read, &resource);
-    if !search::is_known(&context, resource.version) {
+pub async fn read_resource(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    id: String,
+) -> Result<Response, Problem> {
+    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
+    let resource = view.read(kind, &id).await?;
+    recording::version(context, &access, RestInteraction::Read, &resource);
+    if !context.has_version(&format!("W/\"{}\"", resource.version)) {
         return Ok(resource_response(StatusCode::OK, resource));
     }
     let mut response = resource_response(StatusCode::NOT_MODIFIED, resource);
@@ -163,109 +146,97 @@ async fn answer_read(context: RequestContext) -> Result<Response, Response> {
 }
 
 /// GET {fhir_base}/{type}/{id}/_history/{version}
-pub async fn read_version(context: RequestContext) -> Response {
-    answer_read_version(context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_read_version(context: RequestContext) -> Result<Response, Response> {
-    let (kind, id, access) = addressed_resource(&context, ScopePermissions::GET).await?;
-    let version = context.args[2].parse().map_err(|_| {
-        problem::fhir_error(StatusCode::NOT_FOUND, IssueCode::NotFound, "the version must be a number")
+pub async fn read_version(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    id: String,
+    version: String,
+) -> Result<Response, Problem> {
+    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let version = version.parse().map_err(|_| {
+        Problem::fhir(StatusCode::NOT_FOUND, IssueCode::NotFound, "the version must be a number")
     })?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::GET).await?;
-    let found =
-        view.read_version(kind, &id, version).await.map_err(|error| problem::resource_error(&error))?;
-    recording::version(&context, &access, RestInteraction::ReadVersion, &found);
+    let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
+    let found = view.read_version(kind, &id, version).await?;
+    recording::version(context, &access, RestInteraction::ReadVersion, &found);
     Ok(resource_response(StatusCode::OK, found))
 }
 
 /// PUT {fhir_base}/{type}/{id}: creates or replaces.
-pub async fn update_resource(context: RequestContext) -> Response {
-    answer_update(context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_update(mut context: RequestContext) -> Result<Response, Response> {
-    let (kind, id, access) = addressed_resource(&context, ScopePermissions::UPDATE).await?;
-    let expected = expected_version(&context)?;
-    let body = json_body(&mut context).await?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update(kind, &id, body, expected, context.now).await;
-    Ok(update_response(&context, &access, RestInteraction::Update, done).await)
+pub async fn update_resource(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    id: String,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let access = check_addressed(context, kind, &id, ScopePermissions::UPDATE).await?;
+    let expected = expected_version(context)?;
+    let body = json_body(context, body).await?;
+    let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
+    let done = view.update(kind, &id, body, expected, context.now).await?;
+    update_response(context, &access, RestInteraction::Update, done).await
 }
 
 /// PUT {fhir_base}/{type}?…: updates the only match of the search, or creates a resource.
-pub async fn conditional_update(context: RequestContext) -> Response {
-    answer_conditional_update(context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_conditional_update(mut context: RequestContext) -> Result<Response, Response> {
-    let (kind, access, filter) = conditional_request(&context, ScopePermissions::UPDATE).await?;
-    let body = json_body(&mut context).await?;
+pub async fn conditional_update(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let (access, filter) = conditional_request(context, kind, ScopePermissions::UPDATE).await?;
+    let body = json_body(context, body).await?;
     let id = resource_id(&*context.app.clock.random);
-    let searched = permitted_view(&context, &access, kind, ScopePermissions::SEARCH).await?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::UPDATE).await?;
-    let done = view.update_only(&searched, &filter, &body, id, context.now).await;
-    Ok(update_response(&context, &access, RestInteraction::Update, done).await)
+    let searched = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
+    let done = view.update_only(&searched, &filter, &body, id, context.now).await?;
+    update_response(context, &access, RestInteraction::Update, done).await
 }
 
 /// DELETE {fhir_base}/{type}?…: deletes the only match of the search.
-pub async fn conditional_delete(context: RequestContext) -> Response {
-    answer_conditional_delete(context).await.unwrap_or_else(|response| response)
+pub async fn conditional_delete(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+) -> Result<Response, Problem> {
+    let (access, filter) = conditional_request(context, kind, ScopePermissions::DELETE).await?;
+    let searched = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let view = permitted_view(context, &access, kind, ScopePermissions::DELETE).await?;
+    delete_response(context, &access, view.delete_only(&searched, &filter, context.now).await?).await
 }
 
-async fn answer_conditional_delete(context: RequestContext) -> Result<Response, Response> {
-    let (kind, access, filter) = conditional_request(&context, ScopePermissions::DELETE).await?;
-    let searched = permitted_view(&context, &access, kind, ScopePermissions::SEARCH).await?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::DELETE).await?;
-    Ok(delete_response(&context, &access, view.delete_only(&searched, &filter, context.now).await).await)
-}
-
-/// Checks that the token grants `permissions` on some resources of the type. Returns the type of the path, the access
-/// and the search of the query.
+/// Checks that the token grants `permissions` on some resources of the type. Returns the access and the search
+/// of the query.
 async fn conditional_request(
     context: &RequestContext,
+    kind: &'static str,
     permissions: ScopePermissions,
-) -> Result<(&'static str, Arc<TokenAccess>, TypeFilter), Response> {
-    let kind = path_type(context)?;
+) -> Result<(Arc<TokenAccess>, TypeFilter), Problem> {
     let access = access::require_some(context, kind, permissions).await?;
     check_accept(context, &[])?;
     let filter = search::parse_condition(context, kind, &context.query, &access).await?;
-    Ok((kind, access, filter))
+    Ok((access, filter))
 }
 
 /// DELETE {fhir_base}/{type}/{id}: succeeds also if there is nothing to delete.
-pub async fn delete_resource(context: RequestContext) -> Response {
-    answer_delete(context).await.unwrap_or_else(|response| response)
-}
-
-async fn answer_delete(context: RequestContext) -> Result<Response, Response> {
-    let (kind, id, access) = addressed_resource(&context, ScopePermissions::DELETE).await?;
-    let expected = expected_version(&context)?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::DELETE).await?;
-    Ok(delete_response(&context, &access, view.delete(kind, &id, expected, context.now).await).await)
+pub async fn delete_resource(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    id: String,
+) -> Result<Response, Problem> {
+    let access = check_addressed(context, kind, &id, ScopePermissions::DELETE).await?;
+    let expected = expected_version(context)?;
+    let view = permitted_view(context, &access, kind, ScopePermissions::DELETE).await?;
+    delete_response(context, &access, view.delete(kind, &id, expected, context.now).await?).await
 }
 
 /// Returns the response to a delete.
 async fn delete_response(
     context: &RequestContext,
     access: &TokenAccess,
-    done: Result<DeleteResult, ResourceError>,
-) -> Response {
-    if let Ok(deletion) = &done {
-        recording::deleted(context, access, deletion);
-    }
-    match done {
-        Ok(DeleteResult::Deleted(tombstone)) => {
-            if let Err(error) = context.app.terminology_sync.apply_changes().await {
-                return problem::store_error(Dialect::Fhir, &error);
-            }
-            reply::with(
-                reply::empty(StatusCode::NO_CONTENT),
-                header::ETAG,
-                &format!("W/\"{}\"", tombstone.version),
-            )
-        }
-        Ok(DeleteResult::WasAbsent) => reply::empty(StatusCode::NO_CONTENT),
-        Err(error) => problem::resource_error(&error),
-    }
+    done: DeleteResult,
+) -> Result<Response, Problem> {
+    recording::deleted(context, access, &done);
+    let response = reply::empty(StatusCode::NO_CONTENT);
+    let DeleteResult::Deleted(tombstone) = done else { return Ok(response) };
+    context.app.terminology_sync.apply_changes().await?;
+    Ok(reply::with(response, header::ETAG, &format!("W/\"{}\"", tombstone.version)))
 }

@@ -2,17 +2,18 @@
 //! and search).
 
 use fhir::IssueCode;
-use http::{StatusCode, header};
+use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
+use resources::ResourceError;
 use resources::filter::TypeFilter;
 use serde_json::json;
 use store::{PageLimit, Seq};
 
-use super::resource::{addressed_resource, path_type, permitted_view};
+use super::resource::{check_addressed, permitted_view};
 use super::{access, check_accept, recording};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext, ResourceType};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Default and maximum number of resources on a page.
@@ -31,7 +32,7 @@ struct SearchPage {
 }
 
 impl SearchPage {
-    fn read(query: &str) -> Result<Self, Response> {
+    fn read(query: &str) -> Result<Self, Problem> {
         let mut page = Self { count: COUNT, from: None, rest: Vec::new() };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
@@ -60,8 +61,8 @@ impl SearchPage {
     }
 }
 
-fn bad_parameter(parameter: &str, why: &str) -> Response {
-    problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
+fn bad_parameter(parameter: &str, why: &str) -> Problem {
+    Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
 }
 
 /// Parses the search parameters of a type.
@@ -69,10 +70,10 @@ fn parse_filter(
     context: &RequestContext,
     kind: &str,
     rest: &[(String, String)],
-) -> Result<TypeFilter, Response> {
+) -> Result<TypeFilter, Problem> {
     let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
     TypeFilter::read(&format!("{kind}?{query}"), &context.app.fhir_base, context.now)
-        .map_err(|why| problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
+        .map_err(|why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
 }
 
 /// Parses the search of a conditional request. The token must grant the search, too.
@@ -81,54 +82,55 @@ pub async fn parse_condition(
     kind: &'static str,
     query: &str,
     access: &TokenAccess,
-) -> Result<TypeFilter, Response> {
+) -> Result<TypeFilter, Problem> {
     if access::resource_access(context, access, kind, ScopePermissions::SEARCH)
         == identity::tokens::access_token::ResourceAccess::Nothing
     {
-        return Err(access::insufficient_scope(&format!(
+        return Err(Problem::insufficient_scope(&format!(
             "a conditional request needs a scope to search {kind}"
         )));
     }
     let page = SearchPage::read(query)?;
     if page.rest.is_empty() || page.from.is_some() {
         let text = format!("identify the resource by its id, or by a search such as {kind}?identifier=…");
-        return Err(problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Required, text));
+        return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Required, text));
     }
     parse_filter(context, kind, &page.rest)
 }
 
 /// GET {fhir_base}/{type}?…
-pub async fn search_by_get(context: RequestContext) -> Response {
-    let query = context.query.clone();
-    search(context, &query).await.unwrap_or_else(|response| response)
+pub async fn search_by_get(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+) -> Result<Response, Problem> {
+    search(context, kind, &context.query).await
 }
 
 /// POST {fhir_base}/{type}/_search: the parameters in a form.
-pub async fn search_by_post(mut context: RequestContext) -> Response {
+pub async fn search_by_post(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
     if context.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
         let text = "send the parameters as application/x-www-form-urlencoded";
-        return problem::fhir_error(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text);
+        return Err(Problem::fhir(StatusCode::UNSUPPORTED_MEDIA_TYPE, IssueCode::NotSupported, text));
     }
-    let form = match context.bytes(FORM_LIMIT).await {
-        Ok(form) => form,
-        Err(error) => return problem::body_error(Dialect::Fhir, &error),
-    };
+    let form = body.bytes(FORM_LIMIT).await?;
     let query = [context.query.as_str(), &String::from_utf8_lossy(&form)].join("&");
-    search(context, &query).await.unwrap_or_else(|response| response)
+    search(context, kind, &query).await
 }
 
-async fn search(context: RequestContext, query: &str) -> Result<Response, Response> {
-    let kind = path_type(&context)?;
-    let access = access::require_some(&context, kind, ScopePermissions::SEARCH).await?;
-    check_accept(&context, &[])?;
+async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Result<Response, Problem> {
+    let access = access::require_some(context, kind, ScopePermissions::SEARCH).await?;
+    check_accept(context, &[])?;
     let page = SearchPage::read(query)?;
-    let filter = if page.rest.is_empty() { None } else { Some(parse_filter(&context, kind, &page.rest)?) };
-    let from = page.from.as_deref().map(|cursor| verified_cursor(&context, kind, cursor)).transpose()?;
-    let view = permitted_view(&context, &access, kind, ScopePermissions::SEARCH).await?;
-    let found = view.search(kind, filter.as_ref(), from.as_deref(), page.count).await;
-    let mut found = found.map_err(|error| problem::resource_error(&error))?;
-    recording::search(&context, &access, query, &found.resources);
-    found.next = found.next.map(|cursor| signed_cursor(&context, kind, &cursor));
+    let filter = if page.rest.is_empty() { None } else { Some(parse_filter(context, kind, &page.rest)?) };
+    let from = page.from.as_deref().map(|cursor| verified_cursor(context, kind, cursor)).transpose()?;
+    let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let mut found = view.search(kind, filter.as_ref(), from.as_deref(), page.count).await?;
+    recording::search(context, &access, query, &found.resources);
+    found.next = found.next.map(|cursor| signed_cursor(context, kind, &cursor));
     let at = format!("{}/{kind}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
     if page.from.is_none() && found.next.is_none() {
@@ -156,21 +158,21 @@ fn signed_cursor(context: &RequestContext, kind: &str, cursor: &str) -> String {
 }
 
 /// Verifies the message authentication code of a cursor, and returns the cursor.
-fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Result<String, Response> {
+fn verified_cursor(context: &RequestContext, kind: &str, signed: &str) -> Result<String, Problem> {
     let found = signed.split_once('~').filter(|(code, cursor)| {
         context.app.identity.server_secret.verify_mac(CURSOR, &format!("{kind} {cursor}"), code)
     });
-    let (_, cursor) = found.ok_or_else(|| problem::resource_error(&resources::ResourceError::Page))?;
+    let (_, cursor) = found.ok_or(ResourceError::Page)?;
     Ok(cursor.to_owned())
 }
 
 /// GET {fhir_base}/{type}/{id}/_history
-pub async fn instance_history(context: RequestContext) -> Response {
-    read_history(context).await.unwrap_or_else(|response| response)
-}
-
-async fn read_history(context: RequestContext) -> Result<Response, Response> {
-    let (kind, id, access) = addressed_resource(&context, ScopePermissions::GET).await?;
+pub async fn instance_history(
+    context: &RequestContext,
+    ResourceType(kind): ResourceType,
+    id: String,
+) -> Result<Response, Problem> {
+    let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
     let page = SearchPage::read(&context.query)?;
     if let Some((name, _)) = page.rest.first() {
         return Err(bad_parameter(name, "not supported; a history takes only _count"));
@@ -178,13 +180,12 @@ async fn read_history(context: RequestContext) -> Result<Response, Response> {
     let before = match page.from.as_deref().map(str::parse) {
         None => Seq::LATEST,
         Some(Ok(before)) => Seq(before),
-        Some(Err(_)) => return Err(problem::resource_error(&resources::ResourceError::Page)),
+        Some(Err(_)) => return Err(ResourceError::Page.into()),
     };
     let limit = PageLimit { count: page.count, ..PageLimit::default() };
-    let view = permitted_view(&context, &access, kind, ScopePermissions::GET).await?;
-    let (versions, next) =
-        view.history(kind, &id, before, limit).await.map_err(|error| problem::resource_error(&error))?;
-    recording::history(&context, &access, kind, &id, &versions);
+    let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
+    let (versions, next) = view.history(kind, &id, before, limit).await?;
+    recording::history(context, &access, kind, &id, &versions);
     let at = format!("{}/{kind}/{id}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("history");
     let address = |from: Option<&str>| page.address(&format!("{at}/_history"), from);
@@ -262,11 +263,4 @@ pub fn if_none_exist(context: &RequestContext) -> Option<String> {
     let value = context.headers.get("if-none-exist")?.to_str().ok()?;
     // Some clients send a complete URL.
     Some(value.split_once('?').map_or(value, |(_, query)| query).to_owned())
-}
-
-/// Returns whether `If-None-Match` contains this version.
-pub fn is_known(context: &RequestContext, version: u64) -> bool {
-    let Some(value) = context.header(header::IF_NONE_MATCH) else { return false };
-    let tag = format!("\"{version}\"");
-    value.split(',').map(|tag| tag.trim().trim_start_matches("W/")).any(|known| known == "*" || known == tag)
 }

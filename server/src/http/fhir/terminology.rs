@@ -8,43 +8,68 @@ use http::{Method, StatusCode, header};
 use identity::model::scope::ScopePermissions;
 
 use super::{access, check_accept, json_body};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
 
 /// `{fhir_base}/ValueSet[/{id}]/$validate-code`
-pub async fn validate_code(context: RequestContext) -> Response {
-    operation(context, "ValueSet", |app, level, input| app.terminology.validate_code(level, input)).await
+pub async fn validate_code(
+    context: &RequestContext,
+    id: Option<String>,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    operation(context, id, body, "ValueSet", |app, level, input| app.terminology.validate_code(level, input))
+        .await
 }
 
 /// `{fhir_base}/ValueSet/$batch-validate-code`
-pub async fn batch_validate_code(context: RequestContext) -> Response {
-    operation(context, "ValueSet", |app, _, input| app.terminology.batch_validate_code(input)).await
+pub async fn batch_validate_code(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    operation(context, None, body, "ValueSet", |app, _, input| app.terminology.batch_validate_code(input))
+        .await
 }
 
 /// `{fhir_base}/CodeSystem[/{id}]/$validate-code`
-pub async fn validate_code_in_system(context: RequestContext) -> Response {
-    operation(context, "CodeSystem", |app, level, input| {
+pub async fn validate_code_in_system(
+    context: &RequestContext,
+    id: Option<String>,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    operation(context, id, body, "CodeSystem", |app, level, input| {
         app.terminology.validate_code_in_system(level, input)
     })
     .await
 }
 
 /// `{fhir_base}/ValueSet[/{id}]/$expand`
-pub async fn expand(context: RequestContext) -> Response {
+pub async fn expand(
+    context: &RequestContext,
+    id: Option<String>,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
     let now = context.now.to_string();
-    operation(context, "ValueSet", move |app, level, input| app.terminology.expand(level, input, &now)).await
+    operation(context, id, body, "ValueSet", move |app, level, input| {
+        app.terminology.expand(level, input, &now)
+    })
+    .await
 }
 
 /// `{fhir_base}/CodeSystem/$lookup`
-pub async fn lookup(context: RequestContext) -> Response {
-    operation(context, "CodeSystem", |app, _, input| app.terminology.lookup(input)).await
+pub async fn lookup(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    operation(context, None, body, "CodeSystem", |app, _, input| app.terminology.lookup(input)).await
 }
 
 /// `{fhir_base}/CodeSystem[/{id}]/$subsumes`
-pub async fn subsumes(context: RequestContext) -> Response {
-    operation(context, "CodeSystem", |app, level, input| app.terminology.subsumes(level, input)).await
+pub async fn subsumes(
+    context: &RequestContext,
+    id: Option<String>,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    operation(context, id, body, "CodeSystem", |app, level, input| app.terminology.subsumes(level, input))
+        .await
 }
 
 /// Maximum size of a request that is answered on the async thread first; parsing a longer one takes too much time.
@@ -73,6 +98,18 @@ enum QuestionError {
     Error(TxError),
 }
 
+impl From<QuestionError> for Problem {
+    fn from(error: QuestionError) -> Self {
+        match error {
+            QuestionError::Error(error) => error.into(),
+            QuestionError::Body(error) => {
+                let text = format!("the body is not a Parameters resource: {error}");
+                Self::fhir(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
+            }
+        }
+    }
+}
+
 impl TerminologyQuestion<'_> {
     /// Parses the parameters, executes the operation and serializes the result.
     fn ask<T: Json>(
@@ -96,31 +133,23 @@ impl TerminologyQuestion<'_> {
 
 /// Answers a question on the async thread if it takes few steps, and on a thread of the pool otherwise.
 async fn operation<T: Json>(
-    mut context: RequestContext,
+    context: &RequestContext,
+    id: Option<String>,
+    body: &mut RequestBody,
     kind: &str,
     judge: impl Fn(&App, OperationLevel<'_>, OperationInput<'_>) -> Result<T, TxError> + Send + 'static,
-) -> Response {
+) -> Result<Response, Problem> {
     let access = if context.app.settings().anonymous_terminology {
         None
     } else {
-        match access::require_all(&context, kind, ScopePermissions::GET).await {
-            Ok(access) => Some(access),
-            Err(response) => return response,
-        }
+        Some(access::require_all(context, kind, ScopePermissions::GET).await?)
     };
-    if let Err(response) = check_accept(&context, &[]) {
-        return response;
-    }
+    check_accept(context, &[])?;
     let body = match context.method {
-        Method::POST => match json_body(&mut context).await {
-            Ok(body) => Some(body),
-            Err(response) => return response,
-        },
+        Method::POST => Some(json_body(context, body).await?),
         _ => None,
     };
-    if let Err(error) = context.app.terminology_sync.apply_changes().await {
-        return problem::store_error(Dialect::Fhir, &error);
-    }
+    context.app.terminology_sync.apply_changes().await?;
     let anonymous;
     let caller = match &access {
         Some(access) => &access.token.sub,
@@ -135,7 +164,7 @@ async fn operation<T: Json>(
         sent: body.as_ref().map_or(SentParameters::Query(&context.query), |body| SentParameters::Body(body)),
         language: context.header(header::ACCEPT_LANGUAGE),
         caller,
-        level: context.args.first().map_or(OperationLevel::Type, |id| OperationLevel::Instance(id)),
+        level: id.as_deref().map_or(OperationLevel::Type, OperationLevel::Instance),
     };
     let mut answer = None;
     if body.as_ref().map_or(context.query.len(), Bytes::len) <= INLINE_BYTES {
@@ -148,7 +177,7 @@ async fn operation<T: Json>(
         None => {
             let (app, query, body) = (context.app.clone(), context.query.clone(), body.clone());
             let language = question.language.map(str::to_owned);
-            let (caller, id) = (question.caller.to_owned(), context.args.first().cloned());
+            let (caller, id) = (question.caller.to_owned(), id.clone());
             let ask = move |budget: &Budget<'_>| {
                 let question = TerminologyQuestion {
                     sent: body
@@ -160,18 +189,8 @@ async fn operation<T: Json>(
                 };
                 question.ask(&app, judge, budget)
             };
-            match context.app.questions.run(ask).await {
-                Ok(answer) => answer,
-                Err(why) => return problem::question_rejected(why),
-            }
+            context.app.questions.run(ask).await?
         }
     };
-    match answer {
-        Ok(answer) => reply::body(StatusCode::OK, reply::FHIR_JSON, answer),
-        Err(QuestionError::Error(error)) => problem::terminology_error(&error),
-        Err(QuestionError::Body(error)) => {
-            let text = format!("the body is not a Parameters resource: {error}");
-            problem::fhir_error(StatusCode::BAD_REQUEST, IssueCode::Structure, text)
-        }
-    }
+    Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, answer?))
 }

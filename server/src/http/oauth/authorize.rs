@@ -16,32 +16,28 @@ use store::StoreError;
 
 use super::federation;
 use crate::http::extract::RequestContext;
-use crate::http::pages::{self, cookie};
-use crate::http::problem;
+use crate::http::pages::cookie;
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Answers an authorization request.
-pub async fn authorize(context: RequestContext) -> Response {
+pub async fn authorize(context: &RequestContext) -> Result<Response, Problem> {
     if context.query.len() > MAX_QUERY_BYTES {
         let text = "The request of the application is too long. (The application can push it: RFC 9126.)";
-        return pages::error(StatusCode::URI_TOO_LONG, text);
+        return Err(Problem::page(StatusCode::URI_TOO_LONG, text));
     }
-    match context.app.identity.authorization.check_authorization_request(&context.query, context.now).await {
-        Ok(request) => {
-            let interaction = InteractionState::new(&request, context.now);
-            continue_request(&context, request, interaction).await
-        }
-        Err(refusal) => request_error(&refusal),
-    }
+    let checked =
+        context.app.identity.authorization.check_authorization_request(&context.query, context.now).await;
+    let request = checked.map_err(request_problem)?;
+    let interaction = InteractionState::new(&request, context.now);
+    Ok(continue_request(context, request, interaction).await)
 }
 
 /// GET {base}/oauth2/resume: continues an authorization request after one of our pages.
-pub async fn resume_request(context: RequestContext) -> Response {
+pub async fn resume_request(context: &RequestContext) -> Result<Response, Problem> {
     let continuation = context.params().get("continue").unwrap_or_default().to_owned();
-    match open_continuation(&context, &continuation).await {
-        Ok((request, interaction)) => continue_request(&context, request, interaction).await,
-        Err(response) => response,
-    }
+    let (request, interaction) = open_continuation(context, &continuation).await?;
+    Ok(continue_request(context, request, interaction).await)
 }
 
 /// Verifies a continuation and checks its authorization request again.
@@ -51,20 +47,18 @@ pub async fn resume_request(context: RequestContext) -> Response {
 pub async fn open_continuation(
     context: &RequestContext,
     continuation: &str,
-) -> Result<(AuthorizationRequest, InteractionState), Response> {
+) -> Result<(AuthorizationRequest, InteractionState), Problem> {
     let browser = cookie::known_browser(context).unwrap_or_default();
     let Some(interaction) =
         context.app.identity.authorization.verify_continuation(continuation, browser, context.now)
     else {
-        return Err(pages::error(
+        return Err(Problem::page(
             StatusCode::BAD_REQUEST,
             "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         ));
     };
-    match context.app.identity.authorization.check_interaction(&interaction, context.now).await {
-        Ok(request) => Ok((request, interaction)),
-        Err(refusal) => Err(request_error(&refusal)),
-    }
+    let checked = context.app.identity.authorization.check_interaction(&interaction, context.now).await;
+    Ok((checked.map_err(request_problem)?, interaction))
 }
 
 /// Returns the URL of a page with a continuation.
@@ -89,10 +83,10 @@ pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Op
     redirect_found(&to.error_url(error, description))
 }
 
-fn request_error(refusal: &AuthorizationError) -> Response {
+fn request_problem(refusal: AuthorizationError) -> Problem {
     match refusal {
-        AuthorizationError::Show(error) => problem::page_error(error),
-        AuthorizationError::Redirect { reply, error } => redirect_error(reply, *error, None),
+        AuthorizationError::Show(error) => error.into(),
+        AuthorizationError::Redirect { reply, error } => redirect_error(&reply, error, None).into(),
     }
 }
 

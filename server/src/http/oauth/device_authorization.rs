@@ -8,28 +8,23 @@ use identity::sign_in::pending_quota::PendingKind;
 use serde_json::json;
 
 use super::read_client_form;
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Begins a device authorization.
-pub async fn authorize_device(mut context: RequestContext) -> Response {
-    let (form, client) = match read_client_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub async fn authorize_device(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (form, client) = read_client_form(context, body).await?;
     let identity = &context.app.identity;
     if !client.grant_types.contains(&GrantType::DeviceCode) {
         let text = "the client is not registered for the device authorization grant";
-        return problem::oauth_error(StatusCode::BAD_REQUEST, "unauthorized_client", Some(text));
+        return Err(Problem::oauth(StatusCode::BAD_REQUEST, "unauthorized_client", text));
     }
-    if let Err(error) = context.add_pending(PendingKind::DeviceAuthorization, Some(&client)) {
-        return problem::pending_error(Dialect::OAuth, error);
-    }
-    match identity.devices.begin_device_authorization(&client, form.get("scope"), context.now).await {
-        Ok(Ok(begun)) => {
+    context.add_pending(PendingKind::DeviceAuthorization, Some(&client))?;
+    match identity.devices.begin_device_authorization(&client, form.get("scope"), context.now).await? {
+        Ok(begun) => {
             let page = format!("{}/device", context.app.base_url);
-            reply::no_store(reply::json(
+            Ok(reply::no_store(reply::json(
                 StatusCode::OK,
                 &json!({
                     "device_code": begun.device_code,
@@ -39,12 +34,11 @@ pub async fn authorize_device(mut context: RequestContext) -> Response {
                     "expires_in": lifetimes::DEVICE_CODE.as_secs(),
                     "interval": POLLING_INTERVAL.as_secs(),
                 }),
-            ))
+            )))
         }
-        Ok(Err(error)) => {
+        Err(error) => {
             let text = "scope contains a scope that is not registered for the client";
-            problem::oauth_error(StatusCode::BAD_REQUEST, error.as_str(), Some(text))
+            Err(Problem::oauth(StatusCode::BAD_REQUEST, error.as_str(), text))
         }
-        Err(error) => problem::store_error(Dialect::OAuth, &error),
     }
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 
 use crate::http::extract::RequestContext;
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 const AUTH_METHODS: [&str; 4] = ["none", "client_secret_basic", "client_secret_post", "private_key_jwt"];
@@ -53,10 +54,10 @@ fn scopes(context: &RequestContext) -> Vec<String> {
 }
 
 /// GET {base}/.well-known/openid-configuration and …/oauth-authorization-server
-pub async fn openid_configuration(context: RequestContext) -> Response {
+pub async fn openid_configuration(context: &RequestContext) -> Result<Response, Problem> {
     let base = &context.app.base_url;
     let at = |path: &str| format!("{base}{path}");
-    cacheable(reply::json(
+    Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "issuer": base,
@@ -80,7 +81,7 @@ pub async fn openid_configuration(context: RequestContext) -> Response {
             "grant_types_supported": GRANT_TYPES.into_iter().chain(["implicit"]).collect::<Vec<_>>(),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
-            "scopes_supported": scopes(&context),
+            "scopes_supported": scopes(context),
             "claims_supported": ["sub", "iss", "aud", "exp", "iat", "auth_time", "nonce", "acr", "amr", "sid", "fhirUser", "name", "given_name",
                 "family_name", "preferred_username", "email", "email_verified", "phone_number", "phone_number_verified"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
@@ -94,29 +95,25 @@ pub async fn openid_configuration(context: RequestContext) -> Response {
             "request_uri_parameter_supported": false,
             "prompt_values_supported": ["none", "login", "consent", "select_account"],
         }),
-    ))
+    )))
 }
 
 /// GET {base}/.well-known/jwks.json
-pub async fn key_set(context: RequestContext) -> Response {
+pub async fn key_set(context: &RequestContext) -> Result<Response, Problem> {
     let keys = context.app.identity.signing_keys.published_key_set(context.now).to_string();
     let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(&Sha256::digest(keys.as_bytes())[..12]));
-    // The weak comparison of RFC 9110 13.1.2.
-    let known = context.header(header::IF_NONE_MATCH).unwrap_or_default();
-    let is_known =
-        known.split(',').map(str::trim).any(|known| known == "*" || known.trim_start_matches("W/") == tag);
-    let response = match is_known {
+    let response = match context.has_version(&tag) {
         true => reply::empty(StatusCode::NOT_MODIFIED),
         false => reply::body(StatusCode::OK, "application/json;charset=UTF-8", keys),
     };
-    cacheable(reply::with(response, header::ETAG, &tag))
+    Ok(cacheable(reply::with(response, header::ETAG, &tag)))
 }
 
 /// GET {fhir_base}/.well-known/smart-configuration: always JSON, whatever `Accept` contains.
-pub async fn smart_configuration(context: RequestContext) -> Response {
+pub async fn smart_configuration(context: &RequestContext) -> Result<Response, Problem> {
     let base = &context.app.base_url;
     let at = |path: &str| format!("{base}{path}");
-    cacheable(reply::json(
+    Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "issuer": base,
@@ -127,7 +124,7 @@ pub async fn smart_configuration(context: RequestContext) -> Response {
             "introspection_endpoint": at("/oauth2/introspect"),
             "management_endpoint": at("/account"),
             "grant_types_supported": ["authorization_code", "client_credentials"],
-            "scopes_supported": scopes(&context),
+            "scopes_supported": scopes(context),
             "response_types_supported": ["code"],
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
@@ -136,22 +133,22 @@ pub async fn smart_configuration(context: RequestContext) -> Response {
                 "client-confidential-symmetric", "client-confidential-asymmetric", "permission-offline",
                 "permission-patient", "permission-user", "permission-v1", "permission-v2"],
         }),
-    ))
+    )))
 }
 
 /// GET {base}/.well-known/oauth-protected-resource/fhir/R4 (RFC 9728): the authorization server of the FHIR
 /// endpoints.
-pub async fn protected_resource(context: RequestContext) -> Response {
+pub async fn protected_resource(context: &RequestContext) -> Result<Response, Problem> {
     let (base, fhir) = (&context.app.base_url, &context.app.fhir_base);
-    cacheable(reply::json(
+    Ok(cacheable(reply::json(
         StatusCode::OK,
         &json!({
             "resource": fhir,
             "authorization_servers": [base],
-            "scopes_supported": scopes(&context),
+            "scopes_supported": scopes(context),
             "bearer_methods_supported": ["header"],
             "dpop_signing_alg_values_supported": identity::tokens::dpop::PROOF_ALGORITHMS,
             "resource_name": "Trefoil FHIR R4",
         }),
-    ))
+    )))
 }

@@ -16,7 +16,6 @@ use identity::directory::user_directory::UserError;
 use identity::model::error_code::ErrorCode;
 use identity::model::provider::{ExternalUser, ProviderFailure};
 use identity::params::Params;
-use identity::sign_in::linked_account::LinkError;
 use identity::sign_in::pending_quota::PendingKind;
 use identity::sign_in::provider_sign_in::ProviderSignIn;
 use identity::sign_in::session::SignInProof;
@@ -28,7 +27,7 @@ use crate::config::ConfiguredProvider;
 use crate::http::extract::RequestContext;
 use crate::http::pages::sign_in::SignInDestination;
 use crate::http::pages::{self, cookie};
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
 
@@ -66,100 +65,80 @@ pub async fn redirect_to_provider(
 }
 
 /// GET {base}/sign-in/with/{provider}: starts a sign-in at a provider that was selected on the sign-in page.
-pub async fn start_sign_in(context: RequestContext) -> Response {
+pub async fn start_sign_in(context: &RequestContext, provider: String) -> Result<Response, Problem> {
     let settings = context.app.settings();
-    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == context.args[0])
-    else {
-        return pages::error(StatusCode::NOT_FOUND, "This sign-in method is not available.");
+    let Some(provider) = settings.providers.iter().find(|known| known.provider.name == provider) else {
+        return Err(Problem::page(StatusCode::NOT_FOUND, "This sign-in method is not available."));
     };
-    if let Err(error) = context.add_pending(PendingKind::ProviderSignIn, None) {
-        return problem::pending_error(Dialect::Page, error);
-    }
+    context.add_pending(PendingKind::ProviderSignIn, None)?;
     let back = pages::resume::read_destination(&context.params());
-    let (browser, set_cookie) = cookie::browser(&context);
+    let (browser, set_cookie) = cookie::browser(context);
     let prompt = match pages::resume::is_request(&back) {
-        true => authorize::open_continuation(&context, &back)
+        true => authorize::open_continuation(context, &back)
             .await
             .ok()
             .and_then(|(request, _)| request.provider_prompt()),
         false => None,
     };
-    match redirect_to_provider(&context, provider, &browser, &back, None, prompt).await {
-        Ok(response) => cookie::set(response, set_cookie),
-        Err(error) => problem::store_error(Dialect::Page, &error),
-    }
+    let response = redirect_to_provider(context, provider, &browser, &back, None, prompt).await?;
+    Ok(cookie::set(response, set_cookie))
 }
 
 /// GET {base}/oauth2/idpresponse/{provider}: the callback from the provider.
-pub async fn provider_callback(context: RequestContext) -> Response {
+pub async fn provider_callback(context: &RequestContext, provider: String) -> Result<Response, Problem> {
     let params = context.params();
     let lost = || {
-        pages::error(
+        Problem::page(
             StatusCode::BAD_REQUEST,
             "This sign-in was not started in this browser, or has expired. Return to the application and start again.",
         )
     };
-    let (Some(state), Some(browser)) = (params.get("state"), cookie::known_browser(&context)) else {
-        return lost();
+    let (Some(state), Some(browser)) = (params.get("state"), cookie::known_browser(context)) else {
+        return Err(lost());
     };
-    let flow =
-        match context.app.identity.provider_sign_ins.take_provider_sign_in(state, browser, context.now).await
-        {
-            Ok(Some(flow)) => flow,
-            Ok(None) => return lost(),
-            Err(error) => return problem::store_error(Dialect::Page, &error),
-        };
-    if flow.provider != context.args[0] {
-        tracing::warn!(
-            begun = flow.provider,
-            answered = context.args[0],
-            "a sign-in ended at another provider"
-        );
-        return lost();
+    let taken = context.app.identity.provider_sign_ins.take_provider_sign_in(state, browser, context.now);
+    let flow = taken.await?.ok_or_else(lost)?;
+    if flow.provider != provider {
+        tracing::warn!(begun = flow.provider, answered = provider, "a sign-in ended at another provider");
+        return Err(lost());
     }
     if flow.link_to.is_some() {
-        return link_account(&context, &params, &flow).await;
+        return link_account(context, &params, &flow).await;
     }
     // If an application is waiting, errors are sent to it.
     let waiting = match pages::resume::is_request(&flow.back) {
-        true => match authorize::open_continuation(&context, &flow.back).await {
-            Ok((request, _)) => Some(request.reply),
-            Err(response) => return response,
-        },
+        true => Some(authorize::open_continuation(context, &flow.back).await?.0.reply),
         false => None,
     };
     let settings = context.app.settings();
     let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
     let Some(provider) = known else {
-        return failure_response(waiting.as_ref(), ErrorCode::ServerError, None);
+        return Err(failure_problem(waiting.as_ref(), ErrorCode::ServerError, None));
     };
-    let external = match external_user(&context, &params, provider, &flow).await {
+    let external = match external_user(context, &params, provider, &flow).await {
         Ok(external) => external,
         Err(failure) => {
             let reason = "the external provider refused or failed";
             context.app.identity.audit.record(AuditEvent::SignInFailed { sub: None, reason });
             let (error, description) = provider.provider.describe_failure(&failure);
-            return failure_response(waiting.as_ref(), error, description.as_deref());
+            return Err(failure_problem(waiting.as_ref(), error, description.as_deref()));
         }
     };
-    match sign_in_external(&context, provider, external, &flow, browser).await {
-        Ok(response) => response,
-        Err(error) => {
-            tracing::error!(%error, "federated sign-in");
-            failure_response(waiting.as_ref(), ErrorCode::ServerError, None)
-        }
-    }
+    sign_in_external(context, provider, external, &flow, browser).await.map_err(|error| {
+        tracing::error!(%error, "federated sign-in");
+        failure_problem(waiting.as_ref(), ErrorCode::ServerError, None)
+    })
 }
 
 /// Reports an error to the waiting application, or on a page if there is none.
-fn failure_response(
+fn failure_problem(
     waiting: Option<&AuthorizationReply>,
     error: ErrorCode,
     description: Option<&str>,
-) -> Response {
+) -> Problem {
     match waiting {
-        Some(reply) => redirect_error(reply, error, description),
-        None => pages::error(StatusCode::BAD_GATEWAY, PROVIDER_FAILED),
+        Some(reply) => redirect_error(reply, error, description).into(),
+        None => Problem::page(StatusCode::BAD_GATEWAY, PROVIDER_FAILED),
     }
 }
 
@@ -215,49 +194,39 @@ async fn sign_in_external(
 }
 
 /// Links the account to the user who started the linking, in the same session.
-async fn link_account(context: &RequestContext, params: &Params, flow: &ProviderSignIn) -> Response {
+async fn link_account(
+    context: &RequestContext,
+    params: &Params,
+    flow: &ProviderSignIn,
+) -> Result<Response, Problem> {
     let identity = &context.app.identity;
-    let session = match cookie::session(context) {
-        Some(value) => identity.sessions.active_session(value, context.now).await,
-        None => Ok(None),
-    };
-    let user = match session {
-        Ok(Some((session, user))) if flow.link_to.as_ref() == Some(&session.sid) => user,
-        Ok(_) => {
-            let text = "You have signed out since you started to link this account. Sign in and start again.";
-            return pages::error(StatusCode::FORBIDDEN, text);
-        }
-        Err(error) => return problem::store_error(Dialect::Page, &error),
+    let signed_in = authorize::signed_in(context).await?;
+    let Some((_, user)) = signed_in.filter(|(session, _)| flow.link_to.as_ref() == Some(&session.sid)) else {
+        let text = "You have signed out since you started to link this account. Sign in and start again.";
+        return Err(Problem::page(StatusCode::FORBIDDEN, text));
     };
     let settings = context.app.settings();
     let known = settings.providers.iter().find(|known| known.provider.name == flow.provider);
     let Some(provider) = known else {
-        return pages::error(StatusCode::NOT_FOUND, "This provider is no longer available.");
+        return Err(Problem::page(StatusCode::NOT_FOUND, "This provider is no longer available."));
     };
     let external = match external_user(context, params, provider, flow).await {
         Ok(external) => external,
         Err(ProviderFailure::Denied) => {
-            return pages::error(
+            return Err(Problem::page(
                 StatusCode::FORBIDDEN,
                 "You denied access at the provider. No account was linked.",
-            );
+            ));
         }
         Err(_) => {
             let text =
                 "The provider did not respond correctly. No account was linked; please try again later.";
-            return pages::error(StatusCode::BAD_GATEWAY, text);
+            return Err(Problem::page(StatusCode::BAD_GATEWAY, text));
         }
     };
-    match identity.sign_in.link_account(&user, &provider.provider.name, &external, context.now).await {
-        Ok(()) => {
-            let to = format!("{}/account?notice=linked", context.app.base_url);
-            reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
-        }
-        Err(LinkError::Store(error)) => problem::store_error(Dialect::Page, &error),
-        Err(error @ (LinkError::Taken | LinkError::OnlyWay)) => {
-            pages::error(StatusCode::CONFLICT, &pages::passkey::as_sentence(&error.to_string()))
-        }
-    }
+    identity.sign_in.link_account(&user, &provider.provider.name, &external, context.now).await?;
+    let to = format!("{}/account?notice=linked", context.app.base_url);
+    Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)))
 }
 
 /// Exchanges the code and validates the ID token.

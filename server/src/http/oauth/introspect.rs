@@ -5,55 +5,43 @@ use http::{StatusCode, header};
 use identity::model::client::Client;
 
 use super::{authenticate_client, read_form};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
 
 /// Scope of tokens that may introspect all tokens.
 pub const SCOPE: &str = "trefoil/introspect";
 
 /// Responds with the state and the claims of a token.
-pub async fn introspect_token(mut context: RequestContext) -> Response {
-    let form = match read_form(&mut context).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
-    let client = match authenticate_caller(&context, &form).await {
-        Ok(client) => client,
-        Err(response) => return response,
-    };
+pub async fn introspect_token(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let form = read_form(context, body).await?;
+    let client = authenticate_caller(context, &form).await?;
     let Some(token) = form.get("token") else {
-        return problem::oauth_error(StatusCode::BAD_REQUEST, "invalid_request", Some("token is missing"));
+        return Err(Problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", "token is missing"));
     };
-    match context.app.identity.tokens.introspect_token(token, &client, context.now).await {
-        Ok(response) => reply::no_store(reply::json(StatusCode::OK, &response)),
-        Err(error) => problem::store_error(Dialect::OAuth, &error),
-    }
+    let state = context.app.identity.tokens.introspect_token(token, &client, context.now).await?;
+    Ok(reply::no_store(reply::json(StatusCode::OK, &state)))
 }
 
 async fn authenticate_caller(
     context: &RequestContext,
     form: &identity::params::Params,
-) -> Result<Client, Response> {
+) -> Result<Client, Problem> {
     let identity = &context.app.identity;
     if let Ok(Some(sent)) = context.credentials() {
-        let access = identity
-            .tokens
-            .authenticate_token(&sent, context.now)
-            .await
-            .map_err(|error| problem::userinfo_token(&error))?;
+        let access = identity.tokens.authenticate_token(&sent, context.now).await?;
         if !access.scopes.contains(SCOPE) {
             let text = format!("the token lacks the scope {SCOPE}");
             let response = problem::oauth_error(StatusCode::FORBIDDEN, "insufficient_scope", Some(&text));
             let challenge = problem::bearer_challenge("insufficient_scope", &text);
-            return Err(reply::with(response, header::WWW_AUTHENTICATE, &challenge));
+            return Err(reply::with(response, header::WWW_AUTHENTICATE, &challenge).into());
         }
         return Ok(Client { introspects: true, ..Client::new(&access.token.client_id) });
     }
     let client = authenticate_client(context, form).await?;
     if client.is_public() {
         let text = "introspection requires a client with a secret or a key";
-        return Err(problem::oauth_error(StatusCode::UNAUTHORIZED, "invalid_client", Some(text)));
+        return Err(Problem::oauth(StatusCode::UNAUTHORIZED, "invalid_client", text));
     }
     Ok(client)
 }

@@ -15,22 +15,19 @@ use identity::model::client::Client;
 use identity::params::Params;
 use identity::tokens::dpop::{DpopRequest, ProofError};
 
-use super::extract::RequestContext;
-use super::problem::{self, Dialect};
-use super::reply::Response;
+use super::extract::{RequestBody, RequestContext};
+use super::problem::Problem;
 
 /// Maximum size of a form, in bytes.
 const FORM_LIMIT: usize = 64 * 1024;
 
 /// Reads a form: checks the media type, and that no parameter is repeated.
-async fn read_form(context: &mut RequestContext) -> Result<Params, Response> {
-    let invalid =
-        |text: &str| problem::oauth_error(http::StatusCode::BAD_REQUEST, "invalid_request", Some(text));
+async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Result<Params, Problem> {
+    let invalid = |text: &str| Problem::oauth(http::StatusCode::BAD_REQUEST, "invalid_request", text);
     if context.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
         return Err(invalid("the body must be application/x-www-form-urlencoded"));
     }
-    let body =
-        context.bytes(FORM_LIMIT).await.map_err(|error| problem::body_error(Dialect::OAuth, &error))?;
+    let body = body.bytes(FORM_LIMIT).await?;
     let form = Params::parse(&body);
     match form.defect() {
         Some(defect) => Err(invalid(&defect.to_string())),
@@ -39,15 +36,17 @@ async fn read_form(context: &mut RequestContext) -> Result<Params, Response> {
 }
 
 /// Authenticates the client that sent a form, by the header or by the form.
-async fn authenticate_client(context: &RequestContext, form: &Params) -> Result<Client, Response> {
+async fn authenticate_client(context: &RequestContext, form: &Params) -> Result<Client, Problem> {
     let authorization = context.header(header::AUTHORIZATION);
-    let client = context.app.identity.client_auth.authenticate_client(authorization, form, context.now).await;
-    client.map_err(|error| problem::client_error(&error))
+    Ok(context.app.identity.client_auth.authenticate_client(authorization, form, context.now).await?)
 }
 
 /// Reads a form, and authenticates the client that sent it.
-async fn read_client_form(context: &mut RequestContext) -> Result<(Params, Client), Response> {
-    let form = read_form(context).await?;
+async fn read_client_form(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<(Params, Client), Problem> {
+    let form = read_form(context, body).await?;
     let client = authenticate_client(context, &form).await?;
     Ok((form, client))
 }

@@ -3,22 +3,17 @@
 use http::StatusCode;
 
 use super::read_client_form;
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Revokes a token of the client. An unknown token gets the same response as a known one.
-pub async fn revoke_token(mut context: RequestContext) -> Response {
-    let (form, client) = match read_client_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub async fn revoke_token(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (form, client) = read_client_form(context, body).await?;
     let identity = &context.app.identity;
     let Some(token) = form.get("token") else {
-        return problem::oauth_error(StatusCode::BAD_REQUEST, "invalid_request", Some("token is missing"));
+        return Err(Problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", "token is missing"));
     };
-    match identity.tokens.revoke_token(token, &client, context.now).await {
-        Ok(()) => reply::no_store(reply::empty(StatusCode::OK)),
-        Err(error) => problem::store_error(Dialect::OAuth, &error),
-    }
+    identity.tokens.revoke_token(token, &client, context.now).await?;
+    Ok(reply::no_store(reply::empty(StatusCode::OK)))
 }

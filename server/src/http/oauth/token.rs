@@ -6,13 +6,13 @@ use identity::lifetimes;
 use identity::model::client::{Client, GrantType};
 use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
-use identity::tokens::grant::{CodeExchange, Grant, GrantError};
+use identity::tokens::grant::{CodeExchange, Grant};
 use identity::tokens::id_token::IdTokenContext;
 use serde::Serialize;
 
 use super::{authenticate_client, read_form, verify_proof};
-use crate::http::extract::RequestContext;
-use crate::http::problem;
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// A successful response (RFC 6749 section 5.1).
@@ -33,57 +33,43 @@ struct TokenResponse {
     need_patient_banner: Option<bool>,
 }
 
-fn token_error(error: &str, text: &str) -> Response {
-    problem::oauth_error(StatusCode::BAD_REQUEST, error, Some(text))
+fn token_problem(error: &str, text: &str) -> Problem {
+    Problem::oauth(StatusCode::BAD_REQUEST, error, text)
 }
 
 /// Answers a token request.
-pub async fn issue_tokens(mut context: RequestContext) -> Response {
-    let form = match read_form(&mut context).await {
-        Ok(form) => form,
-        Err(response) => return response,
-    };
+pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let form = read_form(context, body).await?;
     let grant_type = match form.get("grant_type") {
-        None => return token_error("invalid_request", "grant_type is missing"),
+        None => return Err(token_problem("invalid_request", "grant_type is missing")),
         Some("authorization_code") => GrantType::AuthorizationCode,
         Some("refresh_token") => GrantType::RefreshToken,
         Some("client_credentials") => GrantType::ClientCredentials,
         Some("urn:ietf:params:oauth:grant-type:device_code") => GrantType::DeviceCode,
         Some(_) => {
-            return token_error(
+            return Err(token_problem(
                 "unsupported_grant_type",
                 "grant_type must be authorization_code, refresh_token, client_credentials or urn:ietf:params:oauth:grant-type:device_code",
-            );
+            ));
         }
     };
-    let client = match authenticate_client(&context, &form).await {
-        Ok(client) => client,
-        Err(response) => return response,
-    };
+    let client = authenticate_client(context, &form).await?;
     if !client.grant_types.contains(&grant_type) {
-        return token_error("unauthorized_client", "the client is not registered for this grant_type");
+        return Err(token_problem("unauthorized_client", "the client is not registered for this grant_type"));
     }
     // After the client is authenticated, so that strangers cannot fill the memory of used proofs.
-    let jkt = match verify_proof(&context).await {
-        Ok(None) if client.dpop_bound => {
-            return token_error(
-                "invalid_dpop_proof",
-                "this client's tokens are bound to a key: send a DPoP proof",
-            );
-        }
-        Ok(jkt) => jkt,
-        Err(error) => return problem::proof_error(&error),
-    };
-    let answered = match grant_type {
-        GrantType::AuthorizationCode => code_tokens(&context, &form, &client, jkt).await,
-        GrantType::RefreshToken => refresh_tokens(&context, &form, &client, jkt).await,
-        GrantType::ClientCredentials => backend_tokens(&context, &form, &client, jkt),
-        GrantType::DeviceCode => device_tokens(&context, &form, &client, jkt).await,
-    };
-    match answered {
-        Ok(tokens) => reply::no_store(reply::json(StatusCode::OK, &tokens)),
-        Err(response) => response,
+    let jkt = verify_proof(context).await?;
+    if jkt.is_none() && client.dpop_bound {
+        let text = "this client's tokens are bound to a key: send a DPoP proof";
+        return Err(token_problem("invalid_dpop_proof", text));
     }
+    let tokens = match grant_type {
+        GrantType::AuthorizationCode => code_tokens(context, &form, &client, jkt).await,
+        GrantType::RefreshToken => refresh_tokens(context, &form, &client, jkt).await,
+        GrantType::ClientCredentials => backend_tokens(context, &form, &client, jkt),
+        GrantType::DeviceCode => device_tokens(context, &form, &client, jkt).await,
+    }?;
+    Ok(reply::no_store(reply::json(StatusCode::OK, &tokens)))
 }
 
 async fn code_tokens(
@@ -91,9 +77,9 @@ async fn code_tokens(
     form: &Params,
     client: &Client,
     jkt: Option<String>,
-) -> Result<TokenResponse, Response> {
+) -> Result<TokenResponse, Problem> {
     let need = |name: &'static str| {
-        form.get(name).ok_or_else(|| token_error("invalid_request", &format!("{name} is missing")))
+        form.get(name).ok_or_else(|| token_problem("invalid_request", &format!("{name} is missing")))
     };
     let sent = CodeExchange {
         code: need("code")?,
@@ -101,13 +87,7 @@ async fn code_tokens(
         verifier: form.get("code_verifier"),
         jkt: jkt.as_deref(),
     };
-    let grant = context
-        .app
-        .identity
-        .grants
-        .redeem_authorization_code(&sent, client, context.now)
-        .await
-        .map_err(|error| problem::grant_error(&error))?;
+    let grant = context.app.identity.grants.redeem_authorization_code(&sent, client, context.now).await?;
     first_tokens(context, client, &grant).await
 }
 
@@ -116,16 +96,11 @@ async fn device_tokens(
     form: &Params,
     client: &Client,
     jkt: Option<String>,
-) -> Result<TokenResponse, Response> {
+) -> Result<TokenResponse, Problem> {
     let code =
-        form.get("device_code").ok_or_else(|| token_error("invalid_request", "device_code is missing"))?;
-    let grant = context
-        .app
-        .identity
-        .devices
-        .redeem_device_code(code, client, jkt.as_deref(), context.now)
-        .await
-        .map_err(|error| problem::device_error(&error))?;
+        form.get("device_code").ok_or_else(|| token_problem("invalid_request", "device_code is missing"))?;
+    let grant =
+        context.app.identity.devices.redeem_device_code(code, client, jkt.as_deref(), context.now).await?;
     first_tokens(context, client, &grant).await
 }
 
@@ -134,11 +109,10 @@ async fn first_tokens(
     context: &RequestContext,
     client: &Client,
     grant: &Grant,
-) -> Result<TokenResponse, Response> {
+) -> Result<TokenResponse, Problem> {
     let identity = &context.app.identity;
     let refresh_token = if grant.allows_refresh(client) {
-        let issued = identity.grants.issue_refresh_token(grant, client, context.now).await;
-        Some(issued.map_err(|error| problem::grant_error(&GrantError::Store(error)))?)
+        Some(identity.grants.issue_refresh_token(grant, client, context.now).await?)
     } else {
         None
     };
@@ -150,22 +124,21 @@ async fn refresh_tokens(
     form: &Params,
     client: &Client,
     jkt: Option<String>,
-) -> Result<TokenResponse, Response> {
+) -> Result<TokenResponse, Problem> {
     let token = form
         .get("refresh_token")
-        .ok_or_else(|| token_error("invalid_request", "refresh_token is missing"))?;
+        .ok_or_else(|| token_problem("invalid_request", "refresh_token is missing"))?;
     let scopes = form
         .get("scope")
         .map(Scopes::parse)
         .transpose()
-        .map_err(|error| token_error("invalid_scope", &error.to_string()))?;
+        .map_err(|error| token_problem("invalid_scope", &error.to_string()))?;
     let (grant, successor) = context
         .app
         .identity
         .grants
         .redeem_refresh_token(token, client, scopes.as_ref(), jkt.as_deref(), context.now)
-        .await
-        .map_err(|error| problem::grant_error(&error))?;
+        .await?;
     user_tokens(context, client, &grant, Some(successor)).await
 }
 
@@ -174,13 +147,9 @@ async fn user_tokens(
     client: &Client,
     grant: &Grant,
     refresh_token: Option<String>,
-) -> Result<TokenResponse, Response> {
+) -> Result<TokenResponse, Problem> {
     let identity = &context.app.identity;
-    let user = identity
-        .users
-        .active_user(&grant.sub, context.now)
-        .await
-        .map_err(|error| problem::grant_error(&GrantError::Store(error)))?;
+    let user = identity.users.active_user(&grant.sub, context.now).await?;
     let access_token = identity.tokens.mint_access_token(grant, context.now);
     let beside = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };
     let id_token = grant
@@ -210,10 +179,10 @@ fn backend_tokens(
     form: &Params,
     client: &Client,
     jkt: Option<String>,
-) -> Result<TokenResponse, Response> {
+) -> Result<TokenResponse, Problem> {
     let requested = match form.get("scope") {
         Some(text) => {
-            Scopes::parse(text).map_err(|error| token_error("invalid_scope", &error.to_string()))?
+            Scopes::parse(text).map_err(|error| token_problem("invalid_scope", &error.to_string()))?
         }
         None => client.scopes.clone(),
     };
@@ -222,7 +191,7 @@ fn backend_tokens(
         None => !identity::model::scope::RESERVED_SCOPES.contains(&scope) && scope != "offline_access",
     });
     if granted.is_empty() {
-        return Err(token_error(
+        return Err(token_problem(
             "invalid_scope",
             "none of the requested scopes is registered for this client",
         ));

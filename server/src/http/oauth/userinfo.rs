@@ -4,41 +4,27 @@ use http::{StatusCode, header};
 use identity::tokens::access_token::BadToken;
 
 use crate::http::extract::RequestContext;
-use crate::http::problem;
+use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
 
-fn userinfo_error(status: StatusCode, error: &str, description: &str) -> Response {
+fn bearer_problem(status: StatusCode, error: &str, description: &str) -> Problem {
     let body = serde_json::json!({ "error": error, "error_description": description });
     let response = reply::no_store(reply::json(status, &body));
-    reply::with(response, header::WWW_AUTHENTICATE, &problem::bearer_challenge(error, description))
+    reply::with(response, header::WWW_AUTHENTICATE, &problem::bearer_challenge(error, description)).into()
 }
 
 /// Responds with the claims that the scopes of the token grant.
-pub async fn user_info(context: RequestContext) -> Response {
-    let sent = match context.credentials() {
-        Ok(Some(sent)) => sent,
-        Ok(None) => {
-            let text = "send the access token as 'Authorization: Bearer TOKEN'";
-            return userinfo_error(StatusCode::BAD_REQUEST, "invalid_request", text);
-        }
-        Err(error) => return problem::userinfo_token(&BadToken::Proof(error)),
+pub async fn user_info(context: &RequestContext) -> Result<Response, Problem> {
+    let Some(sent) = context.credentials()? else {
+        let text = "send the access token as 'Authorization: Bearer TOKEN'";
+        return Err(bearer_problem(StatusCode::BAD_REQUEST, "invalid_request", text));
     };
     let identity = &context.app.identity;
-    let access = match identity.tokens.authenticate_token(&sent, context.now).await {
-        Ok(access) => access,
-        Err(error) => return problem::userinfo_token(&error),
-    };
+    let access = identity.tokens.authenticate_token(&sent, context.now).await?;
     if !access.scopes.contains("openid") {
-        return userinfo_error(
-            StatusCode::FORBIDDEN,
-            "insufficient_scope",
-            "the token lacks the scope openid",
-        );
+        let text = "the token lacks the scope openid";
+        return Err(bearer_problem(StatusCode::FORBIDDEN, "insufficient_scope", text));
     }
-    match &access.user {
-        Some(user) => {
-            reply::no_store(reply::json(StatusCode::OK, &identity.tokens.user_claims(user, &access.scopes)))
-        }
-        None => problem::userinfo_token(&BadToken::UserGone),
-    }
+    let user = access.user.as_ref().ok_or(BadToken::UserGone)?;
+    Ok(reply::no_store(reply::json(StatusCode::OK, &identity.tokens.user_claims(user, &access.scopes))))
 }

@@ -8,9 +8,9 @@ use identity::model::user::User;
 use maud::html;
 
 use super::{cookie, csrf, page, resume, scopes as words};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::authorize;
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// The request that needs the consent of the user.
@@ -23,17 +23,16 @@ struct ConsentQuestion {
 }
 
 /// Returns the question that this request leads to now. Any other step is left to the authorization endpoint.
-async fn read_question(context: &RequestContext, continuation: &str) -> Result<ConsentQuestion, Response> {
+async fn read_question(context: &RequestContext, continuation: &str) -> Result<ConsentQuestion, Problem> {
     let (request, interaction) = authorize::open_continuation(context, continuation).await?;
-    let failed = |error| problem::store_error(Dialect::Page, &error);
-    let signed_in = authorize::signed_in(context).await.map_err(failed)?;
+    let signed_in = authorize::signed_in(context).await?;
     let step =
-        context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await;
-    match step.map_err(failed)? {
+        context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await?;
+    match step {
         NextStep::Consent { user, scopes, patient } => {
             Ok(ConsentQuestion { request, interaction, user, scopes, patient })
         }
-        _ => Err(resume_request(context, continuation)),
+        _ => Err(resume_request(context, continuation).into()),
     }
 }
 
@@ -45,19 +44,16 @@ fn resume_request(context: &RequestContext, continuation: &str) -> Response {
 }
 
 /// Shows the question.
-pub async fn show_question(context: RequestContext) -> Response {
+pub async fn show_question(context: &RequestContext) -> Result<Response, Problem> {
     let continuation = context.params().get("continue").unwrap_or_default().to_owned();
     let ConsentQuestion { request, user, scopes, patient, .. } =
-        match read_question(&context, &continuation).await {
-            Ok(question) => question,
-            Err(response) => return response,
-        };
-    let (browser, set_cookie) = cookie::browser(&context);
+        read_question(context, &continuation).await?;
+    let (browser, set_cookie) = cookie::browser(context);
     let name = user.claims.name.as_deref().unwrap_or(&user.username);
     let client = &request.client.name;
     let content = html! {
         p { strong { (client) } " asks to:" }
-        (words::list(&context, &scopes))
+        (words::list(context, &scopes))
         @if let Some(patient) = &patient { p { "Patient: " strong { (patient) } } }
         @if request.needs_interaction() {
             p { "This application runs on your own device. Allow it only if you have just opened it there." }
@@ -73,45 +69,27 @@ pub async fn show_question(context: RequestContext) -> Response {
         }
     };
     let title = format!("Allow {client}?");
-    reply::no_store(cookie::set(reply::html(StatusCode::OK, page(&title, &content)), set_cookie))
+    let response = reply::html(StatusCode::OK, page(&title, &content));
+    Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
 /// Processes the answer.
-pub async fn submit_answer(mut context: RequestContext) -> Response {
-    let sent = match csrf::read_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub async fn submit_answer(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let continuation = sent.get("continue").unwrap_or_default();
     let ConsentQuestion { request, interaction, user, scopes, .. } =
-        match read_question(&context, continuation).await {
-            Ok(question) => question,
-            Err(response) => return response,
-        };
+        read_question(context, continuation).await?;
     let identity = &context.app.identity;
-    match sent.get("answer") {
+    let answered = match sent.get("answer") {
         Some("allow") if sent.get("scope") == Some(&scopes.to_string()) => {
-            match identity.consents.allow_scopes(&user.sub, &request.client, &scopes, context.now).await {
-                Ok(()) => {
-                    let browser = cookie::known_browser(&context).unwrap_or_default();
-                    resume_request(
-                        &context,
-                        &identity
-                            .authorization
-                            .sign_continuation(&interaction.allowed(&user, &scopes), browser),
-                    )
-                }
-                Err(error) => problem::store_error(Dialect::Page, &error),
-            }
+            identity.consents.allow_scopes(&user.sub, &request.client, &scopes, context.now).await?;
+            interaction.allowed(&user, &scopes)
         }
-        Some("deny") => {
-            let browser = cookie::known_browser(&context).unwrap_or_default();
-            resume_request(
-                &context,
-                &identity.authorization.sign_continuation(&interaction.denied(), browser),
-            )
-        }
+        Some("deny") => interaction.denied(),
         // The scopes changed since they were shown: the page is shown again.
-        _ => resume_request(&context, continuation),
-    }
+        _ => return Ok(resume_request(context, continuation)),
+    };
+    let browser = cookie::known_browser(context).unwrap_or_default();
+    let continuation = identity.authorization.sign_continuation(&answered, browser);
+    Ok(resume_request(context, &continuation))
 }

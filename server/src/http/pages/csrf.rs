@@ -7,10 +7,9 @@ use maud::{Markup, html};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use super::{FORM_LIMIT, cookie, error};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
-use crate::http::reply::Response;
+use super::{FORM_LIMIT, cookie};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 
 fn form_token(browser: &str) -> String {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -25,15 +24,15 @@ pub fn hidden_field(browser: &str) -> Markup {
 /// Reads a form that one of our pages sent from this browser.
 ///
 /// # Errors
-/// Returns an error page with the reason.
-pub async fn read_form(context: &mut RequestContext) -> Result<Params, Response> {
+/// Returns a page with the reason.
+pub async fn read_form(context: &RequestContext, body: &mut RequestBody) -> Result<Params, Problem> {
     if context.content_type().as_deref() != Some("application/x-www-form-urlencoded") {
-        return Err(error(
+        return Err(Problem::page(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "The form must be sent as application/x-www-form-urlencoded.",
         ));
     }
-    let body = context.bytes(FORM_LIMIT).await.map_err(|e| problem::body_error(Dialect::Page, &e))?;
+    let body = body.bytes(FORM_LIMIT).await?;
     let form = Params::parse(&body);
     let browser = cookie::known_browser(context).unwrap_or_default();
     let sent = form.get("csrf").unwrap_or_default();
@@ -45,6 +44,6 @@ pub async fn read_form(context: &mut RequestContext) -> Result<Params, Response>
         Ok(form)
     } else {
         let text = "This form was not sent from our page in this browser. Allow cookies, go back, load the page again and repeat.";
-        Err(error(StatusCode::FORBIDDEN, text))
+        Err(Problem::page(StatusCode::FORBIDDEN, text))
     }
 }

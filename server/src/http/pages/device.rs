@@ -6,95 +6,74 @@
 use http::StatusCode;
 use identity::authorize::device::DeviceQuestion;
 use identity::model::user::User;
-use identity::params::Params;
 use identity::sign_in::session::Session;
 use identity::sign_in::throttle::AttemptResult;
 use maud::html;
-use store::StoreError;
 
 use super::sign_in::{self, SignInDestination};
 use super::{cookie, csrf, page, resume, scopes};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 const UNKNOWN: &str = "This code is unknown, has expired or was already used. Check the code on your device.";
 
 /// Shows the form for the code or, if the address contains one, the question.
-pub async fn show_form(context: RequestContext) -> Response {
+pub async fn show_form(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let code = params.get("user_code").unwrap_or_default();
-    let answered = async {
-        match super::signed_in(&context).await? {
-            None => {
-                let onward = SignInDestination { back: resume::device_destination(code), link: None };
-                let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
-                Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)))
-            }
-            Some(_) if code.is_empty() => Ok(code_form(&context, StatusCode::OK, "", None)),
-            Some((_, user)) => Ok(match find_question(&context, code, &user).await? {
-                Ok(question) => question_page(&context, &question, &user),
-                Err(response) => response,
-            }),
-        }
-    };
-    answered.await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
+    let Some((_, user)) = super::signed_in(context).await? else { return Ok(to_sign_in(context, code)) };
+    if code.is_empty() {
+        return Ok(code_form(context, StatusCode::OK, "", None));
+    }
+    let question = find_question(context, code, &user).await?;
+    Ok(question_page(context, &question, &user))
+}
+
+/// Redirects to the sign-in, which returns to this page.
+fn to_sign_in(context: &RequestContext, code: &str) -> Response {
+    let onward = SignInDestination { back: resume::device_destination(code), link: None };
+    let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
+    reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to))
 }
 
 /// Processes the code or the answer.
-pub async fn submit_form(mut context: RequestContext) -> Response {
-    let sent = match csrf::read_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
-    process_form(&context, &sent).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
-}
-
-async fn process_form(context: &RequestContext, sent: &Params) -> Result<Response, StoreError> {
+pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let code = sent.get("user_code").unwrap_or_default();
     let Some((session, user)) = super::signed_in(context).await? else {
-        let onward = SignInDestination { back: resume::device_destination(code), link: None };
-        let to = format!("{}{}", context.app.base_url, onward.at("/sign-in"));
-        return Ok(reply::no_store(reply::redirect(StatusCode::SEE_OTHER, &to)));
+        return Ok(to_sign_in(context, code));
     };
-    let question = match find_question(context, code, &user).await? {
-        Ok(question) => question,
-        Err(response) => return Ok(response),
-    };
+    let question = find_question(context, code, &user).await?;
     match sent.get("answer") {
         None => Ok(question_page(context, &question, &user)),
         Some("allow") if !question.scopes.is_empty() => {
             record_answer(context, &question, true, &session, &user).await
         }
         Some("deny") => record_answer(context, &question, false, &session, &user).await,
-        Some(_) => Ok(super::error(StatusCode::BAD_REQUEST, "The answer must be yes or no.")),
+        Some(_) => Err(Problem::page(StatusCode::BAD_REQUEST, "The answer must be yes or no.")),
     }
 }
 
-/// Returns the question for this code, or a page that says that the code is unknown or that the user must wait.
-async fn find_question(
-    context: &RequestContext,
-    code: &str,
-    user: &User,
-) -> Result<Result<DeviceQuestion, Response>, StoreError> {
+/// Returns the question for this code.
+///
+/// # Errors
+/// Returns a page that says that the code is unknown or that the user must wait.
+async fn find_question(context: &RequestContext, code: &str, user: &User) -> Result<DeviceQuestion, Problem> {
     let identity = &context.app.identity;
     let address = super::address(context);
     let attempt = match identity.throttle.begin_guess("user-code", &user.sub, &address, context.now).await? {
         Ok(attempt) => attempt,
         Err(wait) => {
             let (text, with_header) = sign_in::lockout_response(wait);
-            return Ok(Err(with_header(code_form(
-                context,
-                StatusCode::TOO_MANY_REQUESTS,
-                code,
-                Some(&text),
-            ))));
+            let form = code_form(context, StatusCode::TOO_MANY_REQUESTS, code, Some(&text));
+            return Err(with_header(form).into());
         }
     };
     let question = identity.devices.device_question(code, user, context.now).await?;
     let outcome = if question.is_some() { AttemptResult::Success } else { AttemptResult::Failure };
     identity.throttle.settle_attempt(attempt, outcome, context.now).await?;
-    Ok(question.ok_or_else(|| code_form(context, StatusCode::BAD_REQUEST, code, Some(UNKNOWN))))
+    question.ok_or_else(|| code_form(context, StatusCode::BAD_REQUEST, code, Some(UNKNOWN)).into())
 }
 
 fn code_form(context: &RequestContext, status: StatusCode, code: &str, notice: Option<&str>) -> Response {
@@ -150,7 +129,7 @@ async fn record_answer(
     allow: bool,
     session: &Session,
     user: &User,
-) -> Result<Response, StoreError> {
+) -> Result<Response, Problem> {
     let code = &question.user_code;
     if !context.app.identity.devices.answer_device_question(code, allow, session, user, context.now).await? {
         return Ok(code_form(context, StatusCode::BAD_REQUEST, code, Some(UNKNOWN)));

@@ -7,6 +7,7 @@ use http::StatusCode;
 use store::{Ledger as _, StoreError};
 
 use crate::http::extract::RequestContext;
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 const TEXT: &str = "text/plain;charset=utf-8";
@@ -15,16 +16,16 @@ const TEXT: &str = "text/plain;charset=utf-8";
 const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Responds as long as the process runs.
-pub async fn is_live(_: RequestContext) -> Response {
-    reply::no_store(reply::body(StatusCode::OK, TEXT, "live\n"))
+pub async fn is_live(_: &RequestContext) -> Result<Response, Problem> {
+    Ok(reply::no_store(reply::body(StatusCode::OK, TEXT, "live\n")))
 }
 
 /// Checks that the server can read and write the store and the audit log, without writing anything. The response
 /// names the part that fails; the log has the details.
-pub async fn is_ready(context: RequestContext) -> Response {
+pub async fn is_ready(context: &RequestContext) -> Result<Response, Problem> {
     if context.app.is_stopping.load(Ordering::Acquire) {
         let text = "the server is stopping\n";
-        return reply::no_store(reply::body(StatusCode::SERVICE_UNAVAILABLE, TEXT, text));
+        return Ok(reply::no_store(reply::body(StatusCode::SERVICE_UNAVAILABLE, TEXT, text)));
     }
     let trouble = match context.app.store.get("health", context.now).await {
         Err(error) => Some(describe_fault(&error)),
@@ -38,7 +39,7 @@ pub async fn is_ready(context: RequestContext) -> Response {
         None => (StatusCode::OK, "ready".to_owned()),
         Some(trouble) => (StatusCode::SERVICE_UNAVAILABLE, trouble),
     };
-    reply::no_store(reply::body(status, TEXT, format!("{text}\n")))
+    Ok(reply::no_store(reply::body(status, TEXT, format!("{text}\n"))))
 }
 
 fn describe_fault(error: &StoreError) -> String {

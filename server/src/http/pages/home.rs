@@ -5,10 +5,11 @@ use maud::html;
 
 use super::page;
 use crate::http::extract::RequestContext;
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Shows the page.
-pub async fn show_home(context: RequestContext) -> Response {
+pub async fn show_home(context: &RequestContext) -> Result<Response, Problem> {
     let (base, fhir) = (&context.app.base_url, &context.app.fhir_base);
     let links = [
         ("Sign in", format!("{base}/sign-in"), "your account and its sessions"),
@@ -33,5 +34,5 @@ pub async fn show_home(context: RequestContext) -> Response {
         pre { code { "curl " @if context.app.is_loopback && context.app.is_https { "--insecure " } (fhir) "/metadata" } }
         p.quiet { "Trefoil " (env!("CARGO_PKG_VERSION")) }
     };
-    reply::no_store(reply::html(StatusCode::OK, page("A server with three leaves", &content)))
+    Ok(reply::no_store(reply::html(StatusCode::OK, page("A server with three leaves", &content))))
 }

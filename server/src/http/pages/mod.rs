@@ -34,6 +34,7 @@ use maud::{DOCTYPE, Markup, html};
 use store::StoreError;
 
 use super::extract::RequestContext;
+use super::problem::Problem;
 use super::reply::{self, Response};
 
 /// Maximum size of a form, in bytes.
@@ -127,7 +128,7 @@ pub fn with_page_headers(mut response: Response) -> Response {
 }
 
 /// GET {base}/style.css
-pub async fn style_sheet(_: RequestContext) -> Response {
+pub async fn style_sheet(_: &RequestContext) -> Result<Response, Problem> {
     let response = reply::body(StatusCode::OK, "text/css;charset=utf-8", include_str!("style.css"));
-    reply::with(response, header::CACHE_CONTROL, "public, max-age=3600")
+    Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=3600"))
 }

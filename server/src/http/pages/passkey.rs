@@ -10,8 +10,8 @@ use maud::{Markup, html};
 
 use super::sign_in::{self, SignInDestination};
 use super::{cookie, csrf, page_with_script};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// The only text for a rejected passkey; the reason is logged.
@@ -32,9 +32,9 @@ pub fn sign_in_form(browser: &str, onward: &SignInDestination) -> Markup {
 }
 
 /// GET {base}/passkey.js
-pub async fn passkey_script(_: RequestContext) -> Response {
+pub async fn passkey_script(_: &RequestContext) -> Result<Response, Problem> {
     let response = reply::body(StatusCode::OK, "text/javascript;charset=utf-8", include_str!("passkey.js"));
-    reply::with(response, header::CACHE_CONTROL, "public, max-age=3600")
+    Ok(reply::with(response, header::CACHE_CONTROL, "public, max-age=3600"))
 }
 
 /// Returns the options of a ceremony as JSON, for the script.
@@ -43,61 +43,49 @@ pub fn ceremony_options(begun: &PasskeyCeremonyStart) -> Response {
 }
 
 /// POST {base}/passkey/options: begins a sign-in without a user name.
-pub async fn begin_sign_in(mut context: RequestContext) -> Response {
-    if let Err(response) = csrf::read_form(&mut context).await {
-        return response;
-    }
-    if let Err(error) = context.add_pending(PendingKind::PasskeyCeremony, None) {
-        return problem::pending_error(Dialect::Page, error);
-    }
-    let browser = cookie::known_browser(&context).unwrap_or_default();
-    match context.app.identity.sign_in.begin_passkey_sign_in(None, browser, context.now).await {
-        Ok(ceremony) => ceremony_options(&ceremony),
-        Err(error) => problem::passkey_error(&error),
-    }
+pub async fn begin_sign_in(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    csrf::read_form(context, body).await?;
+    context.add_pending(PendingKind::PasskeyCeremony, None)?;
+    let browser = cookie::known_browser(context).unwrap_or_default();
+    let ceremony = context.app.identity.sign_in.begin_passkey_sign_in(None, browser, context.now).await?;
+    Ok(ceremony_options(&ceremony))
 }
 
 /// POST {base}/passkey: completes a sign-in.
-pub async fn complete_sign_in(mut context: RequestContext) -> Response {
-    let sent = match csrf::read_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub async fn complete_sign_in(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let onward = SignInDestination::read(&sent);
-    let browser = cookie::known_browser(&context).unwrap_or_default();
+    let browser = cookie::known_browser(context).unwrap_or_default();
     let (ceremony, credential) =
         (sent.get("ceremony").unwrap_or_default(), sent.get("credential").unwrap_or_default());
     let identity = &context.app.identity;
     match identity.sign_in.finish_passkey_sign_in(ceremony, credential, browser, context.now).await {
-        Ok((user, proof)) => match sign_in::complete_sign_in(&context, &user, &proof, &onward).await {
-            Ok(response) => response,
-            Err(error) => problem::store_error(Dialect::Page, &error),
-        },
-        Err(PasskeyError::Store(error)) => problem::store_error(Dialect::Page, &error),
+        Ok((user, proof)) => Ok(sign_in::complete_sign_in(context, &user, &proof, &onward).await?),
+        Err(PasskeyError::Store(error)) => Err(error.into()),
         Err(PasskeyError::CeremonyExpired) => {
             let text = PasskeyError::CeremonyExpired.to_string();
-            sign_in::show_error(&context, &onward, "", StatusCode::BAD_REQUEST, &as_sentence(&text)).await
+            Ok(sign_in::show_error(context, &onward, "", StatusCode::BAD_REQUEST, &as_sentence(&text)).await)
         }
         Err(error) => {
             tracing::info!(%error, "sign-in by passkey");
             identity.audit.record(AuditEvent::SignInFailed { sub: None, reason: "passkey refused" });
-            sign_in::show_error(&context, &onward, "", StatusCode::UNAUTHORIZED, REFUSED).await
+            Ok(sign_in::show_error(context, &onward, "", StatusCode::UNAUTHORIZED, REFUSED).await)
         }
     }
 }
 
 /// Shows the page that asks for a passkey after a correct password.
+///
+/// # Errors
+/// Returns [`PasskeyError`] if the ceremony cannot begin.
 pub async fn ask_after_password(
     context: &RequestContext,
     user: &User,
     onward: &SignInDestination,
-) -> Response {
+) -> Result<Response, PasskeyError> {
     let (browser, set_cookie) = cookie::browser(context);
     let ceremony =
-        match context.app.identity.sign_in.begin_passkey_sign_in(Some(user), &browser, context.now).await {
-            Ok(ceremony) => ceremony,
-            Err(error) => return problem::passkey_error(&error),
-        };
+        context.app.identity.sign_in.begin_passkey_sign_in(Some(user), &browser, context.now).await?;
     let content = html! {
         p { "Your password is correct. This account also requires a passkey." }
         form hidden method="post" action="/passkey" data-passkey="get" data-begun=(ceremony.options) {
@@ -112,7 +100,7 @@ pub async fn ask_after_password(
         p { a href=(onward.at("/recovery")) { "Use a recovery code" } }
     };
     let response = reply::html(StatusCode::OK, page_with_script("Use your passkey", &content));
-    reply::no_store(cookie::set(response, set_cookie))
+    Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
 /// Returns the text of an error as a sentence.

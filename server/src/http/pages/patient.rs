@@ -10,9 +10,9 @@ use serde::Deserialize;
 use store::{PageLimit, ScanOptions, StoreError, Versions as _};
 
 use super::{cookie, csrf, page, resume};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::authorize;
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Number of Patients on a page.
@@ -89,15 +89,14 @@ async fn find_patients(
 async fn choosing_user(
     context: &RequestContext,
     continuation: &str,
-) -> Result<(AuthorizationRequest, InteractionState, User), Response> {
+) -> Result<(AuthorizationRequest, InteractionState, User), Problem> {
     let (request, interaction) = authorize::open_continuation(context, continuation).await?;
-    let failed = |error| problem::store_error(Dialect::Page, &error);
-    let signed_in = authorize::signed_in(context).await.map_err(failed)?;
+    let signed_in = authorize::signed_in(context).await?;
     let step =
-        context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await;
-    match step.map_err(failed)? {
+        context.app.identity.authorization.next_step(&request, &interaction, signed_in, context.now).await?;
+    match step {
         NextStep::ChoosePatient { user } => Ok((request, interaction, user)),
-        _ => Err(resume_request(context, continuation)),
+        _ => Err(resume_request(context, continuation).into()),
     }
 }
 
@@ -109,22 +108,16 @@ fn resume_request(context: &RequestContext, continuation: &str) -> Response {
 }
 
 /// Shows the list.
-pub async fn show_patients(context: RequestContext) -> Response {
+pub async fn show_patients(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let continuation = params.get("continue").unwrap_or_default();
-    let (request, _, user) = match choosing_user(&context, continuation).await {
-        Ok(chooser) => chooser,
-        Err(response) => return response,
-    };
+    let (request, _, user) = choosing_user(context, continuation).await?;
     let wanted = params.get("name").unwrap_or_default().trim();
-    let (rows, next) =
-        match find_patients(&context, &user, wanted, params.get("after").map(str::to_owned)).await {
-            Ok(found) => found,
-            Err(error) => return problem::store_error(Dialect::Page, &error),
-        };
-    let (browser, set_cookie) = cookie::browser(&context);
+    let (rows, next) = find_patients(context, &user, wanted, params.get("after").map(str::to_owned)).await?;
+    let (browser, set_cookie) = cookie::browser(context);
     let content = render_list(&request.client.name, continuation, wanted, &rows, next.as_deref(), &browser);
-    reply::no_store(cookie::set(reply::html(StatusCode::OK, page("Choose a patient", &content)), set_cookie))
+    let response = reply::html(StatusCode::OK, page("Choose a patient", &content));
+    Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
 fn render_list(
@@ -168,36 +161,25 @@ fn render_list(
 }
 
 /// Processes the choice.
-pub async fn submit_choice(mut context: RequestContext) -> Response {
-    let sent = match csrf::read_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
+pub async fn submit_choice(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let continuation = sent.get("continue").unwrap_or_default();
-    let (_, interaction, user) = match choosing_user(&context, continuation).await {
-        Ok(chooser) => chooser,
-        Err(response) => return response,
-    };
+    let (_, interaction, user) = choosing_user(context, continuation).await?;
     let identity = &context.app.identity;
-    let browser = cookie::known_browser(&context).unwrap_or_default();
+    let browser = cookie::known_browser(context).unwrap_or_default();
     if sent.get("answer") == Some("deny") {
-        return resume_request(
-            &context,
-            &identity.authorization.sign_continuation(&interaction.denied(), browser),
-        );
+        let continuation = identity.authorization.sign_continuation(&interaction.denied(), browser);
+        return Ok(resume_request(context, &continuation));
     }
     let chosen = sent.get("patient").filter(|id| fhir::is_id(id) && user.may_see_patient(id));
     let exists = match chosen {
         Some(id) => context.app.resources.read("Patient", id).await.is_ok(),
         None => false,
     };
-    match chosen.filter(|_| exists) {
-        Some(id) => resume_request(
-            &context,
-            &identity.authorization.sign_continuation(&interaction.with_patient(&user, id), browser),
-        ),
-        None => {
-            super::error(StatusCode::BAD_REQUEST, "This patient does not exist, or you do not have access.")
-        }
-    }
+    let Some(id) = chosen.filter(|_| exists) else {
+        let text = "This patient does not exist, or you do not have access.";
+        return Err(Problem::page(StatusCode::BAD_REQUEST, text));
+    };
+    let answered = interaction.with_patient(&user, id);
+    Ok(resume_request(context, &identity.authorization.sign_continuation(&answered, browser)))
 }

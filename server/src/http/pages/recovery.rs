@@ -2,16 +2,14 @@
 
 use http::StatusCode;
 use identity::audit::AuditEvent;
-use identity::params::Params;
 use identity::sign_in::session::SignInProof;
 use identity::sign_in::throttle::AttemptResult;
 use maud::{Markup, html};
-use store::StoreError;
 
 use super::sign_in::{self, SignInDestination};
 use super::{cookie, csrf, page};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 const WRONG: &str = "The user name or the code is wrong, or the code was used before.";
@@ -40,28 +38,21 @@ fn render_form(browser: &str, onward: &SignInDestination, username: &str, notice
 }
 
 /// Shows the form.
-pub async fn show_form(context: RequestContext) -> Response {
-    let (browser, set_cookie) = cookie::browser(&context);
+pub async fn show_form(context: &RequestContext) -> Result<Response, Problem> {
+    let (browser, set_cookie) = cookie::browser(context);
     let response = reply::html(
         StatusCode::OK,
         render_form(&browser, &SignInDestination::read(&context.params()), "", None),
     );
-    reply::no_store(cookie::set(response, set_cookie))
+    Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
 /// Checks the code.
-pub async fn submit_form(mut context: RequestContext) -> Response {
-    let sent = match csrf::read_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
-    check(&context, &sent).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
-}
-
-async fn check(context: &RequestContext, sent: &Params) -> Result<Response, StoreError> {
+pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let username = sent.get("username").unwrap_or_default();
     let code = sent.get("code").unwrap_or_default();
-    let onward = SignInDestination::read(sent);
+    let onward = SignInDestination::read(&sent);
     let browser = cookie::known_browser(context).unwrap_or_default();
     let again = |status: StatusCode, notice: &str| {
         reply::no_store(reply::html(status, render_form(browser, &onward, username, Some(notice))))
@@ -84,5 +75,5 @@ async fn check(context: &RequestContext, sent: &Params) -> Result<Response, Stor
         return Ok(again(StatusCode::UNAUTHORIZED, WRONG));
     };
     // A code that works once is a one-time password (RFC 8176 section 2).
-    sign_in::complete_sign_in(context, &user, &SignInProof::from_methods(&["otp"]), &onward).await
+    Ok(sign_in::complete_sign_in(context, &user, &SignInProof::from_methods(&["otp"]), &onward).await?)
 }

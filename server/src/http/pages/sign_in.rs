@@ -18,8 +18,8 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use store::StoreError;
 
 use super::{cookie, csrf, page_with_script, passkey, resume};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
 use crate::node::hashing::HashRequester;
@@ -118,13 +118,13 @@ async fn render_form(
 }
 
 /// Shows the form.
-pub async fn show_form(context: RequestContext) -> Response {
+pub async fn show_form(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
-    let (browser, set_cookie) = cookie::browser(&context);
+    let (browser, set_cookie) = cookie::browser(context);
     let onward = SignInDestination::read(&params);
     let hint = params.get("login_hint").unwrap_or_default();
-    let response = reply::html(StatusCode::OK, render_form(&context, &browser, &onward, hint, None).await);
-    reply::no_store(cookie::set(response, set_cookie))
+    let response = reply::html(StatusCode::OK, render_form(context, &browser, &onward, hint, None).await);
+    Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
 /// Shows the form again with an error.
@@ -230,19 +230,12 @@ pub fn lockout_response(wait: SignedDuration) -> (String, impl FnOnce(Response) 
 }
 
 /// Processes the form.
-pub async fn submit_form(mut context: RequestContext) -> Response {
-    let sent = match csrf::read_form(&mut context).await {
-        Ok(sent) => sent,
-        Err(response) => return response,
-    };
-    sign_in(&context, &sent).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
-}
-
-async fn sign_in(context: &RequestContext, sent: &Params) -> Result<Response, StoreError> {
+pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let (app, now) = (&context.app, context.now);
     let username = sent.get("username").unwrap_or_default();
     let typed = sent.get("password").unwrap_or_default().to_owned();
-    let onward = SignInDestination::read(sent);
+    let onward = SignInDestination::read(&sent);
     let (user, result) = check_password(context, username, &typed).await?;
     let sub = user.as_ref().map(|user| user.sub.clone());
     match result {
@@ -272,9 +265,9 @@ async fn sign_in(context: &RequestContext, sent: &Params) -> Result<Response, St
     };
     let user = renew_hash(context, user, typed).await;
     if app.identity.sign_in.requires_passkey(&user.sub, now).await? {
-        return Ok(passkey::ask_after_password(context, &user, &onward).await);
+        return Ok(passkey::ask_after_password(context, &user, &onward).await?);
     }
-    complete_sign_in(context, &user, &SignInProof::password(), &onward).await
+    Ok(complete_sign_in(context, &user, &SignInProof::password(), &onward).await?)
 }
 
 /// Hashes the password again if the parameters of the hash are outdated. A failure is ignored; the next sign-in tries

@@ -9,14 +9,14 @@ use maud::html;
 use store::StoreError;
 
 use super::{cookie, csrf, page};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Ends the session, or asks for confirmation.
-pub async fn sign_out(context: RequestContext) -> Response {
+pub async fn sign_out(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
-    request(&context, &params).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
+    Ok(request(context, &params).await?)
 }
 
 async fn request(context: &RequestContext, params: &Params) -> Result<Response, StoreError> {
@@ -86,19 +86,11 @@ async fn end(context: &RequestContext, back: Option<&str>) -> Result<Response, S
 }
 
 /// Processes the answer to the confirmation, and RP-initiated logout by POST.
-pub async fn submit_form(mut context: RequestContext) -> Response {
+pub async fn submit_form(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     if context.path == "/logout" {
-        let body = match context.bytes(super::FORM_LIMIT).await {
-            Ok(body) => body,
-            Err(error) => return problem::body_error(Dialect::Page, &error),
-        };
-        let params = Params::parse(&body);
-        return request(&context, &params)
-            .await
-            .unwrap_or_else(|error| problem::store_error(Dialect::Page, &error));
+        let body = body.bytes(super::FORM_LIMIT).await?;
+        return Ok(request(context, &Params::parse(&body)).await?);
     }
-    if let Err(response) = csrf::read_form(&mut context).await {
-        return response;
-    }
-    end(&context, None).await.unwrap_or_else(|error| problem::store_error(Dialect::Page, &error))
+    csrf::read_form(context, body).await?;
+    Ok(end(context, None).await?)
 }

@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use store::StoreError;
 
 use super::{AccountVisit, date_time, read_form, redirect_done, show_error};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::scopes;
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::Response;
 
 /// Returns the section, which is empty without a consent.
@@ -44,27 +44,14 @@ pub(super) async fn section(
 }
 
 /// POST {base}/account/apps/remove
-pub async fn withdraw_consent(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn withdraw_consent(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_form(context, body).await?;
     let client_id = sent.get("client_id").unwrap_or_default();
-    match context.app.identity.consents.user_consent(&visit.user.sub, client_id, context.now).await {
-        Ok(Some(_)) => {}
-        Ok(None) => {
-            return show_error(
-                &context,
-                &visit,
-                StatusCode::NOT_FOUND,
-                "This permission was already withdrawn.",
-            )
-            .await;
-        }
-        Err(error) => return problem::store_error(Dialect::Page, &error),
+    let consents = &context.app.identity.consents;
+    if consents.user_consent(&visit.user.sub, client_id, context.now).await?.is_none() {
+        let text = "This permission was already withdrawn.";
+        return show_error(context, &visit, StatusCode::NOT_FOUND, text).await;
     }
-    match context.app.identity.consents.withdraw_consent(&visit.user.sub, client_id, context.now).await {
-        Ok(()) => redirect_done(&context, "withdrawn"),
-        Err(error) => problem::store_error(Dialect::Page, &error),
-    }
+    consents.withdraw_consent(&visit.user.sub, client_id, context.now).await?;
+    Ok(redirect_done(context, "withdrawn"))
 }

@@ -6,10 +6,10 @@ use maud::{Markup, html};
 use store::StoreError;
 
 use super::{AccountVisit, date_time, read_fresh_form, redirect_done, show_error};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::oauth::federation;
 use crate::http::pages::passkey;
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::Response;
 
 /// Returns the section, which is empty without a provider and a link.
@@ -50,47 +50,29 @@ pub(super) async fn section(
 }
 
 /// POST {base}/account/links: redirects to the provider to link an account.
-pub async fn begin_link(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_fresh_form(context, body).await?;
     let wanted = sent.get("provider").unwrap_or_default();
     let settings = context.app.settings();
     let Some(provider) = settings.providers.iter().find(|known| known.provider.name == wanted) else {
-        return show_error(&context, &visit, StatusCode::BAD_REQUEST, "This provider does not exist.").await;
+        return show_error(context, &visit, StatusCode::BAD_REQUEST, "This provider does not exist.").await;
     };
-    match federation::redirect_to_provider(
-        &context,
-        provider,
-        &visit.browser,
-        "",
-        Some(&visit.session.sid),
-        None,
-    )
-    .await
-    {
-        Ok(response) => response,
-        Err(error) => problem::store_error(Dialect::Page, &error),
-    }
+    let session = Some(visit.session.sid.as_str());
+    Ok(federation::redirect_to_provider(context, provider, &visit.browser, "", session, None).await?)
 }
 
 /// POST {base}/account/links/remove
-pub async fn remove_link(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn remove_link(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_fresh_form(context, body).await?;
     let id = sent.get("id").unwrap_or_default();
     match context.app.identity.sign_in.unlink_account(&visit.user, id, context.now).await {
-        Ok(true) => redirect_done(&context, "unlinked"),
+        Ok(true) => Ok(redirect_done(context, "unlinked")),
         Ok(false) => {
-            show_error(&context, &visit, StatusCode::NOT_FOUND, "This link was removed already.").await
+            show_error(context, &visit, StatusCode::NOT_FOUND, "This link was removed already.").await
         }
-        Err(LinkError::Store(error)) => problem::store_error(Dialect::Page, &error),
+        Err(LinkError::Store(error)) => Err(error.into()),
         Err(error @ (LinkError::OnlyWay | LinkError::Taken)) => {
-            show_error(&context, &visit, StatusCode::CONFLICT, &passkey::as_sentence(&error.to_string()))
-                .await
+            show_error(context, &visit, StatusCode::CONFLICT, &passkey::as_sentence(&error.to_string())).await
         }
     }
 }

@@ -27,8 +27,8 @@ use maud::{Markup, html};
 use store::StoreError;
 
 use super::{cookie, csrf, page_with_script};
-use crate::http::extract::RequestContext;
-use crate::http::problem::{self, Dialect};
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Maximum age of a sign-in for a change that adds a sign-in method.
@@ -60,18 +60,14 @@ fn date_time(at: Timestamp) -> Markup {
 }
 
 /// Shows the page.
-pub async fn show_account(context: RequestContext) -> Response {
+pub async fn show_account(context: &RequestContext) -> Result<Response, Problem> {
     let params = context.params();
     let notice = params.get("notice").and_then(confirmation);
-    let visit = match super::signed_in(&context).await {
-        Ok(Some((session, user))) => (session, user),
-        Ok(None) => return to_sign_in(&context),
-        Err(error) => return problem::store_error(Dialect::Page, &error),
-    };
-    let (browser, set_cookie) = cookie::browser(&context);
-    let visit = AccountVisit { session: visit.0, user: visit.1, browser };
-    let response = render_account(&context, &visit, StatusCode::OK, notice.map(AccountNotice::Done)).await;
-    cookie::set(response, set_cookie)
+    let Some((session, user)) = super::signed_in(context).await? else { return Ok(to_sign_in(context)) };
+    let (browser, set_cookie) = cookie::browser(context);
+    let visit = AccountVisit { session, user, browser };
+    let response = render_account(context, &visit, StatusCode::OK, notice.map(AccountNotice::Done)).await?;
+    Ok(cookie::set(response, set_cookie))
 }
 
 /// Returns the confirmation that the page shows after a change.
@@ -100,31 +96,27 @@ async fn render_account(
     visit: &AccountVisit,
     status: StatusCode,
     notice: Option<AccountNotice<'_>>,
-) -> Response {
+) -> Result<Response, Problem> {
     let field = match notice {
         Some(AccountNotice::Wrong(_, field)) => field,
         Some(AccountNotice::Done(_)) | None => None,
     };
-    match sections(context, visit, field).await {
-        Ok(sections) => {
-            let name = visit.user.claims.name.as_deref().unwrap_or(&visit.user.username);
-            let content = html! {
-                @match notice {
-                    Some(AccountNotice::Done(text)) => p.done role="status" { (text) },
-                    Some(AccountNotice::Wrong(text, _)) => p #notice .error role="alert" { (text) },
-                    None => {},
-                }
-                p { "Signed in as " strong { (name) } " (" (visit.user.username) ")." }
-                form method="post" action="/sign-out" {
-                    (csrf::hidden_field(&visit.browser))
-                    button type="submit" { "Sign out of this browser" }
-                }
-                @for section in sections { section { (section) } }
-            };
-            reply::no_store(reply::html(status, page_with_script("Your account", &content)))
+    let sections = sections(context, visit, field).await?;
+    let name = visit.user.claims.name.as_deref().unwrap_or(&visit.user.username);
+    let content = html! {
+        @match notice {
+            Some(AccountNotice::Done(text)) => p.done role="status" { (text) },
+            Some(AccountNotice::Wrong(text, _)) => p #notice .error role="alert" { (text) },
+            None => {},
         }
-        Err(error) => problem::store_error(Dialect::Page, &error),
-    }
+        p { "Signed in as " strong { (name) } " (" (visit.user.username) ")." }
+        form method="post" action="/sign-out" {
+            (csrf::hidden_field(&visit.browser))
+            button type="submit" { "Sign out of this browser" }
+        }
+        @for section in sections { section { (section) } }
+    };
+    Ok(reply::no_store(reply::html(status, page_with_script("Your account", &content))))
 }
 
 /// Returns the sections of the page, in order. `wrong` is the field that an error is about.
@@ -149,25 +141,30 @@ fn to_sign_in(context: &RequestContext) -> Response {
 }
 
 /// Reads a form of this page from a signed-in user.
-async fn read_form(context: &mut RequestContext) -> Result<(AccountVisit, Params), Response> {
-    let sent = csrf::read_form(context).await?;
+async fn read_form(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<(AccountVisit, Params), Problem> {
+    let sent = csrf::read_form(context, body).await?;
     let browser = cookie::known_browser(context).unwrap_or_default().to_owned();
-    match super::signed_in(context).await {
-        Ok(Some((session, user))) => Ok((AccountVisit { session, user, browser }, sent)),
-        Ok(None) => Err(to_sign_in(context)),
-        Err(error) => Err(problem::store_error(Dialect::Page, &error)),
+    match super::signed_in(context).await? {
+        Some((session, user)) => Ok((AccountVisit { session, user, browser }, sent)),
+        None => Err(to_sign_in(context).into()),
     }
 }
 
 /// Reads a form of this page from a user who signed in recently.
-async fn read_fresh_form(context: &mut RequestContext) -> Result<(AccountVisit, Params), Response> {
-    let (visit, sent) = read_form(context).await?;
+async fn read_fresh_form(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<(AccountVisit, Params), Problem> {
+    let (visit, sent) = read_form(context, body).await?;
     check_fresh(context, &visit)?;
     Ok((visit, sent))
 }
 
 /// Checks that the sign-in is recent enough for a change that adds a sign-in method.
-fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Response> {
+fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Problem> {
     if context.now <= visit.session.auth_time + MAX_SIGN_IN_AGE {
         return Ok(());
     }
@@ -180,7 +177,8 @@ fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Res
         p { a.button href=(format!("/sign-in?{hint}")) { "Sign in again" } }
         p { a href="/account" { "Back to your account" } }
     };
-    Err(reply::no_store(reply::html(StatusCode::FORBIDDEN, super::page("Sign in again", &content))))
+    let page = super::page("Sign in again", &content);
+    Err(reply::no_store(reply::html(StatusCode::FORBIDDEN, page)).into())
 }
 
 /// Redirects to the page with a confirmation.
@@ -195,6 +193,6 @@ async fn show_error(
     visit: &AccountVisit,
     status: StatusCode,
     text: &str,
-) -> Response {
+) -> Result<Response, Problem> {
     render_account(context, visit, status, Some(AccountNotice::Wrong(text, None))).await
 }

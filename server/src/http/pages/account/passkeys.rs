@@ -6,9 +6,9 @@ use maud::{Markup, html};
 use store::StoreError;
 
 use super::{AccountVisit, date_time, read_fresh_form, redirect_done, show_error};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::{csrf, page, passkey};
-use crate::http::problem;
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Returns the section about passkeys.
@@ -88,24 +88,19 @@ pub(super) async fn recovery_section(
 }
 
 /// POST {base}/account/passkeys/options
-pub async fn begin_registration(mut context: RequestContext) -> Response {
-    let (visit, _) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn begin_registration(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let (visit, _) = read_fresh_form(context, body).await?;
     let identity = &context.app.identity;
-    match identity.sign_in.begin_passkey_registration(&visit.user, &visit.browser, context.now).await {
-        Ok(begun) => passkey::ceremony_options(&begun),
-        Err(error) => problem::passkey_error(&error),
-    }
+    let begun = identity.sign_in.begin_passkey_registration(&visit.user, &visit.browser, context.now).await?;
+    Ok(passkey::ceremony_options(&begun))
 }
 
 /// POST {base}/account/passkeys
-pub async fn add_passkey(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn add_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_fresh_form(context, body).await?;
     let [ceremony, credential, name] =
         ["ceremony", "credential", "name"].map(|name| sent.get(name).unwrap_or_default());
     let added = context
@@ -114,41 +109,35 @@ pub async fn add_passkey(mut context: RequestContext) -> Response {
         .sign_in
         .finish_passkey_registration(&visit.user, ceremony, credential, name, &visit.browser, context.now)
         .await;
-    ceremony_result(&context, &visit, added, "passkey").await
+    ceremony_result(context, &visit, added, "passkey").await
 }
 
 /// POST {base}/account/passkeys/remove
-pub async fn remove_passkey(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn remove_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_fresh_form(context, body).await?;
     let id = sent.get("id").unwrap_or_default();
     let removed = context.app.identity.sign_in.remove_passkey(&visit.user, id, context.now).await;
-    ceremony_result(&context, &visit, removed, "removed").await
+    ceremony_result(context, &visit, removed, "removed").await
 }
 
 /// POST {base}/account/passkeys/ask: sets whether a passkey is required after the password.
-pub async fn require_passkey(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn require_passkey(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_fresh_form(context, body).await?;
     let ask = sent.get("ask") == Some("yes");
     let changed = context.app.identity.sign_in.require_passkey(&visit.user.sub, ask, context.now).await;
-    ceremony_result(&context, &visit, changed, "saved").await
+    ceremony_result(context, &visit, changed, "saved").await
 }
 
 /// POST {base}/account/recovery-codes: generates new codes and shows them once.
-pub async fn replace_recovery_codes(mut context: RequestContext) -> Response {
-    let (visit, _) = match read_fresh_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn replace_recovery_codes(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let (visit, _) = read_fresh_form(context, body).await?;
     let codes = match context.app.identity.sign_in.replace_recovery_codes(&visit.user.sub, context.now).await
     {
         Ok(codes) => codes,
-        Err(error) => return ceremony_result(&context, &visit, Err(error), "").await,
+        Err(error) => return ceremony_result(context, &visit, Err(error), "").await,
     };
     let content = html! {
         p { "Write these down or print them, and keep them away from this device. Each signs you in once. "
@@ -156,7 +145,7 @@ pub async fn replace_recovery_codes(mut context: RequestContext) -> Response {
         ol.codes { @for code in &codes { li { code { (code) } } } }
         p { a.button href="/account" { "I have saved them" } }
     };
-    reply::no_store(reply::html(StatusCode::OK, page("Your recovery codes", &content)))
+    Ok(reply::no_store(reply::html(StatusCode::OK, page("Your recovery codes", &content))))
 }
 
 async fn ceremony_result(
@@ -164,10 +153,10 @@ async fn ceremony_result(
     visit: &AccountVisit,
     outcome: Result<(), PasskeyError>,
     notice: &str,
-) -> Response {
+) -> Result<Response, Problem> {
     match outcome {
-        Ok(()) => redirect_done(context, notice),
-        Err(error @ (PasskeyError::Store(_) | PasskeyError::NoHostName)) => problem::passkey_error(&error),
+        Ok(()) => Ok(redirect_done(context, notice)),
+        Err(error @ (PasskeyError::Store(_) | PasskeyError::NoHostName)) => Err(error.into()),
         Err(PasskeyError::Rejected(why)) => {
             tracing::info!(why, "a passkey was not added");
             show_error(

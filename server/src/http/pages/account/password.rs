@@ -8,10 +8,10 @@ use identity::sign_in::session::{SessionOrigin, SignInProof};
 use maud::{Markup, html};
 
 use super::{AccountNotice, AccountVisit, read_form, redirect_done, render_account, show_error};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::sign_in::PasswordResult;
 use crate::http::pages::{address, cookie, csrf, passkey, sign_in};
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 use crate::node::hashing::HashRequester;
 
@@ -46,49 +46,47 @@ pub(super) fn section(visit: &AccountVisit, min_length: usize, wrong: Option<&st
 }
 
 /// POST {base}/account/password
-pub async fn change_password(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn change_password(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_form(context, body).await?;
     // If the password alone does not suffice for a sign-in, it does not suffice here either.
-    let alone = match context.app.identity.sign_in.requires_passkey(&visit.user.sub, context.now).await {
-        Ok(is_required) => visit.user.password.is_some() && !is_required,
-        Err(error) => return problem::store_error(Dialect::Page, &error),
-    };
-    if !alone && let Err(response) = super::check_fresh(&context, &visit) {
-        return response;
+    let is_required = context.app.identity.sign_in.requires_passkey(&visit.user.sub, context.now).await?;
+    if visit.user.password.is_none() || is_required {
+        super::check_fresh(context, &visit)?;
     }
     if visit.user.password.is_none() {
-        return set_password(&context, &visit, &sent).await;
+        return set_password(context, &visit, &sent).await;
     }
     // The old password could be guessed here as at sign-in, so the attempt is counted in the same way.
     let current = sent.get("current").unwrap_or_default();
-    match sign_in::check_password(&context, &visit.user.username, current).await {
-        Ok((_, PasswordResult::Right)) => {}
-        Ok((_, PasswordResult::Wrong)) => {
+    let (_, result) = sign_in::check_password(context, &visit.user.username, current).await?;
+    match result {
+        PasswordResult::Right => {}
+        PasswordResult::Wrong => {
             let notice = AccountNotice::Wrong("The current password is wrong.", Some("current"));
-            return render_account(&context, &visit, StatusCode::UNAUTHORIZED, Some(notice)).await;
+            return render_account(context, &visit, StatusCode::UNAUTHORIZED, Some(notice)).await;
         }
-        Ok((_, PasswordResult::Locked(wait))) => {
+        PasswordResult::Locked(wait) => {
             let (text, with_header) = sign_in::lockout_response(wait);
-            return with_header(show_error(&context, &visit, StatusCode::TOO_MANY_REQUESTS, &text).await);
+            return Ok(with_header(show_error(context, &visit, StatusCode::TOO_MANY_REQUESTS, &text).await?));
         }
-        Ok((_, PasswordResult::Busy)) => return busy_page(&context, &visit).await,
-        Err(error) => return problem::store_error(Dialect::Page, &error),
+        PasswordResult::Busy => return busy_page(context, &visit).await,
     }
-    set_password(&context, &visit, &sent).await
+    set_password(context, &visit, &sent).await
 }
 
-async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Response {
+async fn busy_page(context: &RequestContext, visit: &AccountVisit) -> Result<Response, Problem> {
     let text = "Too many people are signing in at this moment. Please try again.";
-    let response = show_error(context, visit, StatusCode::SERVICE_UNAVAILABLE, text).await;
-    reply::with(response, header::RETRY_AFTER, "5")
+    let response = show_error(context, visit, StatusCode::SERVICE_UNAVAILABLE, text).await?;
+    Ok(reply::with(response, header::RETRY_AFTER, "5"))
 }
 
 /// Sets the new password, ends all sessions and tokens, and begins a new session in this browser. On request, the
 /// other sign-in methods are removed.
-async fn set_password(context: &RequestContext, visit: &AccountVisit, sent: &Params) -> Response {
+async fn set_password(
+    context: &RequestContext,
+    visit: &AccountVisit,
+    sent: &Params,
+) -> Result<Response, Problem> {
     let (app, username) = (&context.app, &visit.user.username);
     let new = sent.get("new").unwrap_or_default();
     let (password, random) = (new.to_owned(), app.clock.random.clone());
@@ -121,39 +119,24 @@ async fn set_password(context: &RequestContext, visit: &AccountVisit, sent: &Par
     let sub = &visit.user.sub;
     let changed_elsewhere = "The password was changed elsewhere.";
     // The revision ensures that the checked password is replaced, and not one set meanwhile.
-    let revision = match app.identity.users.versioned_user(sub, now).await {
-        Ok(Some(entry)) if entry.user.password == visit.user.password => entry.revision,
-        Ok(_) => return show_error(context, visit, StatusCode::CONFLICT, changed_elsewhere).await,
-        Err(error) => return problem::store_error(Dialect::Page, &error),
+    let revision = match app.identity.users.versioned_user(sub, now).await? {
+        Some(entry) if entry.user.password == visit.user.password => entry.revision,
+        _ => return show_error(context, visit, StatusCode::CONFLICT, changed_elsewhere).await,
     };
     let user = match app.identity.users.reset_password(sub, Some(revision), &phc, others, now).await {
         Ok(entry) => entry.user,
         Err(ChangeUserError::Unknown | ChangeUserError::Stale) => {
             return show_error(context, visit, StatusCode::CONFLICT, changed_elsewhere).await;
         }
-        Err(ChangeUserError::User(error)) => return problem::user_error(&error),
-        Err(ChangeUserError::Store(error)) => return problem::store_error(Dialect::Page, &error),
+        Err(error) => return Err(error.into()),
     };
     let agent = context.header(header::USER_AGENT).unwrap_or_default().to_owned();
     let place = SessionOrigin { address: address(context), agent };
-    let begun = app
-        .identity
-        .sessions
-        .begin_session(
-            &user,
-            &SignInProof::from_session(&visit.session),
-            place,
-            cookie::session(context),
-            now,
-        )
-        .await;
-    match begun {
-        Ok(value) => {
-            let response =
-                cookie::set(redirect_done(context, "password"), Some(cookie::set_session(app, &value)));
-            let device = app.identity.throttle.device_cookie(&user, None);
-            cookie::set(response, Some(cookie::set_device(app, &device)))
-        }
-        Err(error) => problem::store_error(Dialect::Page, &error),
-    }
+    let proof = SignInProof::from_session(&visit.session);
+    let replaced = cookie::session(context);
+    let session = app.identity.sessions.begin_session(&user, &proof, place, replaced, now).await?;
+    let response = redirect_done(context, "password");
+    let response = cookie::set(response, Some(cookie::set_session(app, &session)));
+    let device = app.identity.throttle.device_cookie(&user, None);
+    Ok(cookie::set(response, Some(cookie::set_device(app, &device))))
 }

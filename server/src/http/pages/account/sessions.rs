@@ -5,9 +5,9 @@ use maud::{Markup, html};
 use store::StoreError;
 
 use super::{AccountVisit, agent, date_time, read_form, redirect_done, show_error};
-use crate::http::extract::RequestContext;
+use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::pages::{cookie, page};
-use crate::http::problem::{self, Dialect};
+use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
 /// Returns the section.
@@ -42,36 +42,27 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
 }
 
 /// POST {base}/account/sessions/end
-pub async fn end_session(mut context: RequestContext) -> Response {
-    let (visit, sent) = match read_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
+pub async fn end_session(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let (visit, sent) = read_form(context, body).await?;
     let sid = sent.get("sid").unwrap_or_default();
-    match context.app.identity.sessions.end_user_session(&visit.user.sub, sid, context.now).await {
-        Ok(true) => redirect_done(&context, "ended"),
-        Ok(false) => {
-            show_error(&context, &visit, StatusCode::NOT_FOUND, "This session has ended already.").await
-        }
-        Err(error) => problem::store_error(Dialect::Page, &error),
+    if !context.app.identity.sessions.end_user_session(&visit.user.sub, sid, context.now).await? {
+        let text = "This session has ended already.";
+        return show_error(context, &visit, StatusCode::NOT_FOUND, text).await;
     }
+    Ok(redirect_done(context, "ended"))
 }
 
 /// POST {base}/account: signs out everywhere.
-pub async fn sign_out_everywhere(mut context: RequestContext) -> Response {
-    let (visit, _) = match read_form(&mut context).await {
-        Ok(begun) => begun,
-        Err(response) => return response,
-    };
-    if let Err(error) =
-        context.app.identity.users.sign_out_everywhere(&visit.user.username, context.now).await
-    {
-        return problem::user_error(&error);
-    }
+pub async fn sign_out_everywhere(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    let (visit, _) = read_form(context, body).await?;
+    context.app.identity.users.sign_out_everywhere(&visit.user.username, context.now).await?;
     let content = html! {
         p { "All sessions and all apps are signed out." }
         p { a href="/sign-in" { "Sign in again" } }
     };
     let response = reply::html(StatusCode::OK, page("You are signed out", &content));
-    reply::no_store(cookie::set(response, Some(cookie::clear_session(&context.app))))
+    Ok(reply::no_store(cookie::set(response, Some(cookie::clear_session(&context.app)))))
 }
