@@ -5,12 +5,10 @@
 mod agreement;
 mod built_in;
 mod costs;
-mod displays;
 mod ecosystem;
 mod expand;
 mod fuzz;
 mod laws;
-mod lookup;
 mod real_data;
 mod subsumes;
 mod subsumption;

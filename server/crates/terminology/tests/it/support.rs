@@ -129,11 +129,6 @@ pub fn validate(terminology: &Terminology, level: OperationLevel<'_>, query: &st
     short(terminology.validate_code(level, OperationInput::from_query(&Parameters::from_query(query))))
 }
 
-/// Runs `$validate-code` by GET for a code of a system, with `more` parameters.
-pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
-    validate(terminology, OperationLevel::Type, &format!("url={set}&system={system}&code={code}{more}"))
-}
-
 /// Runs `$validate-code` by POST; `parameters` is the JSON of the items of `parameter`.
 pub fn validate_body(terminology: &Terminology, parameters: &str) -> String {
     let body = body(parameters);
