@@ -1,9 +1,8 @@
-//! `CodeSystem/$subsumes` of an instance that is not the newest version. `conformance/specs/subsumes.toml` has the other
-//! requests.
+//! Operations on the instances of a code system with several stored versions, which rows cannot set up.
 
 use trefoil_terminology::OperationLevel;
 
-use crate::support::{garden, subsumes};
+use crate::support::{garden, subsumes, validate_in_system};
 
 #[test]
 fn an_instance_answers_for_its_own_version() {
@@ -15,5 +14,9 @@ fn an_instance_answers_for_its_own_version() {
     ] {
         let answer = subsumes(&garden, OperationLevel::Instance(id), query);
         assert!(answer.starts_with(expected), "{id} {query}\n{answer}");
+    }
+    for (id, expected) in [("plants-0", "true [Fern]"), ("plants", "false [Unknown code 'fern'")] {
+        let answer = validate_in_system(&garden, OperationLevel::Instance(id), "code=fern");
+        assert!(answer.starts_with(expected), "{id}\n{answer}");
     }
 }
