@@ -36,11 +36,11 @@ pub enum RowGroup {
 /// # Errors
 /// The case has a precondition that no group has.
 pub fn group_of(case: &Case) -> Result<RowGroup, String> {
-    let mut asks = case.steps.iter().map(|step| is_terminology(&step.request.to));
-    if !asks.clone().any(|asks| asks) {
+    let mut operations = case.steps.iter().map(|step| is_terminology(&step.request.to));
+    if !operations.clone().any(|is_operation| is_operation) {
         return Ok(RowGroup::WireOnly("no request to a terminology operation"));
     }
-    if !asks.all(|asks| asks) {
+    if !operations.all(|is_operation| is_operation) {
         return Ok(RowGroup::WireOnly("requests to other endpoints, too"));
     }
     if case.steps.iter().any(|step| {
