@@ -25,7 +25,7 @@ pub fn explanation(spec: &Specification, id: &str) -> Option<String> {
     for requirement in spec.requirements.iter().filter(is_named) {
         text.push_str(&requirement_text(requirement));
         for case in spec.cases.iter().filter(|case| case.covers.contains(&requirement.id)) {
-            let _ = writeln!(text, "  case {}  specs/{}:{}", case.id, case.place.file, case.place.line);
+            let _ = writeln!(text, "  case {}  {}", case.id, case.place);
         }
     }
     (!text.is_empty()).then_some(text)
@@ -39,7 +39,7 @@ fn requirement_text(requirement: &Requirement) -> String {
 
 /// The row as the table writes it, then the requests that it sends.
 fn case_text(case: &Case) -> String {
-    let mut text = format!("specs/{}:{}\n", case.place.file, case.place.line);
+    let mut text = format!("{}\n", case.place);
     let table = FILES.iter().find(|(file, _)| *file == case.place.file).map_or("", |(_, table)| table);
     let is_next_row = |line: &&str| line.starts_with("[[") && !line.starts_with("[[case.");
     for line in table.lines().skip(case.place.line - 1).take_while(|line| !is_next_row(line)) {

@@ -12,7 +12,8 @@
 //! | [`cli`] | the program `trefoil-conformance` |
 //!
 //! The suite starts the server as a program and checks the bytes on the wire. It shares no type with the server, so
-//! that a wrong name cannot pass by being the same on both sides.
+//! that a wrong name cannot pass by being the same on both sides. `tests/in_process` checks the rows of terminology against
+//! the terminology crate, too.
 
 pub mod cli;
 pub mod environment;

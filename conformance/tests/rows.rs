@@ -46,11 +46,7 @@ impl Suite {
         match outcome.verdict {
             Verdict::Pass | Verdict::Gap(_) => Ok(()),
             Verdict::Skip(reason) => Err(Failed::from(format!("left out: {reason}"))),
-            Verdict::Fail(failure) => {
-                let (step, differences) = (failure.step, failure.differences.join("\n- "));
-                let text = format!("step {step}\n{}\n{}\n- {differences}", failure.request, failure.answer);
-                Err(Failed::from(text))
-            }
+            Verdict::Fail(failure) => Err(Failed::from(format!("{}, {failure}", case.place))),
         }
     }
 }

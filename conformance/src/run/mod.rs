@@ -8,6 +8,7 @@
 pub mod matcher;
 pub mod response_check;
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -56,8 +57,16 @@ pub struct CaseFailure {
 }
 
 impl CaseFailure {
-    fn before(difference: impl Into<String>) -> Self {
+    /// Returns a failure before the first request.
+    pub fn before(difference: impl Into<String>) -> Self {
         Self { step: 0, request: String::new(), answer: String::new(), differences: vec![difference.into()] }
+    }
+}
+
+impl fmt::Display for CaseFailure {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        let Self { step, request, answer, differences } = self;
+        write!(f, "step {step}\n{request}\n{answer}\n- {}", differences.join("\n- "))
     }
 }
 
@@ -157,7 +166,7 @@ pub async fn outcome(world: &TestEnvironment, spec: &Specification, case: &Case)
 
 /// Combines the result of a case with its gap: a known gap excuses a failure, and a gap that passes is a failure of
 /// the table.
-fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
+pub fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
     match (tried, gap) {
         (Ok(()), None) => Verdict::Pass,
         (Ok(()), Some(_)) => {
@@ -193,10 +202,8 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
             Ok(answer) => answer,
             Err(trouble) => return Err(failure(String::new(), vec![trouble.to_string()])),
         };
-        let mut differences =
-            response_check::check_response(&step.expect, &answer, &scene.vars, keys(world, &scene))
-                .map_err(wrong)?;
-        capture(step, &answer, &mut scene.vars, &mut differences);
+        let keys = scene.own.as_ref().map_or(&world.target.keys, |own| &own.1.keys);
+        let differences = check_step(step, &answer, &mut scene.vars, keys).map_err(wrong)?;
         if !differences.is_empty() {
             return Err(failure(exchange::shown(&answer), differences));
         }
@@ -204,19 +211,25 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
     Ok(())
 }
 
-/// The keys of the server that answers.
-fn keys<'a>(world: &'a TestEnvironment, scene: &'a CaseContext) -> &'a Value {
-    scene.own.as_ref().map_or(&world.target.keys, |own| &own.1.keys)
-}
-
-/// Keeps the named parts of an answer.
-fn capture(step: &Step, answer: &Answer, vars: &mut Variables, differences: &mut Vec<Difference>) {
+/// Compares a response with the expectation of its step, and sets the variables that the step captures. Returns the
+/// differences. `keys` is the server's published key set.
+///
+/// # Errors
+/// Returns [`UnknownVariable`] if the expectation names one.
+pub fn check_step(
+    step: &Step,
+    answer: &Answer,
+    vars: &mut Variables,
+    keys: &Value,
+) -> Result<Vec<Difference>, UnknownVariable> {
+    let mut differences = response_check::check_response(&step.expect, answer, vars, keys)?;
     for (name, source) in &step.capture {
         match answer_part::find_part(answer, source) {
             Some(value) => vars.set(name, value),
             None => differences.push(format!("capture {name}: the answer has no {source}")),
         }
     }
+    Ok(differences)
 }
 
 /// Sends as a browser does, with the cookies of the scene, which it keeps up; again while the status

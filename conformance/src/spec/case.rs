@@ -1,6 +1,7 @@
 //! Cases: requests, and what the responses must be.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -45,6 +46,12 @@ pub struct TablePlace {
     pub file: &'static str,
     /// Line, from 1.
     pub line: usize,
+}
+
+impl fmt::Display for TablePlace {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "specs/{}:{}", self.file, self.line)
+    }
 }
 
 /// A request and the expected response.

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value};
 
 /// FHIR operations, whose names begin with the same sign as variables.
-const OPERATIONS: [&str; 6] =
+pub const OPERATIONS: [&str; 6] =
     ["validate-code", "batch-validate-code", "subsumes", "lookup", "expand", "export"];
 
 /// A text names an unknown variable.

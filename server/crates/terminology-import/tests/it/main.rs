@@ -2,7 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 
-mod definitions;
 mod extensions;
 mod fuzz;
 mod icd10cm;

@@ -1,12 +1,12 @@
-//! Releases in their publishers' layouts, and the value sets that only they define. The releases are small ones made
-//! for these tests, in `fixtures/releases`.
+//! Releases in their publishers' layouts, and the constraint language. The releases are small ones made for these tests,
+//! in `fixtures/releases`. `conformance/specs/releases.toml` has the questions about their code systems.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
 use fhir::Parameters;
-use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+use terminology::{OperationInput, OperationLevel, Terminology};
 use trefoil_terminology_import::{import_files, import_release, is_release};
 
 use crate::support::{import_all, release_path, short, validate_code};
@@ -98,77 +98,6 @@ fn the_constraint_language() {
         let encoded: String = constraint.bytes().map(|byte| format!("%{byte:02X}")).collect();
         check(&garden, &encoded, expected);
     }
-}
-
-#[test]
-fn errors_of_a_constraint_are_reported() {
-    let garden = garden();
-    for constraint in [
-        "",
-        "<",
-        "< x",
-        "<< 700110003 AND",
-        "(<< 700110003",
-        "700110003 |Flower",
-        "<< 123456789",
-        "^ 123456789",
-        "<< 700101006 : 700002005",
-        "* : 700004006 > 5",
-        "* : [1..x] * = *",
-        "* {{ term = \"a\" }}",
-        "<< 700110003 AND << 700111004 OR *",
-    ] {
-        let answer = validate_code(&garden, &format!("{SCT}?fhir_vs=ecl/{constraint}"), SCT, "700112006", "");
-        assert!(answer.starts_with("Unprocessable"), "{constraint}: {answer}");
-    }
-    let deep = format!("{}700110003{}", "(".repeat(1_000), ")".repeat(1_000));
-    let answer = validate_code(&garden, &format!("{SCT}?fhir_vs=ecl/{deep}"), SCT, "700112006", "");
-    assert!(answer.contains("nested too deep"), "{answer}");
-}
-
-#[test]
-fn implicit_value_sets_of_snomed_ct() {
-    let garden = garden();
-    let edition = format!("{SCT}/700999108/version/20250301");
-    for (set, code, expected) in [
-        (format!("{SCT}?fhir_vs"), "700112006", "true [Water lily]"),
-        (format!("{SCT}?fhir_vs"), "70099910002105", "false"),
-        (format!("{edition}?fhir_vs"), "70099910002105", "true [Moss]"),
-        (format!("{SCT}/700999108?fhir_vs"), "70099910002105", "true [Moss]"),
-        (format!("{SCT}?fhir_vs=isa/700110003"), "700112006", "true [Water lily]"),
-        (format!("{SCT}?fhir_vs=isa/700110003"), "700114007", "false"),
-        (format!("{SCT}?fhir_vs=refset/700010003"), "700114007", "true [Fern]"),
-        (format!("{SCT}?fhir_vs=refset/700010003"), "700113001", "false"),
-        (format!("{SCT}?fhir_vs=refset"), "700010003", "true [Garden set]"),
-        (format!("{SCT}?fhir_vs=refset"), "700112006", "false"),
-        (format!("{SCT}?fhir_vs=isa/1"), "700112006", "Unprocessable"),
-        (format!("{SCT}?fhir_vs=refset/1"), "700112006", "Unprocessable"),
-        (format!("{SCT}?fhir_vs=other/1"), "700112006", "UnknownValueSet"),
-        (format!("{SCT}x?fhir_vs"), "700112006", "UnknownValueSet"),
-    ] {
-        let answer = validate_code(&garden, &set, SCT, code, "");
-        assert!(answer.starts_with(expected), "{set} {code}: {answer}");
-    }
-}
-
-#[test]
-fn displays_languages_and_states_of_snomed_ct() {
-    let garden = import_all(&["SnomedCT_GardenInternationalRF2_20250101T120000Z"]);
-    let all = format!("{SCT}?fhir_vs");
-    for (code, more, expected) in [
-        // The display is the term preferred in the USA. Terms preferred elsewhere are correct too.
-        ("700105002", "", "true [Color]"),
-        ("700105002", "&display=Colour", "true [Color]"),
-        ("700105002", "&display=Withdrawn term of Color", "false [Color]"),
-        ("700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]"),
-        ("700115008", "", "true [Retired weed]"),
-    ] {
-        let answer = validate_code(&garden, &all, SCT, code, more);
-        assert!(answer.starts_with(expected), "{code}{more}: {answer}");
-    }
-    let query = Parameters::from_query(&format!("system={SCT}&codeA=700101006&codeB=700112006"));
-    let answer = garden.subsumes(OperationLevel::Type, OperationInput::from_query(&query));
-    assert_eq!(short(answer), "subsumes");
 }
 
 #[test]
@@ -270,105 +199,4 @@ fn errors_in_a_release_name_file_and_line() {
     assert!(error.contains("the hierarchy has a cycle: "), "{error}");
     let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
     assert!(error.starts_with(relationships), "{error}");
-}
-
-/// Stores a value set with one filter under a fixed URL.
-fn put_set(terminology: &Terminology, system: &str, property: &str, value: &str) {
-    let set = serde_json::json!({ "resourceType": "ValueSet", "id": "asked", "url": "urn:asked", "status": "active",
-        "compose": { "include": [{ "system": system, "filter": [{ "property": property, "op": "=", "value": value }] }] } });
-    terminology.apply([TerminologyChange::Put {
-        kind: "ValueSet",
-        id: "asked".into(),
-        bytes: set.to_string().into(),
-    }]);
-}
-
-#[test]
-fn loinc_with_its_parts_lists_and_groups() {
-    let loinc = import_all(&["Loinc_0.1"]);
-    let system = "http://loinc.org";
-    for (set, code, more, expected) in [
-        ("http://loinc.org/vs", "90001-1", "", "true [Water depth of Pond]"),
-        ("http://loinc.org/vs", "LA90001-2", "", "true [White]"),
-        ("http://loinc.org/vs", "90009-9", "", "false"),
-        ("http://loinc.org/vs/LL9001-1", "LA90002-0", "", "true [Blue]"),
-        ("http://loinc.org/vs/LL9001-1", "90001-1", "", "false"),
-        ("http://loinc.org/vs/LL9002-9", "90001-1", "", "false"),
-        ("http://loinc.org/vs/LL9009-9", "90001-1", "", "Unprocessable"),
-        ("http://loinc.org/vs/LG901-9", "90003-7", "", "true [Water depth of Ditch]"),
-        ("http://loinc.org/vs/LP90002-8", "90001-1", "", "true [Water depth of Pond]"),
-        ("http://loinc.org/vs/LP90001-0", "90002-9", "", "false"),
-        ("http://loinc.org/vs", "90001-1", "&display=Water+depth+(Pond)", "true [Water depth of Pond]"),
-        (
-            "http://loinc.org/vs",
-            "90001-1",
-            "&display=Wassertiefe+des+Teichs&displayLanguage=de",
-            "true [Wassertiefe",
-        ),
-        ("http://loinc.org/vs", "90003-7", "&activeOnly=true", "false"),
-        ("http://loinc.org/vs/other", "90001-1", "", "UnknownValueSet"),
-    ] {
-        let answer = validate_code(&loinc, set, system, code, more);
-        assert!(answer.starts_with(expected), "{set} {code}{more}: {answer}");
-    }
-    // The property of an axis accepts its name and its part.
-    for (property, value, code, expected) in [
-        ("COMPONENT", "Water depth", "90001-1", "true"),
-        ("COMPONENT", "LP90001-0", "90001-1", "true"),
-        ("SYSTEM", "LP90003-6", "90002-9", "false"),
-        ("STATUS", "DEPRECATED", "90003-7", "true"),
-        ("ancestor", "LP90002-8", "90001-1", "true"),
-        ("ancestor", "LP90002-8", "LP90002-8", "false"),
-        ("parent", "LP90001-0", "90001-1", "true"),
-        ("LIST", "LL9001-1", "LA90001-2", "true"),
-        ("answer-list", "LL9001-1", "LA90002-0", "true"),
-    ] {
-        put_set(&loinc, system, property, value);
-        let answer = validate_code(&loinc, "urn:asked", system, code, "");
-        assert!(answer.starts_with(expected), "{property} {value} {code}: {answer}");
-    }
-}
-
-#[test]
-fn rxnorm_icd_10_cm_and_claml() {
-    let terminology = import_all(&["RxNorm_full_01012025", "icd10cm-garden", "claml-garden"]);
-    let subsumes = |system: &str, a: &str, b: &str| {
-        let query = Parameters::from_query(&format!("system={system}&codeA={a}&codeB={b}"));
-        short(terminology.subsumes(OperationLevel::Type, OperationInput::from_query(&query)))
-    };
-    let set = |system: &str, property: &str, value: &str| put_set(&terminology, system, property, value);
-    let check = |system: &str, code: &str, more: &str, expected: &str| {
-        let answer = validate_code(&terminology, "urn:asked", system, code, more);
-        assert!(answer.starts_with(expected), "{system} {code}{more}: {answer}");
-    };
-    let rxnorm = "http://www.nlm.nih.gov/research/umls/rxnorm";
-    set(rxnorm, "TTY", "SCD");
-    check(rxnorm, "9002", "", "true [peppermint 200 MG Oral Tea]");
-    check(rxnorm, "9002", "&display=peppermint+tea", "true [peppermint 200 MG Oral Tea]");
-    check(rxnorm, "9001", "", "false");
-    set(rxnorm, "has_ingredient", "9001");
-    check(rxnorm, "9002", "", "true");
-    check(rxnorm, "9003", "", "false");
-    set(rxnorm, "STY", "Clinical Drug");
-    check(rxnorm, "9002", "", "true");
-    assert_eq!(subsumes(rxnorm, "9001", "9002"), "subsumes");
-
-    let icd = "http://hl7.org/fhir/sid/icd-10-cm";
-    set(icd, "billable", "true");
-    check(icd, "Z99.11", "", "true [Fall into a pond of a garden, shallow water]");
-    check(icd, "Z99.1", "", "false");
-    check(icd, "Z9911", "", "false");
-    assert_eq!(subsumes(icd, "Z99", "Z99.11"), "subsumes");
-    assert_eq!(subsumes(icd, "Z99.1", "Z99.2"), "not-subsumed");
-
-    let icd = "http://hl7.org/fhir/sid/icd-10";
-    set(icd, "kind", "category");
-    check(icd, "G01", "", "true [Leaking pond]");
-    check(icd, "G01", "&display=Pond+without+water", "true [Leaking pond]");
-    check(icd, "G01", "&display=Dry+ditch", "false");
-    set(icd, "kind", "block");
-    check(icd, "G00-G09", "", "true [Trouble with water]");
-    set(icd, "kind", "chapter");
-    check(icd, "I", "", "true [Garden & yard]");
-    assert_eq!(subsumes(icd, "I", "G01"), "subsumes");
 }

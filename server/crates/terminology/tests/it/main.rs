@@ -5,14 +5,12 @@
 mod agreement;
 mod built_in;
 mod costs;
-mod displays;
 mod ecosystem;
 mod expand;
 mod fuzz;
+mod instances;
 mod laws;
-mod lookup;
 mod real_data;
-mod subsumes;
 mod subsumption;
 mod support;
 mod text_filter;

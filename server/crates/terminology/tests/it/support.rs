@@ -24,14 +24,8 @@ const RESOURCES: &[&str] = &[
         "status":"active","content":"fragment","concept":[{"code":"rose"}]}"#,
     r#"{"resourceType":"CodeSystem","id":"tools","url":"http://garden.example/tools","version":"1","status":"active",
         "content":"complete","caseSensitive":false,"concept":[{"code":"Spade","display":"Spade"},{"code":"rake","display":"Rake"}]}"#,
-    r#"{"resourceType":"CodeSystem","id":"beds","url":"http://garden.example/beds","status":"active","content":"complete",
-        "hierarchyMeaning":"part-of","concept":[{"code":"garden","concept":[{"code":"bed"}]}]}"#,
-    r#"{"resourceType":"CodeSystem","id":"round","url":"http://garden.example/round","status":"active","content":"complete","concept":[
-        {"code":"a","property":[{"code":"parent","valueCode":"b"}]},{"code":"b","property":[{"code":"parent","valueCode":"a"}]}]}"#,
     r#"{"resourceType":"CodeSystem","id":"weeds","url":"http://garden.example/weeds","status":"active","content":"fragment",
         "concept":[{"code":"nettle","display":"Nettle"}]}"#,
-    r#"{"resourceType":"CodeSystem","id":"empty","url":"http://garden.example/empty","status":"active","content":"not-present"}"#,
-    r#"{"resourceType":"CodeSystem","id":"broken","url":"http://garden.example/broken","status":"active","content":"complete","concept":[{"display":"no code"}]}"#,
     r#"{"resourceType":"ValueSet","id":"trees","url":"http://garden.example/trees","version":"2","status":"active",
         "compose":{"include":[{"system":"http://garden.example/plants","filter":[{"property":"concept","op":"is-a","value":"tree"}]}]}}"#,
     r#"{"resourceType":"ValueSet","id":"listed","url":"http://garden.example/listed","status":"active","compose":{"include":[
@@ -42,10 +36,6 @@ const RESOURCES: &[&str] = &[
         "exclude":[{"system":"http://garden.example/plants","concept":[{"code":"stone"}]}]}}"#,
     r#"{"resourceType":"ValueSet","id":"in-use","url":"http://garden.example/in-use","status":"active","compose":{"inactive":false,
         "include":[{"valueSet":["http://garden.example/trees|2"]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"both","url":"http://garden.example/both","status":"active","compose":{"include":[
-        {"valueSet":["http://garden.example/trees","http://garden.example/crops"]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"crops","url":"http://garden.example/crops","status":"active","compose":{"include":[
-        {"system":"http://garden.example/plants","filter":[{"property":"concept","op":"descendent-of","value":"crop"}]}]}}"#,
     r#"{"resourceType":"ValueSet","id":"old","url":"http://garden.example/old","status":"active","compose":{"include":[
         {"system":"http://garden.example/plants","version":"0.x.x"}]}}"#,
     r#"{"resourceType":"ValueSet","id":"any-version","url":"http://garden.example/any-version","status":"active","compose":{"include":[
@@ -54,24 +44,12 @@ const RESOURCES: &[&str] = &[
         {"system":"http://garden.example/plants","version":"7"}]}}"#,
     r#"{"resourceType":"ValueSet","id":"pots","url":"http://garden.example/pots-set","status":"active","compose":{"include":[
         {"system":"http://garden.example/pots"}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"expanded","url":"http://garden.example/expanded","status":"active","expansion":{
-        "timestamp":"2026-01-01","contains":[{"display":"Woody","contains":[{"system":"http://garden.example/plants","code":"apple","display":"Apple tree"}]}]}}"#,
     r#"{"resourceType":"ValueSet","id":"weed-set","url":"http://garden.example/weed-set","status":"active","compose":{"include":[
         {"system":"http://garden.example/weeds"}]}}"#,
     r#"{"resourceType":"ValueSet","id":"circle-1","url":"http://garden.example/circle-1","status":"active","compose":{"include":[
         {"system":"http://garden.example/plants"},{"valueSet":["http://garden.example/circle-2"]}]}}"#,
     r#"{"resourceType":"ValueSet","id":"circle-2","url":"http://garden.example/circle-2","status":"active","compose":{"include":[
         {"valueSet":["http://garden.example/circle-1"]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"dangling","url":"http://garden.example/dangling","status":"active","compose":{"include":[
-        {"system":"http://garden.example/plants"},{"valueSet":["http://garden.example/nowhere|3"]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"bad-op","url":"http://garden.example/bad-op","status":"active","compose":{"include":[
-        {"system":"http://garden.example/plants"},{"system":"http://garden.example/tools","filter":[{"property":"concept","op":"near","value":"x"}]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"no-value","url":"http://garden.example/no-value","status":"active","compose":{"include":[
-        {"system":"http://garden.example/plants","filter":[{"property":"concept","op":"is-a"}]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"bad-property","url":"http://garden.example/bad-property","status":"active","compose":{"include":[
-        {"system":"http://garden.example/plants","filter":[{"property":"colour","op":"=","value":"red"}]}]}}"#,
-    r#"{"resourceType":"ValueSet","id":"by-bed","url":"http://garden.example/by-bed","status":"active","compose":{"include":[
-        {"system":"http://garden.example/beds","filter":[{"property":"concept","op":"is-a","value":"garden"}]}]}}"#,
 ];
 
 /// Returns the terminology of the garden.
@@ -127,17 +105,6 @@ fn kind(error: &TxError) -> String {
 /// Runs `$validate-code` by GET.
 pub fn validate(terminology: &Terminology, level: OperationLevel<'_>, query: &str) -> String {
     short(terminology.validate_code(level, OperationInput::from_query(&Parameters::from_query(query))))
-}
-
-/// Runs `$validate-code` by GET for a code of a system, with `more` parameters.
-pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &str, more: &str) -> String {
-    validate(terminology, OperationLevel::Type, &format!("url={set}&system={system}&code={code}{more}"))
-}
-
-/// Runs `$validate-code` by POST; `parameters` is the JSON of the items of `parameter`.
-pub fn validate_body(terminology: &Terminology, parameters: &str) -> String {
-    let body = body(parameters);
-    short(terminology.validate_code(OperationLevel::Type, OperationInput::from_body(&body)))
 }
 
 /// Runs `CodeSystem/$validate-code` by GET.

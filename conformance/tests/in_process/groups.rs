@@ -1,0 +1,64 @@
+//! Which rows run in process, and why the others run over the wire only.
+
+use http::StatusCode;
+use trefoil_conformance::spec::case::Case;
+use trefoil_conformance::wire::variables::OPERATIONS;
+
+/// Preconditions that change nothing for the terminology crate: the demo project, and tokens of callers who may ask
+/// everything.
+const DEMO: [&str; 3] = ["demo-data", "system-token", "token"];
+/// Precondition that adds the imported releases to the demo project.
+const RELEASES: &str = "releases";
+/// Statuses that the HTTP layer answers without asking the terminology crate.
+const HTTP_STATUSES: [StatusCode; 7] = [
+    StatusCode::UNAUTHORIZED,
+    StatusCode::FORBIDDEN,
+    StatusCode::METHOD_NOT_ALLOWED,
+    StatusCode::NOT_ACCEPTABLE,
+    StatusCode::PAYLOAD_TOO_LARGE,
+    StatusCode::URI_TOO_LONG,
+    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+];
+
+/// Where a row runs.
+#[derive(Debug, PartialEq, Eq)]
+pub enum RowGroup {
+    /// In process, on the demo project.
+    Demo,
+    /// In process, on the demo project and the releases of `fixtures/releases`.
+    Releases,
+    /// Over the wire only, for this reason.
+    WireOnly(&'static str),
+}
+
+/// Returns the group of a case.
+///
+/// # Errors
+/// The case has a precondition that no group has.
+pub fn group_of(case: &Case) -> Result<RowGroup, String> {
+    let mut operations = case.steps.iter().map(|step| is_terminology(&step.request.to));
+    if !operations.clone().any(|is_operation| is_operation) {
+        return Ok(RowGroup::WireOnly("no request to a terminology operation"));
+    }
+    if !operations.all(|is_operation| is_operation) {
+        return Ok(RowGroup::WireOnly("requests to other endpoints, too"));
+    }
+    if case.steps.iter().any(|step| {
+        let expected = step.expect.status.as_ref();
+        HTTP_STATUSES.iter().any(|status| expected.is_some_and(|expected| expected.matches(status.as_u16())))
+    }) {
+        return Ok(RowGroup::WireOnly("status of the HTTP layer: token, method, media type or size"));
+    }
+    match case.given.as_slice() {
+        [only] if only == RELEASES => Ok(RowGroup::Releases),
+        given if given.iter().all(|given| DEMO.contains(&given.as_str())) => Ok(RowGroup::Demo),
+        given => Err(format!("no group of tests/in_process/groups.rs has the preconditions {given:?}")),
+    }
+}
+
+/// Returns whether a destination ends with a terminology operation.
+fn is_terminology(to: &str) -> bool {
+    let path = to.split('?').next().unwrap_or_default();
+    let operation = path.rsplit('/').next().and_then(|last| last.strip_prefix('$'));
+    operation.is_some_and(|name| name != "export" && OPERATIONS.contains(&name))
+}

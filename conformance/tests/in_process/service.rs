@@ -1,0 +1,94 @@
+//! The terminology crate behind the requests of rows: from a request to the call of an operation.
+
+use std::path::PathBuf;
+
+use fhir::{IssueCode, Json as _, OperationOutcome, Parameters};
+use http::{Method, header};
+use terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange};
+use trefoil_conformance::spec::endpoints;
+use trefoil_conformance::wire::exchange::SentRequest;
+
+/// Folder of the releases that the precondition `releases` imports.
+const RELEASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/releases");
+/// Time of expansions.
+const NOW: &str = "2026-01-01T00:00:00Z";
+
+/// A terminology as the server of a precondition has it.
+pub struct TerminologyService(Terminology);
+
+impl TerminologyService {
+    /// Returns the terminology of the demo project.
+    pub fn demo() -> Self {
+        let terminology = Terminology::default();
+        let project = trefoil_fixtures::project();
+        terminology.apply(project.code_systems.iter().chain(&project.value_sets).map(|resource| {
+            TerminologyChange::Put {
+                kind: fhir::resource_type(&resource.kind).expect("the project has resource types of R4"),
+                id: resource.id.clone(),
+                bytes: resource.json.into(),
+            }
+        }));
+        Self(terminology)
+    }
+
+    /// Returns the terminology of the demo project and of the imported releases.
+    pub fn releases() -> Self {
+        let service = Self::demo();
+        let folder = std::fs::read_dir(RELEASES).expect("fixtures/releases can be read");
+        let mut paths: Vec<PathBuf> =
+            folder.map(|entry| entry.expect("fixtures/releases can be read").path()).collect();
+        paths.sort();
+        let import = |release: terminology_import::Release| {
+            let id = release.path().display().to_string();
+            let imported = release.import(&mut |_| {}).expect("the releases are valid");
+            TerminologyChange::Index { id, index: imported.index }
+        };
+        service.0.apply(terminology_import::group_releases(paths).into_iter().map(import));
+        service
+    }
+
+    /// Runs the operation of a request. Returns the result as JSON, or the OperationOutcome of the error.
+    ///
+    /// # Errors
+    /// The destination is not a terminology operation.
+    pub fn answer(&self, sent: &SentRequest) -> Result<Result<Vec<u8>, Vec<u8>>, String> {
+        let base = endpoints::resolve("fhir/", "")?;
+        let path = sent.url.path();
+        let segments: Vec<&str> = path.strip_prefix(&base).unwrap_or(path).split('/').collect();
+        let (kind, level, operation) = match segments[..] {
+            [kind, operation] => (kind, OperationLevel::Type, operation),
+            [kind, id, operation] => (kind, OperationLevel::Instance(id), operation),
+            _ => return Err(format!("{path} is not a terminology operation")),
+        };
+        let parameters = if sent.method == Method::POST {
+            match Parameters::from_json(&sent.body) {
+                Ok(parameters) => parameters,
+                Err(why) => return Ok(Err(OperationOutcome::error(IssueCode::Structure, why).to_json())),
+            }
+        } else {
+            Parameters::from_query(sent.url.query().unwrap_or_default())
+        };
+        let input = match sent.method {
+            Method::POST => OperationInput::from_body(&parameters),
+            Method::GET => OperationInput::from_query(&parameters),
+            _ => return Err(format!("{} {path} is not a terminology operation", sent.method)),
+        };
+        let language = sent.headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        let input = input.accept_language(language);
+        let terminology = &self.0;
+        let result = match (kind, operation) {
+            ("ValueSet", "$validate-code") => terminology.validate_code(level, input).map(|r| r.to_json()),
+            ("ValueSet", "$batch-validate-code") => {
+                terminology.batch_validate_code(input).map(|r| r.to_json())
+            }
+            ("ValueSet", "$expand") => terminology.expand(level, input, NOW).map(|r| r.to_json()),
+            ("CodeSystem", "$validate-code") => {
+                terminology.validate_code_in_system(level, input).map(|r| r.to_json())
+            }
+            ("CodeSystem", "$lookup") => terminology.lookup(input).map(|r| r.to_json()),
+            ("CodeSystem", "$subsumes") => terminology.subsumes(level, input).map(|r| r.to_json()),
+            _ => return Err(format!("{path} is not a terminology operation")),
+        };
+        Ok(result.map_err(|error| error.outcome().to_json()))
+    }
+}
