@@ -7,9 +7,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::administration::arguments::{
-    ClientCommand, ClockCommand, DataArgs, ExportArgs, KeysCommand, UserCommand,
-};
+use crate::administration::arguments::AdminSubcommand;
 use crate::config::ServeFlags;
 use crate::{administration, serve};
 
@@ -23,89 +21,15 @@ pub struct CommandLine {
 }
 
 /// The commands.
+#[expect(clippy::large_enum_variant, reason = "one command is read in the life of a process")]
 #[derive(Debug, Subcommand)]
 pub enum ServerCommand {
     /// Run the server.
     #[command(after_help = "Example:\n  trefoil serve --demo --data ./demo --listen 127.0.0.1:8443")]
     Serve(ServeArgs),
-    /// Import resources and releases of code systems.
-    ///
-    /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz) and folders, each also as .gz. Releases, as a folder or
-    /// .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
-    #[command(
-        after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip"
-    )]
-    Import {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-        /// Files and folders to import
-        #[arg(required = true)]
-        paths: Vec<PathBuf>,
-    },
-    /// Export resources to a folder as NDJSON.
-    ///
-    /// Writes one file per type, with all resources or those of the members of a Group.
-    #[command(
-        after_help = "Example:\n  trefoil export --data ./data --out ./today --type Patient,Observation"
-    )]
-    Export {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-        /// The resources to export, and the folder.
-        #[command(flatten)]
-        export: ExportArgs,
-    },
-    /// Manage users.
-    #[command(after_help = "Example:\n  echo 'a long password' | trefoil user add ada --name 'Ada Example'")]
-    User {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-        /// The action.
-        #[command(subcommand)]
-        command: UserCommand,
-    },
-    /// Manage clients.
-    #[command(
-        after_help = "Example:\n  trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile'"
-    )]
-    Client {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-        /// The action.
-        #[command(subcommand)]
-        command: ClientCommand,
-    },
-    /// Make a running server read its configuration again, as SIGHUP does.
-    #[command(after_help = "Example:\n  trefoil reload --data ./data")]
-    Reload {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-    },
-    /// Manage how a running server treats the clock of the machine.
-    #[command(after_help = "Example:\n  trefoil clock accept --data ./data")]
-    Clock {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-        /// The action.
-        #[command(subcommand)]
-        command: ClockCommand,
-    },
-    /// Manage signing keys.
-    #[command(after_help = "Example:\n  trefoil keys rotate --data ./data")]
-    Keys {
-        /// The data folder.
-        #[command(flatten)]
-        data: DataArgs,
-        /// The action.
-        #[command(subcommand)]
-        command: KeysCommand,
-    },
+    /// The administration of a data folder.
+    #[command(flatten)]
+    Administration(AdminSubcommand),
 }
 
 /// Flags of `serve`.
@@ -138,33 +62,18 @@ pub struct ServeArgs {
 pub fn run_program(cli: CommandLine) -> ExitCode {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("the runtime starts");
-    let code =
-        match cli.command {
-            ServerCommand::Serve(args) => runtime.block_on(serve::run_server(&ServeFlags {
-                config: args.config,
-                data: args.data,
-                store: args.store,
-                listen: args.listen,
-                base_url: args.base_url,
-                demo: args.demo,
-                insecure_http: args.insecure_http,
-            })),
-            ServerCommand::Import { data, paths } => runtime
-                .block_on(administration::run_command(&data, administration::AdminCommand::Import { paths })),
-            ServerCommand::Export { data, export } => runtime
-                .block_on(administration::run_command(&data, administration::AdminCommand::Export(export))),
-            ServerCommand::User { data, command } => runtime
-                .block_on(administration::run_command(&data, administration::AdminCommand::User(command))),
-            ServerCommand::Client { data, command } => runtime
-                .block_on(administration::run_command(&data, administration::AdminCommand::Client(command))),
-            ServerCommand::Keys { data, command } => runtime
-                .block_on(administration::run_command(&data, administration::AdminCommand::Keys(command))),
-            ServerCommand::Clock { data, command } => runtime
-                .block_on(administration::run_command(&data, administration::AdminCommand::Clock(command))),
-            ServerCommand::Reload { data } => {
-                runtime.block_on(administration::run_command(&data, administration::AdminCommand::Reload))
-            }
-        };
+    let code = match cli.command {
+        ServerCommand::Serve(args) => runtime.block_on(serve::run_server(&ServeFlags {
+            config: args.config,
+            data: args.data,
+            store: args.store,
+            listen: args.listen,
+            base_url: args.base_url,
+            demo: args.demo,
+            insecure_http: args.insecure_http,
+        })),
+        ServerCommand::Administration(arguments) => runtime.block_on(administration::run_command(arguments)),
+    };
     // A blocking read of standard input must not delay the end of the process.
     runtime.shutdown_background();
     code
