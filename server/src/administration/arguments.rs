@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::config::sections::DEFAULT_DATA_FOLDER;
+
 /// The commands for the data folder of a stopped or a running server.
 #[derive(Debug, Subcommand)]
 pub enum AdminSubcommand {
@@ -91,7 +93,7 @@ pub enum AdminSubcommand {
 #[derive(Debug, Args)]
 pub struct DataArgs {
     /// Folder with the store, exports, keys and certificate
-    #[arg(long, global = true, default_value = "trefoil-data", value_name = "FOLDER")]
+    #[arg(long, global = true, default_value = DEFAULT_DATA_FOLDER, value_name = "FOLDER")]
     pub data: PathBuf,
     /// Configuration file; required while the server is stopped if it names the key that encrypts secrets in the
     /// store
