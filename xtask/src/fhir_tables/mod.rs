@@ -22,9 +22,9 @@ use anyhow::{Context as _, Result, bail};
 use self::definitions::FhirDefinitions;
 use crate::root;
 
-const ROOT_ELEMENTS: &str = "server/crates/bulk/data/elements.txt";
-const SEARCH_PARAMETERS: &str = "server/crates/resources/data/search-parameters.txt";
-const PATIENT_COMPARTMENT: &str = "server/crates/resources/src/compartment.rs";
+const ROOT_ELEMENTS: &str = "server/crates/fhir/data/root-elements.txt";
+const SEARCH_PARAMETERS: &str = "server/crates/fhir/data/search-parameters.txt";
+const PATIENT_COMPARTMENT: &str = "server/crates/fhir/src/patient_compartment.rs";
 
 /// Writes the tables, or compares them with the files of the workspace.
 ///
