@@ -7,16 +7,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `parameter` | the search parameters of each type |
 //! | `value` | search values and the comparison with values of resources |
 
-mod parameter;
 mod value;
 
+use fhir::search_parameters::{self, SearchParameter, ValueComparison};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use self::parameter::{SearchParameter, ValueComparison};
 use self::value::{SearchContext, SearchValue, split};
 use crate::json::values;
 
@@ -44,12 +42,6 @@ enum FilterTest {
     Any(Vec<SearchValue>),
     /// None of these is there.
     Not(Vec<SearchValue>),
-}
-
-/// The search parameters that are known of a type, as code and type (`("birthdate", "date")`); those of all types are
-/// known of `Resource`.
-pub fn parameters(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    parameter::all(kind)
 }
 
 /// Returns the filters in a value of `_typeFilter`. A filter begins after each comma that precedes another `Type?`.
@@ -132,7 +124,7 @@ impl FilterClause {
     fn read(kind: &str, name: &str, value: &str, context: SearchContext<'_>) -> Result<Self, String> {
         let (code, modifier) = name.split_once(':').map_or((name, None), |(code, m)| (code, Some(m)));
         let wrong = |why: String| format!("{kind}?{name}: {why}");
-        let Some(parameter) = parameter::find(kind, code) else {
+        let Some(parameter) = search_parameters::find(kind, code) else {
             return Err(wrong(format!("'{code}' is not a search parameter that is supported for {kind}")));
         };
         let is_fitting = match (modifier, parameter.comparison) {

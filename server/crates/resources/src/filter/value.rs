@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use fhir::search_parameters::{ElementPath, SearchParameter, ValueComparison};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 use serde::Deserialize;
@@ -9,9 +10,8 @@ use serde_json::value::RawValue;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::parameter::{ElementPath, SearchParameter, ValueComparison};
-use crate::compartment::local;
 use crate::json::{Text, text, values};
+use crate::references::local;
 
 /// How a value with an order is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
