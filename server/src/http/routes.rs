@@ -348,7 +348,7 @@ async fn answer(context: RequestContext, body: RequestBody) -> Response {
         response = with_cors(&app, response, origin.as_deref(), now).await;
     }
     let response = if is_head { without_body(response) } else { response };
-    finish(&app, response, &request_id, dialect)
+    finish(&app, response, &request_id, self::dialect(&path))
 }
 
 /// Returns the response to HEAD: with `Content-Length` and without the body. Over HTTP/2 hyper would send the body,
