@@ -51,7 +51,7 @@ enum RouteFlag {
     Cors,
     /// HEAD is not supported, because GET creates something (RFC 9110 section 9.2.1).
     NoHead,
-    /// Problems are pages, whatever the dialect of the table is.
+    /// Problems of the handler are pages, whatever the dialect of the table is.
     Page,
 }
 
@@ -221,18 +221,11 @@ static FHIR: &[Route] = routes! {
     GET    "fhir/R4/{kind}/{id}/_history/{version}" => fhir::resource::read_version(kind, id, version);
 };
 
-/// The tables, each with the dialect of its problems.
-static TABLES: [(&[Route], Dialect); 5] = [
-    (OAUTH, Dialect::OAuth),
-    (WELL_KNOWN, Dialect::OAuth),
-    (ADMIN, Dialect::Admin),
-    (PAGES, Dialect::Page),
-    (FHIR, Dialect::Fhir),
-];
+static TABLES: [&[Route]; 5] = [OAUTH, WELL_KNOWN, ADMIN, PAGES, FHIR];
 
-/// Returns the dialect of problems at a path that has no route.
+/// Returns the dialect of problems at a path, by its first segment.
 pub fn dialect(path: &str) -> Dialect {
-    match path.trim_start_matches('/').split('/').next() {
+    match path.strip_prefix('/').and_then(|path| path.split('/').next()) {
         Some("oauth2" | ".well-known") => Dialect::OAuth,
         Some("fhir") => Dialect::Fhir,
         Some("admin") => Dialect::Admin,
@@ -241,27 +234,24 @@ pub fn dialect(path: &str) -> Dialect {
 }
 
 /// The routes of one path.
-struct PathRoutes {
-    routes: Vec<&'static Route>,
-    dialect: Dialect,
-}
+struct PathRoutes(Vec<&'static Route>);
 
 impl PathRoutes {
     fn has(&self, flag: RouteFlag) -> bool {
-        self.routes.iter().any(|route| route.has(flag))
+        self.0.iter().any(|route| route.has(flag))
     }
 
     /// Returns the route of a method. HEAD is GET without the body of the response.
     fn method(&self, method: &Method) -> Option<&'static Route> {
         let fits =
             |route: &&&Route| route.method == *method || *method == Method::HEAD && route.allows_head();
-        self.routes.iter().find(fits).copied()
+        self.0.iter().find(fits).copied()
     }
 
     /// Returns the value of `Allow`.
     fn allow(&self) -> String {
-        let mut methods: Vec<_> = self.routes.iter().map(|route| route.method.as_str()).collect();
-        if self.routes.iter().any(|route| route.allows_head()) {
+        let mut methods: Vec<_> = self.0.iter().map(|route| route.method.as_str()).collect();
+        if self.0.iter().any(|route| route.allows_head()) {
             methods.push("HEAD");
         }
         methods.join(", ")
@@ -271,13 +261,10 @@ impl PathRoutes {
 /// All paths. A path with a placeholder is matched only if no literal path is.
 static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
     let mut paths: Vec<(&'static str, PathRoutes)> = Vec::new();
-    for (table, dialect) in TABLES {
-        for route in table {
-            let dialect = if route.has(RouteFlag::Page) { Dialect::Page } else { dialect };
-            match paths.iter_mut().find(|(path, _)| *path == route.path) {
-                Some((_, same)) => same.routes.push(route),
-                None => paths.push((route.path, PathRoutes { routes: vec![route], dialect })),
-            }
+    for route in TABLES.into_iter().flatten() {
+        match paths.iter_mut().find(|(path, _)| *path == route.path) {
+            Some((_, same)) => same.0.push(route),
+            None => paths.push((route.path, PathRoutes(vec![route]))),
         }
     }
     let mut router = matchit::Router::new();
@@ -348,7 +335,7 @@ async fn answer(context: RequestContext, body: RequestBody) -> Response {
         response = with_cors(&app, response, origin.as_deref(), now).await;
     }
     let response = if is_head { without_body(response) } else { response };
-    finish(&app, response, &request_id, self::dialect(&path))
+    finish(&app, response, &request_id, dialect)
 }
 
 /// Returns the response to HEAD: with `Content-Length` and without the body. Over HTTP/2 hyper would send the body,
@@ -369,41 +356,42 @@ struct Answer {
 }
 
 async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
-    let plain = |dialect: Dialect, status: StatusCode, text: &str| Answer {
+    let dialect = dialect(&context.path);
+    let plain = |status: StatusCode, text: &str| Answer {
         response: dialect.plain_error(status, text),
         cors: false,
         dialect,
     };
-    let outside = dialect(&context.path);
     if context.path.len() + context.query.len() > LONGEST_TARGET {
         let text = format!("the request target is longer than {LONGEST_TARGET} bytes");
-        return plain(outside, StatusCode::URI_TOO_LONG, &text);
+        return plain(StatusCode::URI_TOO_LONG, &text);
     }
     let (found, path) = match find(&context.path) {
         Ok(found) => found,
         Err(NotFound::NotUtf8) => {
             let text = "the path is not UTF-8 after percent-decoding";
-            return plain(outside, StatusCode::BAD_REQUEST, text);
+            return plain(StatusCode::BAD_REQUEST, text);
         }
         Err(NotFound::Nothing) => {
             let text = format!("no resource is served at {}", printable(&context.path));
-            return plain(outside, StatusCode::NOT_FOUND, &text);
+            return plain(StatusCode::NOT_FOUND, &text);
         }
     };
-    let dialect = found.dialect;
     if context.method == Method::OPTIONS && found.has(RouteFlag::Cors) {
         return Answer { response: preflight(&found.allow()), cors: true, dialect };
     }
     let Some(route) = found.method(&context.method) else {
         let allow = found.allow();
         let text = format!("{} is not supported here; use {allow}", printable(context.method.as_str()));
-        let answer = plain(dialect, StatusCode::METHOD_NOT_ALLOWED, &text);
+        let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
         return Answer { response: reply::with(answer.response, header::ALLOW, &allow), ..answer };
     };
     let answered =
         AssertUnwindSafe((route.handler)(RoutedRequest { context, body, path })).catch_unwind().await;
     let response = match answered {
-        Ok(answered) => answered.unwrap_or_else(|problem| problem.into_response(dialect)),
+        Ok(Ok(response)) => response,
+        Ok(Err(problem)) if route.has(RouteFlag::Page) => problem.into_response(Dialect::Page),
+        Ok(Err(problem)) => problem.into_response(dialect),
         Err(_) => {
             tracing::error!(path = route.path, "a handler panicked");
             let text = "internal error; the server's log has the details";
@@ -432,16 +420,21 @@ fn find(path: &str) -> Result<(&'static PathRoutes, PathParameters), NotFound> {
     Ok((found.value, PathParameters(parameters)))
 }
 
-/// Decodes the segments of a path. `/` and `%` within a segment stay encoded, so that the segments do not change.
+/// Decodes the segments of a path after the first one, which selects the dialect and may be filtered by a proxy. `/` and
+/// `%` within a segment stay encoded, so that the segments do not change.
 fn decode_segments(path: &str) -> Result<Cow<'_, str>, NotFound> {
     if !path.contains('%') {
         return Ok(path.into());
     }
-    let decode = |segment| {
+    let decode = |(at, segment)| {
+        if at <= 1 {
+            return Ok(Cow::Borrowed(segment));
+        }
         let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| NotFound::NotUtf8)?;
-        Ok(decoded.replace('%', "%25").replace('/', "%2F"))
+        Ok(decoded.replace('%', "%25").replace('/', "%2F").into())
     };
-    let segments: Result<Vec<_>, NotFound> = path.split('/').map(decode).collect();
+    // A path begins with `/`, so the piece at 0 is empty.
+    let segments: Result<Vec<Cow<'_, str>>, NotFound> = path.split('/').enumerate().map(decode).collect();
     Ok(segments?.join("/").into())
 }
 
@@ -496,7 +489,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, pattern: Option<&str>) {
-        assert_eq!(find(path).ok().map(|(found, _)| found.routes[0].path), pattern, "{path}");
+        assert_eq!(find(path).ok().map(|(found, _)| found.0[0].path), pattern, "{path}");
     }
 
     #[test]
@@ -514,6 +507,9 @@ mod tests {
         check("/fhir/R4/../admin", Some("fhir/R4/{kind}/{id}"));
         check("/fhir/R4/metadata/", None);
         check("/", Some(""));
+        check("/%66hir/R4/metadata", None);
+        check("/%61dmin/users", None);
+        check("//admin/users", None);
     }
 
     #[test]
@@ -527,7 +523,7 @@ mod tests {
 
     #[test]
     fn every_parameter_is_a_placeholder_of_its_path() {
-        for (table, _) in TABLES {
+        for table in TABLES {
             for (at, route) in table.iter().enumerate() {
                 let is_repeated = |other: &Route| other.path == route.path && other.method == route.method;
                 assert!(!table[..at].iter().any(is_repeated), "{} {}", route.method, route.path);
