@@ -47,7 +47,9 @@ type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Se
 /// A property of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RouteFlag {
-    /// Scripts on the origins of clients may read the response.
+    /// Scripts on every origin may read the response, which is public.
+    AnyOrigin,
+    /// Scripts on the origins of the clients' redirect URIs may read the response.
     Cors,
     /// HEAD is not supported, because GET creates something (RFC 9110 section 9.2.1).
     NoHead,
@@ -100,23 +102,23 @@ macro_rules! routes {
 static OAUTH: &[Route] = routes! {
     GET    "oauth2/authorize" NoHead Page => oauth::authorize::authorize();
     GET    "oauth2/resume" Page => oauth::authorize::resume_request();
-    POST   "oauth2/par" => oauth::par::push_request(body);
+    POST   "oauth2/par" Cors => oauth::par::push_request(body);
     POST   "oauth2/token" Cors => oauth::token::issue_tokens(body);
     GET    "oauth2/userinfo" Cors => oauth::userinfo::user_info();
     POST   "oauth2/userinfo" Cors => oauth::userinfo::user_info();
     GET    "oauth2/userInfo" Cors => oauth::userinfo::user_info();
     POST   "oauth2/userInfo" Cors => oauth::userinfo::user_info();
-    POST   "oauth2/introspect" => oauth::introspect::introspect_token(body);
-    POST   "oauth2/revoke" => oauth::revoke::revoke_token(body);
+    POST   "oauth2/introspect" Cors => oauth::introspect::introspect_token(body);
+    POST   "oauth2/revoke" Cors => oauth::revoke::revoke_token(body);
     POST   "oauth2/device_authorization" Cors => oauth::device_authorization::authorize_device(body);
     GET    "oauth2/idpresponse/{provider}" Page => oauth::federation::provider_callback(provider);
 };
 
 static WELL_KNOWN: &[Route] = routes! {
-    GET    ".well-known/openid-configuration" Cors => oauth::discovery::openid_configuration();
-    GET    ".well-known/oauth-authorization-server" Cors => oauth::discovery::openid_configuration();
-    GET    ".well-known/jwks.json" Cors => oauth::discovery::key_set();
-    GET    ".well-known/oauth-protected-resource/fhir/R4" Cors => oauth::discovery::protected_resource();
+    GET    ".well-known/openid-configuration" AnyOrigin => oauth::discovery::openid_configuration();
+    GET    ".well-known/oauth-authorization-server" AnyOrigin => oauth::discovery::openid_configuration();
+    GET    ".well-known/jwks.json" AnyOrigin => oauth::discovery::key_set();
+    GET    ".well-known/oauth-protected-resource/fhir/R4" AnyOrigin => oauth::discovery::protected_resource();
 };
 
 static ADMIN: &[Route] = routes! {
@@ -178,47 +180,47 @@ static PAGES: &[Route] = routes! {
 };
 
 static FHIR: &[Route] = routes! {
-    GET    "fhir/R4/metadata" Cors => fhir::metadata::read_metadata();
-    GET    "fhir/R4/.well-known/smart-configuration" Cors => oauth::discovery::smart_configuration();
-    GET    "fhir/R4/$export" NoHead => fhir::export::export_system(body);
-    POST   "fhir/R4/$export" => fhir::export::export_system(body);
-    GET    "fhir/R4/Patient/$export" NoHead => fhir::export::export_patients(body);
-    POST   "fhir/R4/Patient/$export" => fhir::export::export_patients(body);
-    GET    "fhir/R4/Group/{id}/$export" NoHead => fhir::export::export_group(id, body);
-    POST   "fhir/R4/Group/{id}/$export" => fhir::export::export_group(id, body);
-    GET    "fhir/R4/bulk/{job}" => fhir::export::export_status(job);
-    DELETE "fhir/R4/bulk/{job}" => fhir::export::delete_export(job);
-    GET    "fhir/R4/bulk/{job}/{file}" => fhir::download::download_file(job, file);
-    GET    "fhir/R4/ValueSet/$validate-code" => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/$validate-code" => fhir::terminology::validate_code(id, body);
-    GET    "fhir/R4/ValueSet/{id}/$validate-code" => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/{id}/$validate-code" => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/$batch-validate-code" => fhir::terminology::batch_validate_code(body);
-    GET    "fhir/R4/CodeSystem/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    GET    "fhir/R4/CodeSystem/{id}/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/{id}/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    GET    "fhir/R4/ValueSet/$expand" => fhir::terminology::expand(id, body);
-    POST   "fhir/R4/ValueSet/$expand" => fhir::terminology::expand(id, body);
-    GET    "fhir/R4/ValueSet/{id}/$expand" => fhir::terminology::expand(id, body);
-    POST   "fhir/R4/ValueSet/{id}/$expand" => fhir::terminology::expand(id, body);
-    GET    "fhir/R4/CodeSystem/$lookup" => fhir::terminology::lookup(body);
-    POST   "fhir/R4/CodeSystem/$lookup" => fhir::terminology::lookup(body);
-    GET    "fhir/R4/CodeSystem/$subsumes" => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4/CodeSystem/$subsumes" => fhir::terminology::subsumes(id, body);
-    GET    "fhir/R4/CodeSystem/{id}/$subsumes" => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4/CodeSystem/{id}/$subsumes" => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4" => fhir::bundle::execute_bundle(body);
-    GET    "fhir/R4/{kind}" => fhir::search::search_by_get(kind);
-    POST   "fhir/R4/{kind}" => fhir::resource::create_resource(kind, body);
-    PUT    "fhir/R4/{kind}" => fhir::resource::conditional_update(kind, body);
-    DELETE "fhir/R4/{kind}" => fhir::resource::conditional_delete(kind);
-    POST   "fhir/R4/{kind}/_search" => fhir::search::search_by_post(kind, body);
-    GET    "fhir/R4/{kind}/{id}" => fhir::resource::read_resource(kind, id);
-    PUT    "fhir/R4/{kind}/{id}" => fhir::resource::update_resource(kind, id, body);
-    DELETE "fhir/R4/{kind}/{id}" => fhir::resource::delete_resource(kind, id);
-    GET    "fhir/R4/{kind}/{id}/_history" => fhir::search::instance_history(kind, id);
-    GET    "fhir/R4/{kind}/{id}/_history/{version}" => fhir::resource::read_version(kind, id, version);
+    GET    "fhir/R4/metadata" AnyOrigin => fhir::metadata::read_metadata();
+    GET    "fhir/R4/.well-known/smart-configuration" AnyOrigin => oauth::discovery::smart_configuration();
+    GET    "fhir/R4/$export" Cors NoHead => fhir::export::export_system(body);
+    POST   "fhir/R4/$export" Cors => fhir::export::export_system(body);
+    GET    "fhir/R4/Patient/$export" Cors NoHead => fhir::export::export_patients(body);
+    POST   "fhir/R4/Patient/$export" Cors => fhir::export::export_patients(body);
+    GET    "fhir/R4/Group/{id}/$export" Cors NoHead => fhir::export::export_group(id, body);
+    POST   "fhir/R4/Group/{id}/$export" Cors => fhir::export::export_group(id, body);
+    GET    "fhir/R4/bulk/{job}" Cors => fhir::export::export_status(job);
+    DELETE "fhir/R4/bulk/{job}" Cors => fhir::export::delete_export(job);
+    GET    "fhir/R4/bulk/{job}/{file}" Cors => fhir::download::download_file(job, file);
+    GET    "fhir/R4/ValueSet/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    GET    "fhir/R4/ValueSet/{id}/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/{id}/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/$batch-validate-code" Cors => fhir::terminology::batch_validate_code(body);
+    GET    "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    GET    "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    GET    "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
+    POST   "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
+    GET    "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);
+    POST   "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);
+    GET    "fhir/R4/CodeSystem/$lookup" Cors => fhir::terminology::lookup(body);
+    POST   "fhir/R4/CodeSystem/$lookup" Cors => fhir::terminology::lookup(body);
+    GET    "fhir/R4/CodeSystem/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4/CodeSystem/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    GET    "fhir/R4/CodeSystem/{id}/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4/CodeSystem/{id}/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4" Cors => fhir::bundle::execute_bundle(body);
+    GET    "fhir/R4/{kind}" Cors => fhir::search::search_by_get(kind);
+    POST   "fhir/R4/{kind}" Cors => fhir::resource::create_resource(kind, body);
+    PUT    "fhir/R4/{kind}" Cors => fhir::resource::conditional_update(kind, body);
+    DELETE "fhir/R4/{kind}" Cors => fhir::resource::conditional_delete(kind);
+    POST   "fhir/R4/{kind}/_search" Cors => fhir::search::search_by_post(kind, body);
+    GET    "fhir/R4/{kind}/{id}" Cors => fhir::resource::read_resource(kind, id);
+    PUT    "fhir/R4/{kind}/{id}" Cors => fhir::resource::update_resource(kind, id, body);
+    DELETE "fhir/R4/{kind}/{id}" Cors => fhir::resource::delete_resource(kind, id);
+    GET    "fhir/R4/{kind}/{id}/_history" Cors => fhir::search::instance_history(kind, id);
+    GET    "fhir/R4/{kind}/{id}/_history/{version}" Cors => fhir::resource::read_version(kind, id, version);
 };
 
 static TABLES: [&[Route]; 5] = [OAUTH, WELL_KNOWN, ADMIN, PAGES, FHIR];
@@ -231,6 +233,17 @@ pub fn dialect(path: &str) -> Dialect {
         Some("admin") => Dialect::Admin,
         _ => Dialect::Page,
     }
+}
+
+/// The origins whose scripts may read a response. Credentials of the browser are never allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CorsPolicy {
+    /// Only the origin of this server.
+    SameOrigin,
+    /// The origins of the clients' redirect URIs.
+    ClientOrigins,
+    /// Every origin.
+    AnyOrigin,
 }
 
 /// The routes of one path.
@@ -246,6 +259,17 @@ impl PathRoutes {
         let fits =
             |route: &&&Route| route.method == *method || *method == Method::HEAD && route.allows_head();
         self.0.iter().find(fits).copied()
+    }
+
+    /// Returns which scripts may read the responses of this path.
+    fn cors(&self) -> CorsPolicy {
+        if self.has(RouteFlag::AnyOrigin) {
+            CorsPolicy::AnyOrigin
+        } else if self.has(RouteFlag::Cors) {
+            CorsPolicy::ClientOrigins
+        } else {
+            CorsPolicy::SameOrigin
+        }
     }
 
     /// Returns the value of `Allow`.
@@ -331,9 +355,7 @@ async fn answer(context: RequestContext, body: RequestBody) -> Response {
         let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
         tracing::info!(%method, path, status, took_us, %request_id, "request");
     }
-    if cors {
-        response = with_cors(&app, response, origin.as_deref(), now).await;
-    }
+    response = with_cors(&app, response, cors, origin.as_deref(), now).await;
     let response = if is_head { without_body(response) } else { response };
     finish(&app, response, &request_id, dialect)
 }
@@ -351,7 +373,7 @@ fn without_body(response: Response) -> Response {
 /// The response to a request, with the properties of its route.
 struct Answer {
     response: Response,
-    cors: bool,
+    cors: CorsPolicy,
     dialect: Dialect,
 }
 
@@ -359,7 +381,7 @@ async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
     let dialect = dialect(&context.path);
     let plain = |status: StatusCode, text: &str| Answer {
         response: dialect.plain_error(status, text),
-        cors: false,
+        cors: CorsPolicy::SameOrigin,
         dialect,
     };
     if context.path.len() + context.query.len() > LONGEST_TARGET {
@@ -377,14 +399,15 @@ async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
             return plain(StatusCode::NOT_FOUND, &text);
         }
     };
-    if context.method == Method::OPTIONS && found.has(RouteFlag::Cors) {
-        return Answer { response: preflight(&found.allow()), cors: true, dialect };
+    let cors = found.cors();
+    if context.method == Method::OPTIONS && cors != CorsPolicy::SameOrigin {
+        return Answer { response: preflight(&found.allow()), cors, dialect };
     }
     let Some(route) = found.method(&context.method) else {
         let allow = found.allow();
         let text = format!("{} is not supported here; use {allow}", printable(context.method.as_str()));
         let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
-        return Answer { response: reply::with(answer.response, header::ALLOW, &allow), ..answer };
+        return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
     };
     let answered =
         AssertUnwindSafe((route.handler)(RoutedRequest { context, body, path })).catch_unwind().await;
@@ -398,7 +421,7 @@ async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
             dialect.plain_error(StatusCode::INTERNAL_SERVER_ERROR, text)
         }
     };
-    Answer { response, cors: route.has(RouteFlag::Cors), dialect }
+    Answer { response, cors, dialect }
 }
 
 /// An error of a path without a route.
@@ -444,24 +467,41 @@ fn preflight(allow: &str) -> Response {
     let response = reply::with(
         response,
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        "Authorization, Content-Type, Accept, DPoP",
+        "Authorization, Content-Type, Accept, DPoP, If-Match, If-None-Match, If-None-Exist, Prefer",
     );
     reply::with(response, header::ACCESS_CONTROL_MAX_AGE, "600")
 }
 
-/// Allows scripts on the origins of clients to read the response, never with credentials. `Vary` is also sent without
-/// an origin, because a cache must not return that response to a script.
-async fn with_cors(app: &App, response: Response, origin: Option<&str>, now: Timestamp) -> Response {
-    let response = reply::with_static(response, header::VARY, "Origin");
-    let Some(origin) = origin else { return response };
-    match app.origins.contains(origin, &app.identity, now).await {
-        Ok(true) => reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
-        Ok(false) => response,
-        Err(error) => {
-            tracing::error!(%error, "failed to read the clients for a cross-origin request");
-            response
+/// Headers that scripts may read, beside those that they may always read.
+const EXPOSED_HEADERS: &str =
+    "ETag, Location, Content-Location, Retry-After, X-Progress, WWW-Authenticate, X-Request-Id";
+
+/// Lets scripts read the response as the policy says. `Vary` is also sent without an origin, because a cache must not
+/// return that response to a script.
+async fn with_cors(
+    app: &App,
+    response: Response,
+    policy: CorsPolicy,
+    origin: Option<&str>,
+    now: Timestamp,
+) -> Response {
+    let response = match policy {
+        CorsPolicy::SameOrigin => return response,
+        CorsPolicy::AnyOrigin => reply::with_static(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        CorsPolicy::ClientOrigins => {
+            let response = reply::with_static(response, header::VARY, "Origin");
+            let Some(origin) = origin else { return response };
+            match app.origins.contains(origin, &app.identity, now).await {
+                Ok(true) => reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+                Ok(false) => return response,
+                Err(error) => {
+                    tracing::error!(%error, "failed to read the clients for a cross-origin request");
+                    return response;
+                }
+            }
         }
-    }
+    };
+    reply::with_static(response, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS)
 }
 
 /// Adds the headers of every response.
@@ -519,6 +559,13 @@ mod tests {
         assert_eq!(value("/sign-in/with/A%2Fb"), "A/b");
         assert_eq!(value("/sign-in/with/A%2525b"), "A%25b");
         assert!(matches!(find("/sign-in/with/%FF"), Err(NotFound::NotUtf8)));
+    }
+
+    #[test]
+    fn every_fhir_route_serves_scripts() {
+        for route in FHIR {
+            assert!(route.has(RouteFlag::Cors) || route.has(RouteFlag::AnyOrigin), "{}", route.path);
+        }
     }
 
     #[test]
