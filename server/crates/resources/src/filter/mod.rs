@@ -165,10 +165,15 @@ impl FilterClause {
         is_there == expected
     }
 
+    /// Returns whether the resource has a value of the parameter, of the system or target type that the parameter is
+    /// limited to.
     fn has_value(&self, resource: &RawValue) -> bool {
         let mut found = Vec::new();
-        self.parameter.places.iter().for_each(|place| values(resource, &place.path, &mut found));
-        !found.is_empty()
+        self.parameter.places.iter().any(|place| {
+            found.clear();
+            values(resource, &place.path, &mut found);
+            found.iter().any(|value| value::is_included(place, value))
+        })
     }
 }
 
@@ -244,9 +249,31 @@ mod tests {
         );
         check(
             &json!({ "active": true, "telecom": [{ "system": "phone", "value": "1" }] }),
-            &["Patient?active=true", "Patient?phone=1", "Patient?telecom=1", "Patient?telecom=phone|1"],
-            &["Patient?active=false", "Patient?email=1"],
+            &[
+                "Patient?active=true",
+                "Patient?phone=1",
+                "Patient?telecom=1",
+                "Patient?telecom=phone|1",
+                "Patient?email:missing=true",
+                "Patient?phone:missing=false",
+                "Patient?telecom:missing=false",
+            ],
+            &[
+                "Patient?active=false",
+                "Patient?email=1",
+                "Patient?email:missing=false",
+                "Patient?phone:missing=true",
+            ],
         );
+        let of_group = json!({ "subject": { "reference": "Group/g1" } });
+        check(&of_group, &["Observation?patient:missing=true"], &["Observation?subject:missing=true"]);
+        for subject in [
+            json!({ "reference": "Patient/p1" }),
+            json!({ "reference": "https://other.example/fhir/Patient/p1/_history/2" }),
+            json!({ "type": "Patient", "identifier": { "value": "1" } }),
+        ] {
+            check(&json!({ "subject": subject }), &["Observation?patient:missing=false"], &[]);
+        }
     }
 
     #[test]
