@@ -11,7 +11,7 @@ use super::row_offsets::RowOffsets;
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
 /// Number of the file format. It increases with every change of the columns or of their content, and an index of
 /// another format is rebuilt from its source.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 /// Byte order mark: a machine with the other byte order reads another number.
 const ORDER: u32 = 0x0102_0304;
 /// A column is read in pieces of this size, so that a wrong length does not allocate more memory.

@@ -202,8 +202,11 @@ impl IndexBuilder {
             Some(PropertyRole::Status) => {
                 let status = self.out.values.intern(value)?;
                 self.statuses.push((of, status));
-                if matches!(value, "retired" | "deprecated" | "withdrawn" | "inactive") {
-                    self.set_flags(of, INACTIVE);
+                match value {
+                    "retired" | "withdrawn" | "inactive" => self.set_flags(of, INACTIVE),
+                    // A deprecated concept is still active: it may be used, but another one is preferred.
+                    "deprecated" => self.set_flags(of, DEPRECATED),
+                    _ => {}
                 }
             }
             _ => {}
