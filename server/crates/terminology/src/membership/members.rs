@@ -16,7 +16,7 @@ use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, include_cache};
 
-/// Memory of a code of a grammar, which is a code system of its own, in words.
+/// Memory counted for a code of a grammar, in 64-bit words. Each such code is a code system of its own.
 pub(crate) const GRAMMAR_CODE_WORDS: usize = 256;
 
 /// The codes that one include selects from one version of a code system.
@@ -34,7 +34,7 @@ pub(crate) struct MemberPart<'a> {
     pub(crate) bits: ConceptSet,
     /// Listed codes that are members and have no ordinal.
     pub(super) unknown_codes: HashSet<&'a str>,
-    /// Whether all unknown codes are members, because the part is all of a fragment.
+    /// Whether every unknown code is a member, because the part contains all codes of a fragment.
     pub(super) open: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'a> MemberPart<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueSetMembers<'a> {
     pub(crate) parts: Vec<MemberPart<'a>>,
-    /// Whether a part is from a fragment of a code system, so that there may be more codes.
+    /// Whether a part is from a fragment of a code system, so that the value set may have more codes.
     pub(crate) unclosed: bool,
     /// Union of the parts before any excludes.
     unions: PartUnions<'a>,
@@ -167,7 +167,7 @@ pub(crate) struct MemberCollector<'a, 'q> {
     pins: &'q VersionPins,
     trust_lists: bool,
     budget: &'q Budget<'q>,
-    /// Codes of imported value sets, with their union. Several paths may lead to the same one.
+    /// Codes of imported value sets, with their union. Several import paths may lead to the same value set.
     known: HashMap<*const ValueSet, Rc<(ValueSetMembers<'a>, PartUnions<'a>)>>,
 }
 
@@ -242,7 +242,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 here.unclosed = inner.unclosed;
                 continue;
             }
-            // A code must satisfy everything that an include names, as the comment in R4 and the text of R5 say.
+            // A code must satisfy all conditions of an include, as the comment in R4 and the text of R5 say.
             here.parts.iter_mut().try_for_each(|part| unions.intersect_with(part, self.budget))?;
         }
         Ok(here)

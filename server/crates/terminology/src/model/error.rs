@@ -1,5 +1,5 @@
 //! Errors of the operations. A negative answer is not an error: it is a Parameters resource with `result=false`. The
-//! server chooses the HTTP status, which the comments name in brackets.
+//! server chooses the HTTP status, which is in brackets in the comment of each variant.
 
 use fhir::{Issue, IssueCode, OperationOutcome};
 
@@ -232,7 +232,7 @@ impl From<BudgetExhausted> for TxError {
 }
 
 impl TxError {
-    /// Returns why the budget is spent, if that is the error.
+    /// Returns the limit that was reached, if the error is a spent budget.
     pub fn exhausted(&self) -> Option<ExhaustionCause> {
         match self {
             Self::Unprocessable(Unprocessable::Exhausted(exhausted)) => Some(exhausted.cause),

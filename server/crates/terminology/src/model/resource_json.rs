@@ -289,8 +289,8 @@ pub(crate) struct ContainsJson<'a> {
     pub(crate) contains: Vec<ContainsJson<'a>>,
 }
 
-/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as text: of
-/// a Coding its code, of other complex types nothing.
+/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as text. The
+/// text of a Coding is its code; other complex types have no text.
 #[derive(Debug, Default)]
 pub(crate) struct NamedValue<'a> {
     pub(crate) name: Text<'a>,
@@ -358,7 +358,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for NamedValue<'a> {
     }
 }
 
-/// Any JSON value as text.
+/// A JSON value as text; `None` if it is not a scalar.
 struct ScalarText<'a>(Option<Text<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {

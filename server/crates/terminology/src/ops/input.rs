@@ -1,8 +1,8 @@
 //! The parameters of a request before validation.
 //!
 //! A query string has no types: every value is text, so "true" may be a boolean, and a Coding cannot be sent. A body
-//! has types, and a value of another type is rejected. [`OperationInput`] knows which one the parameters are from; no
-//! other code depends on it.
+//! has types, and a value of another type is rejected. [`OperationInput`] records which of the two the parameters are
+//! from; no other code depends on it.
 
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ impl<'a> OperationInput<'a> {
         Self { parameters, shared: Some(shared), ..self }
     }
 
-    /// Returns the parameters as those of a batch, for its items.
+    /// Groups the parameters by name, for the items of a batch.
     pub(crate) fn as_batch(&self) -> BatchParameters<'a> {
         let mut shared = BatchParameters::default();
         for parameter in &self.parameters.parameter {

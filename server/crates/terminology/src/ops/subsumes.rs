@@ -41,7 +41,7 @@ pub(crate) fn answer_subsumes(
                 version: request.version.map(String::from),
                 known: catalog.code_system_versions(url),
             };
-            // Includes supplements, so that the error can say what is wrong.
+            // Also finds supplements, so that the error can state the reason.
             let found = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
             found.ok_or_else(unknown)?.get(budget)?
         }
@@ -122,7 +122,7 @@ fn merge_coding_member<'a>(
     }
 }
 
-/// Compares codes of a grammar: each one is looked up by itself, and none is an ancestor of another.
+/// Compares codes of a grammar. Each code is looked up separately, and no code is an ancestor of another.
 fn compare_grammar_codes(
     catalog: &Catalog,
     frame: &CodeSystem,

@@ -15,7 +15,7 @@ const BYTES_PER_STEP: usize = 16;
 
 /// The words of a filter, with the matches in each code system so far.
 pub(super) struct TextFilter<'a, 'r> {
-    /// In lower case.
+    /// Words of the filter, in lower case.
     words: Vec<&'r str>,
     supplements: &'r [LoadedSupplement<'a>],
     budget: &'r Budget<'r>,

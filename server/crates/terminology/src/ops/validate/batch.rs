@@ -25,7 +25,7 @@ pub(crate) fn answer_batch(
         return Err(TxError::Missing { what: "at least one parameter 'validation' is needed".to_owned() });
     }
     if items.len() > ITEM_LIMIT {
-        let why = format!("it occurs {} times; send at most {ITEM_LIMIT} at a time", items.len());
+        let why = format!("it occurs {} times; send at most {ITEM_LIMIT} in one request", items.len());
         return Err(malformed("validation", why));
     }
     let shared = input.as_batch();
