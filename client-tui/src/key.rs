@@ -1,8 +1,8 @@
-//! Private keys of backend clients: reading JWK, JWK Set and PEM, and the DER that signing needs.
+//! Private keys of backend clients: reads JWK, JWK Set and PEM, and builds the DER structures for signing.
 //!
-//! `jsonwebtoken` signs with DER but reads private JWKs for no algorithm of SMART Backend Services, so
-//! the two structures are written here: `RSAPrivateKey` (RFC 8017 A.1.2) and `PrivateKeyInfo` around
-//! `ECPrivateKey` (RFC 5208, RFC 5915).
+//! `jsonwebtoken` signs with DER but cannot read private JWKs for the algorithms of SMART Backend Services. Therefore
+//! this module writes the two structures: `RSAPrivateKey` (RFC 8017 A.1.2) and `PrivateKeyInfo` around `ECPrivateKey`
+//! (RFC 5208, RFC 5915).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey};
@@ -11,11 +11,11 @@ use serde_json::Value;
 /// A key that signs client assertions.
 #[derive(Clone)]
 pub struct SigningKey {
-    /// ES384 or RS384.
+    /// Signature algorithm, ES384 or RS384.
     pub alg: Algorithm,
-    /// Names the key in the set that the client registered.
+    /// Key id in the JWK Set that the client registered.
     pub kid: Option<String>,
-    /// The private half.
+    /// Private key.
     pub encoding: EncodingKey,
 }
 
@@ -28,35 +28,35 @@ impl std::fmt::Debug for SigningKey {
 /// Reasons why a key file cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// Neither JSON nor PEM.
+    /// The text is neither JSON nor PEM.
     #[error("the key is neither a JWK, nor a JWK Set, nor PEM")]
     Format,
-    /// A set without a private key.
+    /// The JWK Set has no private key.
     #[error("the JWK Set contains no private key (a key with 'd')")]
     NoPrivateKey,
-    /// Another kind of key.
+    /// The key type or curve is not supported.
     #[error("a key of kty '{kty}' and crv '{crv}' is not supported; use EC on P-384 or RSA")]
     Kind {
-        /// As found.
+        /// Value of `kty` in the key.
         kty: String,
-        /// As found, empty when absent.
+        /// Value of `crv` in the key; empty if the key has none.
         crv: String,
     },
-    /// A member is missing or is not base64url.
+    /// A member of the JWK is missing or is not base64url.
     #[error("member '{0}' of the JWK is missing or is not base64url")]
     Member(&'static str),
-    /// An algorithm that SMART Backend Services does not name.
+    /// SMART Backend Services does not allow the algorithm.
     #[error("alg '{0}' is not supported; use ES384 or RS384")]
     Alg(String),
-    /// The PEM block does not hold a key for the algorithm.
+    /// The PEM block does not contain a private key for the algorithm.
     #[error("the PEM block contains no private key: {0}")]
     Pem(String),
 }
 
-/// Parses the text of a key file. `alg` and `kid` supply members that the file lacks.
+/// Parses the text of a key file. `alg` and `kid` are used if the file does not state them.
 ///
 /// # Errors
-/// Returns the fault of the key.
+/// Returns the reason why the key cannot be used.
 pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     if text.trim_start().starts_with("-----BEGIN") {
         return from_pem(text.as_bytes(), alg, kid);
@@ -72,7 +72,7 @@ pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningK
 /// Reads one private JWK (RFC 7517, RFC 7518 6.2.2 and 6.3.2).
 ///
 /// # Errors
-/// Returns the fault of the key.
+/// Returns the reason why the key cannot be used.
 pub fn from_jwk(jwk: &Value, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     let text = |name: &str| jwk[name].as_str().unwrap_or_default();
     let encoding = match (text("kty"), text("crv")) {
@@ -108,13 +108,13 @@ fn algorithm(name: &str) -> Result<Algorithm, KeyError> {
     }
 }
 
-/// The bytes of a base64url member.
+/// Decodes a base64url member.
 fn member(jwk: &Value, name: &'static str) -> Result<Vec<u8>, KeyError> {
     let text = jwk[name].as_str().filter(|text| !text.is_empty()).ok_or(KeyError::Member(name))?;
     URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Member(name))
 }
 
-/// `RSAPrivateKey`: version 0, then the eight numbers in their order.
+/// Encodes an `RSAPrivateKey`: version 0, then the eight integers in the order of RFC 8017.
 fn rsa_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     let mut content = integer(&[0]);
     for name in ["n", "e", "d", "p", "q", "dp", "dq", "qi"] {
@@ -123,25 +123,25 @@ fn rsa_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     Ok(tlv(0x30, &content))
 }
 
-/// `PrivateKeyInfo` of a key on P-384.
+/// Encodes the `PrivateKeyInfo` of a key on P-384.
 fn ec_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
-    /// id-ecPublicKey 1.2.840.10045.2.1 and secp384r1 1.3.132.0.34 as one AlgorithmIdentifier.
+    /// AlgorithmIdentifier of id-ecPublicKey (1.2.840.10045.2.1) with the curve secp384r1 (1.3.132.0.34).
     const EC_P384: &[u8] = &[
         0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00,
         0x22,
     ];
-    /// Bytes of one coordinate.
+    /// Size of one coordinate, in bytes.
     const SIZE: usize = 48;
     let sized = |name| {
         member(jwk, name).and_then(|b| if b.len() == SIZE { Ok(b) } else { Err(KeyError::Member(name)) })
     };
-    // A BIT STRING without unused bits, holding an uncompressed point.
+    // A BIT STRING without unused bits that contains an uncompressed point.
     let point = [&[0, 4][..], &sized("x")?, &sized("y")?].concat();
     let key = [integer(&[1]), tlv(0x04, &sized("d")?), tlv(0xa1, &tlv(0x03, &point))].concat();
     Ok(tlv(0x30, &[integer(&[0]), EC_P384.to_vec(), tlv(0x04, &tlv(0x30, &key))].concat()))
 }
 
-/// A non-negative INTEGER: no needless zero in front, one where the first bit would be a sign.
+/// Encodes a non-negative INTEGER: without leading zeros, except one if the first bit would otherwise be a sign.
 fn integer(big_endian: &[u8]) -> Vec<u8> {
     let start = big_endian.iter().position(|byte| *byte != 0).unwrap_or(big_endian.len().saturating_sub(1));
     let digits = &big_endian[start..];
@@ -149,7 +149,7 @@ fn integer(big_endian: &[u8]) -> Vec<u8> {
     tlv(0x02, &[sign, digits].concat())
 }
 
-/// One DER value: tag, length, content.
+/// Encodes one DER value: tag, length, content.
 fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
     let length = content.len();
     let mut out = vec![tag];
