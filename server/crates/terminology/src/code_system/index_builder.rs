@@ -51,11 +51,11 @@ pub struct IndexBuilder {
 /// A designation of a concept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConceptDesignation<'a> {
-    /// Language tag.
+    /// Language tag (BCP 47).
     pub language: Option<&'a str>,
     /// System, code and display of its `use`.
     pub usage: Option<[&'a str; 3]>,
-    /// The text.
+    /// Text of the designation.
     pub value: &'a str,
     /// Standards status, if it is `deprecated` or `withdrawn`.
     pub status: Option<&'a str>,

@@ -348,8 +348,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         Ok(())
     }
 
-    /// For a code system with a grammar, collects the listed codes that the grammar accepts. The catalog has a code system
-    /// of one concept for each of them.
+    /// Collects the listed codes that the grammar of a code system accepts. The catalog has a code system of one
+    /// concept for each of them.
     fn collect_grammar_codes(
         &self,
         set: &'a ValueSet,

@@ -116,7 +116,7 @@ mod tests {
     use crate::model::resource_json;
     use crate::model::resource_json::ResourceHeader;
 
-    /// A code system of `count` concepts, of which `below` are in one tree under `c0`.
+    /// Returns a code system of `count` concepts, of which `below` are in one tree under `c0`.
     fn system(below: u32, count: u32) -> CodeSystem {
         let alone: Vec<_> = (below..count).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();
         let under: Vec<_> = (1..below).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();

@@ -17,7 +17,7 @@ fn code(at: usize, upper: bool) -> String {
     format!("{}{at}", if upper { 'C' } else { 'c' })
 }
 
-/// A concept with parents of smaller numbers, a property and a state.
+/// Generates a concept with parents of smaller numbers, a property and a state.
 fn concept(at: usize) -> impl Strategy<Value = Json> {
     (prop::collection::vec(0..at.max(1), 0..3), 0..3_u8, any::<[bool; 2]>(), 0..6_u8).prop_map(
         move |(parents, size, [inactive, retired], state)| {
@@ -86,7 +86,7 @@ fn filter() -> impl Strategy<Value = Json> {
     ]
 }
 
-/// An include, which may import value sets with numbers below `below`.
+/// Generates an include, which may import value sets with numbers below `below`.
 fn include(below: usize) -> impl Strategy<Value = Json> {
     let listed = prop::collection::vec((0..CODES, any::<bool>()), 1..4).prop_map(|list| {
         let one = |(at, upper): &(usize, bool)| json!({ "code": code(*at, *upper), "display": "Listed" });

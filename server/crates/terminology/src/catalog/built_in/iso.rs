@@ -30,7 +30,7 @@ pub(super) fn subdivisions() -> StoredResource<CodeSystem> {
     resource(ISO_3166_2, "ISO 3166-2 Codes for subdivisions of countries", true, &["country"], concepts)
 }
 
-/// Returns `urn:iso:std:iso:4217`.
+/// Returns `urn:iso:std:iso:4217`, with the numeric code of each currency as a property.
 pub(super) fn currencies() -> StoredResource<CodeSystem> {
     let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[2], "property": [{ "code": "numeric", "valueString": row[1] }] });
     let concepts = table_rows(include_str!("../../../data/currencies.tsv")).map(concept).collect();

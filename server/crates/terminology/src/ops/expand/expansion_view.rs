@@ -223,7 +223,7 @@ fn nest_rows<'a>(
     rows.into_iter().flatten().collect()
 }
 
-/// `ValueSet.expansion.contains`.
+/// JSON of `ValueSet.expansion.contains`.
 #[derive(serde::Serialize)]
 pub(super) struct ContainsRow<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -369,7 +369,7 @@ impl Serialize for ExpandedValueSet<'_> {
     }
 }
 
-/// `ValueSet.expansion`.
+/// JSON of `ValueSet.expansion`.
 #[derive(serde::Serialize)]
 struct ExpansionBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]

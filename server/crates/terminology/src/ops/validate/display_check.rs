@@ -16,14 +16,14 @@ pub(crate) enum DisplayVerdict<'a> {
     },
     /// The display is no longer correct.
     Retired {
-        /// Current displays.
+        /// Current displays of the concept.
         right: Vec<&'a str>,
     },
     /// The display is wrong, and the concept has no display in the requested languages.
     WrongByDefault {
         /// Requested languages.
         languages: String,
-        /// Default display.
+        /// Default display of the concept.
         default: Option<&'a str>,
     },
     /// The display is wrong.

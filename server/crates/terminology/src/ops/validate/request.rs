@@ -37,11 +37,11 @@ pub(crate) enum ValidateOperation {
 /// The code to validate.
 #[derive(Debug)]
 pub(crate) enum ValidateSubject<'a> {
-    /// `code`, with `system` unless it is inferred.
+    /// The parameter `code`, with `system` unless it is inferred.
     Code(Coding),
-    /// `coding`.
+    /// The parameter `coding`.
     Coding(&'a Coding),
-    /// `codeableConcept`, with at least one coding.
+    /// The parameter `codeableConcept`, with at least one coding.
     Concept(&'a CodeableConcept),
 }
 
