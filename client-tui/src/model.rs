@@ -92,7 +92,7 @@ pub struct Model {
     pub subsumes: TerminologyQuery<SubsumesAnswer>,
     /// State of the export screen.
     pub export: Export,
-    /// Recorded exchanges.
+    /// State of the Requests screen.
     pub requests: RequestLog,
     /// Number of lines by which Help is scrolled.
     pub help_scroll: u16,

@@ -20,7 +20,7 @@ const RENEW_AHEAD_S: i64 = 20;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct BackendToken {
     pub access_token: String,
-    /// Always `Bearer`.
+    /// Type of the token, always `Bearer`.
     pub token_type: String,
     /// Lifetime of the token, in seconds.
     pub expires_in: i64,

@@ -98,7 +98,7 @@ pub struct UserTokens {
 pub struct SignedInSession {
     /// `sub` of the ID token.
     pub subject: Option<String>,
-    /// Granted scopes.
+    /// Granted scopes, separated by spaces.
     pub scope: String,
     /// Time at which the access token expires.
     pub expires_at: Timestamp,

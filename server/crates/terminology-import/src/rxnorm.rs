@@ -155,7 +155,7 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
     })
 }
 
-/// A row states the relationship of its second concept to its first one.
+/// Reads the relationships. A row states the relationship of its second concept to its first one.
 fn read_relationships(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,
