@@ -239,7 +239,7 @@ impl Catalog {
     }
 
     /// Returns the value set with this canonical URL: a stored one, the one that a code system names in
-    /// `CodeSystem.valueSet`, or one that the URL itself defines; `None` if there is none of these.
+    /// `CodeSystem.valueSet`, or one that the URL itself defines; `None` if no such value set exists.
     ///
     /// # Errors
     /// Returns [`TxError`] if the value set is invalid.

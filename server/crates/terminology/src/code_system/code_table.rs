@@ -178,7 +178,7 @@ impl CodeTable {
 
     /// Returns the key of a code.
     fn code_key(&self, code: &str) -> u64 {
-        // Without the two highest bits, so that a hash is neither a number nor the key of a free slot.
+        // The two highest bits of the hash are cleared, so that the key differs from a number and from a free slot.
         packed_key(code, self.fold).unwrap_or_else(|| HASH | hash_code(&self.hasher, code, self.fold) >> 2)
     }
 

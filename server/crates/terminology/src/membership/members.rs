@@ -117,8 +117,8 @@ impl<'a> ValueSetMembers<'a> {
         self.parts.iter().map(MemberPart::len).sum()
     }
 
-    /// Appends a part without the codes that other parts have from the same version of the code system. An empty part
-    /// is kept only if it is the first of its version.
+    /// Appends a part after removing the codes that earlier parts have from the same version of the code system. An
+    /// empty part is kept only if it is the first of its version.
     fn push(&mut self, mut part: MemberPart<'a>, budget: &Budget<'_>) -> Result<(), TxError> {
         budget.spend(1)?;
         let is_first = self.versions.insert((part.url, part.system.map(std::ptr::from_ref)));

@@ -153,7 +153,7 @@ fn read_coding(input: OperationInput<'_>) -> Result<Coding, TxError> {
         (Some(_), Some(_)) => return Err(malformed("coding", "send either code and system or coding")),
         (Some(code), None) => {
             let system =
-                input.text("system")?.ok_or_else(|| missing("parameter 'system' is needed beside 'code'"))?;
+                input.text("system")?.ok_or_else(|| missing("parameter 'system' is required with 'code'"))?;
             Coding { version: input.text("version")?.map(String::from), ..Coding::new(system, code) }
         }
         (None, Some(coding)) => {

@@ -64,7 +64,7 @@ impl ValidationIssue {
 
     /// Returns the issue that no coding of a concept is from the requested code system.
     pub(crate) fn no_coding_of_system(system: &str) -> Self {
-        let text = format!("None of the codings is of the code system '{system}'");
+        let text = format!("None of the codings is from the code system '{system}'");
         Self::error(IssueCode::CodeInvalid, "invalid-code", text)
     }
 

@@ -33,7 +33,7 @@ pub(crate) fn answer_subsumes(
         }
         OperationLevel::Type => {
             let url = request.system.ok_or_else(|| TxError::Missing {
-                what: "parameter 'system' is needed unless the operation is called on a CodeSystem"
+                what: "parameter 'system' is required unless the operation is called on a CodeSystem"
                     .to_owned(),
             })?;
             let unknown = || TxError::UnknownCodeSystem {
@@ -112,9 +112,10 @@ fn merge_coding_member<'a>(
     coding: Option<&'a str>,
 ) -> Result<(), TxError> {
     match (*known, coding) {
-        (Some(before), Some(now)) if before != now => {
-            Err(malformed(name, format!("its {member} '{now}' is not the {member} '{before}' given before")))
-        }
+        (Some(before), Some(now)) if before != now => Err(malformed(
+            name,
+            format!("its {member} '{now}' differs from the {member} '{before}' of another parameter"),
+        )),
         (_, now) => {
             *known = known.or(now);
             Ok(())

@@ -224,7 +224,7 @@ fn find_value_set<'a>(
     budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
     let canonical = input.text("url")?.ok_or_else(|| TxError::Missing {
-        what: "parameter 'url' or 'valueSet' is needed unless the operation is called on a ValueSet"
+        what: "parameter 'url' or 'valueSet' is required unless the operation is called on a ValueSet"
             .to_owned(),
     })?;
     let (url, in_url) = canonical::split(canonical);

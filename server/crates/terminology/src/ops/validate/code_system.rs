@@ -79,7 +79,7 @@ fn find_code_system<'a>(
     let Some(canonical) = named.or(coding.system.as_deref()) else {
         return match place {
             CodingPath::Code => Err(TxError::Missing {
-                what: "parameter 'url' is needed unless the operation is called on a CodeSystem".to_owned(),
+                what: "parameter 'url' is required unless the operation is called on a CodeSystem".to_owned(),
             }),
             _ => Ok(Err((ValidationIssue::no_system().at(place.coding_path()), String::new()))),
         };

@@ -166,7 +166,7 @@ fn find_value_set<'a>(
         (None, Some(context)) => catalog.bound_value_set(context, budget)?,
         (None, None) => {
             return Err(TxError::Missing {
-                what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
+                what: "parameter 'url' is required unless the operation is called on a ValueSet".to_owned(),
             });
         }
     };

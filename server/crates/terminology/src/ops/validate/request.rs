@@ -189,7 +189,7 @@ fn read_subject(
             concept.coding.iter().try_for_each(|coding| check_has_code(coding, "codeableConcept"))?;
             Ok(ValidateSubject::Concept(concept))
         }
-        (Some(_), None, None) => missing("parameter 'system' is needed beside 'code'"),
+        (Some(_), None, None) => missing("parameter 'system' is required with 'code'"),
         (None, None, None) => Err(TxError::NothingToValidate { ecosystem: is_ecosystem_request(input) }),
     }
 }
