@@ -1,11 +1,17 @@
 //! Private keys of backend clients: reads JWK, JWK Set and PEM, and builds the DER structures for signing.
 //!
 //! `jsonwebtoken` signs with DER but cannot read private JWKs for the algorithms of SMART Backend Services. Therefore
-//! this module writes the two structures: `RSAPrivateKey` (RFC 8017 A.1.2) and `PrivateKeyInfo` around `ECPrivateKey`
-//! (RFC 5208, RFC 5915).
+//! this module converts them to `RSAPrivateKey` (RFC 8017 A.1.2), or to `PrivateKeyInfo` around `ECPrivateKey` (RFC
+//! 5208, RFC 5915).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey};
+use pkcs1::RsaPrivateKeyOwned;
+use pkcs8::der::Encode as _;
+use pkcs8::der::asn1::{OctetStringRef, Uint};
+use pkcs8::spki::AlgorithmIdentifierRef;
+use pkcs8::{ObjectIdentifier, PrivateKeyInfoRef};
+use sec1::EcPrivateKey;
 use serde_json::Value;
 
 /// A key that signs client assertions.
@@ -51,6 +57,9 @@ pub enum KeyError {
     /// The PEM block does not contain a private key for the algorithm.
     #[error("the PEM block contains no private key: {0}")]
     Pem(String),
+    /// A member is too long for DER.
+    #[error("the key cannot be encoded: {0}")]
+    Encoding(#[from] pkcs8::der::Error),
 }
 
 /// Parses the text of a key file. `alg` and `kid` are used if the file does not state them.
@@ -114,53 +123,36 @@ fn member(jwk: &Value, name: &'static str) -> Result<Vec<u8>, KeyError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Member(name))
 }
 
-/// Encodes an `RSAPrivateKey`: version 0, then the eight integers in the order of RFC 8017.
+/// Encodes the `RSAPrivateKey` of a key.
 fn rsa_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
-    let mut content = integer(&[0]);
-    for name in ["n", "e", "d", "p", "q", "dp", "dq", "qi"] {
-        content.extend(integer(&member(jwk, name)?));
-    }
-    Ok(tlv(0x30, &content))
+    let number = |name| Ok::<_, KeyError>(Uint::new(&member(jwk, name)?)?);
+    let key = RsaPrivateKeyOwned {
+        modulus: number("n")?,
+        public_exponent: number("e")?,
+        private_exponent: number("d")?,
+        prime1: number("p")?,
+        prime2: number("q")?,
+        exponent1: number("dp")?,
+        exponent2: number("dq")?,
+        coefficient: number("qi")?,
+        other_prime_infos: None,
+    };
+    Ok(key.to_der()?)
 }
 
 /// Encodes the `PrivateKeyInfo` of a key on P-384.
 fn ec_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
-    /// AlgorithmIdentifier of id-ecPublicKey (1.2.840.10045.2.1) with the curve secp384r1 (1.3.132.0.34).
-    const EC_P384: &[u8] = &[
-        0x30, 0x10, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x05, 0x2b, 0x81, 0x04, 0x00,
-        0x22,
-    ];
+    const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+    const SECP384R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
     /// Size of one coordinate, in bytes.
     const SIZE: usize = 48;
     let sized = |name| {
         member(jwk, name).and_then(|b| if b.len() == SIZE { Ok(b) } else { Err(KeyError::Member(name)) })
     };
-    // A BIT STRING without unused bits that contains an uncompressed point.
-    let point = [&[0, 4][..], &sized("x")?, &sized("y")?].concat();
-    let key = [integer(&[1]), tlv(0x04, &sized("d")?), tlv(0xa1, &tlv(0x03, &point))].concat();
-    Ok(tlv(0x30, &[integer(&[0]), EC_P384.to_vec(), tlv(0x04, &tlv(0x30, &key))].concat()))
-}
-
-/// Encodes a non-negative INTEGER: without leading zeros, except one if the first bit would otherwise be a sign.
-fn integer(big_endian: &[u8]) -> Vec<u8> {
-    let start = big_endian.iter().position(|byte| *byte != 0).unwrap_or(big_endian.len().saturating_sub(1));
-    let digits = &big_endian[start..];
-    let sign: &[u8] = if digits.first().is_none_or(|byte| *byte >= 0x80) { &[0] } else { &[] };
-    tlv(0x02, &[sign, digits].concat())
-}
-
-/// Encodes one DER value: tag, length, content.
-fn tlv(tag: u8, content: &[u8]) -> Vec<u8> {
-    let length = content.len();
-    let mut out = vec![tag];
-    if length < 0x80 {
-        out.push(length as u8);
-    } else {
-        let digits = length.to_be_bytes();
-        let digits = &digits[length.leading_zeros() as usize / 8..];
-        out.push(0x80 | digits.len() as u8);
-        out.extend(digits);
-    }
-    out.extend(content);
-    out
+    // An uncompressed point: 0x04, x, y.
+    let point = [&[4][..], &sized("x")?, &sized("y")?].concat();
+    let key =
+        EcPrivateKey { private_key: &sized("d")?, parameters: None, public_key: Some(&point) }.to_der()?;
+    let algorithm = AlgorithmIdentifierRef { oid: EC_PUBLIC_KEY, parameters: Some((&SECP384R1).into()) };
+    Ok(PrivateKeyInfoRef::new(algorithm, OctetStringRef::new(&key)?).to_der()?)
 }

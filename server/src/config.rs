@@ -8,6 +8,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`sections`] | the tables of the file, as they are written |
+//! | `documented` | the declaration of a table; in tests, `document` generates `server/docs/configuration.md` from it |
 //! | [`declared`] | `[[client]]` and `[[scope]]` |
 //! | [`provider`] | `[[provider]]` |
 //! | [`bulk`] | `[bulk]` |
@@ -20,6 +21,9 @@
 pub mod audit;
 pub mod bulk;
 pub mod declared;
+#[cfg(test)]
+mod document;
+mod documented;
 pub mod file;
 pub mod network;
 pub mod provider;
@@ -46,6 +50,22 @@ pub use self::network::{ConnectionLimits, PrivateHosts, ProxyHeader, TrustedProx
 pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
 use self::settings::Settings;
+
+/// The environment variable with the level of the log.
+pub const LOG_VARIABLE: &str = "TREFOIL_LOG";
+const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
+
+/// The environment variables of `serve`, with their meanings.
+pub const ENVIRONMENT: [(&str, &str); 2] = [
+    (
+        LOG_VARIABLE,
+        "level of the log on standard error, such as debug or trefoil_server=debug [default: info]",
+    ),
+    (
+        AHEAD_VARIABLE,
+        "seconds by which the clock of a demo server is set ahead, to show how tokens expire [default: 0]",
+    ),
+];
 
 /// The engine of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,22 +130,29 @@ pub fn read_identity(path: Option<&Path>) -> Result<(SecretEncryption, PasswordP
     Ok((at.encryption_keys(&file.identity)?, at.password_policy(&file.identity)?))
 }
 
-/// The flags of `serve`.
-#[derive(Debug, Default, Clone)]
+/// Flags of `serve`.
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeFlags {
-    /// `--config`
+    /// Configuration file; flags take precedence over it
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// `--data`
+    /// Folder for the store, exports, keys and certificate [default: trefoil-data]
+    #[arg(long, value_name = "FOLDER")]
     pub data: Option<PathBuf>,
-    /// `--store`
+    /// Store engine: memory or file [default: file]
+    #[arg(long, value_name = "ENGINE")]
     pub store: Option<String>,
-    /// `--listen`
+    /// Address and port to listen on; port 0 chooses a free one [default: 127.0.0.1:8443]
+    #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
-    /// `--base-url`
+    /// Base URL of the server [default: https://localhost:PORT]
+    #[arg(long, value_name = "URL")]
     pub base_url: Option<String>,
-    /// `--demo`
+    /// Add the demo project and serve it, on loopback addresses only
+    #[arg(long)]
     pub demo: bool,
-    /// `--insecure-http`
+    /// Serve plain HTTP, on loopback addresses only: for benchmarks or a local TLS proxy
+    #[arg(long)]
     pub insecure_http: bool,
 }
 
@@ -143,12 +170,11 @@ impl Config {
         let file = parse(&path, &text)?;
         let at = ConfigSource { path: &path, text: &text };
         let setting = ConfigError::Setting;
-        let listen =
-            flags.listen.or(file.server.listen).unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 8443)));
-        let engine = match flags.store.as_deref().or(file.store.engine.as_deref()) {
-            None | Some("file") => StoreEngine::File,
-            Some("memory") => StoreEngine::Memory,
-            Some(other) => {
+        let listen = flags.listen.unwrap_or(file.server.listen);
+        let engine = match flags.store.as_deref().unwrap_or(&file.store.engine) {
+            "file" => StoreEngine::File,
+            "memory" => StoreEngine::Memory,
+            other => {
                 return Err(setting(format!("store '{other}' is not known; use memory or file")));
             }
         };
@@ -169,7 +195,14 @@ impl Config {
             (None, None) => None,
             _ => return Err(setting("[server] certificate and private_key must be set together".to_owned())),
         };
-        let scopes = file.scope.into_iter().map(|scope| scope.check(&at)).collect::<Result<_, _>>()?;
+        let scopes = file
+            .scope
+            .into_iter()
+            .map(|scope| {
+                let span = scope.span();
+                scope.into_inner().check(&at, &span)
+            })
+            .collect::<Result<_, _>>()?;
         let clients: Vec<_> =
             file.client.into_iter().map(|client| client.check(&at)).collect::<Result<_, _>>()?;
         let mut ids = BTreeSet::new();
@@ -181,21 +214,8 @@ impl Config {
                 why: format!("'{}' is declared twice", twice.client.client_id),
             });
         }
-        let days = match &file.identity.rotate_keys_days {
-            None => 90,
-            Some(days) if (1..=3650).contains(days.as_ref()) => i64::from(*days.as_ref()),
-            Some(days) => return Err(at.value_error(days.span(), "rotate_keys_days", "use 1 to 3650 days")),
-        };
-        let pending = PendingLimits::default();
-        let idle_timeout = match &file.server.idle_timeout_s {
-            None => Duration::from_secs(75),
-            Some(seconds) if (1..=3600).contains(seconds.as_ref()) => {
-                Duration::from_secs((*seconds.as_ref()).into())
-            }
-            Some(seconds) => {
-                return Err(at.value_error(seconds.span(), "idle_timeout_s", "use 1 to 3600 seconds"));
-            }
-        };
+        let days = at.bounded_number("rotate_keys_days", &file.identity.rotate_keys_days, 1..=3650)?;
+        let idle_timeout_s = at.bounded_number("idle_timeout_s", &file.server.idle_timeout_s, 1..=3600)?;
         let networks = file.server.trusted_proxies.iter().map(|text| at.parse_network(text));
         let settings = Settings {
             providers: file
@@ -209,8 +229,8 @@ impl Config {
                 networks: networks.collect::<Result<_, _>>()?,
                 header: file.server.proxy_header,
             },
-            rotate_keys_every: SignedDuration::from_hours(24 * days),
-            body_limit_bytes: file.limits.body_limit_bytes.unwrap_or(16 << 20),
+            rotate_keys_every: SignedDuration::from_hours(24 * i64::from(days)),
+            body_limit_bytes: file.limits.body_limit_bytes,
             private_key_hosts: file.identity.allow_private_jwks.clone(),
             passwords: at.password_policy(&file.identity)?,
             throttle: at.throttle_limits(&file.identity.throttle)?,
@@ -221,7 +241,7 @@ impl Config {
             clients,
             listen,
             base_url: base_url.map(|base| base.trim_end_matches('/').to_owned()),
-            data: flags.data.clone().or(file.store.data).unwrap_or_else(|| PathBuf::from("trefoil-data")),
+            data: flags.data.clone().unwrap_or(file.store.data),
             engine,
             insecure_http: flags.insecure_http,
             demo: flags.demo,
@@ -230,17 +250,17 @@ impl Config {
             bulk: file.bulk.check(&at)?,
             audit: file.audit,
             connections: ConnectionLimits {
-                total: file.limits.connections.unwrap_or(10_000).max(1),
-                per_address: file.limits.connections_per_address.unwrap_or(512).max(1),
+                total: file.limits.connections.max(1),
+                per_address: file.limits.connections_per_address.max(1),
             },
             pending: PendingLimits {
-                per_address: file.limits.pending_per_address.unwrap_or(pending.per_address),
-                total: file.limits.pending_total.unwrap_or(pending.total),
-                ..pending
+                per_address: file.limits.pending_per_address,
+                total: file.limits.pending_total,
+                ..PendingLimits::default()
             },
-            body_memory_bytes: file.limits.body_memory_bytes.unwrap_or(256 << 20),
-            idle_timeout,
-            shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.unwrap_or(1).into()),
+            body_memory_bytes: file.limits.body_memory_bytes,
+            idle_timeout: Duration::from_secs(idle_timeout_s.into()),
+            shutdown_grace: Duration::from_secs(file.server.shutdown_grace_s.into()),
         })
     }
 
@@ -266,10 +286,10 @@ impl Config {
 }
 
 fn demo_ahead() -> Result<i64, ConfigError> {
-    match std::env::var("TREFOIL_DEMO_AHEAD_S") {
+    match std::env::var(AHEAD_VARIABLE) {
         Err(_) => Ok(0),
         Ok(text) => text.parse::<u32>().map(i64::from).map_err(|_| {
-            ConfigError::Setting(format!("TREFOIL_DEMO_AHEAD_S is '{text}'; it must be a number of seconds"))
+            ConfigError::Setting(format!("{AHEAD_VARIABLE} is '{text}'; it must be a number of seconds"))
         }),
     }
 }
@@ -391,6 +411,11 @@ mod tests {
             "line 2: name: the scope 'openid' is reserved by the server",
         );
         check_refused("[[scope]]\nname = \"a b\"\n", "one word");
+        check_refused("\n[[scope]]\ndescription = \"x\"\n", "line 2: name: this member is required");
+        check_refused(
+            "[[provider]]\nname = \"P\"\npreset = \"google\"\n",
+            "line 1: client_id: this member is required",
+        );
         check_refused("[identity]\nrotate_keys_days = 0\n", "line 2: rotate_keys_days");
         check_refused(
             "[identity]\npassword_min_length = 6\n",

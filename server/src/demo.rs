@@ -16,6 +16,8 @@ use identity::model::redirect_uri::RegisteredRedirectUri;
 use identity::model::scope::Scopes;
 use identity::model::user::{StandardClaims, User};
 use identity::sign_in::password;
+use pkcs1::RsaPrivateKeyRef;
+use pkcs8::PrivateKeyInfoRef;
 use resources::Resources;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -253,45 +255,24 @@ fn generate_ec_key(name: &str) -> Result<Value> {
 fn generate_rsa_key(name: &str) -> Result<Value> {
     use aws_lc_rs::encoding::AsDer as _;
     let pkcs8 = RsaKeyPair::generate(KeySize::Rsa2048)?.as_der()?;
-    let numbers = rsa_numbers(pkcs8.as_ref()).context("failed to read the numbers of a new RSA key")?;
+    let info = PrivateKeyInfoRef::try_from(pkcs8.as_ref())?;
+    let key = RsaPrivateKeyRef::try_from(info.private_key.as_bytes())?;
     let mut jwk = json!({
         "kty": "RSA", "alg": "RS384", "use": "sig", "kid": format!("{name}-1"), "key_ops": ["sign"],
     });
-    for (member, number) in ["n", "e", "d", "p", "q", "dp", "dq", "qi"].into_iter().zip(numbers) {
-        jwk[member] = base64_url(number).into();
+    for (member, number) in [
+        ("n", key.modulus),
+        ("e", key.public_exponent),
+        ("d", key.private_exponent),
+        ("p", key.prime1),
+        ("q", key.prime2),
+        ("dp", key.exponent1),
+        ("dq", key.exponent2),
+        ("qi", key.coefficient),
+    ] {
+        jwk[member] = base64_url(number.as_bytes()).into();
     }
     Ok(jwk)
-}
-
-/// Returns the integers of a PKCS#8 RSA key in their order: n, e, d, p, q, dp, dq, qi (RFC 8017 A.1.2).
-fn rsa_numbers(pkcs8: &[u8]) -> Option<Vec<&[u8]>> {
-    let outer = take_der(&mut { pkcs8 }, 0x30)?;
-    let mut rest = outer;
-    take_der(&mut rest, 0x02)?; // version
-    take_der(&mut rest, 0x30)?; // algorithm
-    let mut key = take_der(&mut { take_der(&mut rest, 0x04)? }, 0x30)?;
-    take_der(&mut key, 0x02)?; // version
-    (0..8)
-        .map(|_| {
-            let number = take_der(&mut key, 0x02)?;
-            Some(number.strip_prefix(&[0]).unwrap_or(number))
-        })
-        .collect()
-}
-
-/// Removes one DER value with this tag from the front of the input.
-fn take_der<'a>(input: &mut &'a [u8], tag: u8) -> Option<&'a [u8]> {
-    let (&[found, first], rest) = input.split_first_chunk::<2>()?;
-    let (length, rest) = match first {
-        0..0x80 => (usize::from(first), rest),
-        _ => {
-            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
-            (digits.iter().fold(0_usize, |sum, byte| sum << 8 | usize::from(*byte)), rest)
-        }
-    };
-    let (value, rest) = rest.split_at_checked(length)?;
-    *input = rest;
-    (found == tag).then_some(value)
 }
 
 /// Returns a JWK without its private members.

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::administration::socket;
 use crate::clock::Clock;
 use crate::config::ConnectionLimits;
-use crate::config::{Config, ServeFlags, StoreEngine, exit_code};
+use crate::config::{Config, LOG_VARIABLE, ServeFlags, StoreEngine, exit_code};
 use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
@@ -45,9 +45,9 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
     }
 }
 
-/// Starts the log on standard error. `TREFOIL_LOG` sets the level, such as `info` or `trefoil_server=debug`.
+/// Starts the log on standard error.
 fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("TREFOIL_LOG")
+    let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE)
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     // A second server in the same process (in a test) uses the log of the first one.

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{cargo, lint, target_dir, tidy};
+use crate::{cargo, fhir_tables, lint, target_dir, tidy};
 
 #[derive(Default)]
 struct Sum {
@@ -41,6 +41,11 @@ pub fn run() -> Result<()> {
     sum.step("fmt", quiet(cargo().args(["fmt", "--all", "--check"]), &mut log));
     announce("tidy", started);
     sum.step("tidy", tidy::run());
+    announce("tables of FHIR", started);
+    match fhir_tables::run(true) {
+        Ok(Some(missing)) => sum.left_out.push(format!("gen-fhir-tables --check: {missing}")),
+        compared => sum.step("gen-fhir-tables --check", compared.map(drop)),
+    }
     announce("build", started);
     let build = quiet(cargo().args(["build", "--workspace", "--bins", "--quiet"]), &mut log);
     let built = build.is_ok();

@@ -1,15 +1,99 @@
-//! Arguments of the administration commands. They are parsed by the command line and sent through the socket.
+//! Arguments of the administration commands on the command line.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use serde::{Deserialize, Serialize};
+
+use crate::config::sections::DEFAULT_DATA_FOLDER;
+
+/// The commands for the data folder of a stopped or a running server.
+#[derive(Debug, Subcommand)]
+pub enum AdminSubcommand {
+    /// Import resources and releases of code systems.
+    ///
+    /// Resources: NDJSON, JSON, Bundles, FHIR packages (.tgz) and folders, each also as .gz. Releases, as a folder or
+    /// .zip: SNOMED CT RF2, LOINC, RxNorm, ICD-10-CM, ClaML, CSV.
+    #[command(
+        after_help = "Examples:\n  trefoil import --data ./data hl7.fhir.r4.core.tgz patients/\n  trefoil import --data ./data SnomedCT_International.zip SnomedCT_Extension.zip"
+    )]
+    Import {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// Files and folders to import
+        #[arg(required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Export resources to a folder as NDJSON.
+    ///
+    /// Writes one file per type, with all resources or those of the members of a Group.
+    #[command(
+        after_help = "Example:\n  trefoil export --data ./data --out ./today --type Patient,Observation"
+    )]
+    Export {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// The resources to export, and the folder.
+        #[command(flatten)]
+        export: ExportArgs,
+    },
+    /// Manage users.
+    #[command(after_help = "Example:\n  echo 'a long password' | trefoil user add ada --name 'Ada Example'")]
+    User {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// The action.
+        #[command(subcommand)]
+        command: UserSubcommand,
+    },
+    /// Manage clients.
+    #[command(
+        after_help = "Example:\n  trefoil client add web --redirect-uri https://app.example/cb --scope 'openid profile'"
+    )]
+    Client {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// The action.
+        #[command(subcommand)]
+        command: ClientSubcommand,
+    },
+    /// Make a running server read its configuration again, as SIGHUP does.
+    #[command(after_help = "Example:\n  trefoil reload --data ./data")]
+    Reload {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+    },
+    /// Manage how a running server treats the clock of the machine.
+    #[command(after_help = "Example:\n  trefoil clock accept --data ./data")]
+    Clock {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// The action.
+        #[command(subcommand)]
+        command: ClockSubcommand,
+    },
+    /// Manage signing keys.
+    #[command(after_help = "Example:\n  trefoil keys rotate --data ./data")]
+    Keys {
+        /// The data folder.
+        #[command(flatten)]
+        data: DataArgs,
+        /// The action.
+        #[command(subcommand)]
+        command: KeysSubcommand,
+    },
+}
 
 /// The data folder that a command works on.
 #[derive(Debug, Args)]
 pub struct DataArgs {
     /// Folder with the store, exports, keys and certificate
-    #[arg(long, global = true, default_value = "trefoil-data", value_name = "FOLDER")]
+    #[arg(long, global = true, default_value = DEFAULT_DATA_FOLDER, value_name = "FOLDER")]
     pub data: PathBuf,
     /// Configuration file; required while the server is stopped if it names the key that encrypts secrets in the
     /// store
@@ -18,7 +102,7 @@ pub struct DataArgs {
 }
 
 /// Flags of `export`.
-#[derive(Debug, Args, Serialize, Deserialize)]
+#[derive(Debug, Args)]
 pub struct ExportArgs {
     /// Folder to write to; must be new or empty
     #[arg(long, value_name = "FOLDER")]
@@ -35,10 +119,10 @@ pub struct ExportArgs {
 }
 
 /// `trefoil user …`
-#[derive(Debug, Subcommand, Serialize, Deserialize)]
-pub enum UserCommand {
+#[derive(Debug, Subcommand)]
+pub enum UserSubcommand {
     /// Add a user; the password is read from standard input.
-    Add(NewUser),
+    Add(NewUserArgs),
     /// List all users.
     List,
     /// Show a user and the user's sign-in methods.
@@ -53,9 +137,6 @@ pub enum UserCommand {
         /// Keep passkeys, recovery codes and linked accounts.
         #[arg(long)]
         keep_other_methods: bool,
-        /// Read from standard input.
-        #[arg(skip)]
-        password: String,
     },
     /// Disable a user: sign-in and all tokens are refused.
     Disable {
@@ -88,7 +169,7 @@ pub enum UserCommand {
 }
 
 /// Sign-in methods to remove.
-#[derive(Debug, Args, Serialize, Deserialize)]
+#[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub struct MethodArgs {
     /// Remove the passkey with this id
@@ -106,8 +187,8 @@ pub struct MethodArgs {
 }
 
 /// A user to add.
-#[derive(Debug, Args, Serialize, Deserialize)]
-pub struct NewUser {
+#[derive(Debug, Args)]
+pub struct NewUserArgs {
     /// User name.
     pub username: String,
     /// Full name.
@@ -134,17 +215,14 @@ pub struct NewUser {
     /// Allow the user to administer the server
     #[arg(long)]
     pub administrator: bool,
-    /// Read from standard input.
-    #[arg(skip)]
-    pub password: String,
 }
 
 /// `trefoil client …`
 #[expect(clippy::large_enum_variant, reason = "one command is read in the life of a process")]
-#[derive(Debug, Subcommand, Serialize, Deserialize)]
-pub enum ClientCommand {
+#[derive(Debug, Subcommand)]
+pub enum ClientSubcommand {
     /// Register a client; a secret is generated if its authentication method needs one.
-    Add(NewClient),
+    Add(NewClientArgs),
     /// List all clients.
     List,
     /// Show a client.
@@ -165,8 +243,8 @@ pub enum ClientCommand {
 }
 
 /// A client to register.
-#[derive(Debug, Args, Serialize, Deserialize)]
-pub struct NewClient {
+#[derive(Debug, Args)]
+pub struct NewClientArgs {
     /// Client id.
     pub id: String,
     /// Display name
@@ -233,14 +311,11 @@ pub struct NewClient {
     /// Group that the client may export; can be repeated [default: all]
     #[arg(long = "group", value_name = "ID")]
     pub groups: Vec<String>,
-    /// Content of the JWK Set file.
-    #[arg(skip)]
-    pub jwks_text: Option<String>,
 }
 
 /// `trefoil keys …`
-#[derive(Debug, Subcommand, Serialize, Deserialize)]
-pub enum KeysCommand {
+#[derive(Debug, Subcommand)]
+pub enum KeysSubcommand {
     /// List all keys with their stages.
     List,
     /// Advance every key by one stage: the next keys become active, the active keys retire.
@@ -266,8 +341,8 @@ pub enum KeysCommand {
 }
 
 /// `trefoil clock …`
-#[derive(Debug, Subcommand, Serialize, Deserialize)]
-pub enum ClockCommand {
+#[derive(Debug, Subcommand)]
+pub enum ClockSubcommand {
     /// Accept the present time after the clock jumped ahead, so that writes are possible again.
     ///
     /// Timestamps already given to resources stay.

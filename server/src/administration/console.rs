@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::CommandEvent;
+use super::protocol::CommandEvent;
 
 /// Templates of the progress bar: without and with a known number of bytes.
 const WORKING: &str = "{spinner} {wide_msg}";

@@ -11,7 +11,8 @@ use terminology::{CodeSystemIndex, TerminologyChange};
 use terminology_import::{ImportError, Release, ReleaseProgress, group_releases, is_release};
 use tokio::sync::mpsc;
 
-use super::{AdminServices, CommandEvent, EventSink};
+use super::protocol::CommandEvent;
+use super::{AdminServices, EventSink};
 use crate::clock::resource_id;
 use crate::node::app::App;
 use crate::node::saved_indexes::SavedIndexes;

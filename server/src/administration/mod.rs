@@ -3,7 +3,9 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`arguments`] | arguments of the commands |
+//! | [`arguments`] | arguments of the command line |
+//! | [`protocol`] | commands and events as they are sent through the socket |
+//! | `conversions` | from the command line to the protocol |
 //! | `console` | output of a command |
 //! | [`socket`] | the socket: one command in, events out |
 //! | [`people`] | users, clients, keys |
@@ -12,24 +14,26 @@
 
 pub mod arguments;
 mod console;
+mod conversions;
 pub mod export;
 pub mod import;
 pub mod people;
+pub mod protocol;
 pub mod socket;
 
 use std::io::{BufRead as _, IsTerminal as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use identity::sign_in::password::PasswordPolicy;
 use identity::{Dependencies, Identity};
 use resources::Resources;
-use serde::{Deserialize, Serialize};
 use store::{Store, StoreError};
 
-use self::arguments::{ClientCommand, ClockCommand, DataArgs, ExportArgs, KeysCommand, UserCommand};
+use self::arguments::{AdminSubcommand, DataArgs};
 use self::console::Console;
+use self::protocol::{AdminCommand, CommandEvent};
 use crate::clock::Clock;
 use crate::config::audit::{AuditConfig, Durability};
 use crate::config::{Config, ServeFlags, exit_code, read_identity};
@@ -37,50 +41,6 @@ use crate::node::app::App;
 use crate::node::data_folder::make_data_folder;
 use crate::node::reload::reload_config;
 use crate::records::audit::{AuditCaller, AuditLog};
-
-/// A command as it is sent through the socket.
-#[derive(Debug, Serialize, Deserialize)]
-pub enum AdminCommand {
-    /// Load resources.
-    Import {
-        /// Absolute paths.
-        paths: Vec<PathBuf>,
-    },
-    /// Write resources to a folder, by an absolute path.
-    Export(ExportArgs),
-    /// Users.
-    User(UserCommand),
-    /// Clients.
-    Client(ClientCommand),
-    /// Keys.
-    Keys(KeysCommand),
-    /// Read the configuration again.
-    Reload,
-    /// The clock.
-    Clock(ClockCommand),
-}
-
-/// An event of a running command.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub enum CommandEvent {
-    /// A line of the result, for standard output.
-    Line(String),
-    /// Durable progress: a line that is updated on a terminal, a line of output in a pipe.
-    Progress(String),
-    /// Progress of reading: a bar on a terminal, not shown in a pipe.
-    Reading {
-        /// The activity and the file.
-        doing: String,
-        /// Number of bytes read.
-        bytes: u64,
-        /// Number of bytes in total.
-        of: u64,
-    },
-    /// A line about an error, for standard error.
-    Trouble(String),
-    /// The end of the command, with its exit code.
-    Exit(u8),
-}
 
 /// Receiver of events.
 pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);
@@ -114,7 +74,7 @@ pub async fn execute_command(
 ) -> Result<u8> {
     match command {
         AdminCommand::Import { paths } => import::run_import(services, paths, events).await,
-        AdminCommand::Export(args) => export::run_export(services, args, events).await.map(|()| 0),
+        AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),
         AdminCommand::User(command) => {
             people::execute_user_command(services, command, events).await.map(|()| 0)
         }
@@ -124,7 +84,7 @@ pub async fn execute_command(
         AdminCommand::Keys(command) => {
             people::execute_keys_command(services, command, events).await.map(|()| 0)
         }
-        AdminCommand::Clock(ClockCommand::Accept) => {
+        AdminCommand::AcceptClock => {
             let app =
                 services.app.context("no server runs on this folder; the clock is accepted at the start")?;
             let moved = app.clock_guard.accept();
@@ -146,14 +106,15 @@ pub async fn execute_command(
 }
 
 /// Runs a command: through the socket of a running server, or on the folder of a stopped one.
-pub async fn run_command(args: &DataArgs, command: AdminCommand) -> ExitCode {
+pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
+    let (args, command) = arguments.into_command(read_password);
     let console = Console::new();
     let mut print = |event: CommandEvent| console.print_event(event);
     let done = async {
-        let command = complete_arguments(command)?;
+        let command = command?;
         match socket::send_command(&args.data, &command, &mut print).await? {
             Some(code) => Ok(code),
-            None => run_offline(args, command, &mut print).await,
+            None => run_offline(&args, command, &mut print).await,
         }
     };
     let done = done.await;
@@ -172,7 +133,7 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     if matches!(command, AdminCommand::Reload) {
         bail!("no server runs on {}; its settings are read at the start", data.display());
     }
-    if matches!(command, AdminCommand::Clock(_)) {
+    if matches!(command, AdminCommand::AcceptClock) {
         bail!("no server runs on {}; the clock is accepted at the start", data.display());
     }
     // Stored references may begin with the base URL of the server.
@@ -211,28 +172,7 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     Ok(code)
 }
 
-/// Completes a command with what only this process can read: passwords from standard input, files, absolute paths.
-fn complete_arguments(mut command: AdminCommand) -> Result<AdminCommand> {
-    match &mut command {
-        AdminCommand::Import { paths } => {
-            for path in paths {
-                *path = std::path::absolute(&*path)?;
-            }
-        }
-        AdminCommand::Export(args) => args.out = std::path::absolute(&args.out)?,
-        AdminCommand::User(UserCommand::Add(user)) => user.password = read_password()?,
-        AdminCommand::User(UserCommand::SetPassword { password, .. }) => *password = read_password()?,
-        AdminCommand::Client(ClientCommand::Add(client)) => {
-            if let Some(path) = &client.jwks {
-                let text = std::fs::read_to_string(path);
-                client.jwks_text = Some(text.with_context(|| format!("failed to read {}", path.display()))?);
-            }
-        }
-        _ => {}
-    }
-    Ok(command)
-}
-
+/// Reads a password from standard input, without echo on a terminal.
 fn read_password() -> Result<String> {
     let stdin = std::io::stdin();
     let line = if stdin.is_terminal() {

@@ -10,10 +10,10 @@ use identity::model::user::{StandardClaims, User};
 use identity::sign_in::password;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
 
-use super::{AdminServices, CommandEvent, EventSink};
-use crate::administration::arguments::{
-    ClientCommand, KeysCommand, MethodArgs, NewClient, NewUser, UserCommand,
+use super::protocol::{
+    ClientCommand, CommandEvent, KeysCommand, NewClient, NewUser, RemovedMethods, UserCommand,
 };
+use super::{AdminServices, EventSink};
 
 /// Executes `trefoil user …`.
 ///
@@ -26,8 +26,8 @@ pub async fn execute_user_command(
 ) -> Result<()> {
     let (identity, now) = (services.identity, services.clock.now());
     let result = match command {
-        UserCommand::Add(new) => {
-            let user = identity.users.add_user(new_user(services, new)?, now).await?;
+        UserCommand::Add { user, password } => {
+            let user = identity.users.add_user(new_user(services, user, &password)?, now).await?;
             format!("added user {} (sub {})", user.username, user.sub)
         }
         UserCommand::List => {
@@ -66,10 +66,10 @@ pub async fn execute_user_command(
         UserCommand::RemoveMethods { name, methods } => {
             let user = user_named(services, &name).await?;
             let methods = match methods {
-                MethodArgs { passkey: Some(id), .. } => MethodsToRemove::Passkey(id),
-                MethodArgs { linked_account: Some(id), .. } => MethodsToRemove::LinkedAccount(id),
-                MethodArgs { recovery_codes: true, .. } => MethodsToRemove::RecoveryCodes,
-                MethodArgs { .. } => MethodsToRemove::All,
+                RemovedMethods::Passkey(id) => MethodsToRemove::Passkey(id),
+                RemovedMethods::LinkedAccount(id) => MethodsToRemove::LinkedAccount(id),
+                RemovedMethods::RecoveryCodes => MethodsToRemove::RecoveryCodes,
+                RemovedMethods::All => MethodsToRemove::All,
             };
             if !identity.sign_in.remove_sign_in_methods(&user.sub, &methods, now).await? {
                 bail!("{name} has no such way to sign in; `trefoil user show {name}` lists all");
@@ -142,9 +142,9 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     lines
 }
 
-fn new_user(services: &AdminServices<'_>, new: NewUser) -> Result<User> {
-    services.passwords.check_password(&new.password, &new.username, &services.identity.issuer)?;
-    let password = password::hash_password(&new.password, &*services.clock.random);
+fn new_user(services: &AdminServices<'_>, new: NewUser, password: &str) -> Result<User> {
+    services.passwords.check_password(password, &new.username, &services.identity.issuer)?;
+    let password = password::hash_password(password, &*services.clock.random);
     Ok(User {
         sub: String::new(),
         claims: StandardClaims {
@@ -235,7 +235,6 @@ pub async fn execute_client_command(
 }
 
 fn new_client(new: NewClient) -> Result<Client> {
-    let jwks = new.jwks_text.as_deref().map(serde_json::from_str).transpose();
     let metadata = ClientMetadata {
         client_name: new.name,
         redirect_uris: new.redirect_uris,
@@ -245,7 +244,7 @@ fn new_client(new: NewClient) -> Result<Client> {
         token_endpoint_auth_methods: new.auth_methods,
         token_endpoint_auth_signing_algs: new.assertion_algs,
         scope: Some(new.scope),
-        jwks: jwks.context("the JWK Set is not JSON")?,
+        jwks: new.jwks,
         jwks_uri: new.jwks_uri,
         id_token_signed_response_alg: new.id_token_alg,
         application_type: new.native.then(|| "native".to_owned()),
@@ -290,7 +289,7 @@ pub async fn execute_keys_command(
                 )));
             }
         }
-        KeysCommand::Rotate { server_secret: true, .. } => {
+        KeysCommand::RotateServerSecret => {
             // A running server has already derived the key that signs URLs of export files.
             if services.app.is_some() {
                 bail!("a server runs on this folder; stop it to rotate the server secret");
@@ -302,7 +301,7 @@ pub async fn execute_keys_command(
                     .to_owned(),
             ));
         }
-        KeysCommand::Rotate { now: at_once, .. } => {
+        KeysCommand::Rotate { now: at_once } => {
             identity.signing_keys.rotate_keys(at_once, now).await?;
             events(CommandEvent::Line(
                 "rotated: the next keys are active now; the previous ones stay published for one hour"

@@ -1,5 +1,5 @@
-//! The socket of a running server, `DIR/admin.sock`: a command is one line of JSON, events are lines of JSON. Only
-//! the owner of the folder can open it.
+//! The socket of a running server, `DIR/admin.sock`, with the messages of the [protocol](super::protocol). Only the
+//! owner of the folder can open it.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
-use super::{AdminCommand, AdminServices, CommandEvent, EventSink, execute_command};
+use super::protocol::{AdminCommand, CommandEvent, decode_command, encode_command};
+use super::{AdminServices, EventSink, execute_command};
 use crate::config::ConfigError;
 use crate::node::app::App;
 use crate::records::audit::AuditCaller;
@@ -62,7 +63,15 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
     let (read, mut write) = stream.into_split();
     let mut line = String::new();
     BufReader::new(read).read_line(&mut line).await?;
-    let command: AdminCommand = serde_json::from_str(&line)?;
+    let command = match decode_command(&line) {
+        Ok(command) => command,
+        Err(error) => {
+            for event in [CommandEvent::Trouble(format!("error: {error}")), CommandEvent::Exit(1)] {
+                write.write_all(&event_line(&event)?).await?;
+            }
+            return Ok(());
+        }
+    };
     let (sender, mut receiver) = mpsc::unbounded_channel();
     let work = async {
         let (identity, resources, audit) = (&app.identity, &app.resources, &*app.audit);
@@ -87,15 +96,19 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
     };
     let talk = async {
         while let Some(event) = receiver.recv().await {
-            let mut line = serde_json::to_vec(&event)?;
-            line.push(b'\n');
-            write.write_all(&line).await?;
+            write.write_all(&event_line(&event)?).await?;
         }
         anyhow::Ok(())
     };
     // The command runs to its end even if the caller disconnects.
     let ((), talked) = tokio::join!(work, talk);
     talked
+}
+
+fn event_line(event: &CommandEvent) -> serde_json::Result<Vec<u8>> {
+    let mut line = serde_json::to_vec(event)?;
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// Sends a command to a running server. Returns `None` if no server runs on this folder.
@@ -106,7 +119,7 @@ pub async fn send_command(data: &Path, command: &AdminCommand, events: EventSink
     let Ok((path, _folder)) = socket_path(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&path).await else { return Ok(None) };
     let (read, mut write) = stream.into_split();
-    let mut line = serde_json::to_vec(command)?;
+    let mut line = encode_command(command)?;
     line.push(b'\n');
     write.write_all(&line).await?;
     let mut lines = BufReader::new(read).lines();

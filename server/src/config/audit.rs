@@ -2,14 +2,19 @@
 
 use serde::Deserialize;
 
-/// `[audit]`: the audit log.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AuditConfig {
-    /// State of the lines of a request when its response is sent.
-    pub durability: Durability,
-    /// The requests for FHIR resources that are recorded.
-    pub resources: RecordedRequests,
+use super::documented::settings_table;
+
+settings_table! {
+    /// The audit log.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct AuditConfig {
+        /// State of the audit lines of a request when its response is sent: in memory, passed to the operating system, or on
+        /// the disk.
+        durability: Durability = Durability::default(),
+        /// The requests for FHIR resources that are recorded: none, creates, updates and deletes, or reads, histories,
+        /// searches and downloads of exports too.
+        resources: RecordedRequests = RecordedRequests::default(),
+    }
 }
 
 /// State of the audit lines of a request when its response is sent.

@@ -4,42 +4,41 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ::bulk::InFlight;
-use serde::Deserialize;
 use toml::Spanned;
 
+use super::documented::{implicit, settings_table};
 use super::{ConfigError, ConfigSource};
 
-/// `[bulk]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct BulkSection {
-    /// Retention of a finished export, in seconds; default one day.
-    pub retention_s: Option<u64>,
-    /// Maximum size of an output file, in bytes; only a single larger resource exceeds it. Default 128 MiB.
-    pub file_size: Option<Spanned<u64>>,
-    /// Maximum number of status requests for an export per minute; default unlimited.
-    pub poll_limit: Option<Spanned<u32>>,
-    /// Maximum size of the files of all running exports when another one begins, in bytes; default unlimited.
-    pub in_flight_bytes: Option<Spanned<u64>>,
-    /// The same maximum for the exports of one client.
-    pub in_flight_bytes_per_client: Option<Spanned<u64>>,
-    /// Folder of the export log; without it no log is written.
-    pub export_log: Option<PathBuf>,
-    /// Seconds during which a signed URL opens its file without a token; without it, files require a token.
-    pub signed_url_s: Option<Spanned<u64>>,
-    /// Supported version of the guide: `2.0.0` (the default) or `3.0.0`.
-    pub guide: ::bulk::GuideVersion,
-    /// Count members of nested Groups as members; default no.
-    pub nested_groups: bool,
+settings_table! {
+    /// Exports.
+    pub struct BulkSection {
+        /// Time for which a completed export is kept.
+        retention_s: u64 ["seconds"] = 24 * 3600,
+        /// Maximum size of an output file; only a single larger resource exceeds it.
+        file_size: Spanned<u64> ["bytes"] = implicit(128 << 20),
+        /// Maximum number of status requests for an export per minute.
+        poll_limit: Option<Spanned<u32>> = None,
+        /// Maximum size of the files of all running exports when another one begins; then 429.
+        in_flight_bytes: Option<Spanned<u64>> ["bytes"] = None,
+        /// The same maximum for the exports of one client. Without both, 500 jobs and 50 of one client can run.
+        in_flight_bytes_per_client: Option<Spanned<u64>> ["bytes"] = None,
+        /// Folder of the export log; without it no log is written.
+        export_log: Option<PathBuf> = None,
+        /// Time during which a signed URL opens its file without a token; without it, files require a token.
+        signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
+        /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
+        guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),
+        /// Count members of Groups within a Group as members.
+        nested_groups: bool = false,
+    }
 }
 
 impl BulkSection {
     pub(super) fn check(&self, at: &ConfigSource<'_>) -> Result<BulkConfig, ConfigError> {
-        let file_size = match &self.file_size {
-            None => 128 << 20,
-            Some(size) if *size.as_ref() >= 1 << 10 => *size.as_ref(),
-            Some(size) => return Err(at.value_error(size.span(), "file_size", "use 1024 bytes or more")),
-        };
+        let file_size = *self.file_size.as_ref();
+        if file_size < 1 << 10 {
+            return Err(at.value_error(self.file_size.span(), "file_size", "use 1024 bytes or more"));
+        }
         if let Some(limit) = &self.poll_limit
             && *limit.as_ref() == 0
         {
@@ -64,7 +63,7 @@ impl BulkSection {
             },
             export_log: self.export_log.as_ref().map(|folder| at.resolve_path(folder)),
             signed_urls: self.signed_url_s.as_ref().map(|lifetime| Duration::from_secs(*lifetime.as_ref())),
-            retention: Duration::from_secs(self.retention_s.unwrap_or(24 * 3600)),
+            retention: Duration::from_secs(self.retention_s),
             file_size,
             poll_limit: self.poll_limit.as_ref().map(|limit| *limit.as_ref()),
             guide: self.guide,

@@ -9,6 +9,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::documented::{Required, settings_table};
 use super::file::with_nearest;
 use super::{ConfigError, ConfigSource};
 use crate::config::settings::CustomScope;
@@ -22,7 +23,7 @@ use identity::model::scope::{RESERVED_SCOPES, Scopes, SmartScope};
 pub struct ClientSection(Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>>);
 
 /// Members that exist only in the configuration file.
-const FILE_MEMBERS: [&str; 5] =
+pub(super) const FILE_MEMBERS: [&str; 5] =
     ["client_id", "jwks_file", "client_secret", "client_secret_file", "client_secret_env"];
 
 /// A declared client.
@@ -141,36 +142,34 @@ fn error_text(error: &toml::de::Error) -> String {
     with_nearest(format!("{text}, `{}`", FILE_MEMBERS.join("`, `")))
 }
 
-/// `[[scope]]`
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ScopeSection {
-    name: Spanned<String>,
-    /// Text on the consent page. Default: the name.
-    description: Option<String>,
+settings_table! {
+    /// A scope of your applications.
+    pub struct ScopeSection {
+        /// The scope, one word.
+        name: Required<Spanned<String>> = Required::MISSING,
+        /// Text on the consent page; without it the name.
+        description: Option<String> = None,
+    }
 }
 
 impl ScopeSection {
     /// Checks the section and returns the scope.
-    pub fn check(self, file: &ConfigSource<'_>) -> Result<CustomScope, ConfigError> {
-        let name = self.name.as_ref();
-        let is_one = Scopes::parse(name).is_ok_and(|scopes| scopes.iter().count() == 1);
+    pub fn check(self, file: &ConfigSource<'_>, table: &Range<usize>) -> Result<CustomScope, ConfigError> {
+        let name = self.name.get(file, table, "name")?;
+        let (span, name) = (name.span(), name.into_inner());
+        let is_one = Scopes::parse(&name).is_ok_and(|scopes| scopes.iter().count() == 1);
         let taken = RESERVED_SCOPES.contains(&name.as_str())
-            || SmartScope::parse(name).is_some()
+            || SmartScope::parse(&name).is_some()
             || ["offline_access", identity::model::scope::ADMIN_SCOPE].contains(&name.as_str());
         match (is_one, taken) {
-            (false, _) => {
-                Err(file.value_error(self.name.span(), "name", "a scope must be one word without spaces"))
+            (false, _) => Err(file.value_error(span, "name", "a scope must be one word without spaces")),
+            (true, true) => {
+                Err(file.value_error(span, "name", format!("the scope '{name}' is reserved by the server")))
             }
-            (true, true) => Err(file.value_error(
-                self.name.span(),
-                "name",
-                format!("the scope '{name}' is reserved by the server"),
-            )),
-            (true, false) => Ok(CustomScope {
-                description: self.description.unwrap_or_else(|| name.clone()),
-                name: self.name.into_inner(),
-            }),
+            (true, false) => {
+                let description = self.description.unwrap_or_else(|| name.clone());
+                Ok(CustomScope { name, description })
+            }
         }
     }
 }

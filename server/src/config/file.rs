@@ -137,44 +137,35 @@ impl ConfigSource<'_> {
         })
     }
 
-    /// Returns a number within bounds, or the default.
-    fn bounded_number(
+    /// Returns a number within bounds.
+    pub(super) fn bounded_number(
         &self,
         key: &'static str,
-        value: Option<&Spanned<u32>>,
+        value: &Spanned<u32>,
         bounds: RangeInclusive<u32>,
-        default: u32,
     ) -> Result<u32, ConfigError> {
-        match value {
-            None => Ok(default),
-            Some(number) if bounds.contains(number.as_ref()) => Ok(*number.as_ref()),
-            Some(number) => {
-                let why = format!("{} is not in {} to {}", number.as_ref(), bounds.start(), bounds.end());
-                Err(self.value_error(number.span(), key, why))
-            }
+        let number = *value.as_ref();
+        if bounds.contains(&number) {
+            return Ok(number);
         }
+        let why = format!("{number} is not in {} to {}", bounds.start(), bounds.end());
+        Err(self.value_error(value.span(), key, why))
     }
 
     pub(super) fn password_policy(&self, section: &IdentitySection) -> Result<PasswordPolicy, ConfigError> {
-        let length = section.password_min_length.as_ref();
-        let strength = section.password_min_strength.as_ref();
-        let min_strength = self.bounded_number("password_min_strength", strength, 0..=4, 3)?;
-        Ok(PasswordPolicy {
-            min_length: self.bounded_number("password_min_length", length, 8..=64, 8)? as usize,
-            min_strength: u8::try_from(min_strength).unwrap_or(u8::MAX),
-        })
+        let length = self.bounded_number("password_min_length", &section.password_min_length, 8..=64)?;
+        let strength = self.bounded_number("password_min_strength", &section.password_min_strength, 0..=4)?;
+        let min_strength = u8::try_from(strength).unwrap_or(u8::MAX);
+        Ok(PasswordPolicy { min_length: length as usize, min_strength })
     }
 
     pub(super) fn throttle_limits(&self, section: &ThrottleSection) -> Result<ThrottleLimits, ConfigError> {
-        let free = |key, value: &Option<Spanned<u32>>, default| {
-            self.bounded_number(key, value.as_ref(), 1..=1_000_000, default)
-        };
-        let lockout =
-            self.bounded_number("max_lockout_s", section.max_lockout_s.as_ref(), 1..=86_400, 900)?;
+        let free = |key, value| self.bounded_number(key, value, 1..=1_000_000);
+        let lockout = self.bounded_number("max_lockout_s", &section.max_lockout_s, 1..=86_400)?;
         Ok(ThrottleLimits {
-            per_pair: free("free_failures_per_pair", &section.free_failures_per_pair, 5)?,
-            per_user: free("free_failures_per_user", &section.free_failures_per_user, 25)?,
-            per_address: free("free_failures_per_address", &section.free_failures_per_address, 50)?,
+            per_pair: free("free_failures_per_pair", &section.free_failures_per_pair)?,
+            per_user: free("free_failures_per_user", &section.free_failures_per_user)?,
+            per_address: free("free_failures_per_address", &section.free_failures_per_address)?,
             max_lockout: SignedDuration::from_secs(lockout.into()),
         })
     }

@@ -4,46 +4,44 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use identity::model::provider::IdentityProvider;
-use serde::Deserialize;
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
+use super::documented::{Required, settings_table};
 use super::{ConfigError, ConfigSource};
 
-/// `[[provider]]`: an external OpenID Connect provider.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ProviderSection {
-    /// Name, which is also the value of `identity_provider`.
-    pub name: Spanned<String>,
-    /// `google` sets the endpoints.
-    pub preset: Option<Spanned<String>>,
-    /// Issuer identifier.
-    pub issuer: Option<String>,
-    /// URL of the authorization endpoint.
-    pub authorization_endpoint: Option<String>,
-    /// URL of the token endpoint.
-    pub token_endpoint: Option<String>,
-    /// URL of the key set.
-    pub jwks_uri: Option<String>,
-    /// Client id of this server at the provider.
-    pub client_id: String,
-    /// Rejected: secrets are not allowed in the file.
-    pub client_secret: Option<Spanned<IgnoredAny>>,
-    /// File with the client secret.
-    pub client_secret_file: Option<Spanned<PathBuf>>,
-    /// Environment variable with the client secret.
-    pub client_secret_env: Option<Spanned<String>>,
-    /// Requested scopes; default `openid profile email`.
-    pub scopes: Option<String>,
-    /// Create a user at the first sign-in of an unknown account; default no.
-    #[serde(default)]
-    pub create_users: bool,
-    /// Link an unknown account to the user with the same verified e-mail address; default no.
-    #[serde(default)]
-    pub link_by_email: bool,
-    /// Maximum wait for the response head and between two parts of the body, in milliseconds; default 8000.
-    pub timeout_ms: Option<u64>,
+settings_table! {
+    /// An external OpenID Connect provider. Its redirect URI is `https://id.example/oauth2/idpresponse/NAME`.
+    pub struct ProviderSection {
+        /// Name, which is also the value of `identity_provider`.
+        name: Required<Spanned<String>> = Required::MISSING,
+        /// `google` sets issuer and endpoints.
+        preset: Option<Spanned<String>> = None,
+        /// Issuer identifier; required without a preset, like the endpoints.
+        issuer: Option<String> = None,
+        /// URL of the authorization endpoint.
+        authorization_endpoint: Option<String> = None,
+        /// URL of the token endpoint.
+        token_endpoint: Option<String> = None,
+        /// URL of the key set.
+        jwks_uri: Option<String> = None,
+        /// Client id of this server at the provider.
+        client_id: Required<String> = Required::MISSING,
+        /// Is refused: secrets are not allowed in the file.
+        client_secret: Option<Spanned<IgnoredAny>> = None,
+        /// File with the client secret.
+        client_secret_file: Option<Spanned<PathBuf>> = None,
+        /// Environment variable with the client secret.
+        client_secret_env: Option<Spanned<String>> = None,
+        /// Requested scopes.
+        scopes: String = "openid profile email".to_owned(),
+        /// Create a user at the first sign-in of an unknown account; without it users link accounts themselves.
+        create_users: bool = false,
+        /// Link an unknown account to the user with the same verified e-mail address.
+        link_by_email: bool = false,
+        /// Maximum wait for the response head and between two parts of the body.
+        timeout_ms: u64 ["milliseconds"] = 8_000,
+    }
 }
 
 /// A provider and its time limit.
@@ -60,9 +58,11 @@ pub struct ConfiguredProvider {
 /// # Errors
 /// Returns [`ConfigError`] if a member is missing or a secret is written in the file.
 pub(super) fn check_provider(
-    section: ProviderSection,
+    section: Spanned<ProviderSection>,
     file: &ConfigSource<'_>,
 ) -> Result<ConfiguredProvider, ConfigError> {
+    let table = section.span();
+    let section = section.into_inner();
     let google = match &section.preset {
         None => false,
         Some(preset) if preset.as_ref() == "google" => true,
@@ -71,7 +71,8 @@ pub(super) fn check_provider(
             return Err(file.value_error(other.span(), "preset", why));
         }
     };
-    let (span, name) = (section.name.span(), section.name.into_inner());
+    let name = section.name.get(file, &table, "name")?;
+    let (span, name) = (name.span(), name.into_inner());
     let need = |value: Option<String>, key: &'static str, preset: &str| {
         value
             .or_else(|| google.then(|| preset.to_owned()))
@@ -87,7 +88,7 @@ pub(super) fn check_provider(
         section.client_secret_env.as_ref(),
     )?;
     Ok(ConfiguredProvider {
-        timeout: Duration::from_millis(section.timeout_ms.unwrap_or(8_000)),
+        timeout: Duration::from_millis(section.timeout_ms),
         provider: IdentityProvider {
             issuer: need(section.issuer, "issuer", "https://accounts.google.com")?,
             authorization_endpoint: need(
@@ -102,9 +103,9 @@ pub(super) fn check_provider(
             )?,
             jwks_uri: need(section.jwks_uri, "jwks_uri", "https://www.googleapis.com/oauth2/v3/certs")?,
             name,
-            client_id: section.client_id,
+            client_id: section.client_id.get(file, &table, "client_id")?,
             client_secret,
-            scopes: section.scopes.unwrap_or_else(|| "openid profile email".to_owned()),
+            scopes: section.scopes,
             google,
             create_users: section.create_users,
             link_by_email: section.link_by_email,

@@ -3,135 +3,142 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use identity::sign_in::password::PasswordPolicy;
+use identity::sign_in::pending_quota::PendingLimits;
+use identity::sign_in::throttle::ThrottleLimits;
 use toml::Spanned;
 
+use super::audit::AuditConfig;
 use super::bulk::BulkSection;
 use super::declared::{ClientSection, ScopeSection};
+use super::documented::{implicit, settings_table};
+use super::network::{PrivateHosts, ProxyHeader};
 use super::provider::ProviderSection;
-use crate::config::PrivateHosts;
-use crate::config::ProxyHeader;
-use crate::config::audit::AuditConfig;
 
-/// `trefoil.toml`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ConfigFile {
-    /// `[server]`
-    pub server: ServerSection,
-    /// `[store]`
-    pub store: StoreSection,
-    /// `[identity]`
-    pub identity: IdentitySection,
-    /// `[[client]]`
-    pub client: Vec<ClientSection>,
-    /// `[[scope]]`
-    pub scope: Vec<ScopeSection>,
-    /// `[[provider]]`
-    pub provider: Vec<ProviderSection>,
-    /// `[terminology]`
-    pub terminology: TerminologySection,
-    /// `[bulk]`
-    pub bulk: BulkSection,
-    /// `[limits]`
-    pub limits: LimitsSection,
-    /// `[audit]`
-    pub audit: AuditConfig,
+settings_table! {
+    /// `trefoil.toml`.
+    pub struct ConfigFile {
+        /// Addresses and certificate.
+        server: ServerSection = ServerSection::default(),
+        /// Engine and folder.
+        store: StoreSection = StoreSection::default(),
+        /// Keys, passwords, and the hosts of clients' key sets.
+        identity: IdentitySection = IdentitySection::default(),
+        /// Clients.
+        client: Vec<ClientSection> = Vec::new(),
+        /// Scopes.
+        scope: Vec<Spanned<ScopeSection>> = Vec::new(),
+        /// External providers.
+        provider: Vec<Spanned<ProviderSection>> = Vec::new(),
+        /// Terminology.
+        terminology: TerminologySection = TerminologySection::default(),
+        /// Exports.
+        bulk: BulkSection = BulkSection::default(),
+        /// Maximum numbers and sizes.
+        limits: LimitsSection = LimitsSection::default(),
+        /// The audit log.
+        audit: AuditConfig = AuditConfig::default(),
+    }
 }
 
-/// `[server]`: addresses and certificate.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ServerSection {
-    /// Address to listen on; `127.0.0.1:8443` listens on `[::1]` too.
-    pub listen: Option<SocketAddr>,
-    /// Base URL of the server; default `https://localhost:PORT`.
-    pub base_url: Option<String>,
-    /// PEM file with the certificate chain; without it a development certificate is generated.
-    pub certificate: Option<PathBuf>,
-    /// PEM file with the private key.
-    pub private_key: Option<PathBuf>,
-    /// Networks of the proxies that are trusted to name the client.
-    pub trusted_proxies: Vec<Spanned<String>>,
-    /// The header in which they do so: `x-forwarded-for` (the default) or `forwarded`.
-    pub proxy_header: ProxyHeader,
-    /// Seconds without a byte in either direction until a connection is closed; default 75.
-    pub idle_timeout_s: Option<Spanned<u32>>,
-    /// Seconds between the signal to stop and the last accepted connection; default 1.
-    pub shutdown_grace_s: Option<u32>,
+settings_table! {
+    /// Addresses, certificate, proxies and connections.
+    pub struct ServerSection {
+        /// Address to listen on; `127.0.0.1:8443` listens on `[::1]` too.
+        listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8443)),
+        /// Base URL of the server; without it `https://localhost:PORT`.
+        base_url: Option<String> = None,
+        /// PEM file with the certificate chain; without it a development certificate is generated.
+        certificate: Option<PathBuf> = None,
+        /// PEM file with the private key.
+        private_key: Option<PathBuf> = None,
+        /// Networks of the proxies that are trusted to name the client.
+        trusted_proxies: Vec<Spanned<String>> = Vec::new(),
+        /// The header in which they do so; `forwarded` is that of RFC 7239.
+        proxy_header: ProxyHeader = ProxyHeader::default(),
+        /// Time without a byte in either direction until a connection is closed, 1 to 3600; use more than your load
+        /// balancer does.
+        idle_timeout_s: Spanned<u32> ["seconds"] = implicit(75),
+        /// Time between the signal to stop and the last accepted connection.
+        shutdown_grace_s: u32 ["seconds"] = 1,
+    }
 }
 
-/// `[identity]`: keys, passwords, and the hosts of clients' key sets.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct IdentitySection {
-    /// Hosts with private addresses from which key sets may be fetched: `true`, or a list of hosts. Default none.
-    pub allow_private_jwks: PrivateHosts,
-    /// Days for which a signing key is active; default 90.
-    pub rotate_keys_days: Option<Spanned<u32>>,
-    /// File with the key that encrypts secrets in the store: 32 bytes in base64.
-    pub key_encryption_key_file: Option<Spanned<PathBuf>>,
-    /// Environment variable with that key.
-    pub key_encryption_key_env: Option<Spanned<String>>,
-    /// File with the previous key, while the key is being rotated.
-    pub previous_key_encryption_key_file: Option<Spanned<PathBuf>>,
-    /// Environment variable with the previous key.
-    pub previous_key_encryption_key_env: Option<Spanned<String>>,
-    /// Minimum number of characters of a new password; default 8.
-    pub password_min_length: Option<Spanned<u32>>,
-    /// Minimum strength of a new password, 0 to 4 by zxcvbn; default 3.
-    pub password_min_strength: Option<Spanned<u32>>,
-    /// `[identity.throttle]`
-    pub throttle: ThrottleSection,
+settings_table! {
+    /// Keys, passwords, and the hosts of clients' key sets.
+    pub struct IdentitySection {
+        /// Hosts with private addresses from which key sets may be fetched: all, none or those that are named.
+        allow_private_jwks: PrivateHosts = PrivateHosts::default(),
+        /// Time for which a signing key is active, 1 to 3650.
+        rotate_keys_days: Spanned<u32> ["days"] = implicit(90),
+        /// File with the key that encrypts secrets in the store: 32 bytes in base64.
+        key_encryption_key_file: Option<Spanned<PathBuf>> = None,
+        /// Environment variable with that key.
+        key_encryption_key_env: Option<Spanned<String>> = None,
+        /// File with the previous key, while the key is being rotated.
+        previous_key_encryption_key_file: Option<Spanned<PathBuf>> = None,
+        /// Environment variable with the previous key.
+        previous_key_encryption_key_env: Option<Spanned<String>> = None,
+        /// Minimum length of a new password, 8 to 64.
+        password_min_length: Spanned<u32> ["characters"] = implicit(PasswordPolicy::default().min_length as u32),
+        /// Minimum strength of a new password, 0 to 4 by zxcvbn; 3 withstands 10^8 guesses, 4 withstands 10^10.
+        password_min_strength: Spanned<u32> = implicit(PasswordPolicy::default().min_strength.into()),
+        /// Failed sign-ins.
+        throttle: ThrottleSection = ThrottleSection::default(),
+    }
 }
 
-/// `[identity.throttle]`: failed sign-ins.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct ThrottleSection {
-    /// Failures before delays begin, for one user name at one address or in one known browser; default 5.
-    pub free_failures_per_pair: Option<Spanned<u32>>,
-    /// Failures before delays begin, for one user name over all addresses; default 25.
-    pub free_failures_per_user: Option<Spanned<u32>>,
-    /// Failures before delays begin, for one address over all user names; default 50.
-    pub free_failures_per_address: Option<Spanned<u32>>,
-    /// Maximum lockout, in seconds; default 900.
-    pub max_lockout_s: Option<Spanned<u32>>,
+settings_table! {
+    /// Failed sign-ins: numbers of failures before delays begin, each 1 to 1000000.
+    pub struct ThrottleSection {
+        /// Failures of one user name at one address, or in one known browser.
+        free_failures_per_pair: Spanned<u32> = implicit(ThrottleLimits::default().per_pair),
+        /// Failures of one user name over all addresses.
+        free_failures_per_user: Spanned<u32> = implicit(ThrottleLimits::default().per_user),
+        /// Failures of one address over all user names.
+        free_failures_per_address: Spanned<u32> = implicit(ThrottleLimits::default().per_address),
+        /// Maximum lockout, 1 to 86400.
+        max_lockout_s: Spanned<u32> ["seconds"] = implicit(ThrottleLimits::default().max_lockout.as_secs() as u32),
+    }
 }
 
-/// `[store]`: engine and folder.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct StoreSection {
-    /// `memory` or `file`.
-    pub engine: Option<String>,
-    /// Folder of store, files, keys and certificate.
-    pub data: Option<PathBuf>,
+settings_table! {
+    /// Engine and folder.
+    pub struct StoreSection {
+        /// `memory` or `file`.
+        engine: String = "file".to_owned(),
+        /// Folder of store, files, keys and certificate.
+        data: PathBuf = PathBuf::from(DEFAULT_DATA_FOLDER),
+    }
 }
 
-/// `[terminology]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct TerminologySection {
-    /// Answer terminology requests without a token.
-    pub anonymous: bool,
+/// The data folder of the server, and of the commands on it.
+pub const DEFAULT_DATA_FOLDER: &str = "trefoil-data";
+
+settings_table! {
+    /// Terminology.
+    pub struct TerminologySection {
+        /// Answer terminology requests without a token.
+        anonymous: bool = false,
+    }
 }
 
-/// `[limits]`
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LimitsSection {
-    /// Maximum number of open connections, further limited by the file descriptors; default 10,000.
-    pub connections: Option<usize>,
-    /// Maximum number of open connections of one address; default 512. Trusted proxies are exempt.
-    pub connections_per_address: Option<usize>,
-    /// Maximum number of pending requests of each kind (pushed requests, device authorizations, passkey ceremonies,
-    /// sign-ins at a provider) that one address may create; default 300.
-    pub pending_per_address: Option<usize>,
-    /// The same maximum for all addresses together; default 20,000.
-    pub pending_total: Option<usize>,
-    /// Maximum size of a FHIR request body, in bytes; default 16 MiB.
-    pub body_limit_bytes: Option<usize>,
-    /// Memory for all request bodies together, in bytes; one address can use a quarter of it. Default 256 MiB.
-    pub body_memory_bytes: Option<usize>,
+settings_table! {
+    /// Maximum numbers and sizes.
+    pub struct LimitsSection {
+        /// Maximum number of open connections; never more than the file descriptors allow.
+        connections: usize = 10_000,
+        /// Maximum number of open connections of one address, or of one IPv6 network of 64 bits. Trusted proxies are
+        /// exempt.
+        connections_per_address: usize = 512,
+        /// Maximum number of pending requests of each kind (pushed requests, device authorizations, passkey ceremonies,
+        /// sign-ins at a provider) that one address may create; then 429.
+        pending_per_address: usize = PendingLimits::default().per_address,
+        /// The same maximum for all addresses together.
+        pending_total: usize = PendingLimits::default().total,
+        /// Maximum size of a FHIR request body.
+        body_limit_bytes: usize ["bytes"] = 16 << 20,
+        /// Memory for all request bodies together; one address can use a quarter of it; then 503.
+        body_memory_bytes: usize ["bytes"] = 256 << 20,
+    }
 }

@@ -47,11 +47,13 @@ type HandlerFuture = Pin<Box<dyn Future<Output = Result<Response, Problem>> + Se
 /// A property of a route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RouteFlag {
-    /// Scripts on the origins of clients may read the response.
+    /// Scripts on every origin may read the response, which is public.
+    AnyOrigin,
+    /// Scripts on the origins of the clients' redirect URIs may read the response.
     Cors,
     /// HEAD is not supported, because GET creates something (RFC 9110 section 9.2.1).
     NoHead,
-    /// Problems are pages, whatever the dialect of the table is.
+    /// Problems of the handler are pages, whatever the dialect of the table is.
     Page,
 }
 
@@ -100,23 +102,23 @@ macro_rules! routes {
 static OAUTH: &[Route] = routes! {
     GET    "oauth2/authorize" NoHead Page => oauth::authorize::authorize();
     GET    "oauth2/resume" Page => oauth::authorize::resume_request();
-    POST   "oauth2/par" => oauth::par::push_request(body);
+    POST   "oauth2/par" Cors => oauth::par::push_request(body);
     POST   "oauth2/token" Cors => oauth::token::issue_tokens(body);
     GET    "oauth2/userinfo" Cors => oauth::userinfo::user_info();
     POST   "oauth2/userinfo" Cors => oauth::userinfo::user_info();
     GET    "oauth2/userInfo" Cors => oauth::userinfo::user_info();
     POST   "oauth2/userInfo" Cors => oauth::userinfo::user_info();
-    POST   "oauth2/introspect" => oauth::introspect::introspect_token(body);
-    POST   "oauth2/revoke" => oauth::revoke::revoke_token(body);
+    POST   "oauth2/introspect" Cors => oauth::introspect::introspect_token(body);
+    POST   "oauth2/revoke" Cors => oauth::revoke::revoke_token(body);
     POST   "oauth2/device_authorization" Cors => oauth::device_authorization::authorize_device(body);
     GET    "oauth2/idpresponse/{provider}" Page => oauth::federation::provider_callback(provider);
 };
 
 static WELL_KNOWN: &[Route] = routes! {
-    GET    ".well-known/openid-configuration" Cors => oauth::discovery::openid_configuration();
-    GET    ".well-known/oauth-authorization-server" Cors => oauth::discovery::openid_configuration();
-    GET    ".well-known/jwks.json" Cors => oauth::discovery::key_set();
-    GET    ".well-known/oauth-protected-resource/fhir/R4" Cors => oauth::discovery::protected_resource();
+    GET    ".well-known/openid-configuration" AnyOrigin => oauth::discovery::openid_configuration();
+    GET    ".well-known/oauth-authorization-server" AnyOrigin => oauth::discovery::openid_configuration();
+    GET    ".well-known/jwks.json" AnyOrigin => oauth::discovery::key_set();
+    GET    ".well-known/oauth-protected-resource/fhir/R4" AnyOrigin => oauth::discovery::protected_resource();
 };
 
 static ADMIN: &[Route] = routes! {
@@ -178,61 +180,55 @@ static PAGES: &[Route] = routes! {
 };
 
 static FHIR: &[Route] = routes! {
-    GET    "fhir/R4/metadata" Cors => fhir::metadata::read_metadata();
-    GET    "fhir/R4/.well-known/smart-configuration" Cors => oauth::discovery::smart_configuration();
-    GET    "fhir/R4/$export" NoHead => fhir::export::export_system(body);
-    POST   "fhir/R4/$export" => fhir::export::export_system(body);
-    GET    "fhir/R4/Patient/$export" NoHead => fhir::export::export_patients(body);
-    POST   "fhir/R4/Patient/$export" => fhir::export::export_patients(body);
-    GET    "fhir/R4/Group/{id}/$export" NoHead => fhir::export::export_group(id, body);
-    POST   "fhir/R4/Group/{id}/$export" => fhir::export::export_group(id, body);
-    GET    "fhir/R4/bulk/{job}" => fhir::export::export_status(job);
-    DELETE "fhir/R4/bulk/{job}" => fhir::export::delete_export(job);
-    GET    "fhir/R4/bulk/{job}/{file}" => fhir::download::download_file(job, file);
-    GET    "fhir/R4/ValueSet/$validate-code" => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/$validate-code" => fhir::terminology::validate_code(id, body);
-    GET    "fhir/R4/ValueSet/{id}/$validate-code" => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/{id}/$validate-code" => fhir::terminology::validate_code(id, body);
-    POST   "fhir/R4/ValueSet/$batch-validate-code" => fhir::terminology::batch_validate_code(body);
-    GET    "fhir/R4/CodeSystem/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    GET    "fhir/R4/CodeSystem/{id}/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    POST   "fhir/R4/CodeSystem/{id}/$validate-code" => fhir::terminology::validate_code_in_system(id, body);
-    GET    "fhir/R4/ValueSet/$expand" => fhir::terminology::expand(id, body);
-    POST   "fhir/R4/ValueSet/$expand" => fhir::terminology::expand(id, body);
-    GET    "fhir/R4/ValueSet/{id}/$expand" => fhir::terminology::expand(id, body);
-    POST   "fhir/R4/ValueSet/{id}/$expand" => fhir::terminology::expand(id, body);
-    GET    "fhir/R4/CodeSystem/$lookup" => fhir::terminology::lookup(body);
-    POST   "fhir/R4/CodeSystem/$lookup" => fhir::terminology::lookup(body);
-    GET    "fhir/R4/CodeSystem/$subsumes" => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4/CodeSystem/$subsumes" => fhir::terminology::subsumes(id, body);
-    GET    "fhir/R4/CodeSystem/{id}/$subsumes" => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4/CodeSystem/{id}/$subsumes" => fhir::terminology::subsumes(id, body);
-    POST   "fhir/R4" => fhir::bundle::execute_bundle(body);
-    GET    "fhir/R4/{kind}" => fhir::search::search_by_get(kind);
-    POST   "fhir/R4/{kind}" => fhir::resource::create_resource(kind, body);
-    PUT    "fhir/R4/{kind}" => fhir::resource::conditional_update(kind, body);
-    DELETE "fhir/R4/{kind}" => fhir::resource::conditional_delete(kind);
-    POST   "fhir/R4/{kind}/_search" => fhir::search::search_by_post(kind, body);
-    GET    "fhir/R4/{kind}/{id}" => fhir::resource::read_resource(kind, id);
-    PUT    "fhir/R4/{kind}/{id}" => fhir::resource::update_resource(kind, id, body);
-    DELETE "fhir/R4/{kind}/{id}" => fhir::resource::delete_resource(kind, id);
-    GET    "fhir/R4/{kind}/{id}/_history" => fhir::search::instance_history(kind, id);
-    GET    "fhir/R4/{kind}/{id}/_history/{version}" => fhir::resource::read_version(kind, id, version);
+    GET    "fhir/R4/metadata" AnyOrigin => fhir::metadata::read_metadata();
+    GET    "fhir/R4/.well-known/smart-configuration" AnyOrigin => oauth::discovery::smart_configuration();
+    GET    "fhir/R4/$export" Cors NoHead => fhir::export::export_system(body);
+    POST   "fhir/R4/$export" Cors => fhir::export::export_system(body);
+    GET    "fhir/R4/Patient/$export" Cors NoHead => fhir::export::export_patients(body);
+    POST   "fhir/R4/Patient/$export" Cors => fhir::export::export_patients(body);
+    GET    "fhir/R4/Group/{id}/$export" Cors NoHead => fhir::export::export_group(id, body);
+    POST   "fhir/R4/Group/{id}/$export" Cors => fhir::export::export_group(id, body);
+    GET    "fhir/R4/bulk/{job}" Cors => fhir::export::export_status(job);
+    DELETE "fhir/R4/bulk/{job}" Cors => fhir::export::delete_export(job);
+    GET    "fhir/R4/bulk/{job}/{file}" Cors => fhir::download::download_file(job, file);
+    GET    "fhir/R4/ValueSet/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    GET    "fhir/R4/ValueSet/{id}/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/{id}/$validate-code" Cors => fhir::terminology::validate_code(id, body);
+    POST   "fhir/R4/ValueSet/$batch-validate-code" Cors => fhir::terminology::batch_validate_code(body);
+    GET    "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    GET    "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    GET    "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
+    POST   "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
+    GET    "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);
+    POST   "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);
+    GET    "fhir/R4/CodeSystem/$lookup" Cors => fhir::terminology::lookup(body);
+    POST   "fhir/R4/CodeSystem/$lookup" Cors => fhir::terminology::lookup(body);
+    GET    "fhir/R4/CodeSystem/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4/CodeSystem/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    GET    "fhir/R4/CodeSystem/{id}/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4/CodeSystem/{id}/$subsumes" Cors => fhir::terminology::subsumes(id, body);
+    POST   "fhir/R4" Cors => fhir::bundle::execute_bundle(body);
+    POST   "fhir/R4/" Cors => fhir::bundle::execute_bundle(body);
+    GET    "fhir/R4/{kind}" Cors => fhir::search::search_by_get(kind);
+    POST   "fhir/R4/{kind}" Cors => fhir::resource::create_resource(kind, body);
+    PUT    "fhir/R4/{kind}" Cors => fhir::resource::conditional_update(kind, body);
+    DELETE "fhir/R4/{kind}" Cors => fhir::resource::conditional_delete(kind);
+    POST   "fhir/R4/{kind}/_search" Cors => fhir::search::search_by_post(kind, body);
+    GET    "fhir/R4/{kind}/{id}" Cors => fhir::resource::read_resource(kind, id);
+    PUT    "fhir/R4/{kind}/{id}" Cors => fhir::resource::update_resource(kind, id, body);
+    DELETE "fhir/R4/{kind}/{id}" Cors => fhir::resource::delete_resource(kind, id);
+    GET    "fhir/R4/{kind}/{id}/_history" Cors => fhir::search::instance_history(kind, id);
+    GET    "fhir/R4/{kind}/{id}/_history/{version}" Cors => fhir::resource::read_version(kind, id, version);
 };
 
-/// The tables, each with the dialect of its problems.
-static TABLES: [(&[Route], Dialect); 5] = [
-    (OAUTH, Dialect::OAuth),
-    (WELL_KNOWN, Dialect::OAuth),
-    (ADMIN, Dialect::Admin),
-    (PAGES, Dialect::Page),
-    (FHIR, Dialect::Fhir),
-];
+static TABLES: [&[Route]; 5] = [OAUTH, WELL_KNOWN, ADMIN, PAGES, FHIR];
 
-/// Returns the dialect of problems at a path that has no route.
+/// Returns the dialect of problems at a path, by its first segment.
 pub fn dialect(path: &str) -> Dialect {
-    match path.trim_start_matches('/').split('/').next() {
+    match path.strip_prefix('/').and_then(|path| path.split('/').next()) {
         Some("oauth2" | ".well-known") => Dialect::OAuth,
         Some("fhir") => Dialect::Fhir,
         Some("admin") => Dialect::Admin,
@@ -240,28 +236,47 @@ pub fn dialect(path: &str) -> Dialect {
     }
 }
 
-/// The routes of one path.
-struct PathRoutes {
-    routes: Vec<&'static Route>,
-    dialect: Dialect,
+/// The origins whose scripts may read a response. Credentials of the browser are never allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CorsPolicy {
+    /// Only the origin of this server.
+    SameOrigin,
+    /// The origins of the clients' redirect URIs.
+    ClientOrigins,
+    /// Every origin.
+    AnyOrigin,
 }
+
+/// The routes of one path.
+struct PathRoutes(Vec<&'static Route>);
 
 impl PathRoutes {
     fn has(&self, flag: RouteFlag) -> bool {
-        self.routes.iter().any(|route| route.has(flag))
+        self.0.iter().any(|route| route.has(flag))
     }
 
     /// Returns the route of a method. HEAD is GET without the body of the response.
     fn method(&self, method: &Method) -> Option<&'static Route> {
         let fits =
             |route: &&&Route| route.method == *method || *method == Method::HEAD && route.allows_head();
-        self.routes.iter().find(fits).copied()
+        self.0.iter().find(fits).copied()
+    }
+
+    /// Returns which scripts may read the responses of this path.
+    fn cors(&self) -> CorsPolicy {
+        if self.has(RouteFlag::AnyOrigin) {
+            CorsPolicy::AnyOrigin
+        } else if self.has(RouteFlag::Cors) {
+            CorsPolicy::ClientOrigins
+        } else {
+            CorsPolicy::SameOrigin
+        }
     }
 
     /// Returns the value of `Allow`.
     fn allow(&self) -> String {
-        let mut methods: Vec<_> = self.routes.iter().map(|route| route.method.as_str()).collect();
-        if self.routes.iter().any(|route| route.allows_head()) {
+        let mut methods: Vec<_> = self.0.iter().map(|route| route.method.as_str()).collect();
+        if self.0.iter().any(|route| route.allows_head()) {
             methods.push("HEAD");
         }
         methods.join(", ")
@@ -271,13 +286,10 @@ impl PathRoutes {
 /// All paths. A path with a placeholder is matched only if no literal path is.
 static PATHS: LazyLock<matchit::Router<PathRoutes>> = LazyLock::new(|| {
     let mut paths: Vec<(&'static str, PathRoutes)> = Vec::new();
-    for (table, dialect) in TABLES {
-        for route in table {
-            let dialect = if route.has(RouteFlag::Page) { Dialect::Page } else { dialect };
-            match paths.iter_mut().find(|(path, _)| *path == route.path) {
-                Some((_, same)) => same.routes.push(route),
-                None => paths.push((route.path, PathRoutes { routes: vec![route], dialect })),
-            }
+    for route in TABLES.into_iter().flatten() {
+        match paths.iter_mut().find(|(path, _)| *path == route.path) {
+            Some((_, same)) => same.0.push(route),
+            None => paths.push((route.path, PathRoutes(vec![route]))),
         }
     }
     let mut router = matchit::Router::new();
@@ -344,9 +356,7 @@ async fn answer(context: RequestContext, body: RequestBody) -> Response {
         let (status, took_us) = (response.status().as_u16(), started.elapsed().as_micros());
         tracing::info!(%method, path, status, took_us, %request_id, "request");
     }
-    if cors {
-        response = with_cors(&app, response, origin.as_deref(), now).await;
-    }
+    response = with_cors(&app, response, cors, origin.as_deref(), now).await;
     let response = if is_head { without_body(response) } else { response };
     finish(&app, response, &request_id, dialect)
 }
@@ -364,53 +374,55 @@ fn without_body(response: Response) -> Response {
 /// The response to a request, with the properties of its route.
 struct Answer {
     response: Response,
-    cors: bool,
+    cors: CorsPolicy,
     dialect: Dialect,
 }
 
 async fn dispatch(context: RequestContext, body: RequestBody) -> Answer {
-    let plain = |dialect: Dialect, status: StatusCode, text: &str| Answer {
+    let dialect = dialect(&context.path);
+    let plain = |status: StatusCode, text: &str| Answer {
         response: dialect.plain_error(status, text),
-        cors: false,
+        cors: CorsPolicy::SameOrigin,
         dialect,
     };
-    let outside = dialect(&context.path);
     if context.path.len() + context.query.len() > LONGEST_TARGET {
         let text = format!("the request target is longer than {LONGEST_TARGET} bytes");
-        return plain(outside, StatusCode::URI_TOO_LONG, &text);
+        return plain(StatusCode::URI_TOO_LONG, &text);
     }
     let (found, path) = match find(&context.path) {
         Ok(found) => found,
         Err(NotFound::NotUtf8) => {
             let text = "the path is not UTF-8 after percent-decoding";
-            return plain(outside, StatusCode::BAD_REQUEST, text);
+            return plain(StatusCode::BAD_REQUEST, text);
         }
         Err(NotFound::Nothing) => {
             let text = format!("no resource is served at {}", printable(&context.path));
-            return plain(outside, StatusCode::NOT_FOUND, &text);
+            return plain(StatusCode::NOT_FOUND, &text);
         }
     };
-    let dialect = found.dialect;
-    if context.method == Method::OPTIONS && found.has(RouteFlag::Cors) {
-        return Answer { response: preflight(&found.allow()), cors: true, dialect };
+    let cors = found.cors();
+    if context.method == Method::OPTIONS && cors != CorsPolicy::SameOrigin {
+        return Answer { response: preflight(&found.allow()), cors, dialect };
     }
     let Some(route) = found.method(&context.method) else {
         let allow = found.allow();
         let text = format!("{} is not supported here; use {allow}", printable(context.method.as_str()));
-        let answer = plain(dialect, StatusCode::METHOD_NOT_ALLOWED, &text);
-        return Answer { response: reply::with(answer.response, header::ALLOW, &allow), ..answer };
+        let answer = plain(StatusCode::METHOD_NOT_ALLOWED, &text);
+        return Answer { response: reply::with(answer.response, header::ALLOW, &allow), cors, ..answer };
     };
     let answered =
         AssertUnwindSafe((route.handler)(RoutedRequest { context, body, path })).catch_unwind().await;
     let response = match answered {
-        Ok(answered) => answered.unwrap_or_else(|problem| problem.into_response(dialect)),
+        Ok(Ok(response)) => response,
+        Ok(Err(problem)) if route.has(RouteFlag::Page) => problem.into_response(Dialect::Page),
+        Ok(Err(problem)) => problem.into_response(dialect),
         Err(_) => {
             tracing::error!(path = route.path, "a handler panicked");
             let text = "internal error; the server's log has the details";
             dialect.plain_error(StatusCode::INTERNAL_SERVER_ERROR, text)
         }
     };
-    Answer { response, cors: route.has(RouteFlag::Cors), dialect }
+    Answer { response, cors, dialect }
 }
 
 /// An error of a path without a route.
@@ -432,16 +444,21 @@ fn find(path: &str) -> Result<(&'static PathRoutes, PathParameters), NotFound> {
     Ok((found.value, PathParameters(parameters)))
 }
 
-/// Decodes the segments of a path. `/` and `%` within a segment stay encoded, so that the segments do not change.
+/// Decodes the segments of a path after the first one, which selects the dialect and may be filtered by a proxy. `/` and
+/// `%` within a segment stay encoded, so that the segments do not change.
 fn decode_segments(path: &str) -> Result<Cow<'_, str>, NotFound> {
     if !path.contains('%') {
         return Ok(path.into());
     }
-    let decode = |segment| {
+    let decode = |(at, segment)| {
+        if at <= 1 {
+            return Ok(Cow::Borrowed(segment));
+        }
         let decoded = percent_decode_str(segment).decode_utf8().map_err(|_| NotFound::NotUtf8)?;
-        Ok(decoded.replace('%', "%25").replace('/', "%2F"))
+        Ok(decoded.replace('%', "%25").replace('/', "%2F").into())
     };
-    let segments: Result<Vec<_>, NotFound> = path.split('/').map(decode).collect();
+    // A path begins with `/`, so the piece at 0 is empty.
+    let segments: Result<Vec<Cow<'_, str>>, NotFound> = path.split('/').enumerate().map(decode).collect();
     Ok(segments?.join("/").into())
 }
 
@@ -451,24 +468,41 @@ fn preflight(allow: &str) -> Response {
     let response = reply::with(
         response,
         header::ACCESS_CONTROL_ALLOW_HEADERS,
-        "Authorization, Content-Type, Accept, DPoP",
+        "Authorization, Content-Type, Accept, DPoP, If-Match, If-None-Match, If-None-Exist, Prefer",
     );
     reply::with(response, header::ACCESS_CONTROL_MAX_AGE, "600")
 }
 
-/// Allows scripts on the origins of clients to read the response, never with credentials. `Vary` is also sent without
-/// an origin, because a cache must not return that response to a script.
-async fn with_cors(app: &App, response: Response, origin: Option<&str>, now: Timestamp) -> Response {
-    let response = reply::with_static(response, header::VARY, "Origin");
-    let Some(origin) = origin else { return response };
-    match app.origins.contains(origin, &app.identity, now).await {
-        Ok(true) => reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
-        Ok(false) => response,
-        Err(error) => {
-            tracing::error!(%error, "failed to read the clients for a cross-origin request");
-            response
+/// Headers that scripts may read, beside those that they may always read.
+const EXPOSED_HEADERS: &str =
+    "ETag, Location, Content-Location, Retry-After, X-Progress, WWW-Authenticate, X-Request-Id";
+
+/// Lets scripts read the response as the policy says. `Vary` is also sent without an origin, because a cache must not
+/// return that response to a script.
+async fn with_cors(
+    app: &App,
+    response: Response,
+    policy: CorsPolicy,
+    origin: Option<&str>,
+    now: Timestamp,
+) -> Response {
+    let response = match policy {
+        CorsPolicy::SameOrigin => return response,
+        CorsPolicy::AnyOrigin => reply::with_static(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+        CorsPolicy::ClientOrigins => {
+            let response = reply::with_static(response, header::VARY, "Origin");
+            let Some(origin) = origin else { return response };
+            match app.origins.contains(origin, &app.identity, now).await {
+                Ok(true) => reply::with(response, header::ACCESS_CONTROL_ALLOW_ORIGIN, origin),
+                Ok(false) => return response,
+                Err(error) => {
+                    tracing::error!(%error, "failed to read the clients for a cross-origin request");
+                    return response;
+                }
+            }
         }
-    }
+    };
+    reply::with_static(response, header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS)
 }
 
 /// Adds the headers of every response.
@@ -496,7 +530,7 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, pattern: Option<&str>) {
-        assert_eq!(find(path).ok().map(|(found, _)| found.routes[0].path), pattern, "{path}");
+        assert_eq!(find(path).ok().map(|(found, _)| found.0[0].path), pattern, "{path}");
     }
 
     #[test]
@@ -514,6 +548,9 @@ mod tests {
         check("/fhir/R4/../admin", Some("fhir/R4/{kind}/{id}"));
         check("/fhir/R4/metadata/", None);
         check("/", Some(""));
+        check("/%66hir/R4/metadata", None);
+        check("/%61dmin/users", None);
+        check("//admin/users", None);
     }
 
     #[test]
@@ -526,8 +563,15 @@ mod tests {
     }
 
     #[test]
+    fn every_fhir_route_serves_scripts() {
+        for route in FHIR {
+            assert!(route.has(RouteFlag::Cors) || route.has(RouteFlag::AnyOrigin), "{}", route.path);
+        }
+    }
+
+    #[test]
     fn every_parameter_is_a_placeholder_of_its_path() {
-        for (table, _) in TABLES {
+        for table in TABLES {
             for (at, route) in table.iter().enumerate() {
                 let is_repeated = |other: &Route| other.path == route.path && other.method == route.method;
                 assert!(!table[..at].iter().any(is_repeated), "{} {}", route.method, route.path);

@@ -1,11 +1,13 @@
 //! Operation: a configuration that is reloaded, encrypted keys, and an audit log without secrets.
 
 use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Server, TREFOIL};
 
@@ -80,6 +82,29 @@ async fn the_file_is_read_again_without_a_restart() {
     assert_eq!(server.stop(), Some(0));
     std::fs::write(&file, "[[client]]\nclient_id = \"hand\"\n").unwrap();
     check(&serve(&server, &["--config", file.to_str().unwrap()]), 3, "line 2: client_id");
+}
+
+/// Sends a line to the administration socket of a running server and returns its answer.
+fn send_line(server: &Server, line: &str) -> Vec<Value> {
+    let mut socket = UnixStream::connect(server.data().join("admin.sock")).unwrap();
+    writeln!(socket, "{line}").unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    answer.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn another_version_of_the_administration_protocol_is_refused() {
+    let server = Server::demo();
+    let trouble = "error: version 2 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
+                   has version 1; use the trefoil program of the running server, or restart the server with this \
+                   program";
+    let answer = send_line(&server, r#"{"protocol":2,"command":{"unheard":"of"}}"#);
+    assert_eq!(answer, [json!({"trouble": trouble}), json!({"exit": 1})]);
+    let [trouble, exit] = &send_line(&server, r#"{"protocol":1,"command":"unheard"}"#)[..] else { panic!() };
+    assert!(trouble["trouble"].as_str().unwrap().contains("not a command of version 1"), "{trouble}");
+    assert_eq!(exit["exit"], 1);
+    check(&server.trefoil(&["reload"]), 0, "reloaded");
 }
 
 /// A server that is to refuse to start.

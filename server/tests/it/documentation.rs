@@ -1,9 +1,13 @@
 //! The examples of the documents, checked by the programs that read them: TOML by `trefoil serve`, JSON by a parser, and
-//! commands of shell blocks by the command line of the program.
+//! commands by the command line of the program, without running them.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+use trefoil_server::cli::CommandLine;
 
 use crate::support::TREFOIL;
 
@@ -26,7 +30,9 @@ fn every_fenced_block_is_accepted_by_its_reader() {
         match language.as_str() {
             "toml" => check_configuration(place, text),
             "json" => drop(parse_json(place, text)),
-            "sh" => shell_commands(text).iter().for_each(|words| check_command(place, words)),
+            "sh" => {
+                shell_commands(text).iter().for_each(|words| check_command(place, words, MayLack::Nothing))
+            }
             // Output of a program, or a drawing.
             _ => {}
         }
@@ -36,14 +42,15 @@ fn every_fenced_block_is_accepted_by_its_reader() {
     }
 }
 
-/// Checks commands in running text, such as `trefoil reload --data DIR`. A text with `<` or `…` is a pattern.
+/// Checks commands in running text, such as `trefoil client add`: a sentence can leave required arguments out. A text with
+/// `<` or `…` is a pattern.
 #[test]
 fn every_command_in_running_text_is_accepted() {
     let mut checked = 0;
     for (name, text) in documents() {
         for span in inline_code(&text).filter(|span| !span.contains(['<', '…', '|', '{'])) {
             for words in shell_commands(span).iter().filter(|words| words.len() > 1) {
-                check_command(&name, words);
+                check_command(&name, words, MayLack::Arguments);
                 checked += 1;
             }
         }
@@ -153,25 +160,48 @@ fn collect_paths(value: &toml::Value, member: &str, paths: &mut Vec<(String, Str
     }
 }
 
-/// Checks that a program of the workspace accepts a command, which `--help` keeps from running. Other programs are not
-/// checked, nor are programs of the workspace that were not built.
-fn check_command(place: &str, words: &[String]) {
+/// Whether a command in a document must be complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MayLack {
+    Nothing,
+    Arguments,
+}
+
+/// Checks that a program of the workspace accepts a command. Other programs are not checked.
+fn check_command(place: &str, words: &[String], may_lack: MayLack) {
     let (program, args) = match words {
         [cargo, xtask, args @ ..] if cargo == "cargo" && xtask == "xtask" => ("xtask", args),
         [program, args @ ..] => (program.rsplit('/').next().unwrap(), args),
         [] => return,
     };
-    if !["trefoil", "trefoil-tui", "xtask"].contains(&program) {
-        return;
-    }
-    let path = Path::new(TREFOIL).with_file_name(program);
+    let command_line = match program {
+        "trefoil" => CommandLine::command(),
+        "trefoil-tui" => trefoil_tui::args::Args::command(),
+        "xtask" => return check_xtask(place, args),
+        _ => return,
+    };
+    let Err(error) = command_line.try_get_matches_from(words) else { return };
+    let is_accepted = match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => true,
+        ErrorKind::MissingRequiredArgument | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            may_lack == MayLack::Arguments
+        }
+        _ => false,
+    };
+    assert!(is_accepted, "{place}: '{}' is not accepted: {error}", words.join(" "));
+}
+
+/// Checks a command of xtask, which is only a program: `--help` keeps the command from running. It hides that a required
+/// argument is missing, but no command of xtask has one.
+fn check_xtask(place: &str, args: &[String]) {
+    let path = Path::new(TREFOIL).with_file_name("xtask");
     if !path.exists() {
-        println!("left out: '{}' ({program} was not built)", words.join(" "));
+        println!("left out: 'cargo xtask {}' (xtask was not built)", args.join(" "));
         return;
     }
     let output = Command::new(path).args(args).arg("--help").stdin(Stdio::null()).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{place}: '{}' is not accepted: {stderr}", words.join(" "));
+    assert!(output.status.success(), "{place}: 'cargo xtask {}' is not accepted: {stderr}", args.join(" "));
 }
 
 /// Splits a shell script into commands and these into words. Separators of commands are line ends, pipes, `;`, `&` and
@@ -233,8 +263,20 @@ fn faults_in_examples_are_found() {
     fn fails(check: impl FnOnce() + std::panic::UnwindSafe) {
         assert!(std::panic::catch_unwind(check).is_err());
     }
-    fails(|| check_command("x", &["trefoil".to_owned(), "no-such-command".to_owned()]));
-    fails(|| check_command("x", &["trefoil".to_owned(), "serve".to_owned(), "--no-such-flag".to_owned()]));
+    let words = |command: &str| command.split(' ').map(str::to_owned).collect::<Vec<_>>();
+    for command in [
+        "trefoil no-such-command",
+        "trefoil serve --no-such-flag",
+        "trefoil serve --listen nowhere",
+        "target/debug/trefoil-tui --no-such-flag",
+    ] {
+        fails(|| check_command("x", &words(command), MayLack::Arguments));
+    }
+    for incomplete in ["trefoil user remove-methods ada", "trefoil user", "trefoil-tui validate-code"] {
+        fails(|| check_command("x", &words(incomplete), MayLack::Nothing));
+        check_command("x", &words(incomplete), MayLack::Arguments);
+    }
+    check_command("x", &words("curl --no-such-flag"), MayLack::Nothing);
+    check_command("x", &words("trefoil user add --help"), MayLack::Nothing);
     fails(|| check_configuration("x", "[server]\nno_such_member = 1\n"));
-    check_command("x", &["curl".to_owned(), "--no-such-flag".to_owned()]);
 }

@@ -1,4 +1,4 @@
-//! The rows of the Patient compartment in `compartment.rs`: resource types, and the paths of the search parameters that
+//! The rows of the Patient compartment in `patient_compartment.rs`: resource types, and the paths of the search parameters that
 //! HL7's CompartmentDefinition names.
 
 use anyhow::{Context as _, Result};
@@ -45,9 +45,11 @@ pub fn rows(definitions: &FhirDefinitions, parameters: &SearchRows) -> Result<St
 /// # Errors
 /// Fails if the source does not contain the table.
 pub fn replace_rows(source: &str, rows: &str) -> Result<String> {
-    let (before, rest) = source.split_once(ROWS_START).context("compartment.rs has no table PATIENT")?;
-    let (_, after) =
-        rest.split_once(ROWS_END).context("the end of the table PATIENT is missing in compartment.rs")?;
+    let (before, rest) =
+        source.split_once(ROWS_START).context("patient_compartment.rs has no table PATIENT")?;
+    let (_, after) = rest
+        .split_once(ROWS_END)
+        .context("the end of the table PATIENT is missing in patient_compartment.rs")?;
     Ok([before, ROWS_START, rows, ROWS_END, after].concat())
 }
 

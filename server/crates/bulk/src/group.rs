@@ -11,8 +11,8 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use store::StoreError;
 
-use resources::compartment::local;
 use resources::json::Text;
+use resources::references::local;
 
 /// Failure to read the members of a Group.
 #[derive(Debug, thiserror::Error)]

@@ -3,6 +3,9 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`types`] | resource types and ids |
+//! | [`root_elements`](mod@root_elements) | root elements of each resource type |
+//! | [`search_parameters`] | search parameters of each resource type |
+//! | [`patient_compartment`] | elements that put a resource into the compartment of a Patient |
 //! | [`coding`] | Coding, CodeableConcept |
 //! | [`parameters`] | Parameters, from JSON and from a query string |
 //! | [`outcome`] | OperationOutcome |
@@ -15,6 +18,9 @@ pub mod instant;
 pub mod json;
 pub mod outcome;
 pub mod parameters;
+pub mod patient_compartment;
+pub mod root_elements;
+pub mod search_parameters;
 pub mod text;
 pub mod types;
 

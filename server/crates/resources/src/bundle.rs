@@ -90,7 +90,7 @@ fn place(
     let kind = fhir::resource_type(&kind).ok_or_else(|| ResourceBodyError::UnknownType(kind.into_owned()))?;
     let of_url = || {
         let url = entry.full_url.as_deref().filter(|url| url.contains("://"))?;
-        crate::compartment::target(url).filter(|(named, _)| *named == kind).map(|(_, id)| id.to_owned())
+        crate::references::target(url).filter(|(named, _)| *named == kind).map(|(_, id)| id.to_owned())
     };
     let id = head.id.map(Cow::into_owned).or_else(of_url).unwrap_or_else(new_id);
     Ok(Some((kind, id)))

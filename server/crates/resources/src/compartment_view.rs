@@ -9,7 +9,7 @@ use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
 use crate::prepare::{IdSource, PreparedResource, prepare};
 use crate::service::{WrittenResource, stored};
 use crate::{
-    DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, compartment,
+    DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, references,
 };
 
 /// Restriction of a caller.
@@ -117,7 +117,7 @@ impl CompartmentView<'_> {
         for target in provenance.target {
             let reference = target.reference.as_deref();
             let local =
-                reference.and_then(|reference| compartment::local(reference, self.resources.fhir_base()));
+                reference.and_then(|reference| references::local(reference, self.resources.fhir_base()));
             let Some((kind, id)) = local else { continue };
             // Patients were compared when the compartments were checked.
             if kind == "Patient" {

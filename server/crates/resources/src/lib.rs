@@ -4,8 +4,8 @@
 //! |---|---|
 //! | [`service`] | [`Resources`]: create, update, delete, read, history |
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
-//! | [`compartment`] | the Patient compartment of FHIR R4 |
-//! | [`compartment_view`] | the same, restricted to what a caller may see |
+//! | [`compartment_view`] | the resources of one Patient compartment, as a caller may see them |
+//! | [`references`] | the resources that references name |
 //! | [`search`] | searches of a type, page by page |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
 //! | [`import`] | files and folders into the store |
@@ -16,13 +16,13 @@
 //! | `bundle` | Bundles, taken apart |
 
 mod bundle;
-pub mod compartment;
 pub mod compartment_view;
 pub mod error;
 pub mod filter;
 pub mod import;
 pub mod json;
 pub mod prepare;
+pub mod references;
 mod scan;
 pub mod search;
 pub mod service;

@@ -1,10 +1,11 @@
 //! Converts a text to a resource that can be stored: checks it, removes the whitespace between tokens, and leaves
 //! room in `meta` for version and time. A pure function, and the hot path of an import.
 
+use fhir::patient_compartment;
 use store::ResourceDraft;
 
 use crate::scan::{self, RenamedReferences, ResourceScan};
-use crate::{ResourceBodyError, compartment};
+use crate::{ResourceBodyError, references};
 
 /// Limits on a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,7 +101,7 @@ pub(crate) fn prepare_named(
     {
         return Err(ResourceBodyError::WrongType { expected: expected.to_owned(), found: known.to_owned() });
     }
-    if scan.late_type && !compartment::paths(known).is_empty() {
+    if scan.late_type && !patient_compartment::paths(known).is_empty() {
         // The type came after elements whose meaning depends on it.
         scan = scan::scan(body, Some(known), limits.depth, names)?;
     }
@@ -173,7 +174,7 @@ fn draft(mut scan: ResourceScan) -> ResourceDraft {
 
 fn compartments(kind: &str, id: &str, scan: &ResourceScan, fhir_base: &str) -> Vec<String> {
     let own = (kind == "Patient").then(|| format!("Patient/{id}"));
-    let targets = scan.references.iter().filter_map(|reference| compartment::local(reference, fhir_base));
+    let targets = scan.references.iter().filter_map(|reference| references::local(reference, fhir_base));
     let mut all: Vec<String> = targets
         .filter(|(target, _)| *target == "Patient" || kind == "Provenance")
         .map(|(target, id)| format!("{target}/{id}"))

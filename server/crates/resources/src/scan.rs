@@ -6,9 +6,10 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
+use fhir::patient_compartment;
 use smallvec::SmallVec;
 
-use crate::{ResourceBodyError, compartment};
+use crate::ResourceBodyError;
 
 /// Result of one pass, with the copy.
 #[derive(Debug, Default)]
@@ -54,7 +55,7 @@ pub(crate) fn scan(
         copied: 0,
         depth: 0,
         depth_limit,
-        paths: kind.map_or(&[], compartment::paths),
+        paths: kind.map_or(&[], patient_compartment::paths),
         names: names.filter(|names| !names.is_empty()),
         found: ResourceScan { out: Vec::with_capacity(body.len() + 96), ..ResourceScan::default() },
     };
@@ -140,7 +141,7 @@ impl<'a> ResourceScanner<'a> {
             "resourceType" => {
                 let kind = self.text_value()?.ok_or(ResourceBodyError::NoType)?;
                 if self.paths.is_empty() {
-                    self.paths = compartment::paths(&kind);
+                    self.paths = patient_compartment::paths(&kind);
                 }
                 self.found.kind = Some(kind.into_owned());
                 self.flush();

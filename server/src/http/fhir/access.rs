@@ -61,7 +61,7 @@ pub async fn restriction(
     if kind == "Group" && reach == ResourceAccess::All {
         return Ok(Restriction::ReadOnly(groups.into()));
     }
-    let is_of_compartments = kind == "Patient" || !resources::compartment::paths(kind).is_empty();
+    let is_of_compartments = kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty();
     if reach == ResourceAccess::All && !is_of_compartments {
         return Ok(Restriction::None);
     }

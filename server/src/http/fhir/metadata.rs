@@ -2,9 +2,8 @@
 
 use ::terminology::expand_parameter_names;
 use bytes::Bytes;
-use fhir::IssueCode;
+use fhir::{IssueCode, search_parameters};
 use http::{StatusCode, header};
-use resources::filter;
 use serde_json::{Value, json};
 
 use super::check_accept;
@@ -42,7 +41,7 @@ pub async fn read_metadata(context: &RequestContext) -> Result<Response, Problem
 /// Returns the search parameters of a type, without the canonical URLs of their R4 definitions, which would be the
 /// largest part of the statement.
 fn search_parameters(kind: &str) -> Vec<Value> {
-    filter::parameters(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
+    search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
 }
 
 /// Builds the CapabilityStatement, which does not change while the server runs.

@@ -1,9 +1,9 @@
 //! POST {base}/oauth2/token: authorization_code, refresh_token, client_credentials, device_code (RFC 6749
 //! 4.1.3, 4.4, 6; SMART Backend Services; RFC 8628 3.4).
 
-use http::StatusCode;
+use http::{StatusCode, header};
 use identity::lifetimes;
-use identity::model::client::{Client, GrantType};
+use identity::model::client::{AuthMethod, Client, GrantType};
 use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
 use identity::tokens::grant::{CodeExchange, Grant};
@@ -53,7 +53,10 @@ pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> R
             ));
         }
     };
-    let client = authenticate_client(context, &form).await?;
+    let client = match client_of_refresh_token(context, &form).await? {
+        Some(client) => client,
+        None => authenticate_client(context, &form).await?,
+    };
     if !client.grant_types.contains(&grant_type) {
         return Err(token_problem("unauthorized_client", "the client is not registered for this grant_type"));
     }
@@ -70,6 +73,25 @@ pub async fn issue_tokens(context: &RequestContext, body: &mut RequestBody) -> R
         GrantType::DeviceCode => device_tokens(context, &form, &client, jkt).await,
     }?;
     Ok(reply::no_store(reply::json(StatusCode::OK, &tokens)))
+}
+
+/// Returns the public client of a refresh token, if the request contains nothing else that identifies the client (RFC 6749
+/// section 6).
+async fn client_of_refresh_token(context: &RequestContext, form: &Params) -> Result<Option<Client>, Problem> {
+    let identifies_client = |name: &&str| form.get(name).is_some();
+    let names = ["client_id", "client_secret", "client_assertion", "client_assertion_type"];
+    if context.header(header::AUTHORIZATION).is_some() || names.iter().any(identifies_client) {
+        return Ok(None);
+    }
+    let (Some("refresh_token"), Some(token)) = (form.get("grant_type"), form.get("refresh_token")) else {
+        return Ok(None);
+    };
+    let identity = &context.app.identity;
+    let Some(client_id) = identity.grants.refresh_token_client(token, context.now).await? else {
+        return Ok(None);
+    };
+    let client = identity.clients.active_client(&client_id, context.now).await?;
+    Ok(client.filter(|client| client.auth_methods.contains(&AuthMethod::None)))
 }
 
 async fn code_tokens(

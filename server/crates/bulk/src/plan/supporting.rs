@@ -13,7 +13,7 @@ use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use memchr::memmem;
 
-use resources::compartment::local;
+use resources::references::local;
 
 use crate::request::kick_off::SUPPORTING;
 

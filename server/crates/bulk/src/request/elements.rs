@@ -2,28 +2,17 @@
 //!
 //! Members are copied as borrowed slices, without parsing below the root. Elements that FHIR R4 makes mandatory stay,
 //! as do `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
-//!
-//! `cargo xtask gen-fhir-tables` generates the table of root elements from HL7's structure definitions of R4: `name!` is
-//! mandatory, `value[x]` is a choice of types.
 
 use std::fmt;
 
+use fhir::root_elements::{RootElement, root_elements};
+use resources::json::Text;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
-
-use resources::json::Text;
-
-const TABLE: &str = include_str!("../../data/elements.txt");
 
 /// Tag of an incomplete resource (FHIR R4, search, `_elements`).
 const SUBSETTED: &str =
     r#"{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED"}"#;
-
-/// Returns the root elements of a type, marked as in the table.
-fn roots(kind: &str) -> impl Iterator<Item = &'static str> {
-    let row = TABLE.lines().find_map(|row| row.strip_prefix(kind)?.strip_prefix(' '));
-    row.unwrap_or_default().split(' ')
-}
 
 /// Checks one value of the list, `Type.element` or `element`.
 ///
@@ -41,7 +30,7 @@ pub(crate) fn check(value: &str) -> Result<(), String> {
         let top = kind.map_or_else(|| root.to_owned(), |kind| format!("{kind}.{root}"));
         return Err(format!("_elements accepts only top-level elements: use '{top}' instead of '{value}'"));
     }
-    let has = |kind: &str| roots(kind).any(|root| ElementName::of(root).is(name));
+    let has = |kind: &str| root_elements(kind).any(|root| root.has_member(name));
     let is_known = match kind {
         Some(kind) => has(kind),
         None => fhir::RESOURCE_TYPES.iter().any(|kind| has(kind)),
@@ -49,37 +38,10 @@ pub(crate) fn check(value: &str) -> Result<(), String> {
     if is_known { Ok(()) } else { Err(format!("'{value}' is not a root element of FHIR R4")) }
 }
 
-/// Name of an element. In JSON, the name of a choice of types ends with the type.
-#[derive(Debug, Clone, Copy)]
-struct ElementName<'a> {
-    name: &'a str,
-    is_choice: bool,
-}
-
-impl<'a> ElementName<'a> {
-    fn of(written: &'a str) -> Self {
-        let written = written.trim_end_matches('!');
-        match written.strip_suffix("[x]") {
-            Some(name) => Self { name, is_choice: true },
-            None => Self { name: written, is_choice: false },
-        }
-    }
-
-    /// Returns true if a member of JSON has this name. The type at the end of a choice begins with a capital letter.
-    fn is(self, found: &str) -> bool {
-        let behind = found.strip_prefix(self.name);
-        behind.is_some_and(|behind| {
-            behind.is_empty()
-                || (self.is_choice
-                    && (behind == "[x]" || behind.starts_with(|c: char| c.is_ascii_uppercase())))
-        })
-    }
-}
-
 /// The elements of a type that an export keeps.
 #[derive(Debug, Clone)]
 pub(crate) struct ElementProjection {
-    kept: Vec<ElementName<'static>>,
+    kept: Vec<RootElement>,
     /// Members requested by a name that includes the type, such as `valueQuantity`.
     exact: Vec<String>,
 }
@@ -94,16 +56,14 @@ impl ElementProjection {
                 None => Some(element.as_str()),
             })
             .collect();
-        let mut kept = vec![ElementName::of("resourceType"), ElementName::of("id"), ElementName::of("meta")];
-        for root in roots(kind) {
-            let name = ElementName::of(root);
-            let is_asked = |requested: &&str| {
-                **requested == *name.name || (name.is_choice && **requested == *root.trim_end_matches('!'))
+        let is_asked = |root: &RootElement| {
+            let names = |requested: &&str| match requested.strip_suffix("[x]") {
+                Some(name) => root.is_choice && name == root.name,
+                None => *requested == root.name,
             };
-            if root.ends_with('!') || requested.iter().any(is_asked) {
-                kept.push(name);
-            }
-        }
+            ["id", "meta"].contains(&root.name) || root.is_mandatory || requested.iter().any(names)
+        };
+        let kept = root_elements(kind).filter(is_asked).collect();
         let exact = requested
             .iter()
             .filter(|requested| !requested.ends_with("[x]"))
@@ -131,7 +91,8 @@ impl ElementProjection {
         let element = name.strip_prefix('_').unwrap_or(name);
         if name == "meta" {
             MemberChoice::Tag
-        } else if self.kept.iter().any(|kept| kept.is(element))
+        } else if element == "resourceType"
+            || self.kept.iter().any(|kept| kept.has_member(element))
             || self.exact.iter().any(|exact| exact == element)
         {
             MemberChoice::Keep
@@ -235,16 +196,6 @@ fn members(object: &str) -> Result<Vec<(String, &RawValue)>, serde_json::Error> 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_has_each_type() {
-        for kind in fhir::RESOURCE_TYPES {
-            assert!(roots(kind).any(|root| root == "id"), "{kind}");
-        }
-        assert_eq!(TABLE.lines().count(), fhir::RESOURCE_TYPES.len());
-        assert!(roots("Observation").any(|root| root == "status!"));
-        assert!(roots("MedicationRequest").any(|root| root == "medication[x]!"));
-    }
 
     #[test]
     fn values_are_root_elements() {

@@ -196,7 +196,7 @@ pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> O
 
 /// Returns true if resources of this type can be in Patient compartments.
 pub(crate) fn in_compartments(kind: &str) -> bool {
-    kind == "Patient" || !resources::compartment::paths(kind).is_empty()
+    kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty()
 }
 
 impl From<GroupError> for KickOffError {

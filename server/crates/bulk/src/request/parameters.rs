@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::elements;
 use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, in_compartments};
 use crate::{Format, GuideVersion};
-use resources::compartment::local;
 use resources::filter::{self, TypeFilter};
+use resources::references::local;
 
 /// Maximum number of Patients in `patient`.
 const PATIENTS: usize = 10_000;

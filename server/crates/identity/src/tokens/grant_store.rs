@@ -147,6 +147,20 @@ impl GrantStore {
         Ok(token)
     }
 
+    /// Returns the id of the client that a refresh token was issued to. Does not spend the token.
+    ///
+    /// # Errors
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn refresh_token_client(
+        &self,
+        token: &str,
+        now: Timestamp,
+    ) -> Result<Option<String>, StoreError> {
+        let key = ledger_keys::refresh_token(token);
+        let stored = self.ledger.read_record::<RefreshRecord>(&key, now).await?;
+        Ok(stored.map(|stored| stored.value.grant.client_id))
+    }
+
     /// Spends a refresh token. Returns the grant, restricted to `scopes` if they are given, and the successor of the
     /// token. During the client's grace period a spent token returns the same successor again, until the successor is
     /// used: a lost response does not end the family.

@@ -7,16 +7,14 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `parameter` | the search parameters of each type |
 //! | `value` | search values and the comparison with values of resources |
 
-mod parameter;
 mod value;
 
+use fhir::search_parameters::{self, SearchParameter, ValueComparison};
 use jiff::Timestamp;
 use serde_json::value::RawValue;
 
-use self::parameter::{SearchParameter, ValueComparison};
 use self::value::{SearchContext, SearchValue, split};
 use crate::json::values;
 
@@ -44,12 +42,6 @@ enum FilterTest {
     Any(Vec<SearchValue>),
     /// None of these is there.
     Not(Vec<SearchValue>),
-}
-
-/// The search parameters that are known of a type, as code and type (`("birthdate", "date")`); those of all types are
-/// known of `Resource`.
-pub fn parameters(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
-    parameter::all(kind)
 }
 
 /// Returns the filters in a value of `_typeFilter`. A filter begins after each comma that precedes another `Type?`.
@@ -132,7 +124,7 @@ impl FilterClause {
     fn read(kind: &str, name: &str, value: &str, context: SearchContext<'_>) -> Result<Self, String> {
         let (code, modifier) = name.split_once(':').map_or((name, None), |(code, m)| (code, Some(m)));
         let wrong = |why: String| format!("{kind}?{name}: {why}");
-        let Some(parameter) = parameter::find(kind, code) else {
+        let Some(parameter) = search_parameters::find(kind, code) else {
             return Err(wrong(format!("'{code}' is not a search parameter that is supported for {kind}")));
         };
         let is_fitting = match (modifier, parameter.comparison) {
@@ -173,10 +165,15 @@ impl FilterClause {
         is_there == expected
     }
 
+    /// Returns whether the resource has a value of the parameter, of the system or target type that the parameter is
+    /// limited to.
     fn has_value(&self, resource: &RawValue) -> bool {
         let mut found = Vec::new();
-        self.parameter.places.iter().for_each(|place| values(resource, &place.path, &mut found));
-        !found.is_empty()
+        self.parameter.places.iter().any(|place| {
+            found.clear();
+            values(resource, &place.path, &mut found);
+            found.iter().any(|value| value::is_included(place, value))
+        })
     }
 }
 
@@ -252,9 +249,31 @@ mod tests {
         );
         check(
             &json!({ "active": true, "telecom": [{ "system": "phone", "value": "1" }] }),
-            &["Patient?active=true", "Patient?phone=1", "Patient?telecom=1", "Patient?telecom=phone|1"],
-            &["Patient?active=false", "Patient?email=1"],
+            &[
+                "Patient?active=true",
+                "Patient?phone=1",
+                "Patient?telecom=1",
+                "Patient?telecom=phone|1",
+                "Patient?email:missing=true",
+                "Patient?phone:missing=false",
+                "Patient?telecom:missing=false",
+            ],
+            &[
+                "Patient?active=false",
+                "Patient?email=1",
+                "Patient?email:missing=false",
+                "Patient?phone:missing=true",
+            ],
         );
+        let of_group = json!({ "subject": { "reference": "Group/g1" } });
+        check(&of_group, &["Observation?patient:missing=true"], &["Observation?subject:missing=true"]);
+        for subject in [
+            json!({ "reference": "Patient/p1" }),
+            json!({ "reference": "https://other.example/fhir/Patient/p1/_history/2" }),
+            json!({ "type": "Patient", "identifier": { "value": "1" } }),
+        ] {
+            check(&json!({ "subject": subject }), &["Observation?patient:missing=false"], &[]);
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use fhir::search_parameters::{ElementPath, SearchParameter, ValueComparison};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Span, Timestamp};
 use serde::Deserialize;
@@ -9,9 +10,8 @@ use serde_json::value::RawValue;
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-use super::parameter::{ElementPath, SearchParameter, ValueComparison};
-use crate::compartment::local;
 use crate::json::{Text, text, values};
+use crate::references::local;
 
 /// How a value with an order is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -402,6 +402,23 @@ fn target(value: &str, modifier: Option<&str>, context: SearchContext<'_>) -> Re
 struct Reference<'a> {
     #[serde(borrow)]
     reference: Option<Text<'a>>,
+    #[serde(borrow, rename = "type")]
+    kind: Option<Text<'a>>,
+}
+
+/// Returns whether a value has the system or the target type that the parameter is limited to. The type of a reference
+/// is that in its URL, or its member `type`.
+pub(super) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
+    let Some(only) = place.only else { return true };
+    if place.data != "Reference" {
+        return !tokens(place, value).is_empty();
+    }
+    let Ok(found) = serde_json::from_str::<Reference<'_>>(value.get()) else { return false };
+    let in_url = found.reference.as_deref().and_then(|url| {
+        let url = url.split("/_history/").next()?;
+        fhir::resource_type(url.rsplit('/').nth(1)?)
+    });
+    in_url.or(found.kind.as_deref().and_then(fhir::resource_type)) == Some(only)
 }
 
 impl Target {

@@ -10,8 +10,9 @@
 //! within a data type (`useContext.value`).
 
 /// How values of a parameter are compared.
+#[expect(missing_docs, reason = "the names are those of FHIR's types of search parameters")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ValueComparison {
+pub enum ValueComparison {
     Date,
     Number,
     Quantity,
@@ -23,7 +24,7 @@ pub(super) enum ValueComparison {
 
 /// A path to values of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ElementPath {
+pub struct ElementPath {
     /// The members to go down.
     pub path: Vec<&'static str>,
     /// Data type of the values.
@@ -34,16 +35,19 @@ pub(super) struct ElementPath {
 
 /// A search parameter of one resource type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SearchParameter {
+pub struct SearchParameter {
+    /// Its code, as in a query.
     pub code: &'static str,
+    /// How its values are compared.
     pub comparison: ValueComparison,
+    /// The paths of its values.
     pub places: Vec<ElementPath>,
 }
 
-const TABLE: &str = include_str!("../../data/search-parameters.txt");
+const TABLE: &str = include_str!("../data/search-parameters.txt");
 
-/// The search parameter of this code for this type, or for all types.
-pub(super) fn find(kind: &str, code: &str) -> Option<SearchParameter> {
+/// Returns the search parameter of this code for this type, or for all types.
+pub fn find(kind: &str, code: &str) -> Option<SearchParameter> {
     [kind, "Resource"]
         .into_iter()
         .flat_map(rows)
@@ -51,8 +55,9 @@ pub(super) fn find(kind: &str, code: &str) -> Option<SearchParameter> {
         .and_then(read)
 }
 
-/// The search parameters of a type beside those of all types, or with `Resource` those of all: code and type.
-pub(super) fn all(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
+/// Returns code and type of the search parameters of a type, such as `("birthdate", "date")`. Those of all types are
+/// the search parameters of `Resource`.
+pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     rows(kind).filter_map(|row| {
         let mut words = row.split(' ');
         Some((words.next()?, words.next()?))
@@ -94,7 +99,7 @@ mod tests {
     fn every_line_can_be_read() {
         let mut count = 0;
         for kind in TABLE.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')) {
-            assert!(kind == "Resource" || fhir::resource_type(kind).is_some(), "{kind}");
+            assert!(kind == "Resource" || crate::resource_type(kind).is_some(), "{kind}");
             for row in rows(kind) {
                 let parameter = read(row).unwrap_or_else(|| panic!("{kind}: {row}"));
                 assert!(!parameter.places.is_empty(), "{row}");

@@ -1,0 +1,62 @@
+//! Literal references of FHIR R4: the type and id that they name.
+
+/// Returns the type and id named by a literal reference: `Patient/p`, the same after any base address, or with a
+/// version (`/_history/2`), which is removed. Returns `None` for other references: `#p`, `urn:…`, a search.
+///
+/// ```
+/// use trefoil_resources::references::target;
+/// assert_eq!(target("https://example.org/fhir/Patient/p/_history/2"), Some(("Patient", "p")));
+/// assert_eq!(target("#p"), None);
+/// ```
+pub fn target(reference: &str) -> Option<(&'static str, &str)> {
+    let unversioned = match reference.rsplit_once("/_history/") {
+        Some((before, version)) if fhir::is_id(version) => before,
+        _ => reference,
+    };
+    let (before, id) = unversioned.rsplit_once('/')?;
+    let kind = match before.rsplit_once('/') {
+        Some((base, kind)) if base.contains("://") => kind,
+        Some(_) => return None,
+        None => before,
+    };
+    Some((fhir::resource_type(kind)?, id)).filter(|_| fhir::is_id(id))
+}
+
+/// Returns the type and id that a reference names on the server at `fhir_base`.
+pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &'a str)> {
+    match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
+        Some(local) => target(local),
+        None if reference.contains("://") => None,
+        None => target(reference),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references() {
+        #[track_caller]
+        fn check(reference: &str, expected: Option<&str>) {
+            let found = target(reference).map(|(kind, id)| format!("{kind}/{id}"));
+            assert_eq!(found.as_deref(), expected, "{reference}");
+        }
+        check("Patient/p", Some("Patient/p"));
+        check("Patient/p/_history/1", Some("Patient/p"));
+        check("https://example.org/fhir/Patient/p", Some("Patient/p"));
+        check("http://localhost:8080/Patient/p/_history/12", Some("Patient/p"));
+        check("Observation/o.1-a", Some("Observation/o.1-a"));
+        check("Patient", None);
+        check("Patient/", None);
+        check("/Patient/p", None);
+        check("x/Patient/p", None);
+        check("patient/p", None);
+        check("Patient/p/_history/", None);
+        check("Patient/p q", None);
+        check("Patient?identifier=1", None);
+        check("#p", None);
+        check("urn:uuid:5b6a2a52-6b05-4a1c-9c0e-0a6d3cf8d7f4", None);
+        check("", None);
+    }
+}

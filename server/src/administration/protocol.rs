@@ -1,0 +1,354 @@
+//! The messages of the administration socket: one command from the client, then events from the server, each as one
+//! line of JSON.
+//!
+//! The types here are the form on the wire. A change of that form, which the snapshot of this module shows, needs
+//! another [`PROTOCOL_VERSION`].
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Version of the protocol. Program and server must have the same one.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The first message of a connection, in part: the member that all versions have.
+#[derive(Deserialize)]
+struct VersionMember {
+    protocol: u32,
+}
+
+/// The first message of a connection.
+#[derive(Serialize, Deserialize)]
+struct FirstMessage<C> {
+    protocol: u32,
+    command: C,
+}
+
+/// A first message that is not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum ProtocolError {
+    /// The program and the server have different versions.
+    #[error(
+        "version {theirs} of the administration protocol is not supported: the running server (trefoil {}) has \
+         version {PROTOCOL_VERSION}; use the trefoil program of the running server, or restart the server with \
+         this program",
+        env!("CARGO_PKG_VERSION")
+    )]
+    VersionMismatch {
+        /// Version of the sender.
+        theirs: u32,
+    },
+    /// The message has the right version, or none, and another form.
+    #[error("the message is not a command of version {PROTOCOL_VERSION} of the administration protocol: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+/// Returns the first message, without the line end.
+///
+/// # Errors
+/// Returns an error if a path is not UTF-8.
+pub fn encode_command(command: &AdminCommand) -> serde_json::Result<Vec<u8>> {
+    serde_json::to_vec(&FirstMessage { protocol: PROTOCOL_VERSION, command })
+}
+
+/// Reads the first message. The version is compared before the command is read, because another version may have other
+/// commands.
+///
+/// # Errors
+/// Returns an error if the version differs or the message is malformed.
+pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
+    let VersionMember { protocol } = serde_json::from_str(line)?;
+    if protocol != PROTOCOL_VERSION {
+        return Err(ProtocolError::VersionMismatch { theirs: protocol });
+    }
+    let message: FirstMessage<AdminCommand> = serde_json::from_str(line)?;
+    Ok(message.command)
+}
+
+/// An event of a running command.
+///
+/// `Trouble` and `Exit` have the same form in all versions, because they are also the answer to another version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandEvent {
+    /// A line of the result, for standard output.
+    Line(String),
+    /// Durable progress: a line that is updated on a terminal, a line of output in a pipe.
+    Progress(String),
+    /// Progress of reading: a bar on a terminal, not shown in a pipe.
+    Reading {
+        /// The activity and the file.
+        doing: String,
+        /// Number of bytes read.
+        bytes: u64,
+        /// Number of bytes in total.
+        of: u64,
+    },
+    /// A line about an error, for standard error.
+    Trouble(String),
+    /// The end of the command, with its exit code.
+    Exit(u8),
+}
+
+/// A command.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AdminCommand {
+    /// Load resources and releases.
+    Import {
+        /// Absolute paths.
+        paths: Vec<PathBuf>,
+    },
+    /// Write resources to a folder.
+    Export(OperatorExport),
+    /// Users.
+    User(UserCommand),
+    /// Clients.
+    Client(ClientCommand),
+    /// Keys.
+    Keys(KeysCommand),
+    /// Read the configuration again.
+    Reload,
+    /// Accept the present time of the clock.
+    AcceptClock,
+}
+
+/// An export by an operator.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct OperatorExport {
+    /// Absolute path of the folder.
+    pub out: PathBuf,
+    /// Id of a Group.
+    pub group: Option<String>,
+    /// An instant.
+    pub since: Option<String>,
+    /// Resource types, separated by commas.
+    pub types: Option<String>,
+}
+
+/// A command about users.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "`UserSubcommand` describes the same commands")]
+pub enum UserCommand {
+    Add { user: NewUser, password: String },
+    List,
+    Show { name: String },
+    SetPassword { name: String, password: String, keep_other_methods: bool },
+    Disable { name: String },
+    Enable { name: String },
+    Delete { name: String },
+    SignOut { name: String },
+    RemoveMethods { name: String, methods: RemovedMethods },
+}
+
+/// A user to add; the members are described in `NewUserArgs`.
+#[derive(Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "`NewUserArgs` describes the same members")]
+pub struct NewUser {
+    pub username: String,
+    pub name: Option<String>,
+    pub given_name: Option<String>,
+    pub family_name: Option<String>,
+    pub email: Option<String>,
+    pub phone_number: Option<String>,
+    pub allowed_scopes: String,
+    pub fhir_user: Option<String>,
+    pub administrator: bool,
+}
+
+/// Sign-in methods to remove.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemovedMethods {
+    /// The passkey with this id.
+    Passkey(String),
+    /// The linked account with this id.
+    LinkedAccount(String),
+    /// All recovery codes.
+    RecoveryCodes,
+    /// All passkeys, recovery codes and linked accounts.
+    All,
+}
+
+/// A command about clients.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "one command is read per connection")]
+#[expect(missing_docs, reason = "`ClientSubcommand` describes the same commands")]
+pub enum ClientCommand {
+    Add(NewClient),
+    List,
+    Show { id: String },
+    RotateSecret { id: String },
+    Delete { id: String },
+}
+
+/// A client to register; the members are described in `NewClientArgs`.
+#[derive(Debug, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "`NewClientArgs` describes the same members")]
+pub struct NewClient {
+    pub id: String,
+    pub name: Option<String>,
+    pub redirect_uris: Vec<String>,
+    pub post_logout_redirect_uris: Vec<String>,
+    pub response_types: Vec<String>,
+    pub grant_types: Vec<String>,
+    pub auth_methods: Vec<String>,
+    pub jwks: Option<Value>,
+    pub scope: String,
+    pub jwks_uri: Option<String>,
+    pub assertion_algs: Vec<String>,
+    pub id_token_alg: Option<String>,
+    pub first_party: bool,
+    pub always_refresh: bool,
+    pub refresh_grace_s: u32,
+    pub require_par: bool,
+    pub dpop_bound: bool,
+    pub introspects: bool,
+    pub pkce_optional: bool,
+    pub native: bool,
+    pub groups: Vec<String>,
+}
+
+/// A command about keys.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "`KeysSubcommand` describes the same commands")]
+pub enum KeysCommand {
+    List,
+    Rotate { now: bool },
+    RotateServerSecret,
+    Revoke { kid: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use clap::{CommandFactory as _, Parser as _};
+
+    use super::*;
+    use crate::administration::arguments::AdminSubcommand;
+
+    #[derive(clap::Parser)]
+    struct AdminCommandLine {
+        #[command(subcommand)]
+        command: AdminSubcommand,
+    }
+
+    /// A command line for each command that is sent through the socket.
+    const COMMAND_LINES: &[&str] = &[
+        "import /a /b.zip",
+        "export --out /out",
+        "export --out /out --group g --since 2026-01-31T00:00:00Z --type Patient,Group",
+        "user add ada",
+        "user add ada --name N --given-name G --family-name F --email E --phone-number P --allowed-scopes S \
+         --fhir-user Patient/p1 --administrator",
+        "user list",
+        "user show ada",
+        "user set-password ada",
+        "user set-password ada --keep-other-methods",
+        "user disable ada",
+        "user enable ada",
+        "user delete ada",
+        "user sign-out ada",
+        "user remove-methods ada --passkey ID",
+        "user remove-methods ada --linked-account ID",
+        "user remove-methods ada --recovery-codes",
+        "user remove-methods ada --all",
+        "client add web",
+        "client add web --name N --redirect-uri R1 --redirect-uri R2 --post-logout-redirect-uri L \
+         --response-type code --grant-type authorization_code --auth-method none --jwks JWKS --scope S \
+         --jwks-uri K --assertion-alg ES384 --id-token-alg ES256 --first-party --always-refresh \
+         --refresh-grace-s 9 --require-par --dpop-bound --introspects --pkce-optional --native --group g",
+        "client list",
+        "client show web",
+        "client rotate-secret web",
+        "client delete web",
+        "keys list",
+        "keys rotate",
+        "keys rotate --now",
+        "keys rotate --server-secret",
+        "keys revoke -x7_",
+        "clock accept",
+        "reload",
+    ];
+
+    #[test]
+    fn every_command_has_its_form_on_the_wire() {
+        let jwks = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(&jwks, "{\"keys\":[]}").unwrap();
+        let mut forms = String::new();
+        for line in COMMAND_LINES {
+            let line = line.replace("JWKS", jwks.path().to_str().unwrap());
+            let words = ["trefoil"].into_iter().chain(line.split_whitespace());
+            let parsed =
+                AdminCommandLine::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let (_, command) = parsed.command.into_command(|| Ok("a long password".to_owned()));
+            let encoded = String::from_utf8(encode_command(&command.unwrap()).unwrap()).unwrap();
+            let decoded = decode_command(&encoded).unwrap_or_else(|error| panic!("{line}: {error}"));
+            assert_eq!(encode_command(&decoded).unwrap(), encoded.as_bytes(), "{line}");
+            forms.push_str(&format!("{encoded}\n"));
+        }
+        insta::assert_snapshot!(forms);
+    }
+
+    #[test]
+    fn no_command_is_left_out() {
+        let command_line = AdminCommandLine::command();
+        let mut known = BTreeSet::new();
+        for command in command_line.get_subcommands() {
+            let actions: Vec<_> = command.get_subcommands().map(|action| action.get_name()).collect();
+            match actions.is_empty() {
+                true => drop(known.insert(command.get_name().to_owned())),
+                false => {
+                    known.extend(actions.iter().map(|action| format!("{} {action}", command.get_name())))
+                }
+            }
+        }
+        let covers = |line: &&str, name: &str| **line == *name || line.starts_with(&format!("{name} "));
+        known.retain(|name| !COMMAND_LINES.iter().any(|line| covers(line, name)));
+        assert!(known.is_empty(), "no form on the wire is checked for: {known:?}");
+    }
+
+    #[test]
+    fn every_event_has_its_form_on_the_wire() {
+        let text = || "text".to_owned();
+        let events = [
+            CommandEvent::Line(text()),
+            CommandEvent::Progress(text()),
+            CommandEvent::Reading { doing: text(), bytes: 1, of: 2 },
+            CommandEvent::Trouble(text()),
+            CommandEvent::Exit(3),
+        ];
+        let mut forms = Vec::new();
+        for event in events {
+            let encoded = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<CommandEvent>(&encoded).unwrap(), event);
+            forms.push(encoded);
+        }
+        assert_eq!(
+            forms,
+            [
+                r#"{"line":"text"}"#,
+                r#"{"progress":"text"}"#,
+                r#"{"reading":{"doing":"text","bytes":1,"of":2}}"#,
+                r#"{"trouble":"text"}"#,
+                r#"{"exit":3}"#,
+            ]
+        );
+    }
+
+    #[test]
+    fn another_version_is_refused_before_its_command_is_read() {
+        let error = decode_command(r#"{"protocol":2,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 2 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 1; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":1,"command":{"unheard":"of"}}"#]
+        {
+            assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The generated parts of `server/docs/configuration.md`.
+//!
+//! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib config` writes them.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args as _;
+use identity::model::client_metadata::ClientMetadata;
+use serde::de::{DeserializeOwned, IgnoredAny};
+use toml::Spanned;
+
+use super::audit::{Durability, RecordedRequests};
+use super::declared::{ClientSection, FILE_MEMBERS};
+use super::documented::Required;
+use super::network::{PrivateHosts, ProxyHeader};
+use super::sections::ConfigFile;
+use super::{ENVIRONMENT, ServeFlags};
+
+/// A table of the file.
+pub struct Table {
+    pub about: &'static str,
+    pub members: Vec<Member>,
+}
+
+/// A member of a table.
+pub struct Member {
+    key: &'static str,
+    meaning: &'static str,
+    type_name: String,
+    default: String,
+    /// The member is a table, or a list of tables.
+    table: Option<Table>,
+    is_list: bool,
+}
+
+impl Member {
+    pub fn new<T: SettingValue>(key: &'static str, meaning: &'static str, unit: &str, default: &T) -> Self {
+        let (mut type_name, mut text) = (T::type_name(), default.default_text());
+        if !unit.is_empty() {
+            type_name = format!("{type_name} of {unit}");
+        }
+        if let ("bytes", Ok(bytes)) = (unit, text.trim_matches('`').parse::<u64>()) {
+            text = format!("{text} ({} MiB)", bytes >> 20);
+        }
+        let is_list = type_name.starts_with("list");
+        Self {
+            key,
+            meaning: meaning.trim().trim_end_matches('.'),
+            type_name,
+            default: text,
+            table: T::table(),
+            is_list,
+        }
+    }
+}
+
+/// A type of members, as the documentation describes it.
+pub trait SettingValue {
+    fn type_name() -> String;
+
+    fn default_text(&self) -> String;
+
+    fn table() -> Option<Table> {
+        None
+    }
+}
+
+macro_rules! plain_values {
+    ($($type:ty, $name:literal, $show:expr;)+) => {$(
+        impl SettingValue for $type {
+            fn type_name() -> String {
+                $name.to_owned()
+            }
+
+            fn default_text(&self) -> String {
+                let show: fn(&Self) -> String = $show;
+                format!("`{}`", show(self))
+            }
+        }
+    )+};
+}
+plain_values! {
+    bool, "`true` or `false`", bool::to_string;
+    u32, "number", u32::to_string;
+    u64, "number", u64::to_string;
+    usize, "number", usize::to_string;
+    String, "text", |text| format!("{text:?}");
+    IgnoredAny, "refused", |_| String::new();
+    PathBuf, "path", |path| format!("{path:?}");
+    SocketAddr, "address and port", |address| format!("\"{address}\"");
+    PrivateHosts, "`true`, `false` or list of text", |hosts| match hosts {
+        PrivateHosts::All(all) => all.to_string(),
+        PrivateHosts::Named(hosts) => format!("{hosts:?}"),
+    };
+}
+
+macro_rules! choices {
+    ($($type:ty),+) => {$(
+        impl SettingValue for $type {
+            fn type_name() -> String {
+                let names = accepted_names::<Self>("\"?\"");
+                names.map(|name| format!("`\"{name}\"`")).collect::<Vec<_>>().join(", ")
+            }
+
+            fn default_text(&self) -> String {
+                let is_default = |name: &String| serde_json::from_value::<Self>(name.as_str().into()).unwrap() == *self;
+                format!("`\"{}\"`", accepted_names::<Self>("\"?\"").find(is_default).unwrap())
+            }
+        }
+    )+};
+}
+choices!(ProxyHeader, Durability, RecordedRequests, ::bulk::GuideVersion);
+
+/// Returns the names that a type accepts, from the error for the name `?`.
+fn accepted_names<T: DeserializeOwned + Debug>(json: &str) -> impl Iterator<Item = String> {
+    let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
+    assert!(error.starts_with("unknown "), "{error}");
+    let names: Vec<_> = error.split('`').skip(3).step_by(2).map(str::to_owned).collect();
+    names.into_iter()
+}
+
+impl<T: SettingValue> SettingValue for Spanned<T> {
+    fn type_name() -> String {
+        T::type_name()
+    }
+
+    fn default_text(&self) -> String {
+        self.as_ref().default_text()
+    }
+
+    fn table() -> Option<Table> {
+        T::table()
+    }
+}
+
+impl<T: SettingValue> SettingValue for Option<T> {
+    fn type_name() -> String {
+        T::type_name()
+    }
+
+    fn default_text(&self) -> String {
+        self.as_ref().map_or("none".to_owned(), T::default_text)
+    }
+}
+
+impl<T: SettingValue> SettingValue for Required<T> {
+    fn type_name() -> String {
+        T::type_name()
+    }
+
+    fn default_text(&self) -> String {
+        "required".to_owned()
+    }
+}
+
+impl<T: SettingValue> SettingValue for Vec<T> {
+    fn type_name() -> String {
+        format!("list of {}", T::type_name())
+    }
+
+    fn default_text(&self) -> String {
+        assert!(self.is_empty());
+        "none".to_owned()
+    }
+
+    fn table() -> Option<Table> {
+        T::table()
+    }
+}
+
+/// The members are those of [`ClientMetadata`], and have a table of their own.
+impl SettingValue for ClientSection {
+    fn type_name() -> String {
+        "table".to_owned()
+    }
+
+    fn default_text(&self) -> String {
+        String::new()
+    }
+
+    fn table() -> Option<Table> {
+        Some(Table { about: "", members: Vec::new() })
+    }
+}
+
+/// Writes the tables at and below a table. The name of a table is its path in the file.
+fn write_tables(path: &str, table: Table, text: &mut String) {
+    let (tables, rows): (Vec<_>, Vec<_>) =
+        table.members.into_iter().partition(|member| member.table.is_some());
+    for Member { key, type_name, default, meaning, .. } in &rows {
+        text.push_str(&format!("| `{key}` | {type_name} | {default} | {meaning} |\n"));
+    }
+    for member in tables {
+        let path = if path.is_empty() { member.key.to_owned() } else { format!("{path}.{}", member.key) };
+        let table = member.table.expect("tables have members");
+        // `[[client]]` has a section of its own.
+        if table.members.is_empty() {
+            continue;
+        }
+        let heading = if member.is_list { format!("[[{path}]]") } else { format!("[{path}]") };
+        text.push_str(&format!("\n### `{heading}`\n\n{}\n\n", table.about.trim()));
+        text.push_str("| member | type | default | meaning |\n|---|---|---|---|\n");
+        write_tables(&path, table, text);
+    }
+}
+
+/// Returns the flags of `serve`, as its help describes them.
+fn flags() -> String {
+    let command = ServeFlags::augment_args(clap::Command::new("serve"));
+    let mut text = "| flag | meaning |\n|---|---|\n".to_owned();
+    for flag in command.get_arguments() {
+        let value = flag.get_value_names().filter(|_| flag.get_action().takes_values());
+        let value = value.map(|names| format!(" {}", names[0])).unwrap_or_default();
+        let (name, help) = (flag.get_long().unwrap(), flag.get_help().unwrap());
+        text.push_str(&format!("| `--{name}{value}` | {help} |\n"));
+    }
+    text
+}
+
+fn environment() -> String {
+    let rows = ENVIRONMENT.iter().map(|(name, meaning)| format!("| `{name}` | {meaning} |\n"));
+    format!("| variable | meaning |\n|---|---|\n{}", rows.collect::<String>())
+}
+
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
+
+/// Replaces the text between the two marks of a section.
+fn with_section(text: &str, name: &str, table: &str) -> String {
+    let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
+    let (before, rest) = text.split_once(&begin).unwrap();
+    let (_, after) = rest.split_once(&end).unwrap();
+    format!("{before}{begin}{table}{end}{after}")
+}
+
+#[test]
+fn the_page_has_the_tables() {
+    let mut tables = String::new();
+    write_tables("", ConfigFile::table().unwrap(), &mut tables);
+    let text = std::fs::read_to_string(PAGE).unwrap();
+    let expected = with_section(&text, "settings", &format!("{}\n", tables));
+    let expected = with_section(&expected, "flags", &flags());
+    let expected = with_section(&expected, "environment", &environment());
+    if std::env::var_os("TREFOIL_UPDATE_DOCS").is_some() {
+        std::fs::write(PAGE, &expected).unwrap();
+    }
+    let found = std::fs::read_to_string(PAGE).unwrap();
+    assert_eq!(found, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
+}
+
+/// The table of `[[client]]` is written by hand: its members are those of RFC 7591.
+#[test]
+fn the_page_has_every_member_of_a_client() {
+    let text = std::fs::read_to_string(PAGE).unwrap();
+    let (_, section) = text.split_once("\n### `[[client]]`\n").unwrap();
+    let rows = section.lines().skip_while(|line| !line.starts_with('|')).skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|'));
+    let found: Vec<_> =
+        rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
+    let metadata: Vec<_> = accepted_names::<ClientMetadata>("{\"?\":0}").collect();
+    let members = metadata.iter().map(String::as_str).chain(FILE_MEMBERS);
+    // It is known only to be refused.
+    let members: BTreeSet<_> = members.filter(|member| *member != "client_secret").collect();
+    assert_eq!(found.iter().copied().collect::<BTreeSet<_>>(), members);
+    assert_eq!(found.len(), members.len(), "a member has two rows");
+}
+
+#[test]
+fn the_help_of_a_flag_names_the_default_of_its_setting() {
+    let file = ConfigFile::default();
+    let defaults = [
+        ("data", file.store.data.display().to_string()),
+        ("store", file.store.engine),
+        ("listen", file.server.listen.to_string()),
+    ];
+    let command = ServeFlags::augment_args(clap::Command::new("serve"));
+    for (name, default) in defaults {
+        let flag = command.get_arguments().find(|flag| flag.get_long() == Some(name)).unwrap();
+        let help = flag.get_help().unwrap().to_string();
+        assert!(help.ends_with(&format!("[default: {default}]")), "--{name}: {help}");
+    }
+}

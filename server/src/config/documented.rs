@@ -1,0 +1,83 @@
+//! The declaration of a table of `trefoil.toml`: one row per member, with its meaning, type, unit and default. The
+//! tables of `server/docs/configuration.md` are generated from it.
+
+use std::ops::Range;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{ConfigError, ConfigSource};
+
+/// Declares a table of `trefoil.toml`. A row is `member: Type [unit] = default`; the unit can be left out.
+macro_rules! settings_table {
+    (
+        $(#[doc = $about:literal])+
+        $(#[derive($($derive:ident),+)])?
+        pub struct $name:ident {
+            $($(#[doc = $meaning:literal])+ $member:ident: $type:ty $([$unit:literal])? = $default:expr,)+
+        }
+    ) => {
+        $(#[doc = $about])+
+        #[derive(Debug, serde::Deserialize)]
+        $(#[derive($($derive),+)])?
+        #[serde(default, deny_unknown_fields)]
+        pub struct $name {
+            $($(#[doc = $meaning])+ pub $member: $type,)+
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                Self { $($member: $default,)+ }
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::config::document::SettingValue for $name {
+            fn type_name() -> String {
+                "table".to_owned()
+            }
+
+            fn default_text(&self) -> String {
+                String::new()
+            }
+
+            fn table() -> Option<$crate::config::document::Table> {
+                use $crate::config::document::{Member, Table};
+                let default = Self::default();
+                let members = vec![$(Member::new(
+                    stringify!($member),
+                    concat!($($meaning),+),
+                    concat!($($unit)?),
+                    &default.$member,
+                ),)+];
+                Some(Table { about: concat!($($about),+), members })
+            }
+        }
+    };
+}
+pub(super) use settings_table;
+
+/// Returns a default of a member whose line is named in errors.
+pub fn implicit<T>(value: T) -> Spanned<T> {
+    Spanned::new(0..0, value)
+}
+
+/// A member that must be present.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Required<T>(Option<T>);
+
+impl<T> Required<T> {
+    /// The state of a member that is missing.
+    pub const MISSING: Self = Self(None);
+
+    /// Returns the value. `section` is the position of the table, for the error.
+    pub fn get(
+        self,
+        at: &ConfigSource<'_>,
+        section: &Range<usize>,
+        key: &'static str,
+    ) -> Result<T, ConfigError> {
+        self.0.ok_or_else(|| at.value_error(section.clone(), key, "this member is required"))
+    }
+}
