@@ -1,4 +1,4 @@
-//! The command line: flags of the profile and one subcommand for each thing the screens can do.
+//! The command line: options of the profile, and one subcommand for each function of the screens.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSys
 /// Default scope of a backend token.
 pub const BACKEND_SCOPE: &str = "system/*.read";
 
-/// Terminal client for Trefoil and servers like it. Without a subcommand the screens open.
+/// Terminal client for Trefoil and similar servers. Opens the screens if no subcommand is given.
 #[derive(Debug, Parser)]
 #[command(
     name = "trefoil-tui",
@@ -18,10 +18,9 @@ pub const BACKEND_SCOPE: &str = "system/*.read";
         Example:\n  trefoil serve --demo --data ./demo &\n  trefoil-tui --demo ./demo"
 )]
 pub struct Args {
-    /// Server and credentials.
     #[command(flatten)]
     pub profile: ProfileArgs,
-    /// Command without screens.
+    /// Subcommand to run instead of opening the screens.
     #[command(subcommand)]
     pub command: Option<Command>,
 }
@@ -30,57 +29,57 @@ pub struct Args {
 #[derive(Clone, Debug, Default, ClapArgs)]
 #[command(next_help_heading = "Profile")]
 pub struct ProfileArgs {
-    /// The --data folder of 'trefoil serve --demo': server, clients and examples come from there
+    /// Data folder of 'trefoil serve --demo', from which the server, clients and examples are read
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "base_url")]
     pub demo: Option<PathBuf>,
-    /// Base address of the server, which is its issuer
+    /// Base address of the server, which is also its issuer
     #[arg(long, global = true, value_name = "URL")]
     pub base_url: Option<String>,
     /// Base address of FHIR R4, if it is not {base-url}/fhir/R4
     #[arg(long, global = true, value_name = "URL")]
     pub fhir_base: Option<String>,
-    /// PEM file of the certificates to trust instead of the system's
+    /// PEM file of the only certificates to trust, instead of those of the system
     #[arg(long, global = true, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Our client_id when a person signs in; registered with http://localhost/callback
+    /// client_id for signing in users; must be registered with the redirect URI http://localhost/callback
     #[arg(long, global = true, value_name = "ID")]
     pub client_id: Option<String>,
-    /// Our client_id without a person (SMART Backend Services)
+    /// client_id for requests without a user (SMART Backend Services)
     #[arg(long, global = true, value_name = "ID")]
     pub backend_client: Option<String>,
     /// Private key of the backend client: JWK, JWK Set or PEM
     #[arg(long, global = true, value_name = "FILE")]
     pub backend_key: Option<PathBuf>,
-    /// Algorithm of the backend key, when its file does not say it
+    /// Algorithm of the backend key, if the key file does not state it
     #[arg(long, global = true, value_name = "ALG", value_parser = ["ES384", "RS384"])]
     pub backend_alg: Option<String>,
-    /// Key id of the backend key, when its file does not say it
+    /// Key id of the backend key, if the key file does not state it
     #[arg(long, global = true, value_name = "KID")]
     pub backend_kid: Option<String>,
-    /// Show the address to sign in at, but open no browser
+    /// Print the sign-in address instead of opening a browser
     #[arg(long, global = true)]
     pub no_browser: bool,
 }
 
-/// Commands without screens.
+/// Subcommands, which run without the screens.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Sign a person in through the browser and say what was granted
+    /// Sign in a user with the browser and print the granted scope
     #[command(after_help = "Example:\n  trefoil-tui sign-in --demo ./demo --json | jq -r .access_token")]
     SignIn(SignInArgs),
-    /// Show the claims of the person who is signed in
+    /// Print the claims of the signed-in user
     #[command(after_help = "Example:\n  echo $TOKEN | trefoil-tui userinfo --demo ./demo --token - --json")]
     Userinfo(AskArgs),
-    /// Ask whether a code is in a value set
+    /// Check whether a code is in a value set
     #[command(after_help = "Example:\n  trefoil-tui validate-code --demo ./demo \\\n    \
         --url https://trefoil.example/fhir/ValueSet/walking-aids \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code cane")]
     ValidateCode(ValidateCodeArgs),
-    /// Ask whether one code subsumes another
+    /// Check whether one code subsumes another
     #[command(after_help = "Example:\n  trefoil-tui subsumes --demo ./demo \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code-a walking-aid --code-b cane")]
     Subsumes(SubsumesArgs),
-    /// Export everything, or the patients of a Group, and download the files
+    /// Export all patients, or the patients of a Group, and download the files
     #[command(
         after_help = "Example:\n  trefoil-tui export --demo ./demo --group grp-walking --out ./export --delete"
     )]
@@ -90,40 +89,40 @@ pub enum Command {
     Token(TokenArgs),
 }
 
-/// Flags of `sign-in`, and of commands that may have to sign in.
+/// Options of `sign-in`, and of commands that may sign in a user.
 #[derive(Debug, ClapArgs)]
 pub struct SignInArgs {
-    /// Scopes to ask for, separated by spaces
+    /// Scopes to request, separated by spaces
     #[arg(long, default_value = USER_SCOPE)]
     pub scope: String,
-    /// Print the answer as JSON; for sign-in that is the token answer, tokens included
+    /// Print the response as JSON; for sign-in, this is the token response, which contains the tokens
     #[arg(long)]
     pub json: bool,
 }
 
-/// Flags of commands that ask one thing.
+/// Options of commands that send one request.
 #[derive(Debug, ClapArgs)]
 pub struct AskArgs {
-    /// Access token to send; - reads it from stdin
+    /// Access token to send; - reads the token from stdin
     #[arg(long, value_name = "TOKEN|-")]
     pub token: Option<String>,
-    /// How to sign in when no token is given.
+    /// Options for the sign-in if there is no `--token`.
     #[command(flatten)]
     pub sign_in: SignInArgs,
 }
 
-/// Flags of commands that a backend client may run as well.
+/// Options of commands that can also use the token of the backend client.
 #[derive(Debug, ClapArgs)]
 pub struct TerminologyArgs {
-    /// Sign in through the browser even when the profile has a backend client
+    /// Sign in a user with the browser even if the profile has a backend client
     #[arg(long, conflicts_with = "token")]
     pub sign_in_first: bool,
-    /// Token and output.
+    /// Options for the token and the output.
     #[command(flatten)]
     pub ask: AskArgs,
 }
 
-/// Flags of `validate-code`.
+/// Options of `validate-code`.
 #[derive(Debug, ClapArgs)]
 pub struct ValidateCodeArgs {
     /// Canonical URL of the value set
@@ -135,18 +134,18 @@ pub struct ValidateCodeArgs {
     /// Code system of the code
     #[arg(long)]
     pub system: String,
-    /// The code
+    /// Code to validate
     #[arg(long)]
     pub code: String,
-    /// A display to be checked too
+    /// Display to validate together with the code
     #[arg(long)]
     pub display: Option<String>,
-    /// Token and output.
+    /// Options for the token and the output.
     #[command(flatten)]
     pub ask: TerminologyArgs,
 }
 
-/// Flags of `subsumes`.
+/// Options of `subsumes`.
 #[derive(Debug, ClapArgs)]
 pub struct SubsumesArgs {
     /// Canonical URL of the code system
@@ -158,36 +157,36 @@ pub struct SubsumesArgs {
     /// Version of the code system
     #[arg(long)]
     pub version: Option<String>,
-    /// One code
+    /// First code
     #[arg(long)]
     pub code_a: String,
-    /// The other code
+    /// Second code
     #[arg(long)]
     pub code_b: String,
-    /// Token and output.
+    /// Options for the token and the output.
     #[command(flatten)]
     pub ask: TerminologyArgs,
 }
 
-/// Flags of `export`.
+/// Options of `export`.
 #[derive(Debug, ClapArgs)]
 pub struct ExportArgs {
-    /// Id of a Group; without it everything is exported
+    /// Id of a Group whose patients are exported; by default, all patients are exported
     #[arg(long, value_name = "ID")]
     pub group: Option<String>,
-    /// Folder for the files and manifest.json
+    /// Folder for the downloaded files and manifest.json
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Resource types, with commas
+    /// Resource types, separated by commas
     #[arg(long = "type", value_name = "T,..")]
     pub types: Option<String>,
-    /// Only what changed after this instant
+    /// Export only resources that changed after this instant
     #[arg(long, value_name = "INSTANT")]
     pub since: Option<String>,
     /// Delete the export on the server after the download
     #[arg(long)]
     pub delete: bool,
-    /// Access token to send instead of the backend client's; - reads it from stdin
+    /// Access token to send instead of the token of the backend client; - reads the token from stdin
     #[arg(long, value_name = "TOKEN|-")]
     pub token: Option<String>,
     /// Print a summary as JSON
@@ -195,13 +194,13 @@ pub struct ExportArgs {
     pub json: bool,
 }
 
-/// Flags of `token`.
+/// Options of `token`.
 #[derive(Debug, ClapArgs)]
 pub struct TokenArgs {
-    /// Scopes to ask for, separated by spaces
+    /// Scopes to request, separated by spaces
     #[arg(long, default_value = BACKEND_SCOPE)]
     pub scope: String,
-    /// Print the whole token answer as JSON
+    /// Print the complete token response as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -1,13 +1,13 @@
-//! Opening an address in the person's browser.
+//! Opens a URL in the browser of the user.
 
 use std::process::{Command, Stdio};
 
-/// Opens the address with `$BROWSER`, or with the command of the system.
+/// Opens the URL with `$BROWSER`, or with the command of the operating system.
 ///
-/// Success means only that the command was started; the address is shown in any case.
+/// Success means only that the command was started, so the caller shows the URL in any case.
 ///
 /// # Errors
-/// Returns the error of the system if no command could be started.
+/// Returns the error of the operating system if no command could be started.
 pub fn open(url: &str) -> Result<(), String> {
     let chosen = std::env::var("BROWSER").unwrap_or_default();
     let system = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
@@ -21,7 +21,7 @@ pub fn open(url: &str) -> Result<(), String> {
     Err(last)
 }
 
-/// Starts a command, in which `%s` is replaced by the address. The terminal is not passed on.
+/// Starts a command in which `%s` is replaced by the URL. The child process does not inherit the terminal.
 fn start(command: &str, url: &str) -> std::io::Result<()> {
     let (program, arguments) = command_line(command, url);
     let mut child = Command::new(program)
@@ -30,7 +30,7 @@ fn start(command: &str, url: &str) -> std::io::Result<()> {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()?;
-    // The child must be waited for, or it stays a zombie until this process ends.
+    // Waits for the child process; otherwise it would remain a zombie until this process ends.
     std::thread::spawn(move || child.wait());
     Ok(())
 }
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn the_address_takes_its_place() {
+    fn the_address_replaces_the_placeholder() {
         check("firefox", &["firefox", "https://as.example/?a=b&c"]);
         check("chromium --app=%s", &["chromium", "--app=https://as.example/?a=b&c"]);
         check("open -a Safari", &["open", "-a", "Safari", "https://as.example/?a=b&c"]);

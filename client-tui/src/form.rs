@@ -1,6 +1,6 @@
-//! Fields that a person types into: text, cursor, focus.
+//! Input fields: text, cursor and focus.
 
-/// One line of text with a name.
+/// A named input field of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormField {
     /// Name of the field, as in the standard.
@@ -13,7 +13,7 @@ pub struct FormField {
 }
 
 impl FormField {
-    /// A field that holds `text`.
+    /// Returns a field that contains `text`.
     pub fn new(name: &'static str, hint: &'static str, text: &str) -> Self {
         Self { name, hint, text: text.to_owned(), cursor: text.chars().count() }
     }
@@ -28,7 +28,7 @@ impl FormField {
         self.cursor
     }
 
-    /// Types into the field. Control characters, such as the line ends of pasted text, are left out.
+    /// Inserts a text at the cursor. Control characters, such as the line ends of pasted text, are omitted.
     pub fn insert(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_control()) {
             let at = self.byte_at(self.cursor);
@@ -37,7 +37,7 @@ impl FormField {
         }
     }
 
-    /// Takes away the character before the cursor.
+    /// Deletes the character before the cursor.
     pub fn backspace(&mut self) {
         if self.cursor > 0 {
             self.cursor -= 1;
@@ -46,7 +46,7 @@ impl FormField {
         }
     }
 
-    /// Moves the cursor, as far as there is text.
+    /// Moves the cursor within the text.
     pub fn go(&mut self, by: isize) {
         self.cursor = self.cursor.saturating_add_signed(by).min(self.text.chars().count());
     }
@@ -62,27 +62,27 @@ impl FormField {
     }
 }
 
-/// Fields in their order, one of which has the focus.
+/// Input fields in the order of display. One of them has the focus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// The fields; there is always one.
+    /// Fields of the form; there is at least one.
     pub fields: Vec<FormField>,
     /// Index of the focused field.
     pub focus: usize,
 }
 
 impl Form {
-    /// A form with the focus on its first field.
+    /// Returns a form with the focus on its first field.
     pub fn new(fields: Vec<FormField>) -> Self {
         Self { fields, focus: 0 }
     }
 
-    /// The field with the focus.
+    /// Returns the field with the focus.
     pub fn focused(&mut self) -> &mut FormField {
         &mut self.fields[self.focus]
     }
 
-    /// Moves the focus, round and round.
+    /// Moves the focus by this number of fields. The first field follows the last one.
     pub fn step(&mut self, by: isize) {
         let count = self.fields.len() as isize;
         self.focus = (self.focus as isize + by).rem_euclid(count) as usize;
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn typing_goes_where_the_cursor_is() {
+    fn text_is_inserted_at_the_cursor() {
         let mut field = FormField::new("code", "", "né");
         field.go(-1);
         field.insert("x\r\n");
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn focus_goes_round() {
+    fn the_focus_moves_from_the_last_field_to_the_first() {
         let mut form = Form::new(vec![FormField::new("a", "", ""), FormField::new("b", "", "")]);
         form.step(-1);
         assert_eq!(form.focused().name, "b");

@@ -1,7 +1,6 @@
-//! The subcommands: each does one thing, prints it and ends with a stable exit code.
+//! The subcommands: each one performs one operation, prints the result and ends with a documented exit code.
 //!
-//! Answers go to stdout, everything else to stderr, so that a script can read the one and a person
-//! the other.
+//! Results are printed to stdout and everything else to stderr, so that a script can process the results.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -20,22 +19,22 @@ use crate::profile::ProfileError;
 /// Errors of a subcommand.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandFailure {
-    /// The flags do not make a profile.
+    /// The command line does not define a valid profile.
     #[error("{0}")]
     Profile(#[from] ProfileError),
-    /// The server did not do it.
+    /// A request to the server failed.
     #[error("{0}")]
     Api(#[from] ApiError),
-    /// No token came over stdin.
+    /// The token could not be read from stdin.
     #[error("failed to read a token from stdin: {0}")]
     Stdin(std::io::Error),
-    /// The screens cannot be shown.
+    /// The terminal cannot show the screens.
     #[error("the terminal cannot be used: {0}")]
     Terminal(std::io::Error),
 }
 
 impl CommandFailure {
-    /// 1 failed, 2 usage, 3 unreachable.
+    /// Returns the exit code: 1 for a failure, 2 for a usage error, 3 if the server cannot be reached.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Profile(_) | Self::Api(ApiError::Profile(_)) => 2,
@@ -45,10 +44,10 @@ impl CommandFailure {
     }
 }
 
-/// Runs a command of the command line.
+/// Runs a subcommand.
 ///
 /// # Errors
-/// Returns the failure; [`CommandFailure::exit_code`] is the exit code.
+/// Returns the failure, from which [`CommandFailure::exit_code`] derives the exit code.
 pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
     match command {
         Command::SignIn(args) => sign_in(api, &args).await,
@@ -60,9 +59,9 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
     }
 }
 
-/// Prints an answer as JSON, or as text for people.
+/// Prints an answer as JSON or as text.
 fn print(as_json: bool, answer: &impl Serialize, text: impl FnOnce() -> String) {
-    let json = || serde_json::to_string(answer).expect("answers have text keys alone");
+    let json = || serde_json::to_string(answer).expect("all keys of an answer are strings");
     println!("{}", if as_json { json() } else { text() });
 }
 
@@ -70,7 +69,7 @@ async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
     let tokens = by_browser(api, args).await?;
     let session = &tokens.session;
     print(args.json, &tokens.answer, || {
-        let who = session.subject.as_deref().unwrap_or("somebody without openid");
+        let who = session.subject.as_deref().unwrap_or("a user whose name is unknown (no openid scope)");
         format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, session.expires_at)
     });
     Ok(())
@@ -79,7 +78,7 @@ async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
 async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandFailure> {
     let (sender, pasted) = mpsc::channel(1);
     if std::io::stdin().is_terminal() {
-        // A separate thread, because reading from a terminal cannot be cancelled when the browser answers first.
+        // Uses a separate thread, because reading from a terminal cannot be cancelled when the browser responds first.
         std::thread::spawn(move || {
             let lines = std::io::stdin().lines().map_while(Result::ok);
             lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
@@ -120,7 +119,8 @@ async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// The token to send to a terminology operation: the given one, the backend's, or a person's.
+/// Returns the token for a terminology operation: the one on the command line, the one of the backend client, or the
+/// one of a user who signs in.
 async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
     match &args.ask.token {
         Some(token) => given(token),
@@ -188,7 +188,7 @@ async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
             ExportStatus::Complete(manifest) => break manifest,
             ExportStatus::Running { progress, retry_after_s } => {
                 let progress = progress.unwrap_or_else(|| "running".to_owned());
-                eprintln!("{progress}; asking again in {retry_after_s} s");
+                eprintln!("{progress}; next poll in {retry_after_s} s");
                 tokio::time::sleep(Duration::from_secs(retry_after_s.unsigned_abs())).await;
             }
         }
@@ -204,7 +204,7 @@ async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     let download = api.download(&manifest, &args.out, &bearer, watch).await?;
     if args.delete {
         api.delete_export(&status_url, &bearer).await?;
-        eprintln!("deleted on the server");
+        eprintln!("the export was deleted on the server");
     }
     let summary = json!({
         "transactionTime": manifest.transaction_time,
@@ -224,7 +224,7 @@ async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// Reads a token of the command line; `-` is the first line of stdin.
+/// Returns the token of the command line. `-` reads it from the first line of stdin.
 fn given(token: &str) -> Result<Bearer, CommandFailure> {
     if token != "-" {
         return Ok(Bearer::Given(token.to_owned()));

@@ -1,4 +1,4 @@
-//! One sign-in from its beginning to the tokens, as screens and subcommands both run it.
+//! A sign-in from the authorization request to the tokens, used by screens and subcommands.
 
 use tokio::sync::mpsc;
 
@@ -6,24 +6,24 @@ use crate::api::{Api, ApiError, UserTokens};
 use crate::browser;
 use crate::loopback::LoopbackListener;
 
-/// Event of a sign-in.
+/// Progress event of a sign-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The browser has to go there. `browser` says why it was not opened, if it was not.
+    /// The user must open `url` in a browser.
     GoTo {
-        /// The authorization request.
+        /// URL of the authorization request.
         url: String,
-        /// `Ok` when a browser was started.
+        /// `Ok` if a browser was started, or else the reason why not.
         browser: Result<(), String>,
     },
     /// The pasted text is not valid; the sign-in continues.
     PasteRefused(String),
 }
 
-/// Signs a person in: by the browser's redirect to this machine, or by what comes over `pasted`.
+/// Signs in a user. The response arrives by the redirect of the browser to this machine, or as a text from `pasted`.
 ///
 /// # Errors
-/// The server's; [`ApiError::SignIn`] when the server or the person refused.
+/// Returns the error of a request, or [`ApiError::SignIn`] if the server or the user denied the sign-in.
 pub async fn sign_in(
     api: &Api,
     scope: &str,
@@ -34,7 +34,7 @@ pub async fn sign_in(
     let loopback = LoopbackListener::bind().await.map_err(|error| refused(&error))?;
     let pending = api.begin_sign_in(&loopback.redirect_uri(), scope).await?;
     let url = pending.url.to_string();
-    let no_browser = || Err("--no-browser was given".to_owned());
+    let no_browser = || Err("--no-browser is set".to_owned());
     let browser = if api.profile().open_browser { browser::open(&url) } else { no_browser() };
     tell(Step::GoTo { url, browser });
     let by_hand = async {

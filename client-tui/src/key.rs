@@ -1,7 +1,8 @@
-//! Private keys of backend clients: reading JWK, JWK Set and PEM, and the DER that signing needs.
+//! Private keys of backend clients: reads JWK, JWK Set and PEM, and builds the DER structures for signing.
 //!
-//! `jsonwebtoken` signs with DER but does not read private JWKs with an algorithm of SMART Backend Services. They are
-//! converted here: to `RSAPrivateKey` (RFC 8017 A.1.2), or to `PrivateKeyInfo` around `ECPrivateKey` (RFC 5208, RFC 5915).
+//! `jsonwebtoken` signs with DER but cannot read private JWKs for the algorithms of SMART Backend Services. Therefore
+//! this module converts them to `RSAPrivateKey` (RFC 8017 A.1.2), or to `PrivateKeyInfo` around `ECPrivateKey` (RFC
+//! 5208, RFC 5915).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::{Algorithm, EncodingKey};
@@ -16,11 +17,11 @@ use serde_json::Value;
 /// A key that signs client assertions.
 #[derive(Clone)]
 pub struct SigningKey {
-    /// ES384 or RS384.
+    /// Signature algorithm, ES384 or RS384.
     pub alg: Algorithm,
-    /// Names the key in the set that the client registered.
+    /// Key id in the JWK Set that the client registered.
     pub kid: Option<String>,
-    /// The private half.
+    /// Private key.
     pub encoding: EncodingKey,
 }
 
@@ -33,38 +34,38 @@ impl std::fmt::Debug for SigningKey {
 /// Reasons why a key file cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// Neither JSON nor PEM.
+    /// The text is neither JSON nor PEM.
     #[error("the key is neither a JWK, nor a JWK Set, nor PEM")]
     Format,
-    /// A set without a private key.
+    /// The JWK Set has no private key.
     #[error("the JWK Set contains no private key (a key with 'd')")]
     NoPrivateKey,
-    /// Another kind of key.
+    /// The key type or curve is not supported.
     #[error("a key of kty '{kty}' and crv '{crv}' is not supported; use EC on P-384 or RSA")]
     Kind {
-        /// As found.
+        /// Value of `kty` in the key.
         kty: String,
-        /// As found, empty when absent.
+        /// Value of `crv` in the key; empty if the key has none.
         crv: String,
     },
-    /// A member is missing or is not base64url.
+    /// A member of the JWK is missing or is not base64url.
     #[error("member '{0}' of the JWK is missing or is not base64url")]
     Member(&'static str),
-    /// An algorithm that SMART Backend Services does not name.
+    /// SMART Backend Services does not allow the algorithm.
     #[error("alg '{0}' is not supported; use ES384 or RS384")]
     Alg(String),
-    /// The PEM block does not hold a key for the algorithm.
+    /// The PEM block does not contain a private key for the algorithm.
     #[error("the PEM block contains no private key: {0}")]
     Pem(String),
-    /// A member is too long.
+    /// A member is too long for DER.
     #[error("the key cannot be encoded: {0}")]
     Encoding(#[from] pkcs8::der::Error),
 }
 
-/// Parses the text of a key file. `alg` and `kid` supply members that the file lacks.
+/// Parses the text of a key file. `alg` and `kid` are used if the file does not state them.
 ///
 /// # Errors
-/// Returns the fault of the key.
+/// Returns the reason why the key cannot be used.
 pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     if text.trim_start().starts_with("-----BEGIN") {
         return from_pem(text.as_bytes(), alg, kid);
@@ -80,7 +81,7 @@ pub fn read(text: &str, alg: Option<&str>, kid: Option<&str>) -> Result<SigningK
 /// Reads one private JWK (RFC 7517, RFC 7518 6.2.2 and 6.3.2).
 ///
 /// # Errors
-/// Returns the fault of the key.
+/// Returns the reason why the key cannot be used.
 pub fn from_jwk(jwk: &Value, alg: Option<&str>, kid: Option<&str>) -> Result<SigningKey, KeyError> {
     let text = |name: &str| jwk[name].as_str().unwrap_or_default();
     let encoding = match (text("kty"), text("crv")) {
@@ -116,13 +117,13 @@ fn algorithm(name: &str) -> Result<Algorithm, KeyError> {
     }
 }
 
-/// The bytes of a base64url member.
+/// Decodes a base64url member.
 fn member(jwk: &Value, name: &'static str) -> Result<Vec<u8>, KeyError> {
     let text = jwk[name].as_str().filter(|text| !text.is_empty()).ok_or(KeyError::Member(name))?;
     URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Member(name))
 }
 
-/// `RSAPrivateKey`.
+/// Encodes the `RSAPrivateKey` of a key.
 fn rsa_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     let number = |name| Ok::<_, KeyError>(Uint::new(&member(jwk, name)?)?);
     let key = RsaPrivateKeyOwned {
@@ -139,16 +140,16 @@ fn rsa_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     Ok(key.to_der()?)
 }
 
-/// `PrivateKeyInfo` of a key on P-384.
+/// Encodes the `PrivateKeyInfo` of a key on P-384.
 fn ec_der(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     const EC_PUBLIC_KEY: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
     const SECP384R1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
-    /// Bytes of one coordinate.
+    /// Size of one coordinate, in bytes.
     const SIZE: usize = 48;
     let sized = |name| {
         member(jwk, name).and_then(|b| if b.len() == SIZE { Ok(b) } else { Err(KeyError::Member(name)) })
     };
-    // An uncompressed point.
+    // An uncompressed point: 0x04, x, y.
     let point = [&[4][..], &sized("x")?, &sized("y")?].concat();
     let key =
         EcPrivateKey { private_key: &sized("d")?, parameters: None, public_key: Some(&point) }.to_der()?;

@@ -1,4 +1,5 @@
-//! The table of keys. The actions of keys, the footer, the help screen and the table in `README.md` are derived from it.
+//! The table of key bindings, which defines the actions of keys, the footer, the help screen and the table in
+//! `README.md`.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -6,7 +7,7 @@ use crate::model::Screen;
 
 /// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the table says what each does")]
+#[expect(missing_docs, reason = "the table describes each action")]
 pub enum Action {
     Quit,
     Help,
@@ -36,33 +37,32 @@ pub enum Action {
     CopyAddress,
 }
 
-/// While what a row holds.
+/// State of the focus in which a key binding applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Whatever has the focus.
+    /// The binding applies with any focus.
     Always,
-    /// While a field has the focus.
+    /// The binding applies while a field has the focus.
     Typing,
-    /// While none has.
+    /// The binding applies while no field has the focus.
     Browsing,
 }
 
-/// One row: these keys do that.
+/// A key binding, which is one row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRow {
-    /// Keys that mean the same.
+    /// Keys of the binding.
     pub keys: &'static [(KeyModifiers, KeyCode)],
-    /// The keys as they are written.
+    /// Names of the keys for display.
     pub label: &'static str,
-    /// Short description.
+    /// Short description of the action.
     pub does: &'static str,
-    /// While what.
+    /// State of the focus in which the binding applies.
     pub when: When,
-    /// Screens with this key; empty is all.
+    /// Screens in which the binding applies; empty for all screens.
     pub screens: &'static [Screen],
-    /// Text in the footer, if the footer shows the row.
+    /// Text in the footer; `None` if the footer does not show the binding.
     pub footer: Option<&'static str>,
-    /// Action.
     pub action: Action,
 }
 
@@ -84,7 +84,7 @@ const fn row(
     KeyRow { keys, label, does, when, screens, footer, action }
 }
 
-/// All keys. A letter that is in no row is typed.
+/// All key bindings. While a field has the focus, other letters are typed.
 #[rustfmt::skip]
 pub const TABLE: &[KeyRow] = {
     use Action::*;
@@ -99,18 +99,18 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Esc)], "Esc", "leave the field", Typing, &[], Some("leave field"), Leave),
         row(&[(NONE, KeyCode::Esc)], "Esc", "go back, or cancel the sign-in", Browsing, &[], None, Leave),
         row(&[(NONE, KeyCode::Backspace)], "Backspace", "erase a character", Typing, &[], None, Erase),
-        row(&[(CTRL, KeyCode::Char('u'))], "Ctrl-U", "empty the field", Typing, &[], Some("empty it"), Clear),
-        row(&[(NONE, KeyCode::Left)], "Left", "one character back", Typing, &[], None, CursorLeft),
-        row(&[(NONE, KeyCode::Right)], "Right", "one character on", Typing, &[], None, CursorRight),
-        row(&[(NONE, KeyCode::Home)], "Home", "to the start of the field", Typing, &[], None, CursorStart),
-        row(&[(NONE, KeyCode::End)], "End", "to the end of the field", Typing, &[], None, CursorEnd),
-        row(&[(NONE, KeyCode::Char('w'))], "w", "read userinfo again", Browsing, &[Screen::SignIn], Some("who am I"), Userinfo),
+        row(&[(CTRL, KeyCode::Char('u'))], "Ctrl-U", "clear the field", Typing, &[], Some("clear field"), Clear),
+        row(&[(NONE, KeyCode::Left)], "Left", "move the cursor to the left", Typing, &[], None, CursorLeft),
+        row(&[(NONE, KeyCode::Right)], "Right", "move the cursor to the right", Typing, &[], None, CursorRight),
+        row(&[(NONE, KeyCode::Home)], "Home", "move the cursor to the start", Typing, &[], None, CursorStart),
+        row(&[(NONE, KeyCode::End)], "End", "move the cursor to the end", Typing, &[], None, CursorEnd),
+        row(&[(NONE, KeyCode::Char('w'))], "w", "read userinfo again", Browsing, &[Screen::SignIn], Some("userinfo"), Userinfo),
         row(&[(NONE, KeyCode::Char('o'))], "o", "sign out and revoke the token", Browsing, &[Screen::SignIn], Some("sign out"), SignOut),
-        row(&[(NONE, KeyCode::Char('c'))], "c", "copy the address to sign in at", Browsing, &[Screen::SignIn], None, CopyAddress),
-        row(&[(NONE, KeyCode::Char('t'))], "t", "whose token: the person's or the backend's", Browsing, TERMINOLOGY, Some("whose token"), SwitchBearer),
+        row(&[(NONE, KeyCode::Char('c'))], "c", "copy the sign-in address", Browsing, &[Screen::SignIn], None, CopyAddress),
+        row(&[(NONE, KeyCode::Char('t'))], "t", "switch between the tokens of user and backend", Browsing, TERMINOLOGY, Some("switch token"), SwitchBearer),
         row(&[(NONE, KeyCode::Char('d'))], "d", "download the files", Browsing, &[Screen::Export], Some("download"), Download),
         row(&[(NONE, KeyCode::Char('x'))], "x", "cancel, or delete on the server", Browsing, &[Screen::Export], Some("cancel/delete"), DeleteExport),
-        row(&[(NONE, KeyCode::Char('c'))], "c", "copy as a curl line", Browsing, &[Screen::Requests], Some("copy curl"), CopyCurl),
+        row(&[(NONE, KeyCode::Char('c'))], "c", "copy as a curl command", Browsing, &[Screen::Requests], Some("copy curl"), CopyCurl),
         row(&[(NONE, KeyCode::Up)], "Up", "up in a list", Browsing, &[], None, Up),
         row(&[(NONE, KeyCode::Down)], "Down", "down in a list", Browsing, &[], None, Down),
         row(&[(NONE, KeyCode::PageUp)], "PgUp", "a page up", Browsing, &[], None, PageUp),
@@ -131,7 +131,7 @@ pub const TABLE: &[KeyRow] = {
 };
 
 impl KeyRow {
-    /// Returns true if the row applies to this screen and focus.
+    /// Returns whether the binding applies to this screen and focus.
     pub fn holds(&self, screen: Screen, typing: bool) -> bool {
         let now = match self.when {
             When::Always => true,
@@ -148,7 +148,7 @@ pub fn action(key: KeyEvent, screen: Screen, typing: bool) -> Option<Action> {
     TABLE.iter().find(|row| row.holds(screen, typing) && row.keys.contains(&pressed)).map(|row| row.action)
 }
 
-/// Returns the keys that the footer shows in the current state.
+/// Returns the key bindings that the footer shows in the current state.
 pub fn footer(screen: Screen, typing: bool) -> impl Iterator<Item = &'static KeyRow> {
     TABLE.iter().filter(move |row| row.footer.is_some() && row.holds(screen, typing))
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_key_means_two_things() {
+    fn no_key_has_two_actions() {
         for screen in Screen::ALL {
             for typing in [false, true] {
                 let rows: Vec<_> = TABLE.iter().filter(|row| row.holds(screen, typing)).collect();
@@ -191,10 +191,10 @@ mod tests {
     }
 
     #[test]
-    fn letters_are_typed_in_fields() {
+    fn no_letter_has_an_action_in_a_field() {
         for row in TABLE.iter().filter(|row| row.when != When::Browsing) {
             let letter = row.keys.iter().any(|(with, key)| matches!(key, KeyCode::Char(_)) && *with == NONE);
-            assert!(!letter, "'{}' would swallow a letter", row.label);
+            assert!(!letter, "'{}' binds a letter in a field", row.label);
         }
     }
 
@@ -209,7 +209,7 @@ mod tests {
         }
     }
 
-    /// `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-tui` writes the table.
+    /// Checks the table in `README.md`. `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-tui` writes it.
     #[test]
     fn the_readme_has_the_table() {
         const BEGIN: &str = "<!-- keys -->\n";

@@ -1,8 +1,8 @@
-//! A terminal client for Trefoil and any server of the same standards: sign-in, userinfo, `$validate-code`,
-//! `$subsumes` and Bulk Data export.
+//! A terminal client for Trefoil and other servers that implement the same standards: sign-in, userinfo,
+//! `$validate-code`, `$subsumes` and Bulk Data export.
 //!
-//! Every function of a screen is also available to scripts as a subcommand; both use [`api`]. The client depends on
-//! the server's interface only: it shares no code with it.
+//! Every function of a screen is also available to scripts as a subcommand; both use [`api`]. The client depends only
+//! on the interface of the server and shares no code with it.
 
 #![allow(missing_docs, reason = "the library serves only the binary and its tests")]
 
@@ -22,8 +22,9 @@ pub mod runtime;
 pub mod update;
 pub mod view;
 
-/// Chooses aws-lc-rs for TLS. Every `main` and every test calls it before the first request.
+/// Selects aws-lc-rs as the TLS implementation. Every `main` and every test calls this function before the first
+/// request.
 pub fn install_crypto() {
-    // An error means that it was chosen before.
+    // An error means that an implementation is already selected.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }

@@ -1,5 +1,5 @@
-//! The address that the browser comes back to: a listener on a free port of this machine
-//! (RFC 8252 7.3), open while one sign-in waits.
+//! The redirect target of the browser: a listener on a free port of this machine (RFC 8252 7.3), open during one
+//! sign-in.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,14 +11,14 @@ use tokio::sync::mpsc;
 
 use crate::api::{BadRedirect, PendingSignIn};
 
-/// The path that the client's redirect URI is registered with.
+/// Path of the registered redirect URI of the client.
 const PATH: &str = "/callback";
-/// A request line with code, state and issuer is far shorter.
+/// Maximum size of a request head, in bytes. A request with code, state and issuer is far shorter.
 const HEAD_LIMIT: usize = 16 * 1024;
-/// Browsers open connections ahead and leave them silent; each is forgotten after this time.
+/// Time after which a silent connection is closed. Browsers open connections that they do not use.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Listens on one port of 127.0.0.1 and, where there is IPv6, of `::1`: `localhost` may mean either.
+/// Listens on the same port of 127.0.0.1 and, if IPv6 is available, of `::1`, because `localhost` may mean either.
 #[derive(Debug)]
 pub struct LoopbackListener {
     v4: TcpListener,
@@ -34,21 +34,21 @@ impl LoopbackListener {
     pub async fn bind() -> io::Result<Self> {
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = v4.local_addr()?.port();
-        // Its port may be taken on the other family: then browsers fall back to 127.0.0.1.
+        // If the port is in use on `::1`, browsers fall back to 127.0.0.1.
         let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok();
         Ok(Self { v4, v6, port })
     }
 
-    /// The redirect URI of this sign-in.
+    /// Returns the redirect URI of this sign-in.
     pub fn redirect_uri(&self) -> String {
         format!("http://localhost:{}{PATH}", self.port)
     }
 
-    /// Waits until the browser brings a response that completes or ends the sign-in, and shows the result in the
-    /// browser. Queries of other sign-ins are refused and change nothing.
+    /// Waits for a response of the browser that completes or ends the sign-in, and shows the result in the browser.
+    /// Queries of other sign-ins are rejected, and the sign-in continues.
     ///
     /// # Errors
-    /// Returns the response that ended the sign-in.
+    /// Returns the reason why the response ended the sign-in.
     pub async fn wait(&self, pending: &PendingSignIn) -> Result<String, BadRedirect> {
         let (sender, mut requests) = mpsc::channel(8);
         loop {
@@ -94,7 +94,7 @@ impl LoopbackListener {
     }
 }
 
-/// Reads one request head and hands on the target of a GET.
+/// Reads the head of one request and sends the target of a GET to `sender`.
 async fn read_target(mut stream: TcpStream, sender: mpsc::Sender<(TcpStream, String)>) {
     let mut head = Vec::new();
     let read = async {
@@ -108,7 +108,7 @@ async fn read_target(mut stream: TcpStream, sender: mpsc::Sender<(TcpStream, Str
         version.starts_with("HTTP/1.").then(|| target.to_owned())
     };
     if let Ok(Some(target)) = tokio::time::timeout(SILENCE, read).await {
-        // The receiver is gone when the sign-in has ended.
+        // Sending fails if the sign-in has ended and the receiver is dropped.
         let _ = sender.send((stream, target)).await;
     }
 }
@@ -119,7 +119,7 @@ async fn answer(mut stream: TcpStream, status: &str, page: String) {
          cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n",
         page.len(),
     );
-    // A browser that went away does not need its page.
+    // Writing fails if the browser has closed the connection.
     let _ = stream.write_all(format!("{head}{page}").as_bytes()).await;
     let _ = stream.shutdown().await;
 }

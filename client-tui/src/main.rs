@@ -1,4 +1,4 @@
-//! The program: reads the command line, then opens the screens or does one thing.
+//! The program: reads the command line, then opens the screens or runs a subcommand.
 
 use std::process::ExitCode;
 

@@ -11,12 +11,12 @@ use crate::api::{
 use crate::form::{Form, FormField};
 use crate::profile::Profile;
 
-/// Maximum number of exchanges.
+/// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
 
-/// The screens in the order of their tabs.
+/// The screens, in the order of their tabs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the titles say it")]
+#[expect(missing_docs, reason = "the titles describe the screens")]
 pub enum Screen {
     SignIn,
     ValidateCode,
@@ -27,11 +27,10 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// All of them.
     pub const ALL: [Self; 6] =
         [Self::SignIn, Self::ValidateCode, Self::Subsumes, Self::Export, Self::Requests, Self::Help];
 
-    /// The name on the tab.
+    /// Returns the title of the tab.
     pub fn title(self) -> &'static str {
         match self {
             Self::SignIn => "Sign-in",
@@ -44,17 +43,17 @@ impl Screen {
     }
 }
 
-/// A question and its answer.
+/// State of a request and its answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Answer<T> {
-    /// No request yet.
+    /// No request was sent.
     #[default]
     None,
-    /// On its way.
+    /// The request was sent.
     Waiting,
-    /// Answered.
+    /// The request succeeded.
     Done(T),
-    /// Refused or lost, in words.
+    /// The request failed; the value is the message.
     Failed(String),
 }
 
@@ -67,54 +66,54 @@ impl<T> From<Result<T, String>> for Answer<T> {
     }
 }
 
-/// All that is shown.
+/// State of all screens.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Whom we talk to, as whom.
+    /// Server and credentials of the profile.
     pub about: ServerFacts,
-    /// The time of the last tick.
+    /// Time of the last tick.
     pub now: Timestamp,
-    /// The screen that is open.
+    /// The visible screen.
     pub screen: Screen,
-    /// The screen that was open before Help.
+    /// The screen that was visible before Help.
     pub before_help: Screen,
-    /// True if a field has the focus.
+    /// Whether a field has the focus.
     pub typing: bool,
-    /// True if the program ends after this step.
+    /// Whether the program ends after this update.
     pub quit: bool,
-    /// A line about what was just done.
+    /// Result of the last action, for the status line.
     pub notice: Option<String>,
-    /// Token that terminology requests carry.
+    /// Token that terminology requests use.
     pub bearer: Bearer,
     pub sign_in: SignIn,
-    /// The form of `$validate-code`.
+    /// Form and answer of `$validate-code`.
     pub validate: TerminologyQuery<ValidationAnswer>,
-    /// The form of `$subsumes`.
+    /// Form and answer of `$subsumes`.
     pub subsumes: TerminologyQuery<SubsumesAnswer>,
-    /// The export.
+    /// State of the export screen.
     pub export: Export,
-    /// Recorded exchanges.
+    /// State of the Requests screen.
     pub requests: RequestLog,
-    /// Lines that Help is scrolled by.
+    /// Number of lines by which Help is scrolled.
     pub help_scroll: u16,
 }
 
 /// Facts about the server and the client that are known at the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerFacts {
-    /// The server.
+    /// Base address of the server.
     pub base_url: String,
-    /// Our client for people.
+    /// client_id for signing in users.
     pub client_id: Option<String>,
-    /// Our client without people.
+    /// client_id of the backend client.
     pub backend_id: Option<String>,
     /// User who can sign in on a demo server, and the file with the password.
     pub demo_user: Option<(String, String)>,
-    /// May colours be used (no NO_COLOR)?
+    /// Whether colours may be used (`NO_COLOR` is not set).
     pub colour: bool,
 }
 
-/// The sign-in screen.
+/// State of the sign-in screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SignIn {
     /// State of the sign-in.
@@ -132,94 +131,89 @@ pub struct SignIn {
 pub enum SignInState {
     /// No user is signed in.
     Out,
-    /// Reading the endpoints.
+    /// The endpoints are being read.
     Starting,
-    /// The browser is away.
+    /// The program waits for the response of the browser.
     Waiting {
-        /// Address in the browser.
+        /// URL that the browser opens.
         url: String,
-        /// Error, if no browser could be opened.
+        /// Reason why no browser could be opened, if none was.
         browser: Result<(), String>,
     },
     /// A user is signed in.
     In(SignedInSession),
-    /// It did not succeed.
+    /// The sign-in failed; the value is the message.
     Failed(String),
 }
 
-/// A form and the answer to it.
+/// A form of a terminology operation and its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TerminologyQuery<T> {
-    /// Form of the query.
     pub form: Form,
-    /// Answer.
     pub answer: Answer<T>,
-    /// The two codes of the query, for the sentence of the answer.
+    /// The two codes of the sent query, for the sentence about the answer.
     pub about: (String, String),
 }
 
-/// The export screen.
+/// State of the export screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Form of the export.
     pub form: Form,
     pub state: ExportState,
-    /// Was the key for deleting pressed once?
+    /// Whether the key for deletion was pressed once.
     pub confirm_delete: bool,
-    /// The first file that the list shows.
+    /// Index of the first visible file in the list.
     pub scroll: usize,
 }
 
 /// States of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportState {
-    /// None yet.
+    /// No export was started.
     Idle,
-    /// The kick-off is on its way.
+    /// The kick-off request was sent.
     Starting,
-    /// The server is at work.
+    /// The server is running the export.
     Running {
-        /// Address of the status.
         status_url: String,
-        /// When it began.
+        /// Time at which the export was started.
         since: Timestamp,
-        /// The server's words.
+        /// Progress text of the server.
         progress: Option<String>,
-        /// When to ask again; `None` while the question is on its way.
+        /// Time of the next poll; `None` while a poll is pending.
         next_poll: Option<Timestamp>,
     },
-    /// The files are there.
+    /// The export is complete.
     Complete {
-        /// Address of the export, to delete it.
+        /// Address of the status, which is also used to delete the export.
         status_url: String,
-        /// Manifest.
         manifest: ExportManifest,
-        /// Progress of each file.
+        /// Progress of each file; `None` if its download has not started.
         pieces: Vec<Option<FileProgress>>,
-        /// The download as a whole.
+        /// State of the download of all files.
         download: Answer<Download>,
     },
-    /// Gone from the server.
+    /// The export was deleted on the server.
     Deleted,
-    /// Not started, or failed.
+    /// The export could not be started, or failed; the value is the message.
     Failed(String),
 }
 
-/// The log.
+/// State of the Requests screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestLog {
-    /// The newest first.
+    /// Recorded exchanges, the newest first.
     pub exchanges: VecDeque<RecordedExchange>,
     /// Index of the selected row.
     pub selected: usize,
-    /// Are its details open?
+    /// Whether the details of the selected exchange are shown.
     pub detail: bool,
-    /// Lines that the details are scrolled by.
+    /// Number of lines by which the details are scrolled.
     pub scroll: u16,
 }
 
 impl Model {
-    /// The model at the start, its forms filled with the profile's examples.
+    /// Returns the initial model, whose forms contain the examples of the profile.
     pub fn new(profile: &Profile, colour: bool, now: Timestamp) -> Self {
         let examples = &profile.examples;
         let backend_id = profile.backend.as_ref().map(|backend| backend.client_id.clone());
@@ -255,9 +249,9 @@ impl Model {
             validate: TerminologyQuery {
                 form: asking(vec![
                     FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
-                    FormField::new("id", "its id, instead of the url", ""),
+                    FormField::new("id", "id of the ValueSet, instead of url", ""),
                     FormField::new("system", "canonical URL of the code system", &examples.system),
-                    FormField::new("code", "the code to look up", &examples.code),
+                    FormField::new("code", "code to validate", &examples.code),
                     FormField::new("display", "display to check (optional)", ""),
                 ]),
                 answer: Answer::None,
@@ -266,7 +260,7 @@ impl Model {
             subsumes: TerminologyQuery {
                 form: asking(vec![
                     FormField::new("system", "canonical URL of the code system", &examples.hierarchy),
-                    FormField::new("id", "its id, instead of the system", ""),
+                    FormField::new("id", "id of the code system, instead of system", ""),
                     FormField::new("version", "version of the code system (optional)", ""),
                     FormField::new("codeA", "one code", &examples.code_a),
                     FormField::new("codeB", "the other code", &examples.code_b),
@@ -279,7 +273,7 @@ impl Model {
                     FormField::new("Group", "id of a Group; empty exports everything", &examples.group),
                     FormField::new("_type", "resource types, separated by commas; empty for all", ""),
                     FormField::new("_since", "an instant like 2024-01-31T08:00:00Z", ""),
-                    FormField::new("folder", "where the files go", "trefoil-export"),
+                    FormField::new("folder", "folder for the downloaded files", "trefoil-export"),
                 ]),
                 state: ExportState::Idle,
                 confirm_delete: false,
@@ -290,7 +284,7 @@ impl Model {
         }
     }
 
-    /// The form of the open screen. On the sign-in screen there is one only while it waits.
+    /// Returns the form of the visible screen. The sign-in screen has a form only while it waits for the browser.
     pub fn form(&mut self) -> Option<&mut Form> {
         match self.screen {
             Screen::SignIn if matches!(self.sign_in.state, SignInState::Waiting { .. }) => {

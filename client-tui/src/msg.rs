@@ -1,4 +1,4 @@
-//! Everything that can happen, and everything that can be done about it.
+//! Messages, which change the model, and effects, which the runtime performs.
 
 use std::path::PathBuf;
 
@@ -12,22 +12,22 @@ use crate::api::{
 use crate::api::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
 use crate::journey::Step;
 
-/// A response, or a message that says why there is none.
+/// A response, or the message of its error.
 pub type Answered<T> = Result<T, String>;
 
-/// Messages: keys, ticks and answers alike.
+/// Inputs of the model: keys, ticks and responses.
 #[derive(Clone, Debug)]
-#[expect(missing_docs, reason = "the types say what is answered")]
+#[expect(missing_docs, reason = "the types describe the answers")]
 pub enum Message {
     /// A key was pressed.
     Key(KeyEvent),
     /// Text was pasted.
     Paste(String),
-    /// The terminal has another size.
+    /// The size of the terminal changed.
     Resized,
-    /// So late is it now.
+    /// Current time, sent once a second.
     Tick(Timestamp),
-    /// An exchange with the server is over.
+    /// An exchange with the server ended.
     Exchanged(RecordedExchange),
     SignIn(Step),
     SignedIn(Answered<SignedInSession>),
@@ -35,23 +35,23 @@ pub enum Message {
     Userinfo(Answered<Claims>),
     Validated(Answered<ValidationAnswer>),
     SubsumesAnswer(Answered<SubsumesAnswer>),
-    /// Address of the status, or the error.
+    /// Address of the status of the started export, or the error.
     KickedOff(Answered<String>),
     Polled(Answered<ExportStatus>),
-    /// A file has come so far.
+    /// Progress of a downloaded file.
     Piece(FileProgress),
     Downloaded(Answered<Download>),
     ExportDeleted(Answered<()>),
 }
 
-/// Effects for the runtime. Each ends in one or more messages.
+/// Effects that the runtime performs. Each one results in one or more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the types say what is asked")]
+#[expect(missing_docs, reason = "the types describe the requests")]
 pub enum RuntimeEffect {
     SignIn,
-    /// Stops waiting for the browser.
+    /// Ends the sign-in that waits for the browser.
     CancelSignIn,
-    /// A pasted text, for the waiting sign-in.
+    /// Passes a pasted text to the sign-in that waits for the browser.
     Pasted(String),
     SignOut,
     Userinfo,
@@ -68,6 +68,6 @@ pub enum RuntimeEffect {
     DeleteExport {
         status_url: String,
     },
-    /// Puts a text on the clipboard of the person's terminal.
+    /// Copies a text to the clipboard of the terminal.
     Copy(String),
 }

@@ -12,42 +12,42 @@ use serde_json::Value;
 use crate::args::ProfileArgs;
 use crate::key::{self, KeyError, SigningKey};
 
-/// A server and the clients we are to it.
+/// A server and the credentials of the clients that are registered there.
 #[derive(Clone, Debug)]
 pub struct Profile {
-    /// Base address without a slash at the end; the issuer.
+    /// Base address without a trailing slash, which is also the issuer.
     pub base_url: String,
-    /// Base address of FHIR R4 without a slash at the end.
+    /// Base address of FHIR R4 without a trailing slash.
     pub fhir_base: String,
-    /// PEM of the only certificates to trust; `None` for those of the system.
+    /// PEM of the only certificates to trust; `None` to trust those of the system.
     pub ca: Option<Vec<u8>>,
-    /// Our client_id when a person signs in.
+    /// client_id for signing in users.
     pub client_id: Option<String>,
     /// Credentials of a backend service, which signs in without a user.
     pub backend: Option<BackendProfile>,
-    /// May a browser be opened, or is its address only shown?
+    /// Whether a browser may be opened; otherwise the address is only shown.
     pub open_browser: bool,
-    /// Values that work on this server, to begin with.
+    /// Initial values of the forms that are valid on this server.
     pub examples: FormDefaults,
 }
 
 /// A client of SMART Backend Services.
 #[derive(Clone, Debug)]
 pub struct BackendProfile {
-    /// As registered.
+    /// client_id as registered.
     pub client_id: String,
-    /// Signs its assertions.
+    /// Key that signs the client assertions.
     pub key: SigningKey,
 }
 
 /// Initial values of the forms.
 #[derive(Clone, Debug, Default)]
 pub struct FormDefaults {
-    /// URL of a value set, and a coding in it.
+    /// Canonical URL of a value set that contains `code`.
     pub value_set: String,
     /// Code system of `code`.
     pub system: String,
-    /// A member of the value set.
+    /// A code in the value set.
     pub code: String,
     /// Code system of the two codes below.
     pub hierarchy: String,
@@ -58,19 +58,19 @@ pub struct FormDefaults {
     /// Id of a Group.
     pub group: String,
     pub username: String,
-    /// File with the password of that user; passwords are not read here.
+    /// File with the password of the demo user. This program does not read the password.
     pub password_file: String,
 }
 
 /// Failure to read a profile.
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
-    /// Neither --demo nor --base-url.
+    /// Neither `--demo` nor `--base-url` is set.
     #[error(
         "a server is required: use --demo DIR (the --data folder of 'trefoil serve --demo') or --base-url URL"
     )]
     NoServer,
-    /// A file is not there or not readable.
+    /// A file does not exist or cannot be read.
     #[error("failed to read {}: {error}", path.display())]
     File {
         path: PathBuf,
@@ -81,34 +81,34 @@ pub enum ProfileError {
     #[error("{} is not the file that 'trefoil serve --demo' writes: {error}", path.display())]
     Demo {
         path: PathBuf,
-        /// Fault of the JSON.
+        /// Error of the JSON parser.
         error: serde_json::Error,
     },
-    /// The demo has no such backend client.
+    /// The demo server has no backend client with this id.
     #[error("demo.json has no backend client '{client_id}'; it has {known}")]
     UnknownBackend {
-        /// Requested name.
+        /// Requested client_id.
         client_id: String,
-        /// Existing names, separated by commas.
+        /// Existing client_ids, separated by commas.
         known: String,
     },
-    /// Only one of --backend-client and --backend-key.
+    /// Only one of `--backend-client` and `--backend-key` is set.
     #[error("a backend client needs both --backend-client ID and --backend-key FILE")]
     HalfBackend,
-    /// No address.
+    /// The base address is invalid.
     #[error("'{text}' is not a base address: {reason}")]
     BaseUrl {
-        /// As given.
+        /// Base address on the command line.
         text: String,
-        /// Fault.
+        /// Reason why the address is invalid.
         reason: String,
     },
-    /// The key file cannot sign.
+    /// The backend key cannot be used.
     #[error("{from} cannot sign: {error}")]
     Key {
-        /// The key's file or client.
+        /// Path of the key file, or client_id of a demo client.
         from: String,
-        /// Fault of the key.
+        /// Reason why the key cannot be used.
         error: KeyError,
     },
 }
@@ -168,10 +168,10 @@ struct Subsumption {
 }
 
 impl Profile {
-    /// Reads the files that the flags name.
+    /// Builds the profile from the options and the files that they name.
     ///
     /// # Errors
-    /// Returns the fault and the remedy.
+    /// Returns the reason why there is no valid profile, and the remedy.
     pub fn read(args: &ProfileArgs) -> Result<Self, ProfileError> {
         let mut profile = match (&args.demo, &args.base_url) {
             (Some(dir), _) => Self::demo(dir, args.backend_client.as_deref())?,
@@ -196,7 +196,7 @@ impl Profile {
                 profile.backend = Some(BackendProfile { client_id: client_id.clone(), key });
             }
             (None, None) => {}
-            // With --demo, the key of a known client is available.
+            // With `--demo`, the key of a known client is read from the folder.
             (Some(_), None) if args.demo.is_some() => {}
             _ => return Err(ProfileError::HalfBackend),
         }
@@ -206,7 +206,7 @@ impl Profile {
     /// Returns a profile of a server at this address, without clients.
     ///
     /// # Errors
-    /// Returns the fault of the address.
+    /// Returns [`ProfileError::BaseUrl`] if the address is invalid.
     pub fn at(base_url: &str) -> Result<Self, ProfileError> {
         let base_url = base_address(base_url)?;
         let fhir_base = format!("{base_url}/fhir/R4");
@@ -221,7 +221,7 @@ impl Profile {
         })
     }
 
-    /// The demo server of a folder.
+    /// Reads the profile of the demo server from its data folder.
     fn demo(dir: &Path, backend: Option<&str>) -> Result<Self, ProfileError> {
         let endpoint: EndpointFile = read_json(&dir.join("endpoint.json"))?;
         let path = dir.join("demo.json");
@@ -270,7 +270,7 @@ impl DemoFile {
     }
 }
 
-/// Checks a base address and takes the slash off its end.
+/// Checks a base address and removes the trailing slash.
 fn base_address(text: &str) -> Result<String, ProfileError> {
     let wrong = |reason: &str| ProfileError::BaseUrl { text: text.to_owned(), reason: reason.to_owned() };
     let url = url::Url::parse(text).map_err(|error| wrong(&error.to_string()))?;

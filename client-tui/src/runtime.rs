@@ -1,4 +1,4 @@
-//! The one loop: messages in, screens out, effects carried out beside it.
+//! The event loop: receives messages, updates the model, draws the screens and starts effects as tasks.
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -21,13 +21,13 @@ use crate::profile::Profile;
 use crate::update::update;
 use crate::view::view;
 
-/// Opens the screens on this terminal until the person quits. The terminal is put back in any case,
-/// after a panic too.
+/// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
+/// after a panic.
 ///
 /// # Errors
-/// The terminal's; a profile whose certificates cannot be used comes as an error of another kind.
+/// Returns the error of the terminal, or the error of a profile whose certificates cannot be used.
 pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), crate::headless::CommandFailure> {
-    // NO_COLOR counts when it is there and not empty (no-color.org).
+    // `NO_COLOR` disables colours if it is set and not empty (no-color.org).
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
     let model = Model::new(&profile, colour, clock());
     let (sender, messages) = mpsc::unbounded_channel();
@@ -42,28 +42,28 @@ pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), crate::hea
         Err(error) => Err(error),
     };
     ticking.abort();
-    // Nothing better can be done when the terminal is gone.
+    // An error is ignored, because the terminal no longer exists.
     let _ = execute!(io::stdout(), DisableBracketedPaste);
     ratatui::restore();
     ended.map(drop).map_err(crate::headless::CommandFailure::Terminal)
 }
 
-/// ratatui's hook puts back all but the paste mode, which we set.
+/// Installs a panic hook that disables bracketed paste. The hook of ratatui restores everything else.
 fn leave_no_trace_after_panic() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Nothing better can be done when the terminal is gone.
+        // An error is ignored, because the terminal no longer exists.
         let _ = execute!(io::stdout(), DisableBracketedPaste);
         hook(panic);
     }));
 }
 
-/// A client whose exchanges come as messages.
+/// Creates a client that sends each exchange as a message.
 ///
 /// # Errors
-/// When the certificates of the profile cannot be used.
+/// Returns [`ApiError`] if the certificates of the profile cannot be used.
 pub fn api(profile: Profile, clock: ClientClock, sender: UnboundedSender<Message>) -> Result<Api, ApiError> {
-    // The channel is closed when the screens are gone.
+    // Sending fails if the screens are closed.
     Api::new(profile, clock, Box::new(move |exchange| drop(sender.send(Message::Exchanged(exchange)))))
 }
 
@@ -85,7 +85,7 @@ where
     let mut runtime = EffectRunner { api, sender, sign_in: None };
     while !model.quit {
         terminal.draw(|frame| view(&model, frame)).map_err(io::Error::other)?;
-        // All that waits is taken in before the next drawing.
+        // All waiting messages are processed before the next drawing.
         let Some(first) = messages.recv().await else { break };
         let mut next = Some(first);
         while let Some(message) = next {
@@ -100,7 +100,7 @@ where
     Ok(model)
 }
 
-/// State for running effects.
+/// State that effects need.
 struct EffectRunner {
     api: Api,
     sender: UnboundedSender<Message>,
@@ -114,14 +114,14 @@ struct WaitingSignIn {
 }
 
 impl EffectRunner {
-    /// Starts an effect; its answer comes as a message.
+    /// Starts an effect, which sends its answer as a message.
     fn start(&mut self, effect: RuntimeEffect) {
         match effect {
             RuntimeEffect::SignIn => self.start_sign_in(),
             RuntimeEffect::CancelSignIn => self.stop_sign_in(),
             RuntimeEffect::Pasted(text) => {
                 if let Some(waiting) = &self.sign_in {
-                    // One that is not read yet makes a second one needless.
+                    // If the channel is full, an earlier text is still waiting to be read, and this text is dropped.
                     let _ = waiting.pasted.try_send(text);
                 }
             }
@@ -131,7 +131,7 @@ impl EffectRunner {
         }
     }
 
-    /// The effects that are one question to the server each.
+    /// Starts an effect that sends one request to the server.
     fn ask(&self, effect: RuntimeEffect) {
         let (api, sender) = (self.api.clone(), self.sender.clone());
         tokio::spawn(async move {
@@ -162,7 +162,7 @@ impl EffectRunner {
                     return;
                 }
             };
-            // A closed channel means that the screens are gone; so for all messages below.
+            // Sending this message, or one of those below, fails if the screens are closed.
             let _ = sender.send(message);
         });
     }
@@ -199,14 +199,14 @@ fn in_words<T>(result: Result<T, ApiError>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
-/// Puts a text on the clipboard by OSC 52, which works over SSH too.
+/// Copies a text to the clipboard with OSC 52, which also works over SSH.
 fn copy(text: &str) {
     let mut out = io::stdout();
-    // A terminal that does not take it loses nothing.
+    // A terminal without support for OSC 52 ignores the sequence.
     let _ = write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text)).and_then(|()| out.flush());
 }
 
-/// Reads the terminal on a separate thread, because reading cannot be awaited. The thread ends with the program.
+/// Reads terminal events on a separate thread, because reading blocks. The thread ends with the program.
 fn read_terminal(sender: UnboundedSender<Message>) {
     std::thread::spawn(move || {
         while let Ok(event) = event::read() {
@@ -223,7 +223,7 @@ fn read_terminal(sender: UnboundedSender<Message>) {
     });
 }
 
-/// Says the time once a second.
+/// Sends the current time once a second.
 pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
     let mut second = tokio::time::interval(Duration::from_secs(1));
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -1,4 +1,4 @@
-//! Messages in, a changed model and effects out. No IO.
+//! The update of the model: a message changes the model and returns effects. This module does no IO.
 
 use std::path::PathBuf;
 
@@ -11,10 +11,10 @@ use crate::keys::{self, Action};
 use crate::model::{Answer, EXCHANGES_KEPT, ExportState, Model, Screen, SignInState};
 use crate::msg::{Message, RuntimeEffect};
 
-/// Lines of a page, for the keys that scroll by pages.
+/// Number of lines by which the keys for pages scroll.
 const PAGE: usize = 10;
 
-/// Takes one message in.
+/// Processes one message.
 pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
     match msg {
         Message::Key(key) => return on_key(model, key),
@@ -23,7 +23,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Tick(now) => return on_tick(model, now),
         Message::Exchanged(exchange) => {
             let requests = &mut model.requests;
-            // The marked exchange stays the marked one when a newer one comes in above it.
+            // The selected exchange remains selected when a newer one is inserted before it.
             if requests.detail || requests.selected > 0 {
                 requests.selected = (requests.selected + 1).min(EXCHANGES_KEPT - 1);
             }
@@ -88,7 +88,7 @@ fn on_tick(model: &mut Model, now: Timestamp) -> Vec<RuntimeEffect> {
     poll_when_due(model)
 }
 
-/// Asks for the status of a running export when its time has come.
+/// Polls the status of a running export when the next poll is due.
 fn poll_when_due(model: &mut Model) -> Vec<RuntimeEffect> {
     match &mut model.export.state {
         ExportState::Running { status_url, next_poll, .. } if next_poll.is_some_and(|at| at <= model.now) => {
@@ -100,7 +100,7 @@ fn poll_when_due(model: &mut Model) -> Vec<RuntimeEffect> {
 }
 
 fn on_polled(model: &mut Model, result: Result<ExportStatus, String>) {
-    // The export was deleted or started again; its answer is ignored.
+    // If the export was deleted or restarted in the meantime, the answer is ignored.
     let ExportState::Running { status_url, progress, next_poll: next_poll @ None, .. } =
         &mut model.export.state
     else {
@@ -125,7 +125,7 @@ fn on_polled(model: &mut Model, result: Result<ExportStatus, String>) {
 }
 
 fn on_paste(model: &mut Model, text: &str) {
-    // Pasting while a sign-in waits can only mean its one field.
+    // While a sign-in waits for the browser, a pasted text belongs to its only field.
     let into_sign_in = model.screen == Screen::SignIn && model.form().is_some();
     model.typing |= into_sign_in;
     if model.typing
@@ -145,7 +145,7 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     match (action, key.code) {
         (Some(Action::DeleteExport), _) => return delete_export(model, confirmed),
         (Some(action), _) => return act(model, action),
-        // AltGr comes as Ctrl and Alt on some systems; lone Ctrl or Alt types nothing.
+        // Some systems report AltGr as Ctrl and Alt. Ctrl or Alt alone types nothing.
         (None, KeyCode::Char(c))
             if model.typing
                 && !matches!(
@@ -189,7 +189,7 @@ fn act(model: &mut Model, action: Action) -> Vec<RuntimeEffect> {
         Action::Userinfo => return userinfo(model),
         Action::SwitchBearer => switch_bearer(model),
         Action::Download => return download(model),
-        // Taken before, since it asks for a second press.
+        // `on_key` handles this action, because it requires a second press.
         Action::DeleteExport => {}
         Action::CopyCurl => return copy_curl(model),
         Action::CopyAddress => return copy_address(model),
@@ -211,7 +211,7 @@ fn step_screen(model: &mut Model, by: usize) {
     open(model, Screen::ALL[(at + by) % Screen::ALL.len()]);
 }
 
-/// Into the form at the field that had the focus, or on to the next one.
+/// Gives the focus to the field that had it last, or moves it to the next field.
 fn step_field(model: &mut Model, by: isize) {
     let typing = model.typing;
     if let Some(form) = model.form() {
@@ -353,7 +353,7 @@ fn switch_bearer(model: &mut Model) {
         Bearer::Backend if signed_in => Bearer::User,
         Bearer::User if model.about.backend_id.is_some() => Bearer::Backend,
         _ => {
-            model.notice = Some("No other token is available: sign in on screen 1.".to_owned());
+            model.notice = Some("No other token is available; sign in on screen 1.".to_owned());
             return;
         }
     };
@@ -370,7 +370,7 @@ fn kick_off(model: &mut Model) -> Vec<RuntimeEffect> {
         model.notice = Some("Error: _since must be an instant like 2024-01-31T08:00:00Z.".to_owned());
         return Vec::new();
     }
-    // Its files are looked at next, not its fields.
+    // The user looks at the files next, so no field has the focus.
     model.typing = false;
     model.export.state = ExportState::Starting;
     vec![RuntimeEffect::KickOff(query)]
@@ -380,7 +380,7 @@ fn download(model: &mut Model) -> Vec<RuntimeEffect> {
     let folder = model.export.form.value(3);
     match &mut model.export.state {
         ExportState::Complete { .. } if folder.is_empty() => {
-            model.notice = Some("Error: enter a folder first.".to_owned());
+            model.notice = Some("Error: enter a folder for the files first.".to_owned());
         }
         ExportState::Complete { manifest, pieces, download, .. } if *download != Answer::Waiting => {
             *download = Answer::Waiting;
@@ -391,7 +391,7 @@ fn download(model: &mut Model) -> Vec<RuntimeEffect> {
             }];
         }
         ExportState::Complete { .. } => {}
-        _ => model.notice = Some("There is nothing to download yet.".to_owned()),
+        _ => model.notice = Some("No completed export is available to download.".to_owned()),
     }
     Vec::new()
 }
@@ -402,7 +402,7 @@ fn delete_export(model: &mut Model, confirmed: bool) -> Vec<RuntimeEffect> {
             status_url.clone()
         }
         _ => {
-            model.notice = Some("No export was started yet.".to_owned());
+            model.notice = Some("No export was started.".to_owned());
             return Vec::new();
         }
     };
@@ -417,7 +417,8 @@ fn delete_export(model: &mut Model, confirmed: bool) -> Vec<RuntimeEffect> {
 fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.requests.exchanges.get(model.requests.selected) {
         Some(exchange) => {
-            model.notice = Some("Copied; the token is written $TOKEN, other secrets are masked.".to_owned());
+            model.notice =
+                Some("Copied. The token is replaced by $TOKEN, and other secrets are masked.".to_owned());
             vec![RuntimeEffect::Copy(exchange.curl())]
         }
         None => Vec::new(),
@@ -427,7 +428,7 @@ fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
 fn copy_address(model: &mut Model) -> Vec<RuntimeEffect> {
     match &model.sign_in.state {
         SignInState::Waiting { url, .. } => {
-            model.notice = Some("The address is copied.".to_owned());
+            model.notice = Some("The address was copied.".to_owned());
             vec![RuntimeEffect::Copy(url.clone())]
         }
         _ => Vec::new(),

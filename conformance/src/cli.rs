@@ -1,5 +1,5 @@
-//! The program: `run`, `list`, `explain`, `tx`. Exit codes: 0 passed, 1 failures, 2 usage, 3 the target
-//! cannot be reached, 4 the suite itself failed.
+//! The command line: `run`, `list`, `explain` and `tx`. Exit codes: 0 for success, 1 for failed cases, 2 for a usage
+//! error, 3 if the target cannot be reached, 4 if the suite itself failed.
 
 use std::fs::File;
 use std::io::{BufWriter, stdout};
@@ -34,36 +34,36 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run cases against a fresh Trefoil server, or against a running server.
+    /// Run cases against a new Trefoil server, or against a running server.
     #[command(after_help = "Examples:\n  trefoil-conformance run spec/userinfo\n  \
         trefoil-conformance run --target https://id.example --profile demo.json --report junit=out.xml")]
     Run {
-        /// Run only cases whose id, or a requirement that they cover, contains one of these.
+        /// Run only cases whose id, or a requirement that they cover, contains one of these texts.
         filter: Vec<String>,
-        /// Base URL of a server that is up; without it one is started.
+        /// Base URL of a running server. Without it, a server is started.
         #[arg(long, requires = "profile")]
         target: Option<String>,
-        /// Users, clients and resources of the target, as JSON of the shape of `demo.json`, with `ca`, the path of a
-        /// PEM.
+        /// JSON file with users, clients and resources of the target, in the format of `demo.json`. Its member `ca` is
+        /// the path of a PEM file.
         #[arg(long, requires = "target")]
         profile: Option<PathBuf>,
-        /// Write a report as well: json=FILE or junit=FILE.
+        /// Also write a report: json=FILE or junit=FILE. Can be repeated.
         #[arg(long = "report", value_name = "KIND=FILE")]
         reports: Vec<String>,
-        /// Show what would run.
+        /// List the selected cases without running them.
         #[arg(long)]
         list: bool,
     },
-    /// Show the ids of all cases, or of the selected ones.
+    /// List the ids of all cases, or of the selected cases.
     #[command(after_help = "Example:\n  trefoil-conformance list spec/authorize")]
     List {
-        /// Part of an id.
+        /// Text that the ids contain.
         filter: Vec<String>,
     },
-    /// Show a requirement with its cases, a case with what it sends and expects, or all requirements of a section.
+    /// Show a requirement with its cases, a case with its requests and expectations, or all requirements of a section.
     #[command(after_help = "Example:\n  trefoil-conformance explain spec/authorize/redirect-uri-exact")]
     Explain {
-        /// Id of a requirement or case, or the beginning of one, such as design/subsumes.
+        /// Id of a requirement or case, or the beginning of an id, such as design/subsumes.
         id: String,
     },
     /// Run HL7's terminology ecosystem suite against a FHIR R4 server.
@@ -76,28 +76,28 @@ enum Command {
         /// FHIR base URL of the server.
         #[arg(long, value_name = "URL")]
         target: String,
-        /// Only this suite (may be given again).
+        /// Run only this suite. Can be repeated.
         #[arg(long = "suite", value_name = "NAME")]
         suites: Vec<String>,
-        /// Only this operation, such as validate-code (may be given again).
+        /// Run only this operation, such as validate-code. Can be repeated.
         #[arg(long = "operation", value_name = "NAME")]
         operations: Vec<String>,
-        /// Write every result to this file, as JSON.
+        /// Write all results to this file as JSON.
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         /// Bearer token to send.
         #[arg(long, value_name = "BEARER")]
         token: Option<String>,
-        /// Certificates to trust besides the usual ones, as PEM.
+        /// PEM file with certificates to trust in addition to those of the system.
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
-        /// Take any certificate.
+        /// Accept any certificate.
         #[arg(long)]
         insecure: bool,
     },
 }
 
-/// Runs the program.
+/// Runs the program with the arguments of the process.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     let spec = match Specification::load() {
@@ -140,7 +140,7 @@ fn usage(error: &anyhow::Error) -> ExitCode {
 fn selected<'a>(spec: &'a Specification, filter: &'a [String]) -> Result<Vec<&'a Case>> {
     let cases: Vec<_> = spec.select(filter).collect();
     if cases.is_empty() {
-        bail!("no case fits {}; `trefoil-conformance list` shows all", filter.join(" "));
+        bail!("no case matches {}; `trefoil-conformance list` shows all cases", filter.join(" "));
     }
     Ok(cases)
 }
@@ -163,7 +163,7 @@ fn explain(spec: &Specification, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// The listeners of `--report`.
+/// Returns the listeners that `--report` selects.
 fn listeners(reports: &[String]) -> Result<Vec<Box<dyn RunListener>>> {
     let mut listeners: Vec<Box<dyn RunListener>> = vec![Box::new(TerminalReport::new(stdout()))];
     for report in reports {
@@ -214,7 +214,7 @@ fn run_cases(
     })
 }
 
-/// Runs HL7's suite and prints its report.
+/// Runs HL7's terminology suite and prints its report.
 fn run_tx(options: &tx::SuiteOptions, out: Option<&Path>) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,

@@ -1,4 +1,4 @@
-//! Requirements and cases as texts for people.
+//! Texts that describe requirements and cases.
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ use crate::spec::request::Body;
 use crate::spec::requirement::Requirement;
 use crate::spec::{FILES, Specification, resources};
 
-/// Returns what a filter names: a requirement or a case by id, or every requirement of a section. `None` if nothing
-/// has that id or begins with that section.
+/// Returns the description of a requirement or a case with this id, or of all requirements of a section; `None` if no
+/// id equals the text and no section begins with it.
 pub fn explanation(spec: &Specification, id: &str) -> Option<String> {
     if let Some(case) = spec.cases.iter().find(|case| case.id == id) {
         let covered = spec.requirements.iter().filter(|requirement| case.covers.contains(&requirement.id));
@@ -37,7 +37,7 @@ fn requirement_text(requirement: &Requirement) -> String {
     format!("{}  {level}\n  {}\n  {kind}: {source}\n", requirement.id, requirement.gist)
 }
 
-/// The row as the table writes it, then the requests that it sends.
+/// Returns the row as it is in the table, followed by the requests that it sends.
 fn case_text(case: &Case) -> String {
     let mut text = format!("{}\n", case.place);
     let table = FILES.iter().find(|(file, _)| *file == case.place.file).map_or("", |(_, table)| table);
@@ -76,7 +76,7 @@ fn step_text(number: usize, step: &Step) -> String {
     text
 }
 
-/// The members of an expectation that the row states or implies, as JSON.
+/// Returns the members of an expectation that the row states or implies, as JSON.
 fn expectation_text(expect: &Expectation) -> String {
     let is_stated = |value: &Value| match value {
         Value::Null => false,

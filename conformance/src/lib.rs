@@ -7,13 +7,13 @@
 //! | [`environment`] | the server under test, fake identity providers, preconditions |
 //! | [`run`] | runs cases and checks the responses |
 //! | [`report`] | listeners to a run: terminal, JSON lines, JUnit |
-//! | [`explain`] | requirements and cases as texts for people |
+//! | [`explain`] | texts that describe requirements and cases |
 //! | [`tx`] | HL7's terminology ecosystem suite, for any FHIR R4 server |
 //! | [`cli`] | the program `trefoil-conformance` |
 //!
-//! The suite starts the server as a program and checks the bytes on the wire. It shares no type with the server, so
-//! that a wrong name cannot pass by being the same on both sides. `tests/in_process` checks the rows of terminology against
-//! the terminology crate, too.
+//! The suite starts the server as a separate process and checks the bytes of its responses. It shares no type with the
+//! server, because a wrong name that both use would not be detected. `tests/in_process` also checks the rows about
+//! terminology against the terminology crate.
 
 pub mod cli;
 pub mod environment;

@@ -1,5 +1,5 @@
-//! Each case of the tables as a trial named by its id. All use one server, which is built and started at the first of
-//! them.
+//! Each case of the tables as a trial with its id as name. All trials use one server, which the first of them builds
+//! and starts.
 //!
 //! `cargo test -p trefoil-conformance --test rows -- spec/userinfo` runs one section.
 
@@ -30,7 +30,7 @@ impl Suite {
         };
         let logs = local.server.logs().map_err(|error| Failed::from(format!("{error:#}")))?;
         if logs.is_empty() || target.secrets.is_empty() {
-            return Err(Failed::from("there is no log to search, or nothing to search for"));
+            return Err(Failed::from("there is no log, or no secret was sent"));
         }
         let found = target.secrets.found_in(&logs);
         let tried = format!("{} secrets in {} bytes of logs", target.secrets.len(), logs.len());
@@ -58,7 +58,7 @@ fn main() {
     }
     let suite = Arc::new(Suite {
         spec: Specification::load().expect("the tables can be read"),
-        runtime: Runtime::new().expect("a runtime can be made"),
+        runtime: Runtime::new().expect("a runtime can be created"),
         world: OnceLock::new(),
     });
     let trials = suite.spec.cases.iter().map(|case| {
@@ -66,11 +66,11 @@ fn main() {
         Trial::test(case.id.clone(), move || suite.trial(&case))
     });
     let conclusion = libtest_mimic::run(&arguments, trials.collect());
-    // At the end: no log may contain a secret that was sent.
+    // This trial runs last: no log may contain a secret that was sent.
     let after = suite.clone();
     let law = Trial::test("law/no-secret-in-any-log", move || after.no_secret_in_any_log());
     let last = libtest_mimic::run(&arguments, vec![law]);
-    // Before the end of the process, so that the server ends, too.
+    // Dropped before the end of the process, so that the server is stopped.
     drop(suite);
     if conclusion.has_failed() {
         conclusion.exit();

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the server with the demo project, what to try, and the terminal client.
+//! `cargo xtask demo`: starts the server with the demo project, prints a guide, and opens the terminal client.
 
 use std::io::{BufRead as _, BufReader, IsTerminal as _};
 use std::path::PathBuf;
@@ -14,10 +14,10 @@ pub struct DemoArgs {
     /// Do not open the terminal client.
     #[arg(long)]
     no_tui: bool,
-    /// Folder of the demo's data.
+    /// Folder for the data of the demo.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Address to listen on; port 0 takes a free one.
+    /// Address to listen on; port 0 selects a free port.
     #[arg(long, default_value = "127.0.0.1:8443")]
     listen: String,
 }
@@ -57,7 +57,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         return left;
     }
     println!("\nStop it with Ctrl-C.");
-    // Ctrl-C also reaches the server, which then stops by itself.
+    // Ctrl-C is also sent to the server, which then stops.
     server.wait()?;
     Ok(())
 }
@@ -67,7 +67,7 @@ fn wait_until_ready(server: &mut Child) -> Result<()> {
     let mut lines = BufReader::new(output).lines();
     match lines.next() {
         Some(line) if line.as_deref().is_ok_and(|line| line.starts_with("ready ")) => Ok(()),
-        _ => bail!("the server ended before it was ready; its messages are above or in server.log"),
+        _ => bail!("the server ended before it was ready; see its messages above or in server.log"),
     }
 }
 
@@ -83,7 +83,7 @@ fn read(path: PathBuf) -> Result<Value> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Prints addresses, users and command lines to paste.
+/// Prints addresses, users and commands to paste.
 fn print_guide(data: &std::path::Path) -> Result<()> {
     let endpoint = read(data.join("endpoint.json"))?;
     let demo = read(data.join("demo.json"))?;
@@ -91,7 +91,7 @@ fn print_guide(data: &std::path::Path) -> Result<()> {
     let (base, fhir, ca) = (text(&endpoint["base_url"]), text(&endpoint["fhir_base"]), text(&endpoint["ca"]));
     println!("\nTrefoil demo\n\n  base URL    {base}\n  FHIR base   {fhir}\n  trust       {ca}");
     println!(
-        "  secrets     {}\n\nPeople who can sign in at {base}/sign-in\n",
+        "  secrets     {}\n\nUsers who can sign in at {base}/sign-in\n",
         data.join("demo.json").display()
     );
     for user in demo["users"].as_array().into_iter().flatten() {
@@ -100,7 +100,7 @@ fn print_guide(data: &std::path::Path) -> Result<()> {
     }
     let member = &demo["members"][0];
     let subsumption = &demo["subsumptions"][0];
-    println!("\nLines to paste\n");
+    println!("\nCommands to paste\n");
     println!("  export CURL_CA_BUNDLE={ca}");
     println!("  curl -s {fhir}/metadata | head -c 300; echo");
     println!(

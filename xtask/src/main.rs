@@ -1,4 +1,4 @@
-//! Every command a contributor or the pipeline needs: `cargo xtask --help`.
+//! The commands for contributors and for CI: `cargo xtask --help`.
 //!
 //! | module | contents |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | [`test`] | all checks, with the totals in the last line |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |
 //!
-//! xtask runs the other crates and does not depend on them, so that it builds quickly.
+//! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
 mod demo;
 mod fhir_tables;
@@ -31,21 +31,21 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum XtaskCommand {
-    /// Build and start the demo server, and open the terminal client on a terminal.
+    /// Build and start the demo server, and open the terminal client if the output is a terminal.
     Demo(demo::DemoArgs),
-    /// Run all checks: fmt, clippy, tidy, unit tests, tables, laws, snapshots, journeys.
+    /// Run all checks: fmt, clippy, tidy, unit tests, tables, property tests, snapshots, journeys.
     Test,
-    /// Run everything that the pipeline runs.
+    /// Run all checks of the CI pipeline.
     Ci,
-    /// Run the conformance suite against a server of ours, or against --target.
+    /// Run the conformance suite against a new Trefoil server, or against --target.
     Conformance {
-        /// Filters and flags of `trefoil-conformance run`.
+        /// Filters and options of `trefoil-conformance run`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Generate the demo project's records from their seed; --check only compares.
+    /// Generate the records of the demo project from their seed.
     GenFixtures {
-        /// Only compare.
+        /// Compare the files instead of writing them.
         #[arg(long)]
         check: bool,
     },
@@ -53,18 +53,18 @@ enum XtaskCommand {
     ///
     /// The definitions are read from the folder `data` in the folder of TREFOIL_SHARED, or in ../shared.
     GenFhirTables {
-        /// Only compare.
+        /// Compare the tables instead of writing them.
         #[arg(long)]
         check: bool,
     },
-    /// Measure against the HTTP floor of the same run.
+    /// Run the benchmarks, and compare them with the HTTP floor measured in the same run.
     Bench {
-        /// Flags of the benchmark.
+        /// Options of the benchmark.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<String>,
     },
-    /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the benchmark of
-    /// terminology, and a server that is killed 200 times.
+    /// Run the long checks: fuzz targets with 10,000,000 runs each in the release profile, the terminology benchmark,
+    /// and a server that is killed 200 times.
     Soak(soak::SoakArgs),
     /// Check the boundaries between the crates, prose, links and commits.
     Tidy,
@@ -105,7 +105,7 @@ fn run(task: XtaskCommand) -> Result<()> {
             Ok(())
         }
         XtaskCommand::Bench { args } => {
-            // The benchmarks without a server run with all groups, or if they are named.
+            // The benchmarks without a server run if no group is selected or if they are named.
             let flags = args.iter().filter(|arg| arg.starts_with("--"));
             // Parquet needs additional crates, so it is built only on request.
             if args.iter().any(|arg| arg == "parquet") {
@@ -134,7 +134,7 @@ fn bench(package: &str, name: &str) -> Command {
     command
 }
 
-/// The benchmark of exports as Parquet: their memory.
+/// Returns the command for the benchmark of the memory that exports as Parquet need.
 fn bench_parquet() -> Command {
     let mut command = cargo();
     command.args(["bench", "--quiet", "-p", "trefoil-bulk", "--features", "parquet"]);
@@ -142,15 +142,15 @@ fn bench_parquet() -> Command {
     command
 }
 
-/// Clippy over everything, warnings as errors.
+/// Returns the clippy command for the whole workspace, with warnings as errors.
 fn lint() -> Command {
     let mut command = cargo();
     command.args(["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"]);
     command
 }
 
-/// Builds programs with the whole workspace's features, so that no command builds what another one
-/// has built already.
+/// Returns the command that builds programs with the features of the whole workspace, so that Cargo does not rebuild
+/// crates that another command has built.
 fn build(programs: &[&str]) -> Command {
     let mut command = cargo();
     command.args(["build", "--quiet", "--workspace"]);
@@ -158,16 +158,19 @@ fn build(programs: &[&str]) -> Command {
     command
 }
 
-/// cargo in the workspace's folder.
+/// Returns a cargo command that runs in the folder of the workspace.
 fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
-/// The workspace's folder.
+/// Returns the folder of the workspace.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace").to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the folder of xtask is in the workspace")
+        .to_owned()
 }
 
 /// Returns Cargo's target folder.
@@ -175,7 +178,7 @@ fn target_dir() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Runs a command; a failure is an error that names it.
+/// Runs a command. Returns an error with the command if it fails.
 fn check(command: &mut Command) -> Result<()> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().with_context(|| format!("failed to start {name}"))?;

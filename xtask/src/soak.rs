@@ -1,6 +1,6 @@
-//! `cargo xtask soak`: the long checks. Fuzz targets with many runs, with seeds and also guided by coverage
-//! (cargo-fuzz), the benchmark of terminology, a server that is killed many times, hostile traffic, and exports as
-//! Parquet. The time of each is printed.
+//! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
+//! (cargo-fuzz), the terminology benchmark, a server that is killed many times, hostile traffic, and exports as
+//! Parquet. The duration of each check is printed.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -9,33 +9,33 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::{bench, bench_parquet, cargo, check, root};
 
-/// The test programs with the fuzz targets, and the prefix of the targets in the list of tests.
+/// Arguments that select the test programs with the fuzz targets, and the prefix of the targets in the list of tests.
 const FUZZ: [&str; 6] = ["-p", "trefoil-terminology", "-p", "trefoil-terminology-import", "--test", "it"];
 const TARGETS: &str = "fuzz::";
-/// Folders of the same targets for cargo-fuzz.
+/// Folders of the cargo-fuzz versions of the targets.
 const COVERAGE_FOLDERS: [&str; 2] =
     ["server/crates/terminology/fuzz", "server/crates/terminology-import/fuzz"];
-/// Prefix of the names of the targets for cargo-fuzz.
+/// Prefix of the names of the cargo-fuzz targets.
 const COVERAGE: &str = "coverage::";
-/// The benchmark, as `--only` names it.
+/// Name of the benchmark in `--only`.
 const BENCHMARK: &str = "terminology";
-/// The journey with kills, as `--only` names it.
+/// Name of the journey with kills in `--only`.
 const KILLS: &str = "kills";
-/// Hostile traffic against the release binary, as `--only` names it.
+/// Name of the hostile traffic in `--only`.
 const ATTACKS: &str = "attacks";
 /// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
 #[derive(clap::Args)]
 pub struct SoakArgs {
-    /// Runs of each fuzz target.
+    /// Number of runs of each fuzz target.
     #[arg(long, default_value_t = 10_000_000)]
     runs: u64,
     /// Number of times the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// Run only checks whose name contains this: a fuzz target, `terminology` for the benchmark, `kills`, `attacks`
-    /// or `parquet`.
+    /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark, `kills`,
+    /// `attacks` or `parquet`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -43,7 +43,7 @@ pub struct SoakArgs {
     list: bool,
 }
 
-/// Runs all checks in turn, also after a failure.
+/// Runs all checks one after another. A failure does not stop the following checks.
 pub fn run(args: &SoakArgs) -> Result<()> {
     let wanted = |name: &str| args.only.as_ref().is_none_or(|only| name.contains(only.as_str()));
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
@@ -52,7 +52,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
         [BENCHMARK, KILLS, ATTACKS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned),
     );
     if names.is_empty() {
-        bail!("no name of a check contains this; --list shows all names");
+        bail!("no check has a name that contains the text in --only; --list shows all names");
     }
     let mut failed = Vec::new();
     for name in names {
@@ -76,7 +76,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
         } else if name == ATTACKS {
             let mut command = cargo();
             command.args(["test", "--release", "-p", "trefoil-server", "--test", "it", "attacks::"]);
-            // One attack at a time, so that the printed times are not influenced by another one.
+            // Attacks run one at a time, so that they do not influence the printed times of each other.
             command.args(["--", "--nocapture", "--test-threads=1"]);
             let mut store = cargo();
             store.args([
@@ -116,11 +116,11 @@ fn fuzz() -> std::process::Command {
     command
 }
 
-/// Returns the names of the fuzz targets, as listed by the test program.
+/// Returns the names of the fuzz targets, which the test program lists.
 fn targets() -> Result<Vec<String>> {
     let output = fuzz().args(["--list", TARGETS]).output().context("failed to start cargo")?;
     if !output.status.success() {
-        bail!("the fuzz targets do not build:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!("the fuzz targets cannot be built:\n{}", String::from_utf8_lossy(&output.stderr));
     }
     let listed = String::from_utf8_lossy(&output.stdout);
     Ok(listed.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
@@ -149,13 +149,13 @@ fn has_cargo_fuzz() -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// Runs a target of cargo-fuzz. Inputs that take more than one second or 1 GiB count as failures. The corpus stays in
-/// the target folder for the next run. Without a sanitizer, the stable compiler is sufficient.
+/// Runs a target of cargo-fuzz. Inputs that take more than one second or 1 GiB are failures. The corpus remains in the
+/// target folder for the next run. Because no sanitizer is used, the stable compiler is sufficient.
 fn cover(target: &str, runs: u64) -> Result<()> {
     let corpus = root().join("target/fuzz-corpus").join(target);
     std::fs::create_dir_all(&corpus)?;
     let holds = |folder: &&str| root().join(folder).join("targets").join(format!("{target}.rs")).is_file();
-    let folder = COVERAGE_FOLDERS.into_iter().find(holds).context("no folder has this fuzz target")?;
+    let folder = COVERAGE_FOLDERS.into_iter().find(holds).context("no folder contains this fuzz target")?;
     let mut command = cargo();
     command.current_dir(root()).args(["fuzz", "run", "--sanitizer", "none", "--fuzz-dir", folder]);
     command.args(["--target-dir", "target/fuzz", target]).arg(corpus);

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: all checks. Output goes to a log; a failure is shown in full, omissions are listed, and the
-//! last line contains the totals.
+//! `cargo xtask test`: all checks. Output is written to a log. Failures are shown completely, checks that were left out
+//! are listed, and the last line contains the totals.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,7 +18,7 @@ struct Sum {
 }
 
 impl Sum {
-    /// Records the result of a check without parts.
+    /// Records the result of a check that counts as one.
     fn step(&mut self, name: &str, held: Result<()>) {
         match held {
             Ok(()) => self.passed += 1,
@@ -75,7 +75,7 @@ fn announce(what: &str, started: Instant) {
     println!("[{:>4} s] {what}", started.elapsed().as_secs());
 }
 
-/// Runs a check. Its output goes to the log, and to the screen if it fails.
+/// Runs a check. Its output is written to the log, and also to the terminal if the check fails.
 fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
     let output = command.output().context("failed to start cargo")?;
     log.write_all(&output.stdout)?;
@@ -87,12 +87,12 @@ fn quiet(command: &mut Command, log: &mut File) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests: unit tests, tables, laws, snapshots, journeys, examples in docs.
+/// Runs the tests: unit tests, tables, property tests, snapshots, journeys, examples in docs.
 fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
     let mut child = cargo()
         .args(["test", "--workspace", "--no-fail-fast", "--", "--show-output"])
         .env("INSTA_UPDATE", "no")
-        // Tests generate the same values in every run; a soak uses other seeds.
+        // Property tests generate the same values in every run; a soak uses other seeds.
         .env("PROPTEST_RNG_SEED", "20261121")
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -135,7 +135,7 @@ fn tests(sum: &mut Sum, log: &mut File, started: Instant) -> Result<()> {
     let kept = progress.join().unwrap_or_default();
     writeln!(log, "{kept}")?;
     if !status.success() && sum.failed == 0 {
-        // A test program that did not build or crashed counts as one failure.
+        // A test program that could not be built or crashed counts as one failure.
         sum.failed += 1;
         println!(
             "{}",

@@ -1,5 +1,5 @@
-//! Tokens without a person: client_credentials with `private_key_jwt` (RFC 7523 2.2; SMART App
-//! Launch 2.2.0, Backend Services).
+//! Access tokens without a user: the client credentials grant with `private_key_jwt` (RFC 7523 2.2; SMART App Launch
+//! 2.2.0, Backend Services).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -11,24 +11,23 @@ use super::{Api, ApiError};
 use crate::args::BACKEND_SCOPE;
 use crate::profile::BackendProfile;
 
-/// Lifetime of an assertion in seconds. The server allows at most five minutes.
+/// Lifetime of a client assertion, in seconds. The server allows at most five minutes.
 const ASSERTION_LIFE_S: i64 = 120;
-/// A token is renewed so many seconds before it expires.
+/// Time before the expiry of a token at which it is renewed, in seconds.
 const RENEW_AHEAD_S: i64 = 20;
 
 /// An access token of a backend client.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct BackendToken {
-    /// The token itself.
     pub access_token: String,
-    /// Always `Bearer`.
+    /// Type of the token, always `Bearer`.
     pub token_type: String,
-    /// Seconds.
+    /// Lifetime of the token, in seconds.
     pub expires_in: i64,
     /// Granted scope, which may be less than requested.
     #[serde(default)]
     pub scope: String,
-    /// Time of the request, by the local clock.
+    /// Time at which the token was requested, by the local clock.
     #[serde(skip)]
     pub asked_at: Timestamp,
 }
@@ -39,10 +38,10 @@ impl BackendToken {
     }
 }
 
-/// Signs a client assertion for the token endpoint. `jti` must be new each time.
+/// Signs a client assertion for the token endpoint. Each assertion needs a new `jti`.
 ///
 /// # Errors
-/// When the key cannot sign.
+/// Returns [`ApiError::Request`] if the key cannot sign.
 pub fn client_assertion(
     backend: &BackendProfile,
     token_endpoint: &str,
@@ -64,10 +63,10 @@ pub fn client_assertion(
 }
 
 impl Api {
-    /// Asks for a new token of the profile's backend client.
+    /// Requests a new token for the backend client of the profile.
     ///
     /// # Errors
-    /// The server's; [`ApiError::Profile`] without a backend client.
+    /// Returns the error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn ask_backend_token(&self, scope: &str) -> Result<BackendToken, ApiError> {
         const NO_BACKEND: &str =
             "a backend client is required: use --backend-client ID and --backend-key FILE, or --demo DIR";
@@ -87,12 +86,12 @@ impl Api {
         Ok(BackendToken { asked_at, ..token })
     }
 
-    /// The token of the backend client for reading, renewed when it is about to expire.
+    /// Returns a token of the backend client for reading. It is renewed shortly before it expires.
     ///
     /// # Errors
-    /// The server's; [`ApiError::Profile`] without a backend client.
+    /// Returns the error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn backend_token(&self) -> Result<String, ApiError> {
-        // The lock is held while asking, so that many downloads ask once.
+        // The lock is held during the request, so that concurrent downloads request one token.
         let mut held = self.0.backend.lock().await;
         if let Some(token) = held.as_ref().filter(|token| token.is_fresh(self.now())) {
             return Ok(token.access_token.clone());

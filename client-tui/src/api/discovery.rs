@@ -7,17 +7,14 @@ use super::{Api, ApiError};
 /// Members of `{base}/.well-known/openid-configuration` that the client uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct OpenIdConfiguration {
-    /// Equals the base address (Discovery 4.3).
+    /// Issuer, which equals the base address (Discovery 4.3).
     pub issuer: String,
-    /// Authorization endpoint, for the browser.
     pub authorization_endpoint: String,
-    /// Token endpoint.
     pub token_endpoint: String,
-    /// Userinfo endpoint.
     pub userinfo_endpoint: String,
     /// Revocation endpoint (RFC 7009).
     pub revocation_endpoint: Option<String>,
-    /// True if each authorization response contains `iss` (RFC 9207).
+    /// Whether each authorization response contains `iss` (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,
 }
@@ -25,12 +22,11 @@ pub struct OpenIdConfiguration {
 /// Members of `{fhir_base}/.well-known/smart-configuration` that the client uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SmartConfiguration {
-    /// Token endpoint.
     pub token_endpoint: String,
 }
 
 impl Api {
-    /// Returns the endpoints for users, which are read once.
+    /// Returns the endpoints for users. They are read on first use.
     ///
     /// # Errors
     /// Returns the error of the request, or [`ApiError::Unexpected`] if the document has another issuer.
@@ -51,7 +47,7 @@ impl Api {
         self.0.openid.get_or_try_init(ask).await
     }
 
-    /// Returns the endpoints for backend clients, which are read once.
+    /// Returns the endpoints for backend clients. They are read on first use.
     ///
     /// # Errors
     /// Returns the error of the request.
@@ -66,7 +62,7 @@ impl Api {
     }
 }
 
-/// May a secret go there? Over HTTPS, or to this machine.
+/// Checks that a secret may be sent to this address, which must use HTTPS or be on this machine.
 pub(super) fn check_safe(address: &str) -> Result<(), ApiError> {
     let unexpected =
         |reason: &str| ApiError::Unexpected { url: address.to_owned(), reason: reason.to_owned() };
@@ -80,7 +76,7 @@ pub(super) fn check_safe(address: &str) -> Result<(), ApiError> {
     if url.scheme() == "https" || (url.scheme() == "http" && here) {
         Ok(())
     } else {
-        Err(unexpected("tokens are sent over https only"))
+        Err(unexpected("tokens are only sent over https"))
     }
 }
 
@@ -94,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_go_over_https_or_nowhere_far() {
+    fn tokens_are_sent_over_https_or_to_this_machine() {
         check("https://as.example/token", true);
         check("http://localhost:8080/token", true);
         check("http://127.0.0.1/token", true);

@@ -1,4 +1,5 @@
-//! Files of a finished export, streamed to a folder a few at a time and counted on the way.
+//! Download of the files of a finished export. Several files at a time are streamed to a folder, and their lines are
+//! counted.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,49 +19,49 @@ const AT_ONCE: usize = 4;
 /// Progress of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileProgress {
-    /// Position among output files, then error files.
+    /// Position of the file in the list of output files followed by error files.
     pub index: usize,
-    /// Bytes on disk so far.
+    /// Bytes written so far.
     pub bytes: u64,
-    /// Lines on disk so far.
+    /// Lines written so far.
     pub lines: u64,
-    /// True if the file is complete.
+    /// Whether the file is complete.
     pub done: bool,
 }
 
 /// A completed download.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Download {
-    /// The folder.
+    /// Folder of the files.
     pub folder: PathBuf,
-    /// Files, in the manifest's order.
+    /// Files in the order of the manifest.
     pub files: Vec<SavedFile>,
-    /// Bytes of all files.
+    /// Total size of the files, in bytes.
     pub bytes: u64,
-    /// Resources in the output files.
+    /// Number of resources in the output files.
     pub resources: u64,
 }
 
-/// One file on disk.
+/// A downloaded file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SavedFile {
-    /// Type of its resources.
+    /// Type of the resources in the file.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its name in the folder.
+    /// Name of the file in the folder.
     pub name: String,
-    /// Resources, which are lines.
+    /// Number of resources, which is the number of lines.
     pub resources: u64,
-    /// Size.
+    /// Size of the file.
     pub bytes: u64,
 }
 
 impl Api {
-    /// Downloads all files and the manifest into a folder, which is made when it is not there.
+    /// Downloads all files and the manifest to a folder, which is created if it does not exist.
     ///
     /// # Errors
-    /// The server's; [`ApiError::File`]; [`ApiError::Unexpected`] when a file has another number of
-    /// lines than the manifest says.
+    /// Returns the error of a request, [`ApiError::File`] if a file cannot be written, or [`ApiError::Unexpected`] if
+    /// the number of lines of a file is not the number in the manifest.
     pub async fn download(
         &self,
         manifest: &ExportManifest,
@@ -87,7 +88,7 @@ impl Api {
             .await?;
         files.sort_by_key(|(index, _)| *index);
         let path = folder.join("manifest.json");
-        let text = serde_json::to_vec_pretty(manifest).expect("a manifest has text keys alone");
+        let text = serde_json::to_vec_pretty(manifest).expect("all keys of a manifest are strings");
         tokio::fs::write(&path, text).await.map_err(|error| not_written(&path, &error))?;
         Ok(Download {
             folder: folder.to_owned(),
@@ -97,7 +98,7 @@ impl Api {
         })
     }
 
-    /// Streams one file to disk. It bears its name only once it is whole.
+    /// Streams one file to disk, under a temporary name until it is complete.
     async fn download_one(
         &self,
         file: &OutputFile,
@@ -144,8 +145,8 @@ fn not_written(path: &Path, error: &std::io::Error) -> ApiError {
     ApiError::File { path: path.display().to_string(), reason: error.to_string() }
 }
 
-/// A name for each file: its type, numbered from the second on. Only letters and digits of what the
-/// server says get into a name.
+/// Returns a file name for each file: its type, with a number from the second file of the type on. Only letters and
+/// digits from the server are used in a name.
 fn names(manifest: &ExportManifest) -> Vec<(OutputFile, String)> {
     let mut seen = BTreeMap::new();
     let mut name = |file: &OutputFile, prefix: &str| {

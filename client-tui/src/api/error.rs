@@ -1,4 +1,4 @@
-//! Errors of requests, as texts for the user.
+//! Errors of requests, with messages for the user.
 
 use http::StatusCode;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use super::Answer;
 /// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// No answer.
+    /// The server did not answer.
     #[error("{url} cannot be reached: {reason}")]
     Unreachable {
         /// Address of the request.
@@ -16,31 +16,30 @@ pub enum ApiError {
         /// Error of the network.
         reason: String,
     },
-    /// An answer with an error status.
+    /// The server answered with an error status.
     #[error("{status} from {url}: {text}")]
     Refused {
         /// Address of the request.
         url: String,
-        /// The status.
         status: StatusCode,
         /// Text of the OperationOutcome or the OAuth error.
         text: String,
     },
-    /// An answer that the standards do not allow.
+    /// The server answered in a way that violates the standards.
     #[error("unexpected response from {url}: {reason}")]
     Unexpected {
         /// Address of the request.
         url: String,
-        /// How it differs.
+        /// Description of the violation.
         reason: String,
     },
-    /// The profile lacks what this needs.
+    /// The profile lacks a setting that the request needs.
     #[error("{0}")]
     Profile(&'static str),
     /// No user is signed in.
     #[error("no user is signed in")]
     NotSignedIn,
-    /// The sign-in did not end well.
+    /// The sign-in failed.
     #[error("the sign-in failed: {0}")]
     SignIn(String),
     /// A file could not be written.
@@ -50,7 +49,7 @@ pub enum ApiError {
         /// Error of the operating system.
         reason: String,
     },
-    /// The request could not be formed.
+    /// The request could not be built.
     #[error("the request cannot be sent: {0}")]
     Request(String),
 }
@@ -119,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn error_bodies_are_put_in_words() {
+    fn error_bodies_are_converted_to_messages() {
         check(r#"{"error":"invalid_grant","error_description":"spent"}"#, "invalid_grant (spent)");
         check(r#"{"error":"invalid_scope"}"#, "invalid_scope");
         check(

@@ -1,4 +1,4 @@
-//! Exchanges for the Requests screen. Secrets are masked when an exchange is recorded, so that nothing downstream can
+//! Recorded exchanges for the Requests screen. Secrets are masked when an exchange is recorded, so that no screen can
 //! show them.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
@@ -7,9 +7,9 @@ use reqwest::Request;
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
-/// Stands where a secret stood.
+/// Replacement for a secret.
 pub const MASK: &str = "•••";
-/// Maximum number of bytes kept of a body.
+/// Maximum size of a recorded body, in bytes.
 const BODY_KEPT: usize = 16 * 1024;
 
 /// Form fields, query parameters and JSON members whose values are secret.
@@ -27,38 +27,37 @@ const SECRET: [&str; 11] = [
     "signature",
 ];
 
-/// One request and its answer.
+/// A recorded request with its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedExchange {
-    /// When it was sent.
+    /// Time at which the request was sent.
     pub at: Timestamp,
-    /// GET, POST, DELETE.
+    /// HTTP method.
     pub method: String,
-    /// The whole address.
+    /// URL with the query.
     pub url: String,
-    /// Headers by name in the order of sending.
+    /// Names and values of the headers, in the order of sending.
     pub request_headers: Vec<(String, String)>,
-    /// The body, if there was one.
+    /// Body of the request, if it has one.
     pub request_body: Option<String>,
-    /// The answer, or why there was none.
+    /// The response, or the reason why there is none.
     pub outcome: Result<Answered, String>,
-    /// From sending to the end of reading, in milliseconds.
+    /// Time from sending the request to the end of reading the response, in milliseconds.
     pub took_ms: u64,
 }
 
-/// A response as displayed.
+/// A response in the form in which it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answered {
-    /// The status.
     pub status: u16,
-    /// Headers by name.
+    /// Names and values of the headers.
     pub headers: Vec<(String, String)>,
-    /// The body as text, JSON laid out; empty for files.
+    /// The body as text, with formatted JSON; empty for files.
     pub body: String,
 }
 
 impl RecordedExchange {
-    /// Begins the record of a request.
+    /// Starts the record of a request.
     pub(super) fn of(request: &Request, at: Timestamp) -> Self {
         let form = is_form(request.headers());
         let body = request.body().and_then(|body| body.as_bytes()).map(|body| show_body(body, form));
@@ -73,7 +72,7 @@ impl RecordedExchange {
         }
     }
 
-    /// The same request as a line for a shell. The token is written `$TOKEN`.
+    /// Returns the request as a curl command for a shell. The token is written as `$TOKEN`.
     pub fn curl(&self) -> String {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let mut line = format!("curl -sS -X {} {}", self.method, quote(&self.url));
@@ -136,7 +135,7 @@ fn mask_url(url: &Url) -> String {
     format!("{shown}?{}", mask_form(url.query().unwrap_or_default()))
 }
 
-/// A form with its secret values masked; others keep their encoding.
+/// Masks the secret values of a form. The other values keep their encoding.
 fn mask_form(form: &str) -> String {
     let field = |field: &str| {
         let (name, _) = field.split_once('=')?;
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_do_not_reach_the_record() {
+    fn secrets_are_not_recorded() {
         let request = client()
             .post("https://as.example/oauth2/token?code=abc&state=s")
             .bearer_auth("very-secret")
@@ -211,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn curl_quotes_for_the_shell() {
+    fn curl_commands_are_quoted_for_the_shell() {
         let request = client().get("https://as.example/a").header("x-note", "it's");
         let shown = RecordedExchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
         assert_eq!(shown.curl(), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");

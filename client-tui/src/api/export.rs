@@ -1,5 +1,4 @@
-//! Bulk Data export: kick-off, status, delete (Bulk Data Access 2.0.0). Downloads are in
-//! [`super::download`].
+//! Bulk Data export: kick-off, status and deletion (Bulk Data Access 2.0.0). Downloads are in [`super::download`].
 
 use http::StatusCode;
 use jiff::Timestamp;
@@ -9,33 +8,33 @@ use super::discovery::check_safe;
 use super::terminology::path_segment;
 use super::{Answer, Api, ApiError, Bearer};
 
-/// When the server does not say when to ask again, in seconds.
+/// Time between two polls if the server sends no `Retry-After`, in seconds.
 const DEFAULT_POLL_S: i64 = 2;
-/// However long the server wants us to wait, we ask again after an hour.
+/// Maximum time between two polls, in seconds, even if the server requests a longer one.
 const LONGEST_POLL_S: i64 = 3600;
 
-/// Parameters of an export. Empty texts are not sent.
+/// Parameters of an export. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KickOff {
-    /// Id of a Group; empty for everything.
+    /// Id of a Group; empty for an export of all patients.
     pub group: String,
-    /// Resource types with commas; empty for all.
+    /// Resource types, separated by commas; empty for all types.
     pub types: String,
-    /// Only what changed after this instant.
+    /// Instant; only resources that changed after it are exported.
     pub since: String,
 }
 
-/// How an export is doing.
+/// Status of an export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExportStatus {
-    /// Not finished.
+    /// The export is not complete.
     Running {
-        /// The server's words (X-Progress).
+        /// Progress text of the server (`X-Progress`).
         progress: Option<String>,
-        /// Ask again after so many seconds.
+        /// Time until the next poll, in seconds.
         retry_after_s: i64,
     },
-    /// Finished.
+    /// The export is complete.
     Complete(ExportManifest),
 }
 
@@ -43,15 +42,15 @@ pub enum ExportStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportManifest {
-    /// Everything that was stored before this instant is in it.
+    /// Time of the snapshot: the export contains all changes before this instant.
     pub transaction_time: String,
-    /// The kick-off request.
+    /// URL of the kick-off request.
     pub request: String,
-    /// Must downloads carry the token?
+    /// Whether downloads need the access token.
     pub requires_access_token: bool,
-    /// The files.
+    /// Files with resources.
     pub output: Vec<OutputFile>,
-    /// Files of OperationOutcomes.
+    /// Files with OperationOutcomes.
     #[serde(default)]
     pub error: Vec<OutputFile>,
 }
@@ -59,10 +58,9 @@ pub struct ExportManifest {
 /// One file of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct OutputFile {
-    /// Type of its resources.
+    /// Type of the resources in the file.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Address.
     pub url: String,
     /// Number of resources in the file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +71,7 @@ impl Api {
     /// Starts an export and returns the address of its status.
     ///
     /// # Errors
-    /// Returns an error for any status except 202; no export was started then.
+    /// Returns an error for any status except 202. In that case, no export was started.
     pub async fn kick_off(&self, query: &KickOff, bearer: &Bearer) -> Result<String, ApiError> {
         let token = self.token(bearer).await?;
         let base = &self.profile().fhir_base;
@@ -99,10 +97,10 @@ impl Api {
         Ok(at.into())
     }
 
-    /// Asks how an export is doing.
+    /// Polls the status of an export.
     ///
     /// # Errors
-    /// The server's: anything but 200, 202, or a request to wait (429, 503) means that it failed.
+    /// Returns the error of the request. Any status except 200, 202, 429 and 503 means that the export failed.
     pub async fn poll(&self, status_url: &str, bearer: &Bearer) -> Result<ExportStatus, ApiError> {
         let token = self.token(bearer).await?;
         let request = self.http().get(status_url).bearer_auth(token).header("accept", "application/json");
@@ -131,7 +129,7 @@ impl Api {
     }
 }
 
-/// Retry-After: seconds, or an HTTP date (RFC 9110 10.2.3).
+/// Returns the delay in `Retry-After` in seconds. The header contains seconds or an HTTP date (RFC 9110 10.2.3).
 fn retry_after_s(answer: &Answer, now: Timestamp) -> i64 {
     let text = answer.header("retry-after").unwrap_or_default().trim();
     let date = || {
@@ -142,7 +140,7 @@ fn retry_after_s(answer: &Answer, now: Timestamp) -> i64 {
     seconds.clamp(1, LONGEST_POLL_S)
 }
 
-/// The percentage in the server's words on progress, if they have one.
+/// Returns the percentage in the progress text of the server, if it contains one.
 pub fn percent(progress: &str) -> Option<u16> {
     let before = progress.split_once('%')?.0.trim_end();
     let start = before.rfind(|c: char| !c.is_ascii_digit() && c != '.').map_or(0, |at| at + 1);
@@ -183,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_percentage_is_found_in_words() {
+    fn a_percentage_is_found_in_a_progress_text() {
         check_percent("42% (3 of 7 types)", Some(42));
         check_percent("about 12.5 % done", Some(12));
         check_percent("250%", Some(100));

@@ -1,6 +1,6 @@
-//! Requests to the server. No screens and no printing; every exchange is reported to a watcher.
+//! Requests to the server, without screens and output. Every exchange is reported to a watcher.
 //!
-//! Tokens are held here, in memory only: neither the model of the screens nor any file contains one.
+//! This module holds the tokens, in memory only: neither the model of the screens nor any file contains a token.
 
 mod backend;
 mod discovery;
@@ -33,24 +33,25 @@ pub use sign_in::{BadRedirect, PendingSignIn, SignedInSession, TokenAnswer, User
 pub use terminology::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
 pub use userinfo::Claims;
 
-/// Asked wherever the time matters, so that tests can set it.
+/// Returns the current time. Tests use a fixed clock.
 pub type ClientClock = fn() -> Timestamp;
 
-/// Called with every exchange after its response was read (for files: after its head).
+/// Called with every exchange after its response was read, or, for a downloaded file, after the headers of its
+/// response.
 pub type ExchangeWatcher = Box<dyn Fn(RecordedExchange) + Send + Sync>;
 
-/// The token that a request carries.
+/// The access token that a request sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bearer {
-    /// The person who signed in.
+    /// Token of the signed-in user.
     User,
-    /// The profile's backend client.
+    /// Token of the backend client in the profile.
     Backend,
-    /// This one.
+    /// A token that the user supplied.
     Given(String),
 }
 
-/// A connection to one server. Clones share connections and tokens.
+/// A client for one server. Clones share connections and tokens.
 #[derive(Clone)]
 pub struct Api(Arc<ApiInner>);
 
@@ -65,24 +66,21 @@ struct ApiInner {
     user: std::sync::Mutex<Option<UserTokens>>,
 }
 
-/// An answer that was read whole.
+/// A response with its complete body.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status.
     pub status: StatusCode,
-    /// The headers.
     pub headers: HeaderMap,
-    /// The body.
     pub body: Bytes,
 }
 
 impl Api {
-    /// Makes a client of the profile's server. [`crate::install_crypto`] has been called before.
+    /// Creates a client for the server of the profile. [`crate::install_crypto`] must have been called before.
     ///
     /// # Errors
-    /// When the certificates of the profile cannot be used.
+    /// Returns [`ApiError`] if the certificates of the profile cannot be used.
     pub fn new(profile: Profile, clock: ClientClock, watcher: ExchangeWatcher) -> Result<Self, ApiError> {
-        // No redirects: the endpoint is not the documented one then, and a token would be sent to it.
+        // Redirects are not followed, because a token would be sent to an endpoint that the server did not publish.
         let mut http = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .user_agent(concat!("trefoil-tui/", env!("CARGO_PKG_VERSION")))
@@ -104,7 +102,6 @@ impl Api {
         })))
     }
 
-    /// The profile it was made of.
     pub fn profile(&self) -> &Profile {
         &self.0.profile
     }
@@ -126,7 +123,7 @@ impl Api {
     }
 
     fn user_slot(&self) -> MutexGuard<'_, Option<UserTokens>> {
-        // A slot is replaced whole, so a panic elsewhere cannot leave it half done.
+        // The value is always replaced as a whole, so it is valid even after a panic that poisoned the lock.
         self.0.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -138,7 +135,7 @@ impl Api {
         &self.0.http
     }
 
-    /// Sends a request and reads the answer whole, whatever its status.
+    /// Sends a request and reads the complete response, for any status.
     async fn call(&self, request: RequestBuilder) -> Result<Answer, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
         let (mut exchange, started) = self.begin(&request);
@@ -157,7 +154,7 @@ impl Api {
         answer
     }
 
-    /// Sends a request and hands over the answer to be read piece by piece.
+    /// Sends a request and returns the response, whose body is read in pieces.
     async fn stream(&self, request: RequestBuilder) -> Result<reqwest::Response, ApiError> {
         let request = request.build().map_err(ApiError::request)?;
         let (mut exchange, started) = self.begin(&request);
@@ -178,15 +175,15 @@ impl Api {
 }
 
 impl Answer {
-    /// The value of a header, when it is text.
+    /// Returns the value of a header, if the value is text.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
-    /// Parses the body as JSON of the expected shape if the status is a success.
+    /// Parses the body as JSON if the status is a success.
     ///
     /// # Errors
-    /// Returns the error of the server, or how the body differs.
+    /// Returns the error of the server, or [`ApiError::Unexpected`] if the body does not match the type.
     pub fn json<T: serde::de::DeserializeOwned>(&self, url: &str) -> Result<T, ApiError> {
         if !self.status.is_success() {
             return Err(ApiError::refused(url, self));

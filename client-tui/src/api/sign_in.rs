@@ -1,7 +1,7 @@
-//! Sign-in of a person: authorization code with PKCE (RFC 6749 4.1, RFC 7636), `state`, `iss`
-//! (RFC 9207) and the claims of the ID token (OpenID Connect Core 3.1.3.7).
+//! Sign-in of a user: authorization code grant with PKCE (RFC 6749 4.1, RFC 7636), `state`, `iss` (RFC 9207) and the
+//! claims of the ID token (OpenID Connect Core 3.1.3.7).
 //!
-//! The protocol is the `oauth2` crate's; its requests go through our one HTTP client.
+//! The `oauth2` crate implements the protocol; its requests are sent with the HTTP client of this program.
 
 use std::borrow::Cow;
 
@@ -28,23 +28,23 @@ type OAuthClient = Client<
     StandardRevocableToken,
     BasicRevocationErrorResponse,
 >;
-/// The answer of the token endpoint.
+/// Response of the token endpoint.
 pub type TokenAnswer = StandardTokenResponse<IdTokenField, BasicTokenType>;
 
 /// Members that OpenID Connect adds to a token response.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct IdTokenField {
-    /// Present when `openid` was granted.
+    /// ID token, present if `openid` was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id_token: Option<String>,
 }
 
 impl ExtraTokenFields for IdTokenField {}
 
-/// A sign-in that waits for the browser's answer.
+/// A sign-in that waits for the response of the browser.
 #[derive(Debug)]
 pub struct PendingSignIn {
-    /// Address for the browser.
+    /// URL of the authorization request, which the browser opens.
     pub url: Url,
     redirect_uri: RedirectUrl,
     state: CsrfToken,
@@ -58,27 +58,27 @@ pub struct PendingSignIn {
 /// Reasons to reject a response from the browser.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRedirect {
-    /// Belongs to another sign-in, or was made up.
+    /// The response belongs to another sign-in, or is forged.
     #[error("the response does not belong to this sign-in: its state differs")]
     State,
-    /// Comes from another server.
+    /// The response is from another server.
     #[error("the response is from the issuer '{found}', not {expected}")]
     Issuer {
-        /// As answered, empty when absent.
+        /// Issuer in the response; empty if the response has no `iss`.
         found: String,
-        /// Ours.
+        /// Issuer of the profile.
         expected: String,
     },
-    /// The server said no.
-    #[error("the server refused: {0}")]
+    /// The server denied the authorization request. The value is its error.
+    #[error("the server denied the sign-in: {0}")]
     Refused(String),
-    /// Neither code nor error.
-    #[error("it contains no code; paste the whole last address of the browser, or only the code")]
+    /// The response contains neither a code nor an error.
+    #[error("the text contains no code; paste the complete last address of the browser, or only the code")]
     NoCode,
 }
 
 impl BadRedirect {
-    /// Returns true if the sign-in is over; otherwise a valid response may still arrive.
+    /// Returns whether the error ends the sign-in. After any other error, a valid response may still arrive.
     pub fn ends_sign_in(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
@@ -87,9 +87,9 @@ impl BadRedirect {
 /// Tokens of a signed-in user. They are kept in memory only.
 #[derive(Clone, Debug)]
 pub struct UserTokens {
-    /// As the token endpoint gave them.
+    /// Response of the token endpoint.
     pub answer: TokenAnswer,
-    /// Session, without secrets.
+    /// Description of the session, without secrets.
     pub session: SignedInSession,
 }
 
@@ -98,9 +98,9 @@ pub struct UserTokens {
 pub struct SignedInSession {
     /// `sub` of the ID token.
     pub subject: Option<String>,
-    /// Granted scopes.
+    /// Granted scopes, separated by spaces.
     pub scope: String,
-    /// When the access token expires.
+    /// Time at which the access token expires.
     pub expires_at: Timestamp,
 }
 
@@ -108,7 +108,7 @@ impl PendingSignIn {
     /// Validates the query of a redirect and returns the code.
     ///
     /// # Errors
-    /// Returns the fault of the redirect.
+    /// Returns the reason why the redirect is rejected.
     pub fn judge(&self, query: &str) -> Result<String, BadRedirect> {
         let find = |name: &str| {
             form_urlencoded::parse(query.as_bytes()).find(|(key, _)| key == name).map(|(_, value)| value)
@@ -128,13 +128,13 @@ impl PendingSignIn {
         find("code").filter(|code| !code.is_empty()).map(Cow::into_owned).ok_or(BadRedirect::NoCode)
     }
 
-    /// Validates a pasted text: the last address of the browser, its query, or the code.
+    /// Validates a pasted text, which is the last address of the browser, its query, or the code.
     ///
-    /// A bare code has no `state`. The user has transferred it by hand instead, and PKCE binds the code to this
-    /// sign-in.
+    /// A bare code has no `state`. Instead, the user copies it from the browser of this sign-in, and PKCE binds it to
+    /// this sign-in.
     ///
     /// # Errors
-    /// Returns the fault of the text.
+    /// Returns the reason why the text is rejected.
     pub fn judge_pasted(&self, text: &str) -> Result<String, BadRedirect> {
         let text = text.trim();
         let query = match text.split_once('?') {
@@ -183,10 +183,10 @@ impl Api {
         })
     }
 
-    /// Changes the code into tokens and keeps them.
+    /// Exchanges the code for tokens and stores them.
     ///
     /// # Errors
-    /// The server's; [`ApiError::SignIn`] when the ID token is not for this sign-in.
+    /// Returns the error of the request, or [`ApiError::SignIn`] if the ID token does not belong to this sign-in.
     pub async fn redeem(&self, pending: PendingSignIn, code: String) -> Result<UserTokens, ApiError> {
         let client_id = self.profile().client_id.clone().unwrap_or_default();
         let token_url = &self.openid().await?.token_endpoint;
@@ -194,7 +194,8 @@ impl Api {
             TokenUrl::new(token_url.clone()).map_err(|error| ApiError::Request(error.to_string()))?;
         let client = OAuthClient::new(ClientId::new(client_id.clone())).set_token_uri(address);
         let asked_at = self.now();
-        // Owned, since a future that borrows from a closure's environment is not `Send` for all lifetimes.
+        // The closure owns its data, because a future that borrows from the environment of a closure is not `Send` for
+        // all lifetimes.
         let send = |request| {
             let api = self.clone();
             async move { api.for_oauth2(request).await }
@@ -210,8 +211,10 @@ impl Api {
         let subject = id_token
             .map(|token| check_id_token(token, &pending.issuer, &client_id, &pending.nonce, asked_at))
             .transpose()
-            .map_err(|reason| ApiError::SignIn(format!("the ID token is not for this sign-in: {reason}")))?;
-        // RFC 6749 5.1: no scope in the answer means that all were granted.
+            .map_err(|reason| {
+                ApiError::SignIn(format!("the ID token does not belong to this sign-in: {reason}"))
+            })?;
+        // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
         let granted =
             answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
         let life = answer.expires_in().unwrap_or(std::time::Duration::from_secs(300));
@@ -227,7 +230,7 @@ impl Api {
         Ok(tokens)
     }
 
-    /// Revokes the access token and forgets all tokens, also if the server cannot be reached.
+    /// Revokes the access token and deletes all tokens from memory, even if the server cannot be reached.
     ///
     /// # Errors
     /// Returns the error of the request.
@@ -249,7 +252,7 @@ impl Api {
         Ok(())
     }
 
-    /// Carries a request of the `oauth2` crate over our client.
+    /// Sends a request of the `oauth2` crate with the HTTP client of this program.
     async fn for_oauth2(&self, request: HttpRequest) -> Result<HttpResponse, ApiError> {
         let (parts, body) = request.into_parts();
         let request =
@@ -280,8 +283,8 @@ fn token_error(url: &str, error: RequestTokenError<ApiError, BasicErrorResponse>
     }
 }
 
-/// Checks the claims of an ID token and returns its subject. The token came over TLS from the token endpoint, which
-/// replaces the check of its signature (Core 3.1.3.7, point 6).
+/// Checks the claims of an ID token and returns its subject. Because the token came over TLS from the token endpoint,
+/// its signature need not be checked (Core 3.1.3.7, point 6).
 fn check_id_token(
     token: &str,
     issuer: &str,
@@ -306,7 +309,7 @@ fn check_id_token(
     if claims["nonce"] != nonce {
         return Err("nonce differs".to_owned());
     }
-    // A minute for clocks that differ.
+    // Allows clocks that differ by a minute.
     if claims["exp"].as_i64().is_none_or(|exp| exp + 60 < now.as_second()) {
         return Err(format!("exp is {}", claims["exp"]));
     }
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_may_paste_address_query_or_code() {
+    fn a_user_may_paste_an_address_a_query_or_a_code() {
         check("http://localhost:1/callback?code=c%2B1&state=st", Ok("c+1"));
         check("  http://localhost:1/callback?state=st&code=c1&iss=https%3A%2F%2Fas.example#_\n", Ok("c1"));
         check("code=c1&state=st", Ok("c1"));
@@ -355,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_issuer_is_checked_where_it_is_promised() {
+    fn the_issuer_is_checked_if_the_server_announces_it() {
         let expected = || "https://as.example".to_owned();
         let missing = BadRedirect::Issuer { found: String::new(), expected: expected() };
         assert_eq!(pending(true).judge("code=c&state=st"), Err(missing));
@@ -365,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_refusal_ends_the_sign_in() {
+    fn only_an_error_of_the_server_ends_the_sign_in() {
         assert!(pending(false).judge("error=access_denied&state=st").unwrap_err().ends_sign_in());
         assert!(!pending(false).judge("error=access_denied&state=xx").unwrap_err().ends_sign_in());
     }
@@ -379,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_token_is_for_this_sign_in_alone() {
+    fn an_id_token_of_another_sign_in_is_rejected() {
         let good = serde_json::json!({
             "iss": "https://as.example", "aud": "app", "nonce": "n", "exp": 1_000, "sub": "s",
         });

@@ -6,48 +6,45 @@ use serde_json::{Value, json};
 
 use super::{Api, ApiError, Bearer};
 
-/// Arguments of `ValueSet/$validate-code`. Empty texts are not sent.
+/// Parameters of `ValueSet/$validate-code`. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ValidateCode {
     /// Canonical URL of the value set.
     pub url: String,
-    /// Id of the value set, which makes it a call at instance level.
+    /// Id of the value set, for a request at instance level.
     pub id: String,
     /// Code system of the code.
     pub system: String,
-    /// The code.
     pub code: String,
-    /// A display to be checked too.
+    /// Display to validate together with the code.
     pub display: String,
 }
 
-/// The answer to [`ValidateCode`].
+/// Response to [`ValidateCode`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ValidationAnswer {
-    /// True if the code is a member of the value set.
+    /// Whether the code is a member of the value set.
     pub result: bool,
-    /// The code's display.
+    /// Correct display of the code.
     pub display: Option<String>,
     /// Reason for a negative result, or a warning.
     pub message: Option<String>,
 }
 
-/// Arguments of `CodeSystem/$subsumes`. Empty texts are not sent.
+/// Parameters of `CodeSystem/$subsumes`. Empty values are not sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SubsumesQuery {
     /// Canonical URL of the code system.
     pub system: String,
-    /// Id of the code system, which makes it a call at instance level.
+    /// Id of the code system, for a request at instance level.
     pub id: String,
     /// Version of the code system.
     pub version: String,
-    /// One code.
     pub code_a: String,
-    /// The other code.
     pub code_b: String,
 }
 
-/// The answer to [`SubsumesQuery`].
+/// Response to [`SubsumesQuery`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SubsumesAnswer {
     /// `equivalent`, `subsumes`, `subsumed-by` or `not-subsumed`.
@@ -55,12 +52,12 @@ pub struct SubsumesAnswer {
 }
 
 impl SubsumesAnswer {
-    /// The outcome as a sentence about the two codes.
+    /// Returns a sentence that describes the relation of the two codes.
     pub fn sentence(&self, code_a: &str, code_b: &str) -> String {
         match self.outcome.as_str() {
-            "equivalent" => format!("{code_a} and {code_b} mean the same"),
-            "subsumes" => format!("{code_a} is the more general one; {code_b} is below it"),
-            "subsumed-by" => format!("{code_a} is the more specific one; {code_b} is above it"),
+            "equivalent" => format!("{code_a} and {code_b} are equivalent"),
+            "subsumes" => format!("{code_a} is the more general code; {code_b} is its descendant"),
+            "subsumed-by" => format!("{code_a} is the more specific code; {code_b} is its ancestor"),
             "not-subsumed" => format!("neither {code_a} nor {code_b} subsumes the other"),
             other => format!("unknown outcome: {other}"),
         }
@@ -139,20 +136,20 @@ impl Api {
     }
 }
 
-/// An id as one segment of a path, whatever was typed.
+/// Encodes an id as one segment of a path.
 ///
 /// # Errors
-/// `.` and `..`, which no URL can hold as a segment.
+/// Returns [`ApiError::Request`] for `.` and `..`, which a URL cannot contain as a segment.
 pub(super) fn path_segment(id: &str) -> Result<String, ApiError> {
-    /// Letters, digits, '-' and '.' are all that a FHIR id may have.
+    /// Characters to encode: all that a FHIR id cannot contain. It may contain letters, digits, '-' and '.'.
     const OTHERS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.');
     if matches!(id, "." | "..") {
-        return Err(ApiError::Request(format!("'{id}' is no id")));
+        return Err(ApiError::Request(format!("'{id}' is not a valid id")));
     }
     Ok(utf8_percent_encode(id, OTHERS).to_string())
 }
 
-/// The value of a parameter, whatever its type.
+/// Returns the value of a parameter of any type.
 fn value<'a>(parameters: &'a Value, name: &str) -> Option<&'a Value> {
     let parameter = parameters["parameter"].as_array()?.iter().find(|parameter| parameter["name"] == name)?;
     parameter.as_object()?.iter().find(|(key, _)| key.starts_with("value")).map(|(_, value)| value)

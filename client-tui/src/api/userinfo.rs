@@ -4,14 +4,14 @@ use serde_json::{Map, Value};
 
 use super::{Api, ApiError, Bearer};
 
-/// Claims by name, in the server's order.
+/// Claims by name, in the order of the response.
 pub type Claims = Map<String, Value>;
 
 impl Api {
-    /// The claims of the person whom the token is for.
+    /// Reads the claims about the user of the token.
     ///
     /// # Errors
-    /// The server's; [`ApiError::NotSignedIn`].
+    /// Returns the error of the request, or [`ApiError::NotSignedIn`].
     pub async fn userinfo(&self, bearer: &Bearer) -> Result<Claims, ApiError> {
         let token = self.token(bearer).await?;
         let url = &self.openid().await?.userinfo_endpoint;

@@ -1,4 +1,4 @@
-//! The export screen: what to export, how far it is, its files.
+//! The export screen: form, progress and files of an export.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -12,8 +12,7 @@ use crate::model::{Answer, ExportState, Model};
 
 pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let rest = draw_form(&model.export.form, model.typing, theme, frame, area);
-    let backend =
-        model.about.backend_id.as_deref().unwrap_or("none; give --backend-client and --backend-key");
+    let backend = model.about.backend_id.as_deref().unwrap_or("none; use --backend-client and --backend-key");
     match &model.export.state {
         ExportState::Idle => {
             let lines = vec![
@@ -25,7 +24,7 @@ pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Re
         }
         ExportState::Starting => draw_text(vec![Line::raw("Starting …")], frame, rest),
         ExportState::Deleted => {
-            draw_text(vec![Line::raw("The export is deleted on the server.")], frame, rest)
+            draw_text(vec![Line::raw("The export was deleted on the server.")], frame, rest)
         }
         ExportState::Failed(reason) => draw_text(vec![error_line(reason, theme)], frame, rest),
         ExportState::Running { status_url, since, progress, next_poll } => {
@@ -48,7 +47,7 @@ pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Re
     }
 }
 
-/// A bar that also says its number and the server's words.
+/// Draws a progress bar with the percentage and the progress text of the server.
 fn draw_progress(percent: u16, label: &str, theme: ColorTheme, frame: &mut Frame, area: Rect) {
     let line = Rect { height: area.height.min(1), ..area };
     let gauge = Gauge::default()

@@ -1,4 +1,4 @@
-//! The help screen: the table of keys.
+//! The help screen: the table of key bindings.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

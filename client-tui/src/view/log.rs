@@ -1,4 +1,4 @@
-//! The Requests screen: a line for each exchange, and the whole of the marked one.
+//! The Requests screen: one line for each exchange, and the details of the selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

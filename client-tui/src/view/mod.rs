@@ -1,6 +1,7 @@
-//! Drawing. This module only reads the model.
+//! Rendering of the model. This module only reads the model.
 //!
-//! Everything that colour shows is also shown as text: the focus has a mark, errors begin with "Error:".
+//! Everything that colours express is also shown as text: a mark precedes the focused field, and errors begin with
+//! "Error:".
 
 mod export;
 mod help;
@@ -19,12 +20,12 @@ use crate::form::Form;
 use crate::keys;
 use crate::model::{Model, Screen, SignInState};
 
-/// Stands before what has the focus.
+/// Mark before the focused field.
 const MARK: &str = "› ";
-/// Columns for the names of fields, the mark included.
+/// Width of the names of fields, including the mark, in columns.
 const NAME_WIDTH: u16 = 12;
 
-/// Text styles of the screens, with or without colour.
+/// Text styles of the screens, with or without colours.
 #[derive(Clone, Copy, Debug)]
 struct ColorTheme {
     colour: bool,
@@ -52,7 +53,7 @@ impl ColorTheme {
     }
 }
 
-/// Draws the whole model, whatever the size of the terminal.
+/// Draws the complete model at any size of the terminal.
 pub fn view(model: &Model, frame: &mut Frame) {
     let theme = ColorTheme { colour: model.about.colour };
     let [tabs, _, body, notice, footer] = Layout::vertical([
@@ -86,7 +87,7 @@ fn tab_line(model: &Model, theme: ColorTheme) -> Line<'static> {
     Line::from_iter(Screen::ALL.into_iter().enumerate().map(tab))
 }
 
-/// Returns the result of the last action, or the server and user.
+/// Returns the status line: the result of the last action, or else the server and the user.
 fn status_line<'a>(model: &'a Model, theme: ColorTheme) -> Line<'a> {
     if let Some(notice) = &model.notice {
         let style = if notice.starts_with("Error:") { theme.bad() } else { theme.accent() };
@@ -109,7 +110,7 @@ fn footer_line(model: &Model, theme: ColorTheme) -> Line<'static> {
     Line::from_iter(keys::footer(model.screen, model.typing).flat_map(key))
 }
 
-/// Draws the fields in rows and returns the rest of the area.
+/// Draws the fields as rows and returns the remaining area.
 fn draw_form(form: &Form, typing: bool, theme: ColorTheme, frame: &mut Frame, area: Rect) -> Rect {
     let [fields, _, rest] = Layout::vertical([
         Constraint::Length(form.fields.len() as u16),
@@ -128,7 +129,7 @@ fn draw_form(form: &Form, typing: bool, theme: ColorTheme, frame: &mut Frame, ar
             frame.render_widget(Line::styled(format!("({})", field.hint), theme.quiet()), value);
             continue;
         }
-        // A long text moves under the field, so that the cursor is always in sight.
+        // A long text is scrolled horizontally, so that the cursor is always visible.
         let hidden = (field.cursor() + 1).saturating_sub(value.width.into());
         let shown: String = field.text().chars().skip(if focused { hidden } else { 0 }).collect();
         frame.render_widget(Line::styled(shown, Modifier::UNDERLINED), value);
@@ -139,7 +140,7 @@ fn draw_form(form: &Form, typing: bool, theme: ColorTheme, frame: &mut Frame, ar
     rest
 }
 
-/// Draws lines, wrapped.
+/// Draws lines with word wrap.
 fn draw_text<'a>(lines: Vec<Line<'a>>, frame: &mut Frame, area: Rect) {
     frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
 }
@@ -155,11 +156,11 @@ fn bearer_name(model: &Model) -> String {
         Bearer::Backend => {
             format!("backend {}", model.about.backend_id.as_ref().unwrap_or(&unnamed))
         }
-        Bearer::User | Bearer::Given(_) => "the person signed in".to_owned(),
+        Bearer::User | Bearer::Given(_) => "the signed-in user".to_owned(),
     }
 }
 
-/// Hours, minutes and seconds of UTC.
+/// Formats the time of day in UTC.
 fn clock(at: jiff::Timestamp) -> String {
     at.strftime("%H:%M:%S").to_string()
 }

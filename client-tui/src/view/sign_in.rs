@@ -1,4 +1,4 @@
-//! The sign-in screen: who is there, or how to get in.
+//! The sign-in screen: the signed-in user, or the state of the sign-in.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -29,10 +29,10 @@ pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Re
         SignInState::Waiting { url, browser } => {
             match browser {
                 Ok(()) => lines.push(Line::raw(
-                    "Your browser was opened. If it was not, go to this address (c copies it):",
+                    "Your browser was opened. If it was not, open this address (c copies it):",
                 )),
                 Err(reason) => lines.push(Line::raw(format!(
-                    "No browser was opened ({reason}). Go to this address (c copies it):"
+                    "No browser was opened ({reason}). Open this address (c copies it):"
                 ))),
             }
             lines.push(Line::styled(url.as_str(), theme.accent()));
@@ -40,12 +40,12 @@ pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Re
             lines.push(Line::default());
             lines.push(Line::raw("Waiting for the browser to return."));
             lines.push(Line::raw(
-                "If it runs on another machine, press Tab and paste its last address above.",
+                "If the browser runs on another machine, press Tab and paste its last address above.",
             ));
             if let Some(reason) = &model.sign_in.paste_error {
                 lines.push(error_line(reason, theme));
             }
-            // The form comes first, so that it stays in sight however long the address is.
+            // The form is drawn first, so that it remains visible above an address of any length.
             let rest = draw_form(&model.sign_in.form, model.typing, theme, frame, area);
             draw_text(lines, frame, rest);
             return;

@@ -1,4 +1,4 @@
-//! The two forms of terminology and their answers.
+//! The two screens of terminology operations: forms and answers.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;

@@ -1,4 +1,4 @@
-//! The subcommands as a script runs them: stdout, exit codes, the browser outside.
+//! Tests of the subcommands as a script runs them: stdout, exit codes, and a browser outside of the program.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
@@ -29,7 +29,7 @@ fn check_code(output: &Output, code: i32, says: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{errors}");
     assert!(errors.contains(says), "{errors}");
-    assert!(output.stdout.is_empty(), "answers alone go to stdout");
+    assert!(output.stdout.is_empty(), "an error must not be printed to stdout");
 }
 
 #[test]
@@ -47,14 +47,14 @@ fn exit_codes_are_stable() {
         "--backend-key",
     );
     check_code(&program().args(["token", "--base-url", "ftp://t.example"]).output().unwrap(), 2, "https://");
-    // A port that was free a moment ago.
+    // Finds a free port, which is closed again so that nothing listens on it.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (base, userinfo) = (format!("http://{free}"), ["userinfo", "--token", "t", "--base-url"]);
     check_code(&program().args(userinfo).arg(base).output().unwrap(), 3, "cannot be reached");
 }
 
 #[test]
-fn a_backend_client_asks_and_exports() {
+fn a_backend_client_validates_codes_and_exports() {
     let server = Server::start();
     for client in ["demo-backend-es384", "demo-backend-rs384"] {
         let output = run(&server, &["token", "--backend-client", client]);
@@ -106,7 +106,7 @@ fn sign_in(server: &Server) -> (Child, String, impl Iterator<Item = String>) {
 }
 
 #[tokio::test]
-async fn a_person_signs_in_and_the_token_says_who() {
+async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     trefoil_tui::install_crypto();
     let server = Server::start();
     let (child, url, words) = sign_in(&server);

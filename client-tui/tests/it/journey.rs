@@ -1,4 +1,5 @@
-//! From sign-in to the deleted export, through the real loop, against the real server.
+//! A journey through the screens from sign-in to the deletion of an export, with the real event loop and the real
+//! server.
 
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use url::Url;
 
 use crate::server::{Server, browse};
 
-/// A condition on the model, and the keys to press then.
+/// A condition on the model, and the keys that are pressed when it holds.
 type Step = (fn(&Model) -> bool, &'static [KeyCode]);
 
 /// The steps after the sign-in.
@@ -38,7 +39,7 @@ const SCRIPT: &[Step] = &[
 ];
 
 #[tokio::test]
-async fn a_person_signs_in_asks_exports_and_leaves() {
+async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     trefoil_tui::install_crypto();
     let server = Server::start();
     let args =
@@ -73,22 +74,22 @@ async fn a_person_signs_in_asks_exports_and_leaves() {
     let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };
     let model = model.unwrap();
 
-    let page = browser.expect("the screens said where to sign in").await.unwrap();
+    let page = browser.expect("the screens showed the sign-in address").await.unwrap();
     assert!(page.contains("You can close this window"), "{page}");
     let Answer::Done(found) = &model.validate.answer else { panic!("{:?}", model.validate.answer) };
     assert!(found.result);
     let Answer::Done(found) = &model.subsumes.answer else { panic!("{:?}", model.subsumes.answer) };
     assert_eq!(found.outcome, "subsumes");
     assert!(folder.join("Patient.ndjson").exists() && folder.join("manifest.json").exists());
-    assert!(script.peek().is_none(), "not all was done");
+    assert!(script.peek().is_none(), "some steps of the script were not reached");
     check_masked(&model, &server.person().1);
 }
 
-/// No token, code or key is in anything that could be shown.
+/// Checks that no token or password is visible in the model, which contains everything that the screens can show.
 fn check_masked(model: &Model, password: &str) {
     let shown = format!("{model:?}");
-    assert!(!shown.contains("eyJ"), "a JWT can be seen");
-    assert!(!shown.contains(password), "a password can be seen");
+    assert!(!shown.contains("eyJ"), "a JWT is visible");
+    assert!(!shown.contains(password), "a password is visible");
     let redeemed = model.requests.exchanges.iter().find(|exchange| exchange.url.contains("/oauth2/token"));
     let body = redeemed.and_then(|exchange| exchange.request_body.clone()).unwrap_or_default();
     assert!(body.contains("•••"), "{body}");

@@ -1,4 +1,4 @@
-//! Keys of backend clients: what was read signs what the public half verifies.
+//! Keys of backend clients: the public key verifies a signature of each supported private key.
 
 use jsonwebtoken::jwk::Jwk;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation};
@@ -25,7 +25,7 @@ fn check(key: SigningKey, public: &DecodingKey, alg: Algorithm, kid: Option<&str
     let mut validation = Validation::new(alg);
     validation.set_audience(&[TOKEN_URL]);
     validation.set_issuer(&["backend"]);
-    // The times are those of the test, not of the machine.
+    // The times in the assertion are those of the test, so they are not compared with the clock.
     validation.validate_exp = false;
     let token = jsonwebtoken::decode::<Value>(&assertion, public, &validation).unwrap();
     assert_eq!((token.header.alg, token.header.kid.as_deref()), (alg, kid));
@@ -47,14 +47,14 @@ fn both_kinds_of_jwk_sign() {
 }
 
 #[test]
-fn a_set_and_pem_are_read_as_well() {
+fn a_jwk_set_and_pem_are_accepted() {
     check(key::read(JWKS, None, None).unwrap(), &public(&jwk(0)), Algorithm::ES384, Some("test-es384"));
     let pem = DecodingKey::from_ec_pem(EC_PUBLIC_PEM).unwrap();
     check(key::read(EC_PEM, None, Some("k")).unwrap(), &pem, Algorithm::ES384, Some("k"));
 }
 
 #[test]
-fn unusable_keys_are_named() {
+fn unusable_keys_are_rejected_with_the_reason() {
     #[track_caller]
     fn refused(text: &str, alg: Option<&str>, expected: KeyError) {
         assert_eq!(key::read(text, alg, None).unwrap_err(), expected);

@@ -1,4 +1,4 @@
-//! The real server with its demo project, and a person's browser.
+//! The real server with its demo project, and a simulated browser of a user.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -7,30 +7,30 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-/// A demo server in a temporary folder, stopped at the end of the test.
+/// A demo server in a temporary folder. It is stopped at the end of the test.
 pub struct Server {
     child: Child,
-    /// Its --data folder.
+    /// Data folder of the server.
     pub data: tempfile::TempDir,
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // An error means that the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The server's program beside ours, built when it is not up to date.
+/// Builds the server if necessary, and returns the path of the program next to this one.
 fn program() -> PathBuf {
     let folder = Path::new(env!("CARGO_BIN_EXE_trefoil-tui")).parent().unwrap();
     let mut build = Command::new(env!("CARGO"));
-    // The whole workspace's features, so that nothing is built twice beside `cargo test`.
+    // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test` has built.
     build.args(["build", "--quiet", "--workspace", "--bin", "trefoil"]);
     build.args(folder.ends_with("release").then_some("--release"));
     build.arg("--target-dir").arg(folder.parent().unwrap());
-    assert!(build.status().unwrap().success(), "the server does not build");
+    assert!(build.status().unwrap().success(), "the server cannot be built");
     folder.join("trefoil")
 }
 
@@ -59,7 +59,7 @@ impl Server {
         (text("username"), text("password"))
     }
 
-    /// The certificate to trust, as PEM.
+    /// Returns the certificate to trust, as PEM.
     pub fn ca(&self) -> Vec<u8> {
         std::fs::read(self.json("endpoint.json")["ca"].as_str().unwrap()).unwrap()
     }
@@ -104,10 +104,10 @@ pub async fn browse(ca: Vec<u8>, start: String, username: String, password: Stri
         }
         request = http.post(here.join(here.path()).unwrap()).form(&form).build().unwrap();
     }
-    panic!("the browser goes round and round");
+    panic!("the sign-in did not complete after the maximum number of pages");
 }
 
-/// The value of a hidden field.
+/// Returns the value of a hidden field.
 fn hidden(page: &str, name: &str) -> String {
     let (_, rest) = page.split_once(&format!("name=\"{name}\" value=\"")).unwrap();
     rest.split('"').next().unwrap().replace("&amp;", "&")

@@ -1,4 +1,4 @@
-//! Shared helpers: a profile, a model, keys to press.
+//! Shared helpers: a profile, a model, and functions that press keys.
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -9,15 +9,15 @@ use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::profile::{BackendProfile, FormDefaults, Profile};
 use trefoil_tui::update::update;
 
-/// Two private keys as a JWK Set: EC first.
+/// Two private keys as a JWK Set, the EC key first.
 pub const JWKS: &str = include_str!("keys/jwks.json");
 
-/// The time of these tests.
+/// Returns the fixed time of these tests.
 pub fn now() -> Timestamp {
     "2024-05-01T12:00:00Z".parse().unwrap()
 }
 
-/// A profile of a server at this address, with both kinds of client.
+/// Returns a profile of a server at this address, with a client for users and a backend client.
 pub fn profile(base_url: &str) -> Profile {
     let key = key::read(JWKS, None, None).unwrap();
     Profile {
@@ -39,13 +39,13 @@ pub fn profile(base_url: &str) -> Profile {
     }
 }
 
-/// A client of that server.
+/// Returns a client for the server at this address.
 pub fn api(base_url: &str) -> Api {
     trefoil_tui::install_crypto();
     Api::new(profile(base_url), now, Box::new(drop)).unwrap()
 }
 
-/// The model at the start.
+/// Returns the initial model.
 pub fn model() -> Model {
     Model::new(&profile("https://t.example"), true, now())
 }
@@ -55,10 +55,10 @@ pub fn press(model: &mut Model, code: KeyCode) -> Vec<RuntimeEffect> {
     update(model, Message::Key(KeyEvent::new(code, KeyModifiers::NONE)))
 }
 
-/// Types a text, key by key.
+/// Types a text, character by character.
 pub fn type_text(model: &mut Model, text: &str) {
     for c in text.chars() {
-        assert_eq!(press(model, KeyCode::Char(c)), [], "typing '{c}' does nothing else");
+        assert_eq!(press(model, KeyCode::Char(c)), [], "typing '{c}' has no effects");
     }
 }
 
@@ -70,7 +70,7 @@ pub fn session() -> SignedInSession {
     }
 }
 
-/// A manifest of three files.
+/// Returns a manifest of three files.
 pub fn manifest() -> ExportManifest {
     let file = |kind: &str, count| OutputFile {
         kind: kind.to_owned(),

@@ -1,4 +1,4 @@
-//! Messages in, model and effects out.
+//! Tests of the update function: messages change the model and return effects.
 
 use jiff::{SignedDuration, Timestamp};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -43,7 +43,7 @@ fn ctrl_c_quits_in_a_field_too() {
 }
 
 #[test]
-fn the_forms_ask_what_they_show() {
+fn requests_contain_the_values_of_the_forms() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     let asked = ValidateCode {
@@ -70,7 +70,7 @@ fn the_forms_ask_what_they_show() {
 }
 
 #[test]
-fn a_sign_in_waits_takes_pasted_text_and_asks_who_it_is() {
+fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     let mut model = model();
     assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::SignIn]);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "one sign-in at a time");
@@ -99,7 +99,7 @@ fn esc_cancels_a_sign_in() {
 }
 
 #[test]
-fn the_token_is_switched_only_where_there_are_two() {
+fn the_token_is_switched_only_if_there_are_two() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Char('t'));
@@ -112,7 +112,7 @@ fn the_token_is_switched_only_where_there_are_two() {
     assert_eq!(model.bearer, Bearer::User);
 }
 
-/// A model whose export is on the server.
+/// Returns a model with a running export.
 fn running() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
@@ -127,14 +127,14 @@ fn poll() -> RuntimeEffect {
 }
 
 #[test]
-fn an_export_is_polled_when_the_server_said_and_not_before() {
+fn an_export_is_polled_at_the_time_that_the_server_requested() {
     let mut model = running();
     assert_eq!(update(&mut model, Message::Tick(later(1))), [], "one question at a time");
     let again = ExportStatus::Running { progress: Some("10%".to_owned()), retry_after_s: 7 };
     update(&mut model, Message::Polled(Ok(again)));
     assert_eq!(update(&mut model, Message::Tick(later(7))), []);
     assert_eq!(update(&mut model, Message::Tick(later(8))), [poll()]);
-    // An answer without words keeps the last ones.
+    // An answer without a progress text keeps the last text.
     update(&mut model, Message::Polled(Ok(ExportStatus::Running { progress: None, retry_after_s: 1 })));
     let ExportState::Running { progress, .. } = &model.export.state else {
         panic!("{:?}", model.export.state)
@@ -143,18 +143,18 @@ fn an_export_is_polled_when_the_server_said_and_not_before() {
 }
 
 #[test]
-fn a_complete_export_is_downloaded_once_at_a_time_and_deleted_on_the_second_press() {
+fn a_complete_export_has_one_download_at_a_time_and_is_deleted_on_the_second_press() {
     let mut model = running();
     update(&mut model, Message::Polled(Ok(ExportStatus::Complete(manifest()))));
     let download = press(&mut model, KeyCode::Char('d'));
     assert_eq!(download, [RuntimeEffect::Download { manifest: manifest(), folder: "trefoil-export".into() }]);
     assert_eq!(press(&mut model, KeyCode::Char('d')), []);
     update(&mut model, Message::Piece(FileProgress { index: 2, bytes: 9, lines: 1, done: true }));
-    // One that belongs to an older export.
+    // A message about a file of an older export.
     update(&mut model, Message::Piece(FileProgress { index: 7, bytes: 9, lines: 1, done: true }));
     assert_eq!(press(&mut model, KeyCode::Char('x')), []);
     press(&mut model, KeyCode::Down);
-    assert_eq!(press(&mut model, KeyCode::Char('x')), [], "another key lies between");
+    assert_eq!(press(&mut model, KeyCode::Char('x')), [], "another key was pressed in between");
     let delete = RuntimeEffect::DeleteExport { status_url: "https://t.example/j1".to_owned() };
     assert_eq!(press(&mut model, KeyCode::Char('x')), [delete]);
     update(&mut model, Message::ExportDeleted(Ok(())));
@@ -162,7 +162,7 @@ fn a_complete_export_is_downloaded_once_at_a_time_and_deleted_on_the_second_pres
 }
 
 #[test]
-fn a_poll_that_was_overtaken_changes_nothing() {
+fn an_outdated_poll_changes_nothing() {
     let mut model = running();
     update(&mut model, Message::ExportDeleted(Ok(())));
     update(&mut model, Message::Polled(Err("404".to_owned())));

@@ -1,4 +1,4 @@
-//! The screens as pictures, at two sizes, and at sizes that no screen fits in.
+//! Snapshots of the screens at two sizes, and rendering at sizes that are too small for any screen.
 
 use jiff::SignedDuration;
 use ratatui::Terminal;
@@ -24,7 +24,7 @@ fn picture(model: &Model, width: u16, height: u16) -> String {
     terminal.backend().to_string()
 }
 
-/// Compares a screen with its pictures at both sizes.
+/// Compares a screen with its snapshots at both sizes.
 #[track_caller]
 fn check(name: &str, model: &Model) {
     insta::assert_snapshot!(format!("{name}_80x24"), picture(model, 80, 24));
@@ -162,14 +162,14 @@ fn all() -> Vec<(&'static str, Model)> {
 }
 
 #[test]
-fn every_screen_has_its_pictures() {
+fn every_screen_matches_its_snapshots() {
     for (name, model) in all() {
         check(name, &model);
     }
 }
 
 #[test]
-fn no_size_makes_it_panic() {
+fn screens_can_be_drawn_at_any_size() {
     for (_, model) in all() {
         for (width, height) in
             [(1, 1), (2, 1), (1, 24), (80, 1), (5, 5), (13, 7), (79, 3), (80, 9), (300, 100)]
@@ -192,7 +192,7 @@ fn the_footer_fits_in_80_columns() {
 }
 
 #[test]
-fn a_finished_download_says_where_it_is() {
+fn a_finished_download_shows_its_folder() {
     let mut model = exported();
     let file =
         SavedFile { kind: "Patient".to_owned(), name: "Patient.ndjson".to_owned(), resources: 5, bytes: 9 };

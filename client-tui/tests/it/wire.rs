@@ -1,4 +1,4 @@
-//! The client against small servers that are slow, wrong or down.
+//! Tests of the client against mock servers that are slow, return invalid answers or are down.
 
 use serde_json::json;
 use trefoil_tui::api::{
@@ -41,7 +41,7 @@ async fn validate_code_posts_parameters() {
 }
 
 #[tokio::test]
-async fn ids_stay_one_segment_of_the_path() {
+async fn ids_are_encoded_as_one_segment_of_the_path() {
     let server = MockServer::start().await;
     let found = json!({ "parameter": [{ "name": "outcome", "valueCode": "equivalent" }] });
     answer(
@@ -79,7 +79,7 @@ async fn errors_contain_the_text_of_the_server() {
     shows(&ask(ResponseTemplate::new(200).set_body_json(json!({ "parameter": [] }))).await, "'outcome'");
     let elsewhere = ResponseTemplate::new(302).insert_header("location", "https://evil.example/");
     shows(&ask(elsewhere).await, "302 Found");
-    // A port that was free a moment ago.
+    // Finds a free port, which is closed again so that nothing listens on it.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let gone = format!("http://{free}");
     let error = api(&gone).subsumes(&SubsumesQuery::default(), &given()).await.unwrap_err();
@@ -87,7 +87,7 @@ async fn errors_contain_the_text_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_stranger_for_an_issuer_is_refused() {
+async fn a_document_of_another_issuer_is_rejected() {
     let server = MockServer::start().await;
     let configuration = json!({
         "issuer": "https://evil.example",
@@ -164,7 +164,7 @@ async fn an_export_is_started_polled_and_deleted() {
 }
 
 #[tokio::test]
-async fn a_kick_off_without_202_started_nothing() {
+async fn a_kick_off_without_202_is_an_error() {
     let server = MockServer::start().await;
     let api = api(&server.uri());
     answer(&server, "/fhir/R4/$export", ResponseTemplate::new(200)).await;
@@ -176,7 +176,7 @@ async fn a_kick_off_without_202_started_nothing() {
     assert!(error.to_string().contains("Content-Location"), "{error}");
 }
 
-/// A manifest of one file of this server.
+/// Returns a manifest of two output files on this server. `count` is the number of resources of the first file.
 fn manifest(server: &MockServer, requires_access_token: bool, count: u64) -> ExportManifest {
     let file = |name: &str, count| OutputFile {
         kind: "Patient".into(),
@@ -197,7 +197,7 @@ async fn files_are_streamed_counted_and_named() {
     let server = MockServer::start().await;
     let body = "{\"resourceType\":\"Patient\"}\n{\"resourceType\":\"Patient\"}\n";
     answer(&server, "/p1", ResponseTemplate::new(200).set_body_string(body)).await;
-    // The last line may lack its end.
+    // The line end of the last line may be missing.
     answer(&server, "/p2", ResponseTemplate::new(200).set_body_string(body.trim_end())).await;
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("new/export");
@@ -219,7 +219,7 @@ async fn files_are_streamed_counted_and_named() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_short_of_lines_does_not_get_its_name() {
+async fn a_file_with_missing_lines_keeps_its_temporary_name() {
     let server = MockServer::start().await;
     answer(&server, "/p1", ResponseTemplate::new(200).set_body_string("{}\n")).await;
     let folder = tempfile::tempdir().unwrap();

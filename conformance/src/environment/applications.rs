@@ -1,5 +1,4 @@
-//! Plays the applications: what a client sends on behalf of the person who signed in, and what a
-//! back-end client sends on its own.
+//! Simulated client applications: requests of a client on behalf of a signed-in user, and requests of a backend client.
 
 use std::time::Duration;
 
@@ -15,49 +14,49 @@ use crate::wire::jose;
 use crate::wire::random::{pkce_pair, random_text};
 use crate::wire::variables::Variables;
 
-/// `client_assertion_type` of RFC 7523 2.2.
+/// Value of `client_assertion_type` (RFC 7523 2.2).
 pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// Maximum number of polls of an export, and the pause between two.
 const POLLS: usize = 400;
 const POLL_PAUSE: Duration = Duration::from_millis(25);
 
-/// A member of the profile that not every profile has.
+/// Returns a member of the profile that some profiles lack.
 ///
 /// # Errors
-/// [`SetupError::Lacking`].
+/// Returns [`SetupError::Lacking`] if the profile does not have the member.
 pub fn member<'a>(vars: &'a Variables, path: &str) -> Result<&'a str, SetupError> {
     vars.text(path).map_err(|_| SetupError::Lacking(format!("the profile has no '{path}'")))
 }
 
-/// A user of the profile.
+/// Returns the credentials of a user in the profile.
 ///
 /// # Errors
-/// [`SetupError::Lacking`].
+/// Returns [`SetupError::Lacking`] if the profile does not have the user.
 pub fn person(vars: &Variables, path: &str) -> Result<Credentials, SetupError> {
     let text = |name: &str| member(vars, &format!("{path}.{name}")).map(str::to_owned);
     Ok(Credentials { username: text("username")?, password: text("password")? })
 }
 
-/// An answer that was not to be expected.
+/// Returns the error for an unexpected response.
 pub fn unexpected(what: &str, answer: &Answer) -> SetupError {
     SetupError::Failed(format!("{what} answered {} {}", answer.status, answer.text()))
 }
 
-/// An authorization code, and all that its client must send with it.
+/// An authorization code, and the values that the client must send with it.
 #[derive(Debug, Clone)]
 pub struct IssuedCode {
-    /// The code.
+    /// Authorization code, as issued.
     pub code: String,
-    /// The address that it came to.
+    /// Redirect URI to which the code was sent.
     pub redirect_uri: String,
-    /// The verifier, where there is a challenge.
+    /// Code verifier, if the request had a code challenge.
     pub verifier: Option<String>,
 }
 
-/// Returns a code for a client of the profile. Signs the user in first if necessary.
+/// Requests an authorization code for a client of the profile. Signs in the user first if necessary.
 ///
 /// # Errors
-/// Returns [`SetupError`].
+/// Returns [`SetupError`] if no code is issued.
 pub async fn code(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -83,10 +82,10 @@ pub async fn code(
     Ok(IssuedCode { code, redirect_uri: redirect_uri.to_owned(), verifier: with_pkce.then_some(verifier) })
 }
 
-/// Sends a form to the token endpoint.
+/// Sends a form to the token endpoint, and returns the response.
 ///
 /// # Errors
-/// [`SetupError`].
+/// Returns [`SetupError`] if the request fails.
 pub(super) async fn token_request(
     target: &TestTarget,
     form: &[(&str, &str)],
@@ -95,7 +94,10 @@ pub(super) async fn token_request(
     let mut sent = post(address(&format!("{}/oauth2/token", target.base_url))?, form);
     if let Some(basic) = basic {
         let value = format!("Basic {basic}").parse();
-        sent.headers.insert(AUTHORIZATION, value.map_err(|_| SetupError::Failed("a bad secret".to_owned()))?);
+        sent.headers.insert(
+            AUTHORIZATION,
+            value.map_err(|_| SetupError::Failed("the client secret is not valid in a header".to_owned()))?,
+        );
     }
     let answer = target.send(&sent, &mut CookieJar::new()).await?;
     match (answer.status.as_u16(), answer.json()) {
@@ -104,10 +106,10 @@ pub(super) async fn token_request(
     }
 }
 
-/// Exchanges a code for tokens: the token endpoint's answer.
+/// Exchanges a code for tokens, and returns the response of the token endpoint.
 ///
 /// # Errors
-/// [`SetupError`].
+/// Returns [`SetupError`] if the request fails.
 pub async fn redeem(target: &TestTarget, client: &str, code: &IssuedCode) -> Result<Value, SetupError> {
     let vars = target.vars();
     let basic = vars.text(&format!("{client}.basic")).ok();
@@ -125,10 +127,10 @@ pub async fn redeem(target: &TestTarget, client: &str, code: &IssuedCode) -> Res
     token_request(target, &form, basic).await
 }
 
-/// Tokens of a person by the code flow of the public client: the token endpoint's answer.
+/// Requests tokens for a user by the code flow of the public client, and returns the response of the token endpoint.
 ///
 /// # Errors
-/// [`SetupError`].
+/// Returns [`SetupError`] if a request fails.
 pub async fn tokens(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -139,7 +141,7 @@ pub async fn tokens(
     redeem(target, "public", &code).await
 }
 
-/// Claims of a client assertion that holds (RFC 7523 3, SMART Backend Services).
+/// Returns the claims of a valid client assertion (RFC 7523 3, SMART Backend Services).
 pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
     json!({
         "iss": client_id,
@@ -150,7 +152,7 @@ pub(super) fn claims(target: &TestTarget, client_id: &str) -> Value {
     })
 }
 
-/// Members of `changes` replace those of an object; a null takes one away.
+/// Returns an object with the members of `changes` added or replaced. A null removes a member.
 fn changed(mut object: Value, changes: Value) -> Value {
     if let (Some(members), Value::Object(changes)) = (object.as_object_mut(), changes) {
         members.extend(changes);
@@ -159,7 +161,7 @@ fn changed(mut object: Value, changes: Value) -> Value {
     object
 }
 
-/// An assertion of a back-end client, with changes of its header and claims.
+/// Returns an assertion of a backend client, with changes of its header and claims.
 fn assertion(
     target: &TestTarget,
     backend: usize,
@@ -175,10 +177,10 @@ fn assertion(
         .map_err(|error| SetupError::Failed(error.to_string()))
 }
 
-/// An access token of a back-end client; of all its scopes where none is named.
+/// Requests an access token for a backend client; without `scope`, for all its scopes.
 ///
 /// # Errors
-/// [`SetupError`].
+/// Returns [`SetupError`] if no token is issued.
 pub async fn backend_token(
     target: &TestTarget,
     backend: usize,
@@ -200,17 +202,17 @@ pub async fn backend_token(
     token.ok_or_else(|| SetupError::Failed("the token endpoint returned no access token".to_owned()))
 }
 
-/// Assertions by name: good ones of both clients, and one for each thing that can be wrong.
+/// Returns assertions by name: valid ones of both clients, and one for each way in which an assertion can be invalid.
 ///
 /// # Errors
-/// [`SetupError`].
+/// Returns [`SetupError`] if an assertion cannot be signed.
 pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
     let none = || json!({});
     let with = |changes: Value| assertion(target, 0, none(), changes);
     let now = Timestamp::now().as_second();
     let issuer = &target.base_url;
     let vars = target.vars();
-    // A foreign key under the client's own kid.
+    // A key that is not registered, under the `kid` of the client.
     let stranger = jose::fresh_key("stranger").map_err(|error| SetupError::Failed(error.to_string()))?;
     let header = json!({ "alg": "ES256", "kid": vars.get("backend.0.jwk.kid"), "typ": "JWT" });
     let good = claims(target, member(&vars, "backend.0.client_id")?);
@@ -238,15 +240,18 @@ pub fn assertions(target: &TestTarget) -> Result<Value, SetupError> {
     }))
 }
 
-/// Kicks an export off and polls until it has ended: its status URL and the last answer of it.
+/// Starts an export and polls until it has ended. Returns its status URL and the last response of that URL.
 ///
 /// # Errors
-/// [`SetupError`].
+/// Returns [`SetupError`] if a request fails or the export does not end.
 pub async fn export(target: &TestTarget, token: &str, request: &str) -> Result<(String, Answer), SetupError> {
     let get = async |url: &str| -> Result<Answer, SetupError> {
         let mut sent = browser::get(address(url)?);
         let value = format!("Bearer {token}").parse();
-        sent.headers.insert(AUTHORIZATION, value.map_err(|_| SetupError::Failed("a bad token".to_owned()))?);
+        sent.headers.insert(
+            AUTHORIZATION,
+            value.map_err(|_| SetupError::Failed("the token is not valid in a header".to_owned()))?,
+        );
         target.send(&sent, &mut CookieJar::new()).await
     };
     let started = get(request).await?;

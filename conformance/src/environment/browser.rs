@@ -1,5 +1,4 @@
-//! Plays the browser: from the authorization request over the sign-in page to the answer at the
-//! client's address.
+//! Simulated browser: from the authorization request through the sign-in page to the redirect to the client.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
@@ -10,24 +9,24 @@ use super::target::{CookieJar, TestTarget};
 use crate::wire::exchange::{Answer, SentRequest};
 use crate::wire::html_form;
 
-/// Redirects that are followed on the way.
+/// Maximum number of redirects and forms in a sign-in.
 const HOPS: usize = 6;
 
-/// Name and password of a user.
+/// User name and password of a user.
 #[derive(Debug, Clone)]
 pub struct Credentials {
-    /// User name.
+    /// User name for the sign-in page.
     pub username: String,
-    /// Password.
+    /// Password for the sign-in page.
     pub password: String,
 }
 
-/// A GET without headers.
+/// Returns a GET request without headers.
 pub fn get(url: Url) -> SentRequest {
     SentRequest { method: Method::GET, url, headers: HeaderMap::new(), body: Bytes::new() }
 }
 
-/// A POST of a form.
+/// Returns a POST request with a form.
 pub fn post(url: Url, form: &[(&str, &str)]) -> SentRequest {
     let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
     let mut headers = HeaderMap::new();
@@ -35,19 +34,19 @@ pub fn post(url: Url, form: &[(&str, &str)]) -> SentRequest {
     SentRequest { method: Method::POST, url, headers, body: body.into() }
 }
 
-/// An address that the suite itself has put together.
+/// Parses a URL that the suite has built.
 ///
 /// # Errors
-/// [`SetupError::Failed`] when it is none.
+/// Returns [`SetupError::Failed`] if the text is not a URL.
 pub fn address(text: &str) -> Result<Url, SetupError> {
-    Url::parse(text).map_err(|error| SetupError::Failed(format!("'{text}' is no address: {error}")))
+    Url::parse(text).map_err(|error| SetupError::Failed(format!("'{text}' is not a URL: {error}")))
 }
 
-/// Sends an authorization request and signs in if a page asks for it. Returns the address at the client that the
-/// browser is redirected to.
+/// Sends an authorization request and signs in if a page asks for it. Returns the URL of the client to which the
+/// browser is redirected.
 ///
 /// # Errors
-/// Returns [`SetupError`] if the server redirects elsewhere.
+/// Returns [`SetupError`] if the server does not redirect to the client.
 pub async fn authorize(
     target: &TestTarget,
     cookies: &mut CookieJar,
@@ -78,7 +77,7 @@ fn led_astray(sent: &SentRequest, answer: &Answer) -> SetupError {
     SetupError::Failed(format!("the sign-in ended at {} with {}", sent.url.path(), answer.status))
 }
 
-/// The form of a sign-in page with name and password.
+/// Fills in the form of a sign-in page with user name and password.
 fn fill_in(at: &Url, answer: &Answer, person: &Credentials) -> Result<SentRequest, SetupError> {
     let html = answer.text();
     let no_form = || SetupError::Failed(format!("the page at {} has no sign-in form", at.path()));
@@ -101,7 +100,7 @@ fn fill_in(at: &Url, answer: &Answer, person: &Credentials) -> Result<SentReques
     Ok(post(at.join(&action).map_err(|_| no_form())?, &form))
 }
 
-/// A parameter of the address that the browser was sent to, from its query or its fragment.
+/// Returns a parameter of the redirect URL, from its query or its fragment.
 pub fn answer_param(url: &Url, name: &str) -> Option<String> {
     let parts = [url.query(), url.fragment()];
     let mut pairs = parts.into_iter().flatten().flat_map(|part| form_urlencoded::parse(part.as_bytes()));

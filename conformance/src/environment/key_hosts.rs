@@ -1,5 +1,5 @@
-//! Hosts that clients keep their public keys at: a sound one, one whose keys turn, and one for each way in which a
-//! host can fail. With them go clients that are declared in the server's configuration.
+//! Hosts of the public keys of clients: a valid one, one whose keys are rotated, and one for each way in which a host
+//! can fail. This module also contains the clients that the server's configuration declares with these hosts.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use super::target::TestTarget;
 use super::{SetupError, applications};
 use crate::wire::jose;
 
-/// Longer than anybody waits for a key set.
+/// A delay that is longer than the server waits for a key set.
 const TOO_LONG: Duration = Duration::from_secs(30);
-/// A size beyond the limit of a key set, in bytes.
+/// A size above the limit for a key set, in bytes.
 const TOO_LARGE: usize = 300 * 1024;
 /// Redirect URI of the declared applications.
 const CALLBACK: &str = "https://declared.example/callback";
 
-/// The paths that clients keep keys at; each has a client `keys-NAME`.
+/// Paths of key sets. For each path there is a client `keys-NAME`.
 const PATHS: [&str; 7] = ["good", "turned", "slow", "huge", "moved", "missing", "text"];
 
-/// Applications with an algorithm of their own for ID tokens.
+/// Signature algorithms for ID tokens, one for each declared application.
 const ALGORITHMS: [&str; 3] = ["ES256", "ES384", "EdDSA"];
 
-/// All hosts, as long as this lives.
+/// All key hosts. They stop when this value is dropped.
 pub struct KeyHosts {
     http: MockServer,
     refused: u16,
@@ -36,10 +36,10 @@ pub struct KeyHosts {
 }
 
 impl KeyHosts {
-    /// Starts them.
+    /// Starts the hosts.
     ///
     /// # Errors
-    /// No free port, or no key.
+    /// Returns an error if there is no free port or no key can be generated.
     pub async fn start() -> Result<Self> {
         let http = MockServer::start().await;
         let (key, next) = (jose::fresh_key("host-1")?, jose::fresh_key("host-2")?);
@@ -71,14 +71,14 @@ impl KeyHosts {
         Ok(Self { http, refused, key, next })
     }
 
-    /// Names of clients and addresses of their keys.
+    /// Returns the clients as pairs of name and URL of the keys.
     fn clients(&self) -> Vec<(String, String)> {
         let http = self.http.uri();
         let named = PATHS.map(|name| (format!("keys-{name}"), format!("{http}/{name}")));
         let port = self.http.address().port();
         let others = [
             ("keys-refused", format!("http://127.0.0.1:{}/keys", self.refused)),
-            // The same host under a name that the configuration does not allow, and addresses inside.
+            // The same host under a name that the configuration does not allow, and internal addresses.
             ("keys-private", format!("http://localhost:{port}/good")),
             ("keys-mapped", format!("https://[::ffff:127.0.0.1]:{port}/good")),
             ("keys-metadata", "https://169.254.169.254/latest/meta-data".to_owned()),
@@ -86,11 +86,11 @@ impl KeyHosts {
         named.into_iter().chain(others.map(|(name, address)| (name.to_owned(), address))).collect()
     }
 
-    /// The sections of the server's configuration.
+    /// Returns the sections for the server's configuration.
     pub fn config(&self) -> String {
         let mut text = String::from("[identity]\nallow_private_jwks = [\"127.0.0.1\"]\n\n");
         for (name, address) in self.clients() {
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(
                 text,
                 "[[client]]\nclient_id = \"{name}\"\njwks_uri = \"{address}\"\nscope = \"system/*.rs\"\n\
@@ -119,7 +119,7 @@ impl KeyHosts {
         text
     }
 
-    /// The declared applications as a profile describes clients: `declared.NAME`.
+    /// Returns the declared applications in the format of clients in a profile: `declared.NAME`.
     pub fn profile(&self) -> Value {
         let names = ALGORITHMS.map(str::to_lowercase).into_iter().chain(["admin".to_owned()]);
         let app = |name: String| {
@@ -129,10 +129,10 @@ impl KeyHosts {
         Value::Object(names.map(app).collect::<Map<_, _>>())
     }
 
-    /// Assertions by the name of their client, and some that are wrong in a way of their own.
+    /// Returns assertions by the name of their client, and some that are each invalid in a different way.
     ///
     /// # Errors
-    /// [`SetupError::Failed`] where the crypto library refuses.
+    /// Returns [`SetupError::Failed`] if the crypto library cannot sign.
     pub fn assertions(&self, target: &TestTarget) -> Result<Value, SetupError> {
         let sign = |key: &Value, client_id: &str, more: Value| {
             let mut header = json!({ "alg": "ES256", "typ": "JWT", "kid": key["kid"] });

@@ -1,15 +1,15 @@
-//! The environment of a run: the server under test and the parties around it.
+//! The environment of a run: the server under test and the simulated parties around it.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`target`] | the server: addresses, profile, the HTTP client |
 //! | [`secrets`] | secrets that were sent and must not be in a log |
-//! | [`server`] | starts our own server as a program |
+//! | [`server`] | starts our own server as a separate process |
 //! | [`providers`] | identity providers, correct and faulty |
 //! | [`key_hosts`] | hosts of clients' keys, correct and faulty |
-//! | [`browser`] | signs a user in |
+//! | [`browser`] | signs in a user |
 //! | [`applications`] | client applications: codes, tokens, assertions, exports |
-//! | [`preconditions`] | the states that cases begin from |
+//! | [`preconditions`] | the initial states of cases |
 
 pub mod applications;
 pub mod browser;
@@ -27,16 +27,16 @@ use providers::FakeProviders;
 use server::OwnServer;
 use target::TestTarget;
 
-/// Reasons why a state was not reached or a request got no answer.
+/// Reasons why a precondition was not set up or a request has no response.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The target does not have what is needed; the case is left out.
+    /// The target lacks something that the case needs, so the case is skipped.
     #[error("{0}")]
     Lacking(String),
-    /// The target did something else than it should.
+    /// The target did not behave as expected.
     #[error("{0}")]
     Failed(String),
-    /// No whole answer came back.
+    /// The response is missing or incomplete.
     #[error("no answer: {0}")]
     NoAnswer(String),
     /// The profile lacks a member that every profile has.
@@ -44,7 +44,7 @@ pub enum SetupError {
     Variable(#[from] UnknownVariable),
 }
 
-/// The world of a run.
+/// The environment of a run.
 pub struct TestEnvironment {
     /// The server under test.
     pub target: TestTarget,
@@ -53,21 +53,21 @@ pub struct TestEnvironment {
     pub(crate) shared: SharedStates,
 }
 
-/// Our own server and what was started with it.
+/// A server that the suite started, and the servers that were started with it.
 pub struct OwnServerSetup {
-    /// The program.
+    /// The server itself.
     pub server: OwnServer,
-    /// Its identity providers.
+    /// Identity providers of the server.
     pub providers: FakeProviders,
-    /// Hosts of clients' keys.
+    /// Hosts of the keys of clients.
     pub key_hosts: KeyHosts,
 }
 
 impl TestEnvironment {
-    /// Starts our own server with a fresh store, the demo project and the providers.
+    /// Starts a server with an empty store, the demo project, the providers and the key hosts.
     ///
     /// # Errors
-    /// The server could not be found or did not come up.
+    /// Returns an error if the server cannot be found or does not start.
     pub async fn start() -> anyhow::Result<Self> {
         install_crypto();
         let providers = FakeProviders::start().await?;
@@ -79,7 +79,7 @@ impl TestEnvironment {
         Ok(Self { target, local: Some(local), shared: SharedStates::default() })
     }
 
-    /// Takes a server that is up.
+    /// Returns the environment of a running server.
     pub fn of(target: TestTarget) -> Self {
         Self { target, local: None, shared: SharedStates::default() }
     }
@@ -94,8 +94,8 @@ impl TestEnvironment {
     }
 }
 
-/// One crypto library for every TLS connection of the process.
+/// Installs the crypto library for all TLS connections of the process.
 pub fn install_crypto() {
-    // A second call finds it installed.
+    // An error means that the library is already installed.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
 }

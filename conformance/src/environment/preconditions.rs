@@ -1,5 +1,5 @@
-//! Sets up the states that cases begin from. A state that a case can use up is set up for each case, others once for
-//! a run.
+//! Sets up the initial states of cases. A state that a case can change is set up for each case, and other states once
+//! for a run.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -26,9 +26,9 @@ const BACKEND_TOKEN_USE: Duration = Duration::from_secs(200);
 
 /// State of one case.
 pub struct CaseContext {
-    /// Its variables.
+    /// Variables of the case.
     pub vars: Variables,
-    /// Its browser's cookies.
+    /// Cookies of the simulated browser.
     pub cookies: CookieJar,
     /// A separate server, if the precondition needs one.
     pub own: Option<Arc<(OwnServer, TestTarget)>>,
@@ -41,7 +41,7 @@ impl CaseContext {
         Self { vars: world.target.vars(), cookies: CookieJar::new(), own: None, guard: None }
     }
 
-    /// Keeps those tokens of a token endpoint's answer that there are.
+    /// Sets the variables for the tokens that a response of the token endpoint contains.
     fn set_tokens(&mut self, tokens: &Value) {
         for (name, member) in
             [("token", "access_token"), ("id_token", "id_token"), ("refresh_token", "refresh_token")]
@@ -55,7 +55,7 @@ impl CaseContext {
     fn set_code(&mut self, code: IssuedCode) {
         self.vars.set("code", code.code);
         self.vars.set("redirect_uri", code.redirect_uri);
-        // Also without a challenge: a case may send a verifier nevertheless.
+        // The verifier is also set without a challenge, because a case may send one nevertheless.
         self.vars.set("verifier", code.verifier.unwrap_or_else(random_text));
     }
 }
@@ -74,11 +74,11 @@ pub struct SharedStates {
     system: Mutex<Option<(Instant, String)>>,
     /// A server with imported releases. It is separate, because some rows require their code systems to be unknown.
     releases: OnceCell<Arc<(OwnServer, TestTarget)>>,
-    /// A server that speaks version 3.0.0 of the guide and reads Groups within Groups.
+    /// A server that implements version 3.0.0 of the Bulk Data guide and exports members of nested Groups.
     guide_3: OnceCell<Arc<(OwnServer, TestTarget)>>,
-    /// A server whose files are reached by signed addresses.
+    /// A server that returns signed URLs for its export files.
     signed_addresses: OnceCell<Arc<(OwnServer, TestTarget)>>,
-    /// Held while a case signs the lone user out everywhere.
+    /// Lock that is held while a case ends all sessions of the last user.
     lone: Arc<Mutex<()>>,
 }
 
@@ -92,7 +92,7 @@ pub async fn set_up(world: &TestEnvironment, name: &str, scene: &mut CaseContext
     perform(world, name, scene).await?;
     let sets = TABLE.iter().find(|row| row.name == name).map(|row| &*row.sets).unwrap_or_default();
     match sets.iter().find(|variable| scene.vars.get(variable).is_none()) {
-        Some(missing) => Err(SetupError::Failed(format!("it did not set ${missing}"))),
+        Some(missing) => Err(SetupError::Failed(format!("the setup did not set ${missing}"))),
         None => Ok(()),
     }
 }
@@ -204,7 +204,7 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "failed-export" => failed_export(world, scene).await?,
         "disabled-user" => removed_user(world, scene, "disable").await?,
         "deleted-user" => removed_user(world, scene, "delete").await?,
-        // Codes live 300 s and tokens 3600 s; half a minute is left for the way there.
+        // Codes are valid for 300 s and tokens for 3600 s. The case has 30 s to use them.
         "aged-code" => aged(world, scene, 270).await?,
         "aged-session" => aged(world, scene, 60).await?,
         "expired-code" => aged(world, scene, 301).await?,
@@ -212,7 +212,7 @@ async fn perform(world: &TestEnvironment, name: &str, scene: &mut CaseContext) -
         "expired-token" => aged(world, scene, 3601).await?,
         "device-code" => device_code(&world.target, scene).await?,
         "expired-device-code" => aged(world, scene, 601).await?,
-        _ => return Err(SetupError::Failed("no code sets this up".to_owned())),
+        _ => return Err(SetupError::Failed("no code is implemented for this precondition".to_owned())),
     }
     Ok(())
 }
@@ -224,20 +224,20 @@ fn demo_data(target: &TestTarget) -> Result<(), SetupError> {
     Err(SetupError::Lacking("the target does not have the demo project".to_owned()))
 }
 
-/// Cookies of a browser that a user has signed in with.
+/// Signs in a user, and returns the cookies of the browser.
 async fn session(target: &TestTarget, user: &str) -> Result<CookieJar, SetupError> {
     let mut cookies = CookieJar::new();
     applications::code(target, &mut cookies, &person(&target.vars(), user)?, "public", true, &[]).await?;
     Ok(cookies)
 }
 
-/// Returns the cookies of the first user, which are created once.
+/// Returns the cookies of the first user, who is signed in on first use.
 async fn first_session(world: &TestEnvironment) -> Result<CookieJar, SetupError> {
     let made = world.shared.session.get_or_try_init(|| session(&world.target, "user"));
     Ok(made.await?.clone())
 }
 
-/// Opens the sign-in page in a browser and sets its inputs as variables, `$csrf` and `$continue` among them.
+/// Opens the sign-in page in a browser and sets its inputs as variables, such as `$csrf` and `$continue`.
 async fn at_sign_in(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
     let vars = &scene.vars;
     let pairs = [
@@ -260,7 +260,7 @@ async fn at_sign_in(target: &TestTarget, scene: &mut CaseContext) -> Result<(), 
     Ok(())
 }
 
-/// A code of the first user, for the scene's `$nonce`.
+/// Returns a code of the first user, requested with the `$nonce` of the case.
 async fn code(
     world: &TestEnvironment,
     vars: &Variables,
@@ -272,7 +272,7 @@ async fn code(
     applications::code(&world.target, &mut cookies, &person(vars, "user")?, client, with_pkce, &more).await
 }
 
-/// Tokens of the first user by the code flow of the public client.
+/// Returns tokens of the first user, requested by the code flow of the public client.
 async fn tokens(world: &TestEnvironment, kind: &str) -> Result<Value, SetupError> {
     let vars = world.target.vars();
     let words = |path: &str| -> Vec<&str> {
@@ -289,7 +289,7 @@ async fn tokens(world: &TestEnvironment, kind: &str) -> Result<Value, SetupError
     applications::tokens(&world.target, &mut cookies, &person(&vars, "user")?, &scope).await
 }
 
-/// Tokens of the first user by the token flow.
+/// Returns tokens of the first user, requested by the implicit flow.
 async fn implicit(world: &TestEnvironment) -> Result<Value, SetupError> {
     let vars = world.target.vars();
     let params = [
@@ -305,7 +305,7 @@ async fn implicit(world: &TestEnvironment) -> Result<Value, SetupError> {
     }))
 }
 
-/// A token of the first back-end client with all its scopes, the same for some time.
+/// Returns a token of the first backend client with all its scopes. It is cached for some time.
 async fn system_token(world: &TestEnvironment) -> Result<String, SetupError> {
     let mut kept = world.shared.system.lock().await;
     if let Some((made, token)) = &*kept
@@ -318,7 +318,7 @@ async fn system_token(world: &TestEnvironment) -> Result<String, SetupError> {
     Ok(token)
 }
 
-/// A finished export of the first Group: `$bulk.status_url`, `$bulk.request`, `$bulk.manifest`.
+/// Runs an export of the first Group: `$bulk.status_url`, `$bulk.request`, `$bulk.manifest`.
 async fn export(world: &TestEnvironment) -> Result<Value, SetupError> {
     let vars = world.target.vars();
     let group = member(&vars, "groups.0")?;
@@ -337,7 +337,7 @@ fn not_started(error: anyhow::Error) -> SetupError {
     SetupError::Failed(format!("{error:#}"))
 }
 
-/// An export of a server of the case's own, whose folder for export files cannot be written.
+/// Starts an export on a separate server whose folder for export files cannot be written.
 async fn failed_export(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     world.local()?;
     let server = OwnServer::start("").await.map_err(not_started)?;
@@ -353,7 +353,7 @@ async fn failed_export(world: &TestEnvironment, scene: &mut CaseContext) -> Resu
     Ok(())
 }
 
-/// Signs in the last user, whom a case may sign out everywhere. No other case uses this user at the same time.
+/// Signs in the last user, whose sessions a case may end. No other case uses this user at the same time.
 async fn lone_user(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     scene.guard = Some(world.shared.lone.clone().lock_owned().await);
     let person = person(&scene.vars, "users.2")?;
@@ -362,7 +362,7 @@ async fn lone_user(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(
     Ok(())
 }
 
-/// A key for DPoP proofs: `$dpop_key`, and `$jkt`, its thumbprint.
+/// Generates a key for DPoP proofs: `$dpop_key`, and its thumbprint `$jkt`.
 fn dpop_key(scene: &mut CaseContext) -> Result<(), SetupError> {
     let key = jose::fresh_key("case").map_err(|error| SetupError::Failed(error.to_string()))?;
     scene.vars.set("jkt", dpop_proof::thumbprint(&key));
@@ -370,7 +370,7 @@ fn dpop_key(scene: &mut CaseContext) -> Result<(), SetupError> {
     Ok(())
 }
 
-/// Tokens of the first user that are bound to the case's key.
+/// Requests tokens of the first user that are bound to the DPoP key of the case.
 async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     dpop_key(scene)?;
     let target = &world.target;
@@ -390,7 +390,12 @@ async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext) -> Result<
     );
     let proof = dpop_proof::proof_headers(&DpopProof::default(), &sent.method, &sent.url, &scene.vars);
     for (name, value) in proof.map_err(SetupError::Failed)? {
-        sent.headers.append(name, value.parse().map_err(|_| SetupError::Failed("a bad proof".to_owned()))?);
+        sent.headers.append(
+            name,
+            value
+                .parse()
+                .map_err(|_| SetupError::Failed("the DPoP proof is not valid in a header".to_owned()))?,
+        );
     }
     let answer = target.send(&sent, &mut CookieJar::new()).await?;
     match (answer.status.as_u16(), answer.json()) {
@@ -400,7 +405,7 @@ async fn dpop_token(world: &TestEnvironment, scene: &mut CaseContext) -> Result<
     Ok(())
 }
 
-/// A user of the case's own, signed in in the scene's browser: `$fresh_user`, `$fresh_password`.
+/// Creates a user for the case and signs in the user in the browser of the case: `$fresh_user`, `$fresh_password`.
 async fn fresh_user(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -416,7 +421,7 @@ async fn fresh_user(
     Ok(())
 }
 
-/// Creates a user of the case with a token and returns the name.
+/// Creates a user for the case, requests a token and returns the name of the user.
 async fn own_user(world: &TestEnvironment, scene: &mut CaseContext) -> Result<String, SetupError> {
     let name = format!("short-stay-{}", Timestamp::now().as_nanosecond());
     let person = Credentials { username: name.clone(), password: random_text() };
@@ -426,7 +431,7 @@ async fn own_user(world: &TestEnvironment, scene: &mut CaseContext) -> Result<St
     Ok(name)
 }
 
-/// A user of the case's own who got a token and was then disabled or deleted.
+/// Creates a user for the case, requests a token, and then disables or deletes the user.
 async fn removed_user(world: &TestEnvironment, scene: &mut CaseContext, how: &str) -> Result<(), SetupError> {
     let name = own_user(world, scene).await?;
     world.local()?.server.admin(&["user", how, &name], "").await.map(drop)
@@ -439,7 +444,8 @@ async fn basic_client(world: &TestEnvironment, scope: &str, more: &[&str]) -> Re
     let said = world.local()?.server.admin(&[&add, more].concat(), "").await?;
     let secret = said.lines().find_map(|line| line.strip_prefix("client_secret "));
     let secret = secret.ok_or_else(|| SetupError::Failed("the command printed no secret".to_owned()))?;
-    // RFC 6749 2.3.1: each half is form-encoded, and any character may be.
+    // RFC 6749 2.3.1: client id and secret are form-encoded. This encodes every character of the secret, which is
+    // allowed.
     let encoded: String = secret.bytes().map(|byte| format!("%{byte:02X}")).collect();
     let basic = |secret: &str| STANDARD.encode(format!("{id}:{secret}"));
     Ok(json!({
@@ -451,7 +457,7 @@ async fn basic_client(world: &TestEnvironment, scope: &str, more: &[&str]) -> Re
     }))
 }
 
-/// A token of a back-end client for the admin API.
+/// Returns a token of a backend client for the admin API.
 async fn admin_token(world: &TestEnvironment) -> Result<String, SetupError> {
     let client = basic_client(world, "trefoil/admin", &[]).await?;
     let form = [("grant_type", "client_credentials"), ("scope", "trefoil/admin")];
@@ -460,7 +466,7 @@ async fn admin_token(world: &TestEnvironment) -> Result<String, SetupError> {
     token.ok_or_else(|| SetupError::Failed("the token endpoint returned no access token".to_owned()))
 }
 
-/// A token of a back-end client that may read and write every type.
+/// Returns a token of a backend client that may read and write every resource type.
 async fn writing_token(world: &TestEnvironment) -> Result<String, SetupError> {
     let client = basic_client(world, "system/*.cruds", &[]).await?;
     let form = [("grant_type", "client_credentials"), ("scope", "system/*.cruds")];
@@ -469,7 +475,7 @@ async fn writing_token(world: &TestEnvironment) -> Result<String, SetupError> {
     token.ok_or_else(|| SetupError::Failed("the token endpoint returned no access token".to_owned()))
 }
 
-/// A token of the administrator among the users, by the declared application for administration.
+/// Requests a token for the user who is an administrator, with the declared application for administration.
 async fn administrator(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     world.local()?;
     scene.guard = Some(world.shared.lone.clone().lock_owned().await);
@@ -481,7 +487,7 @@ async fn administrator(world: &TestEnvironment, scene: &mut CaseContext) -> Resu
     Ok(())
 }
 
-/// A code for each declared application: `$codes.es256.code`, `$codes.es256.verifier` and so on.
+/// Requests a code for each declared application: `$codes.es256.code`, `$codes.es256.verifier` and so on.
 async fn declared_codes(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     world.local()?;
     let (target, person) = (&world.target, person(&scene.vars, "user")?);
@@ -501,7 +507,7 @@ async fn releases(world: &TestEnvironment) -> Result<Arc<(OwnServer, TestTarget)
     const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/releases");
     world.local()?;
     if !Path::new(FOLDER).is_dir() {
-        return Err(SetupError::Lacking("fixtures/releases is not there".to_owned()));
+        return Err(SetupError::Lacking("fixtures/releases does not exist".to_owned()));
     }
     let server = OwnServer::start("[terminology]\nanonymous = true\n").await.map_err(not_started)?;
     server.admin(&["import", FOLDER], "").await?;
@@ -529,8 +535,8 @@ async fn ask_of(server: Arc<(OwnServer, TestTarget)>, scene: &mut CaseContext) -
     Ok(())
 }
 
-/// A server of the case's own that gave a token, turned its keys and was started again: `$kids.retired`
-/// signed the token, `$kids.next` will sign.
+/// Starts a separate server that issues a token, rotates its keys and is restarted. `$kids.retired` is the key that
+/// signed the token, and `$kids.next` is the key that will sign after the next rotation.
 async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext) -> Result<(), SetupError> {
     world.local()?;
     let server = OwnServer::start("").await.map_err(not_started)?;
@@ -555,8 +561,8 @@ async fn turned_keys(world: &TestEnvironment, scene: &mut CaseContext) -> Result
     Ok(())
 }
 
-/// A code and a token that were issued some time ago: by a server of the case's own, which was
-/// started again with its clock moved.
+/// Sets up a code and a token that were issued `age_s` seconds ago. A separate server issues them and is restarted with
+/// its clock moved forward.
 async fn aged(world: &TestEnvironment, scene: &mut CaseContext, age_s: i64) -> Result<(), SetupError> {
     world.local()?;
     let server = OwnServer::start("").await.map_err(not_started)?;
@@ -579,7 +585,7 @@ async fn aged(world: &TestEnvironment, scene: &mut CaseContext, age_s: i64) -> R
     Ok(())
 }
 
-/// A device that shows its code: `$device_code`, `$user_code`.
+/// Starts a device authorization: `$device_code`, `$user_code`.
 async fn device_code(target: &TestTarget, scene: &mut CaseContext) -> Result<(), SetupError> {
     let vars = target.vars();
     let form = [("client_id", member(&vars, "device.client_id")?), ("scope", "openid email")];

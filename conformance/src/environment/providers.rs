@@ -1,8 +1,8 @@
 //! Identity providers for federated sign-in: a correct one, and one for each way in which a provider can fail.
 //!
-//! They keep no state. The `code` of the redirect determines the answer of the correct provider: `400.invalid_grant`
-//! is an error with that status and code, `SUB~MAIL~NONCE` an ID token for that subject with that verified e-mail
-//! address, anything else an ID token with this nonce.
+//! The providers are stateless. The `code` of the redirect determines the response of the correct provider:
+//! `400.invalid_grant` requests an error with this status and code, `SUB~MAIL~NONCE` an ID token for this subject with
+//! this verified e-mail address, and any other text an ID token with the text as nonce.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,14 +19,14 @@ use wiremock::{Mock, MockServer, Request, Respond, ResponseTemplate};
 
 use crate::wire::jose;
 
-/// Time that the server under test waits for the providers.
+/// Time that the server under test waits for a provider, in milliseconds.
 const TIMEOUT_MS: u64 = 400;
-/// Longer than that.
+/// A delay that is longer than this timeout.
 const TOO_LONG: Duration = Duration::from_secs(20);
-/// The server's id at each of them.
+/// client_id of the server under test at each provider.
 pub const CLIENT_ID: &str = "trefoil-at-provider";
 
-/// All providers, as long as this lives.
+/// All identity providers. They stop when this value is dropped.
 pub struct FakeProviders {
     http: MockServer,
     raw: Vec<(&'static str, u16)>,
@@ -40,7 +40,7 @@ impl Drop for FakeProviders {
     }
 }
 
-/// Answers token requests.
+/// Responder of the token endpoint.
 struct TokenResponder {
     key: Value,
     issuer: String,
@@ -77,10 +77,10 @@ impl Respond for TokenResponder {
 }
 
 impl FakeProviders {
-    /// Starts them.
+    /// Starts the providers.
     ///
     /// # Errors
-    /// No free port, or no key.
+    /// Returns an error if there is no free port or no key can be generated.
     pub async fn start() -> Result<Self> {
         let http = MockServer::start().await;
         let key = jose::fresh_key("outside")?;
@@ -111,7 +111,7 @@ impl FakeProviders {
             raw.push((name, listener.local_addr()?.port()));
             tasks.push(tokio::spawn(serve(listener, manner)));
         }
-        // A port that was free a moment ago, without a listener.
+        // Finds a free port without a listener, so that connections are refused.
         let refused = TcpListener::bind("127.0.0.1:0")
             .await
             .context("failed to find a free port")?
@@ -120,7 +120,7 @@ impl FakeProviders {
         Ok(Self { http, raw, refused, tasks })
     }
 
-    /// The `[[provider]]` sections of the server's configuration.
+    /// Returns the `[[provider]]` sections for the server's configuration.
     pub fn config(&self) -> String {
         let http = self.http.uri();
         let (token, keys) = (format!("{http}/token"), format!("{http}/keys"));
@@ -148,7 +148,7 @@ impl FakeProviders {
         for (name, token, keys) in all {
             let preset = if name == "Google" { "preset = \"google\"\n" } else { "" };
             let (create, by_email) = (name == "Outside", name == "ByMail");
-            // Writing to a String does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(
                 text,
                 "[[provider]]\nname = \"{name}\"\n{preset}issuer = \"{http}\"\n\
@@ -172,9 +172,9 @@ impl FakeProviders {
 enum ProviderFault {
     /// The connection is reset.
     Reset,
-    /// It ends in the middle of the answer.
+    /// The connection ends in the middle of the response.
     Cut,
-    /// The response begins and never ends.
+    /// The response is never completed.
     Stalled,
 }
 
@@ -187,7 +187,7 @@ async fn serve(listener: TcpListener, manner: ProviderFault) {
 
 async fn answer(mut stream: TcpStream, manner: ProviderFault) {
     if matches!(manner, ProviderFault::Reset) {
-        // Closing with unread bytes makes the system send a reset.
+        // Closing a socket with unread bytes makes the operating system reset the connection.
         drop(stream.readable().await);
         return;
     }

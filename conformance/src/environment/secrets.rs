@@ -1,5 +1,4 @@
-//! Every secret that goes over the wire in a run, kept so that the server's log can be searched for them
-//! afterwards.
+//! The secrets that are sent in a run. They are collected so that the server's log can be searched for them afterwards.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -10,7 +9,7 @@ use serde_json::{Map, Value};
 use super::target::CookieJar;
 use crate::wire::exchange::{Answer, SentRequest};
 
-/// Members of answers, parameters of forms and of addresses that are secrets.
+/// Names of members, form fields and URL parameters whose values are secrets.
 const NAMES: [&str; 14] = [
     "access_token",
     "client_assertion",
@@ -31,12 +30,12 @@ const NAMES: [&str; 14] = [
 /// Minimum length of a secret; shorter texts could occur by chance.
 const SHORTEST: usize = 20;
 
-/// The secrets that were seen.
+/// The collected secrets.
 #[derive(Default)]
 pub struct SeenSecrets(Mutex<BTreeSet<String>>);
 
 impl SeenSecrets {
-    /// Takes up what the profile holds: passwords, client secrets, private halves of keys.
+    /// Collects the secrets of a profile: passwords, client secrets and private keys.
     pub fn of_profile(profile: &Map<String, Value>) -> Self {
         let secrets = Self::default();
         profile.values().for_each(|value| secrets.take_profile(value));
@@ -60,7 +59,7 @@ impl SeenSecrets {
         if secret.len() < SHORTEST {
             return;
         }
-        let mut seen = self.0.lock().expect("no thread panics while it is held");
+        let mut seen = self.0.lock().expect("no thread panics while it holds the lock");
         // The signature of a token is its secret part.
         let part = match secret.split('.').collect::<Vec<_>>()[..] {
             [_, _, signature] if signature.len() >= SHORTEST => signature,
@@ -77,7 +76,7 @@ impl SeenSecrets {
         }
     }
 
-    /// Takes up what a request carried.
+    /// Collects the secrets of a request.
     pub fn take_sent(&self, sent: &SentRequest) {
         self.take_pairs(sent.url.query().unwrap_or_default());
         if let Some(value) = sent.headers.get(http::header::AUTHORIZATION).and_then(|v| v.to_str().ok()) {
@@ -88,13 +87,13 @@ impl SeenSecrets {
                 self.add(secret);
             }
         }
-        // Rows that fill a body with rubbish send no secrets.
+        // Larger bodies are test data of rows and contain no secrets.
         if sent.body.len() < 16 * 1024 {
             self.take_pairs(&String::from_utf8_lossy(&sent.body));
         }
     }
 
-    /// Takes up what an answer carried, and the cookies that the browser has now.
+    /// Collects the secrets of a response, and the current cookies of the browser.
     pub fn take_answer(&self, answer: &Answer, cookies: &CookieJar) {
         cookies.values().for_each(|value| self.add(value));
         if let Some(to) = answer.location() {
@@ -110,17 +109,17 @@ impl SeenSecrets {
 
     /// Returns the number of secrets.
     pub fn len(&self) -> usize {
-        self.0.lock().expect("no thread panics while it is held").len()
+        self.0.lock().expect("no thread panics while it holds the lock").len()
     }
 
-    /// Was none seen?
+    /// Returns whether no secret was collected.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Returns the lines of a text that contain a secret, shortened.
     pub fn found_in(&self, text: &str) -> Vec<String> {
-        let seen = self.0.lock().expect("no thread panics while it is held");
+        let seen = self.0.lock().expect("no thread panics while it holds the lock");
         let held = seen.iter().filter(|secret| text.contains(secret.as_str()));
         held.filter_map(|secret| text.lines().find(|line| line.contains(secret.as_str())))
             .map(|line| line.chars().take(300).collect())
@@ -135,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_found_where_they_stand() {
+    fn secrets_are_found_in_a_log() {
         let profile = json!({ "users": [{ "username": "willow", "password": "a-password-of-22-chars" }] });
         let secrets = SeenSecrets::of_profile(profile.as_object().unwrap());
         secrets.take_pairs("code=0123456789012345678901234&state=not-a-secret-at-all-0123456");

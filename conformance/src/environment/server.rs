@@ -1,5 +1,5 @@
-//! Our own server as a program: found or built, started on a free port with a fresh store and the
-//! demo project, ended when it is dropped.
+//! Our own server as a separate process: found or built, started on a free port with an empty store and the demo
+//! project, and stopped when it is dropped.
 
 use std::path::PathBuf;
 use std::process::Stdio;
@@ -14,14 +14,14 @@ use tokio::process::{Child, Command};
 use super::SetupError;
 use super::target::TestTarget;
 
-/// Longest wait for the `ready` line.
+/// Maximum time until the server prints the line `ready`.
 const READY: Duration = Duration::from_secs(60);
 
-/// The program: `TREFOIL_BIN`, or `trefoil` beside this program or one folder above (where Cargo puts
-/// test binaries), or else what `cargo build` makes.
+/// Returns the path of the server: `TREFOIL_BIN`, or `trefoil` in the folder of this program or its parent (where Cargo
+/// puts test binaries), or else the program that `cargo build` builds.
 ///
 /// # Errors
-/// There is none and none can be built.
+/// Returns an error if there is no such program and it cannot be built.
 pub fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("TREFOIL_BIN") {
         return Ok(PathBuf::from(named));
@@ -42,7 +42,7 @@ pub fn program() -> Result<PathBuf> {
 pub fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = std::process::Command::new(cargo)
-        // The whole workspace's features, so that nothing is built twice beside `cargo test`.
+        // Uses the features of the whole workspace, so that Cargo does not rebuild crates that `cargo test` has built.
         .args(["build", "--quiet", "--workspace", "--bin", "trefoil"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -60,7 +60,7 @@ pub fn build() -> Result<PathBuf> {
     made.context("cargo built the server but did not report the path of the program")
 }
 
-/// A server that runs.
+/// A running server.
 pub struct OwnServer {
     folder: TempDir,
     port: u16,
@@ -69,20 +69,20 @@ pub struct OwnServer {
 }
 
 impl OwnServer {
-    /// Starts one with a fresh folder. `config` is the text of its `trefoil.toml`.
+    /// Starts a server with an empty folder. `config` is the text of its `trefoil.toml`.
     ///
     /// # Errors
-    /// It did not become ready.
+    /// Returns an error if the server does not become ready.
     pub async fn start(config: &str) -> Result<Self> {
-        let folder = tempfile::tempdir().context("failed to make a temporary folder")?;
+        let folder = tempfile::tempdir().context("failed to create a temporary folder")?;
         Self::spawn(folder, config, 0, 0).await
     }
 
-    /// Ends it as a crash would, which its store must bear, and starts it again on the same port
-    /// with a clock that goes `ahead_s` seconds ahead.
+    /// Kills the server, which its store must survive as it survives a crash, and restarts it on the same port with a
+    /// clock that is `ahead_s` seconds ahead.
     ///
     /// # Errors
-    /// It did not become ready.
+    /// Returns an error if the server does not become ready.
     pub async fn restart(mut self, ahead_s: i64) -> Result<Self> {
         self.child.kill().await.context("failed to end the server")?;
         Self::spawn(self.folder, "", self.port, ahead_s).await
@@ -121,10 +121,10 @@ impl OwnServer {
         Ok(Self { folder, port, program, child })
     }
 
-    /// Puts a file in the place of the folder of export files, so that none can be written.
+    /// Replaces the folder of export files with a file, so that no export file can be written.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system.
     pub fn block_exports(&self) -> Result<()> {
         let folder = self.folder.path().join("exports");
         if folder.is_dir() {
@@ -133,10 +133,10 @@ impl OwnServer {
         std::fs::write(&folder, "in the way").context("failed to block the export files")
     }
 
-    /// Everything that the server has logged so far: its own log and, where there is one, its audit log.
+    /// Returns everything that the server has logged so far: its log and, if it exists, its audit log.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system.
     pub fn logs(&self) -> Result<String> {
         let mut logs = std::fs::read_to_string(self.folder.path().join("server.log"))?;
         if let Ok(files) = std::fs::read_dir(self.folder.path().join("audit")) {
@@ -147,17 +147,17 @@ impl OwnServer {
         Ok(logs)
     }
 
-    /// The certificate that its own is signed with, as PEM, where it made one.
+    /// Returns the CA certificate that signs the server's certificate, as PEM, if the server generated one.
     ///
     /// # Errors
-    /// The operating system's.
+    /// Returns the error of the operating system.
     pub fn ca(&self) -> Result<Option<Vec<u8>>> {
         let endpoint: Value =
             serde_json::from_slice(&std::fs::read(self.folder.path().join("endpoint.json"))?)?;
         Ok(endpoint["ca"].as_str().map(std::fs::read).transpose()?)
     }
 
-    /// Connects to the server by means of the files in its folder.
+    /// Connects to the server with the addresses and credentials in its folder.
     ///
     /// # Errors
     /// Returns an error if a file is missing or the server does not answer.
@@ -172,15 +172,16 @@ impl OwnServer {
         let ca = self.ca()?;
         let profile = match read("demo.json")? {
             Value::Object(profile) => profile,
-            _ => bail!("demo.json is no object"),
+            _ => bail!("demo.json is not a JSON object"),
         };
         TestTarget::connect(base_url, ca.as_deref(), profile).await
     }
 
-    /// Runs an administration command on it, with a text on standard input.
+    /// Runs an administration command on the data of the server, with `input` as its standard input. Returns its
+    /// output.
     ///
     /// # Errors
-    /// [`SetupError::Failed`] with what the command said.
+    /// Returns [`SetupError::Failed`] with the output of a command that failed.
     pub async fn admin(&self, args: &[&str], input: &str) -> Result<String, SetupError> {
         let failed = |text: String| SetupError::Failed(format!("`trefoil {}`: {text}", args.join(" ")));
         let mut child = Command::new(&self.program)
@@ -193,7 +194,7 @@ impl OwnServer {
             .spawn()
             .map_err(|error| failed(error.to_string()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // A command that reads nothing may have closed it.
+            // Writing fails if the command has closed its standard input without reading it.
             drop(stdin.write_all(input.as_bytes()).await);
         }
         let output = child.wait_with_output().await.map_err(|error| failed(error.to_string()))?;

@@ -14,21 +14,21 @@ use super::secrets::SeenSecrets;
 use crate::wire::exchange::{Answer, SentRequest};
 use crate::wire::variables::Variables;
 
-/// Longest wait for an answer.
+/// Maximum time until a response is complete.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Cookies by name.
 pub type CookieJar = BTreeMap<String, String>;
 
-/// A server that answers.
+/// A running server.
 pub struct TestTarget {
-    /// Base URL, without a slash at the end.
+    /// Base URL, without a trailing slash.
     pub base_url: String,
-    /// Base of the FHIR interface.
+    /// Base URL of the FHIR interface.
     pub fhir_base: String,
-    /// Users, clients and resources, of the shape of `demo.json`.
+    /// Users, clients and resources, in the format of `demo.json`.
     pub profile: Map<String, Value>,
-    /// The published key set.
+    /// Published key set of the server.
     pub keys: Value,
     /// Secrets that were sent and must not be in a log.
     pub secrets: SeenSecrets,
@@ -65,10 +65,10 @@ impl TestTarget {
         Ok(Self { base_url, fhir_base, profile, keys, secrets, client })
     }
 
-    /// Sends a request with cookies, and stores those of the response.
+    /// Sends a request with cookies, and stores the cookies of the response.
     ///
     /// # Errors
-    /// Returns [`SetupError::NoAnswer`].
+    /// Returns [`SetupError::NoAnswer`] if there is no complete response.
     pub async fn send(&self, sent: &SentRequest, cookies: &mut CookieJar) -> Result<Answer, SetupError> {
         let no_answer = |error: reqwest::Error| {
             let mut text = error.to_string();
@@ -100,12 +100,12 @@ impl TestTarget {
         Ok(answer)
     }
 
-    /// The variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.
+    /// Returns the variables that every case has: profile, addresses, a PKCE pair, `$state`, `$nonce`.
     pub fn vars(&self) -> Variables {
         let mut vars = Variables::default();
         for (name, value) in &self.profile {
             let mut value = value.clone();
-            // RFC 6749 2.3.1, ready for the Authorization header.
+            // Credentials for the Authorization header (RFC 6749 2.3.1).
             if let (Some(id), Some(secret)) = (value["client_id"].as_str(), value["client_secret"].as_str()) {
                 value["basic"] = STANDARD.encode(format!("{id}:{secret}")).into();
             }
@@ -121,7 +121,7 @@ impl TestTarget {
     }
 }
 
-/// Takes up a `Set-Cookie` as far as it matters here: a value, or its end.
+/// Stores or deletes the cookie of a `Set-Cookie` header. Attributes other than `Max-Age=0` are ignored.
 fn keep(cookies: &mut CookieJar, set: &str) {
     let Some((name, value)) = set.split(';').next().and_then(|pair| pair.split_once('=')) else { return };
     if set.to_ascii_lowercase().contains("max-age=0") {

@@ -1,4 +1,4 @@
-//! For programs: one JSON text a line, `start`, `case` and `end`.
+//! Report for programs: one JSON object per line, for the events `start`, `case` and `end`.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::run::{RunEvent, RunListener, Verdict};
 
-/// Writes to anything that takes text.
+/// Writes the report to `W`.
 pub struct JsonLines<W>(pub W);
 
 fn line(event: &RunEvent<'_>) -> Value {

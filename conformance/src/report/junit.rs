@@ -1,17 +1,17 @@
-//! For build servers: JUnit XML, one `testsuite` a section, written at the end of a run.
+//! Report for CI servers: JUnit XML with one `testsuite` per section, written at the end of a run.
 
 use std::io::Write;
 
 use crate::run::{CaseOutcome, RunEvent, RunListener, Verdict};
 
-/// Writes to anything that takes text.
+/// Writes the report to `W`.
 pub struct JunitReport<W> {
     out: W,
     outcomes: Vec<CaseOutcome>,
 }
 
 impl<W: Write> JunitReport<W> {
-    /// Writes to `out`.
+    /// Returns a listener that writes to `out`.
     pub fn new(out: W) -> Self {
         Self { out, outcomes: Vec::new() }
     }
@@ -61,7 +61,7 @@ fn write_case(out: &mut impl Write, section: &str, case: &CaseOutcome) -> std::i
     }
 }
 
-/// Text for XML: markup escaped, characters that XML cannot hold left out.
+/// Escapes a text for XML, and omits characters that XML cannot contain.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

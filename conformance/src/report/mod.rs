@@ -1,10 +1,10 @@
-//! Listeners to a run. The runner knows none of them.
+//! Listeners to a run. The runner does not depend on any of them.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
-//! | [`terminal`] | one line a section, every failure in full |
-//! | [`json`] | one JSON text a line, for programs |
-//! | [`junit`] | JUnit XML, for build servers |
+//! | [`terminal`] | one line per section, all failures with details |
+//! | [`json`] | one JSON object per line, for programs |
+//! | [`junit`] | JUnit XML, for CI servers |
 
 pub mod json;
 pub mod junit;
@@ -23,7 +23,7 @@ pub(crate) mod trial {
         CaseOutcome { id: id.to_owned(), section, covers: vec![], verdict, took: Duration::from_millis(12) }
     }
 
-    /// Tells a listener of one case of each verdict.
+    /// Sends the events of a run with one case of each verdict to a listener.
     pub fn tell(listener: &mut dyn RunListener) {
         let failure = CaseFailure {
             step: 2,

@@ -1,12 +1,12 @@
-//! The report for people: a line for each section, each failure with request, response and differences, and the totals
-//! in the last line.
+//! Report for the terminal: a line for each section, each failure with request, response and differences, and the
+//! totals in the last line.
 
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use crate::run::{CaseFailure, CaseOutcome, RunEvent, RunListener, RunSummary, Verdict};
 
-/// Writes to anything that takes text.
+/// Writes the report to `W`.
 pub struct TerminalReport<W> {
     out: W,
     sections: Vec<(String, usize, usize)>,
@@ -16,7 +16,7 @@ pub struct TerminalReport<W> {
 }
 
 impl<W: Write> TerminalReport<W> {
-    /// Writes to `out`.
+    /// Returns a listener that writes to `out`.
     pub fn new(out: W) -> Self {
         Self { out, sections: Vec::new(), failures: Vec::new(), skipped: BTreeMap::new(), gaps: Vec::new() }
     }

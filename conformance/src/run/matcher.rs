@@ -1,11 +1,11 @@
-//! Compares received values with what a row expects. Members that the row does not name are not compared.
+//! Compares received values with the values that a row expects. Members that the row does not name are not compared.
 
 use regex::Regex;
 use serde_json::Value;
 
 use crate::wire::variables::{UnknownVariable, Variables};
 
-/// Matchers: texts in expectations with a special meaning, and what they match.
+/// Matchers, which are texts with a special meaning in expectations, and what they match.
 pub const MATCHERS: &[(&str, &str)] = &[
     ("$any", "any value, but not an absent one"),
     ("$absent", "no value"),
@@ -15,13 +15,13 @@ pub const MATCHERS: &[(&str, &str)] = &[
     ("anything else", "that text, with its variables filled in"),
 ];
 
-/// A difference between a received value and the row.
+/// Description of a difference between a received value and the row.
 pub type Difference = String;
 
-/// Compares JSON values. `at` is the place for messages; `None` is an absent value.
+/// Compares JSON values. `at` is the path of the value for messages; `None` is an absent value.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if the expectation names one.
+/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn json(
     at: &str,
     expected: &Value,
@@ -61,7 +61,7 @@ pub fn json(
     Ok(())
 }
 
-/// `$some` and `$each`.
+/// Compares a list with `$some` or `$each`.
 fn list(
     at: &str,
     quantifier: &str,
@@ -92,10 +92,10 @@ fn list(
     Ok(())
 }
 
-/// Compares with a text pattern.
+/// Compares a text with a pattern.
 ///
 /// # Errors
-/// [`UnknownVariable`] in the pattern.
+/// Returns [`UnknownVariable`] if the pattern contains an unknown variable.
 pub fn text(
     at: &str,
     pattern: &str,
@@ -138,7 +138,7 @@ pub fn text(
     Ok(())
 }
 
-/// A value as a message shows it.
+/// Formats a value for a message.
 fn shown(value: Option<&Value>) -> String {
     match value {
         None => "nothing".to_owned(),

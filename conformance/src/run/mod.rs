@@ -2,7 +2,7 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`matcher`] | compares a value with what a row expects |
+//! | [`matcher`] | compares a value with the expected value of a row |
 //! | [`response_check`] | compares a response with an expectation |
 
 pub mod matcher;
@@ -33,26 +33,26 @@ const POLL_PAUSE: Duration = Duration::from_millis(25);
 /// Verdict on a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// All is as the row says.
+    /// All responses match the row.
     Pass,
-    /// Something is not.
+    /// A response does not match the row.
     Fail(CaseFailure),
-    /// It fails, and `specs/gaps.toml` says why.
+    /// The case fails, for the reason that `specs/gaps.toml` states.
     Gap(String),
-    /// It could not be tried on this target.
+    /// The case cannot run on this target.
     Skip(String),
 }
 
 /// Difference between a response and its expectation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CaseFailure {
-    /// Number of the step, from 1; 0 before the first.
+    /// Number of the step, from 1; 0 if the failure precedes the first request.
     pub step: usize,
-    /// The request as a curl line.
+    /// Request as a curl command.
     pub request: String,
     /// Status, headers and body of the response, as text.
     pub answer: String,
-    /// Differences.
+    /// Differences between the response and its expectation.
     pub differences: Vec<Difference>,
 }
 
@@ -73,13 +73,13 @@ impl fmt::Display for CaseFailure {
 /// A case that was run.
 #[derive(Debug, Clone)]
 pub struct CaseOutcome {
-    /// Its id.
+    /// Id of the case.
     pub id: String,
-    /// Its section.
+    /// Section of the case.
     pub section: String,
-    /// The requirements that it tries.
+    /// Requirements that the case tests.
     pub covers: Vec<String>,
-    /// Verdict.
+    /// Verdict on the case.
     pub verdict: Verdict,
     /// Duration of the case.
     pub took: Duration,
@@ -88,13 +88,13 @@ pub struct CaseOutcome {
 /// Number of cases of each verdict.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RunSummary {
-    /// Passed.
+    /// Number of cases that passed.
     pub passed: usize,
-    /// Failed.
+    /// Number of cases that failed.
     pub failed: usize,
-    /// Known to fail.
+    /// Number of known gaps.
     pub gaps: usize,
-    /// Not tried.
+    /// Number of cases that were skipped.
     pub skipped: usize,
 }
 
@@ -112,7 +112,7 @@ impl RunSummary {
 /// Event of a run.
 #[derive(Debug)]
 pub enum RunEvent<'a> {
-    /// It begins.
+    /// The run begins.
     Start {
         /// Base URL of the target.
         target: &'a str,
@@ -121,13 +121,13 @@ pub enum RunEvent<'a> {
     },
     /// A case has ended. Cases are reported in the order of the tables.
     Case(&'a CaseOutcome),
-    /// It has ended.
+    /// The run has ended.
     End(RunSummary),
 }
 
 /// Listens to a run.
 pub trait RunListener {
-    /// Told of everything that happens.
+    /// Handles an event of the run.
     fn hear(&mut self, event: &RunEvent<'_>);
 }
 
@@ -164,8 +164,8 @@ pub async fn outcome(world: &TestEnvironment, spec: &Specification, case: &Case)
     }
 }
 
-/// Combines the result of a case with its gap: a known gap excuses a failure, and a gap that passes is a failure of
-/// the table.
+/// Combines the result of a case with its gap. The failure of a known gap is excused; a known gap that passes is a
+/// failure.
 pub fn weigh(tried: Result<(), Verdict>, gap: Option<&str>) -> Verdict {
     match (tried, gap) {
         (Ok(()), None) => Verdict::Pass,
@@ -215,7 +215,7 @@ async fn try_case(world: &TestEnvironment, case: &Case) -> Result<(), Verdict> {
 /// differences. `keys` is the server's published key set.
 ///
 /// # Errors
-/// Returns [`UnknownVariable`] if the expectation names one.
+/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn check_step(
     step: &Step,
     answer: &Answer,
@@ -232,11 +232,11 @@ pub fn check_step(
     Ok(differences)
 }
 
-/// Sends as a browser does, with the cookies of the scene, which it keeps up; again while the status
-/// `poll` comes back.
+/// Sends a request with the cookies of the case, and stores the cookies of the response. Repeats the request while the
+/// response has the status `poll`.
 ///
 /// # Errors
-/// [`SetupError`]: no answer, or `poll` for ever.
+/// Returns [`SetupError`] if there is no response, or if the status is still `poll` after the last repetition.
 pub async fn exchange(
     world: &TestEnvironment,
     scene: &mut CaseContext,
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_bears_a_failure_and_nothing_else() {
+    fn a_gap_excuses_only_a_failure() {
         let fail = || Err(Verdict::Fail(CaseFailure::before("x")));
         assert_eq!(weigh(Ok(()), None), Verdict::Pass);
         assert_eq!(weigh(fail(), Some("because")), Verdict::Gap("because".to_owned()));

@@ -8,10 +8,10 @@ use crate::wire::exchange::Answer;
 use crate::wire::variables::{UnknownVariable, Variables};
 use crate::wire::{answer_part, jose};
 
-/// Returns every difference between a response and an expectation. `keys` is the server's published key set.
+/// Returns all differences between a response and an expectation. `keys` is the server's published key set.
 ///
 /// # Errors
-/// [`UnknownVariable`] if the expectation names one.
+/// Returns [`UnknownVariable`] if the expectation contains an unknown variable.
 pub fn check_response(
     expect: &Expectation,
     answer: &Answer,
@@ -121,8 +121,8 @@ fn check_parameters(
     Ok(())
 }
 
-/// Checks that the response redirects to `to` with exactly the expected parameters in the query or the fragment, and with
-/// none in the other one.
+/// Checks that the response redirects to `to` with exactly the expected parameters in the query or the fragment, and
+/// with no parameters in the other part.
 fn check_redirect(
     expected: &ExpectedRedirect,
     answer: &Answer,
@@ -169,7 +169,7 @@ fn check_redirect(
             out.push(format!("Location: {name} appears {} times", values.len()));
         }
         let found = values.first().map(|(_, value)| Value::from(value.as_str()));
-        // Parameters are texts also if they look like numbers.
+        // Parameters are compared as texts, even if they look like numbers.
         matcher::text(&format!("Location {name}"), pattern, found.as_ref(), vars, out)?;
     }
     Ok(())
@@ -204,7 +204,7 @@ fn check_token(
     Ok(())
 }
 
-/// Checks that each line is a JSON text that matches.
+/// Checks that each line is JSON that matches.
 fn check_ndjson(
     expected: &Value,
     text: &str,
@@ -249,14 +249,14 @@ mod tests {
     }
 
     #[test]
-    fn statuses() {
+    fn a_status_is_compared_with_numbers_and_classes() {
         check("status = 200", 200, &[], "", &[]);
         check("status = \"4xx\"", 404, &[], "", &[]);
         check("status = [400, 401]", 403, &[], "", &["status: 403 instead of 400 or 401"]);
     }
 
     #[test]
-    fn locations_keep_the_parts_apart() {
+    fn query_and_fragment_of_a_location_are_checked_separately() {
         let at = |address| [("location", address)];
         let query = "location = { to = \"https://a/cb\", part = \"query\", params = { code = \"$any\", state = \"$absent\" } }";
         check(query, 302, &at("https://a/cb?code=1"), "", &[]);
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn dialects() {
+    fn errors_must_have_the_format_of_the_dialect() {
         let fhir = [("content-type", "application/fhir+json")];
         let outcome = r#"{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid","details":{"text":"t"}}]}"#;
         check("dialect = \"fhir\"", 400, &fhir, outcome, &[]);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_by_name() {
+    fn parameters_are_compared_by_name() {
         let body = r#"{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}"#;
         check(
             "parameters = { result = { valueBoolean = true }, display = \"$absent\" }",

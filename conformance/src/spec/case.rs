@@ -1,4 +1,4 @@
-//! Cases: requests, and what the responses must be.
+//! Cases: requests, and the expected responses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,18 +14,18 @@ use super::request::{HeaderValues, Request};
 /// Preconditions that provide the bearer token of operations, and the variable that each sets.
 const BEARERS: [(&str, &str); 2] = [("system-token", "$system_token"), ("token", "$token")];
 
-/// A test of one or more requirements.
+/// A case, which tests one or more requirements.
 #[derive(Debug, Clone)]
 pub struct Case {
-    /// Id of its first requirement and a slug.
+    /// Id of the case: the id of its first requirement, followed by a slug.
     pub id: String,
-    /// Table and line.
+    /// Table and line of the row.
     pub place: TablePlace,
     /// Ids of the requirements that it tests.
     pub covers: Vec<String>,
-    /// Names of the preconditions that are set up first.
+    /// Names of the preconditions that are set up before the first request.
     pub given: Vec<String>,
-    /// Requests in order, at least one.
+    /// Requests in order; there is at least one.
     pub steps: Vec<Step>,
 }
 
@@ -57,15 +57,15 @@ impl fmt::Display for TablePlace {
 /// A request and the expected response.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// Request.
+    /// Request that the step sends.
     pub request: Request,
-    /// Expected response.
+    /// Expectation with which the response is compared.
     pub expect: Expectation,
-    /// Parts of the response that are kept as variables: name and [source](crate::wire::answer_part).
+    /// Parts of the response that are stored as variables: name and [source](crate::wire::answer_part).
     pub capture: BTreeMap<String, String>,
 }
 
-/// A case as the tables write it.
+/// A case in the form of the tables.
 #[derive(Debug, Deserialize)]
 pub(super) struct CaseRow {
     id: Spanned<String>,
@@ -74,12 +74,12 @@ pub(super) struct CaseRow {
     given: Vec<String>,
     #[serde(default)]
     steps: Vec<StepRow>,
-    /// The step of a case without `steps`.
+    /// Step of a case without `steps`.
     #[serde(flatten)]
     step: StepRow,
 }
 
-/// A step as the tables write it: `request` and `expect`, or an operation in short.
+/// A step in the form of the tables: `request` and `expect`, or the short form of an operation.
 #[derive(Debug, Deserialize)]
 struct StepRow {
     request: Option<Request>,
@@ -100,7 +100,7 @@ struct StepRow {
 }
 
 impl CaseRow {
-    /// Returns the case; `text` is the text of the table.
+    /// Converts the row to a case. `text` is the text of the table.
     pub fn into_case(self, file: &'static str, text: &str) -> Result<Case, String> {
         let line = 1 + text[..self.id.span().start].matches('\n').count();
         let id = self.id.into_inner();

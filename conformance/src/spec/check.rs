@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::{FILES, Specification};
 
-/// Longest line of a table, in columns.
+/// Maximum length of a line in a table, in columns.
 const LINE_COLUMNS: usize = 160;
 
-/// Returns every fault of the tables.
+/// Returns all faults of the tables.
 pub fn table_faults(spec: &Specification) -> Vec<String> {
     let mut faults = Vec::new();
     check_ids(spec, &mut faults);
@@ -79,8 +79,8 @@ fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
     }
 }
 
-/// Returns the ids that precede a smaller one. Parts are compared one by one, so that a requirement is followed by its
-/// cases.
+/// Returns the ids that precede a smaller id. Ids are compared part by part, so that the cases of a requirement follow
+/// it.
 fn unsorted(text: &str) -> impl Iterator<Item = &str> {
     let ids: Vec<&str> = text
         .lines()
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tables_have_no_fault() {
+    fn the_tables_have_no_faults() {
         let spec = Specification::load().unwrap();
         let faults = table_faults(&spec);
         assert!(faults.is_empty(), "{}", faults.join("\n"));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_is_read() {
+    fn every_file_is_in_the_list_of_tables() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/specs");
         for entry in std::fs::read_dir(folder).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -124,13 +124,13 @@ mod tests {
     }
 
     #[test]
-    fn rows_out_of_order_are_named() {
+    fn unsorted_rows_are_reported() {
         let text = "id = \"a/b/c\"\nid = \"a/b/c/x\"\nid = \"a/b/c-d\"\nid = \"a/b/b\"\n";
         assert_eq!(unsorted(text).collect::<Vec<_>>(), ["a/b/c-d"]);
     }
 
     #[test]
-    fn rows_that_cannot_be_read_are_named() {
+    fn invalid_rows_are_reported() {
         #[track_caller]
         fn check(case: &str, expected: &str) {
             let text = format!("\n[[case]]\nid = \"a/b/c\"\ncovers = []\n{case}");

@@ -1,4 +1,4 @@
-//! The endpoints that rows name instead of paths.
+//! The endpoints, which rows use instead of paths.
 
 /// Name of each endpoint and its path below the base URL.
 pub const ENDPOINTS: &[(&str, &str)] = &[
@@ -16,11 +16,11 @@ pub const ENDPOINTS: &[(&str, &str)] = &[
     ("fhir", "/fhir/R4"),
 ];
 
-/// Returns the address of a destination: an endpoint's path with the rest after its name, or the text itself if it
-/// begins with a slash or contains a scheme.
+/// Returns the URL of a destination. A destination is the name of an endpoint, optionally followed by a path, or a path
+/// that begins with a slash, or a URL.
 ///
 /// # Errors
-/// The destination does not begin with the name of an endpoint.
+/// Returns a message if the destination does not begin with the name of an endpoint.
 pub fn resolve(to: &str, base_url: &str) -> Result<String, String> {
     if to.starts_with('/') {
         return Ok(format!("{base_url}{to}"));

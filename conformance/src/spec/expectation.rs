@@ -1,4 +1,4 @@
-//! The expected response of a step. Everything that is named must hold; the rest is not checked.
+//! The expected response of a step. Only the members of an expectation are checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
-    /// Status.
+    /// Expected status or statuses.
     pub status: Option<ExpectedStatus>,
     /// Media type of the body, without parameters.
     pub content_type: Option<String>,
-    /// Headers; `$absent` for one that must not be sent.
+    /// Expected headers; `$absent` for a header that must not be sent.
     #[serde(default)]
     pub headers: BTreeMap<String, String>,
     /// Members that the JSON body must have.
@@ -40,20 +40,20 @@ pub struct Expectation {
     pub lines: Option<usize>,
 }
 
-/// A status, one of several, or a class such as `4xx`.
+/// Expected status: one status, one of several, or a class such as `4xx`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum ExpectedStatus {
-    /// This status.
+    /// The status must be this one.
     Is(u16),
-    /// One of these.
+    /// The status must be one of these.
     OneOf(Vec<u16>),
-    /// `2xx` to `5xx`.
+    /// The status must be in this class, `2xx` to `5xx`.
     Class(String),
 }
 
 impl ExpectedStatus {
-    /// Returns true if the status is an expected one.
+    /// Returns whether the status is expected.
     pub fn matches(&self, status: u16) -> bool {
         match self {
             Self::Is(one) => *one == status,
@@ -76,7 +76,7 @@ impl fmt::Display for ExpectedStatus {
     }
 }
 
-/// The three formats of errors.
+/// Format of an error response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ErrorDialect {
@@ -92,22 +92,22 @@ pub enum ErrorDialect {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedRedirect {
-    /// Address without the added parameters. Its own query is part of it.
+    /// Expected URL without the added parameters. A query of its own is part of it.
     pub to: String,
-    /// Part of the address that carries the parameters. The other part must not carry any.
+    /// Part of the URL that must contain the parameters. The other part must not contain any.
     pub part: Option<AddressPart>,
-    /// Parameters; `$absent` for one that must not be sent.
+    /// Expected parameters; `$absent` for a parameter that must not be sent.
     #[serde(default)]
     pub params: BTreeMap<String, String>,
 }
 
-/// A part of an address.
+/// A part of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AddressPart {
-    /// After `?`.
+    /// The query, which follows `?`.
     Query,
-    /// After `#`.
+    /// The fragment, which follows `#`.
     Fragment,
 }
 
@@ -115,13 +115,13 @@ pub enum AddressPart {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectedJwt {
-    /// Members of the header.
+    /// Members that the header must have.
     pub header: Option<Value>,
-    /// Claims.
+    /// Claims that the token must have.
     pub claims: Option<Value>,
 }
 
-/// A FHIR error, in short: an OperationOutcome in which one issue has this code and text.
+/// Short form of an expected FHIR error: an OperationOutcome in which one issue has this code and text.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FhirError {
@@ -131,7 +131,7 @@ pub struct FhirError {
 }
 
 impl FhirError {
-    /// Adds the error to an expectation, which must not name a status or a body of its own.
+    /// Adds the error to an expectation, which must not have a status or a body.
     pub(super) fn add_to(self, expectation: &mut Expectation) -> Result<(), String> {
         if expectation.status.is_some() || expectation.json.is_some() || expectation.dialect.is_some() {
             return Err("'error' implies status, dialect and json: expect must not name them".to_owned());

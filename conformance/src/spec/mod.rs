@@ -1,14 +1,14 @@
-//! The specification as data: the tables under `specs/`, read and checked.
+//! The specification as data: reads and checks the tables under `specs/`.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`requirement`] | statements of standards, and our own rules |
 //! | [`case`] | cases: requests and the expected responses |
 //! | [`request`], [`expectation`] | the two halves of a step |
-//! | `operation` | terminology operations in short |
+//! | `operation` | the short form of terminology operations |
 //! | [`endpoints`] | the endpoints that requests name |
 //! | [`resources`] | the FHIR resources that rows name |
-//! | [`preconditions`] | the states that cases begin from |
+//! | [`preconditions`] | the initial states of cases |
 //! | [`check`] | rules for the tables themselves |
 //!
 //! `conformance/README.md` describes the language of the tables.
@@ -29,14 +29,14 @@ use case::{Case, CaseRow};
 use preconditions::Precondition;
 use requirement::Requirement;
 
-/// The table files: name and content.
+/// Builds the list of table files, each with name and content.
 macro_rules! tables {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../specs/", $name)))),*]
     };
 }
 
-/// Every table of requirements and cases, in the order of the report.
+/// All tables of requirements and cases, in the order of the report.
 pub const FILES: &[(&str, &str)] = tables![
     "service.toml",
     "authorize.toml",
@@ -81,7 +81,7 @@ pub const FILES: &[(&str, &str)] = tables![
 /// The table of cases that are known to fail.
 pub const GAPS: &str = include_str!("../../specs/gaps.toml");
 
-/// A table file.
+/// Content of a table file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -97,32 +97,32 @@ struct Table {
 pub struct KnownGap {
     /// Id of the case.
     pub case: String,
-    /// Reason for the failure, and the necessary work.
+    /// Reason for the failure, and the work that would fix it.
     pub reason: String,
 }
 
-/// All tables together.
+/// The content of all tables.
 #[derive(Debug, Default)]
 pub struct Specification {
-    /// Every requirement.
+    /// Requirements of all tables.
     pub requirements: Vec<Requirement>,
-    /// Every case.
+    /// Cases of all tables.
     pub cases: Vec<Case>,
     /// Cases that are known to fail.
     pub gaps: Vec<KnownGap>,
-    /// Every precondition.
+    /// Preconditions that cases can name.
     pub preconditions: Vec<Precondition>,
 }
 
-/// A table that cannot be read.
+/// Reasons why a table cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum TableError {
     /// The text is not TOML, or a value has the wrong type.
     #[error("specs/{file}: {error}")]
     Format {
-        /// File below `specs/`.
+        /// File in `specs/`.
         file: &'static str,
-        /// Line and fault.
+        /// Position and reason of the error.
         error: toml::de::Error,
     },
     /// A row contradicts itself.
@@ -131,10 +131,10 @@ pub enum TableError {
 }
 
 impl Specification {
-    /// Reads every table.
+    /// Reads all tables.
     ///
     /// # Errors
-    /// [`TableError`] if a table has an unknown key, a wrong type or a contradictory row.
+    /// Returns [`TableError`] if a table has an unknown key, a value of the wrong type or a contradictory row.
     pub fn load() -> Result<Self, TableError> {
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -155,7 +155,7 @@ impl Specification {
     /// Adds the rows of a table.
     ///
     /// # Errors
-    /// [`TableError`] if the table has an unknown key, a wrong type or a contradictory row.
+    /// Returns [`TableError`] if the table has an unknown key, a value of the wrong type or a contradictory row.
     pub fn add(&mut self, file: &'static str, text: &str) -> Result<(), TableError> {
         let table: Table = toml::from_str(text).map_err(|error| TableError::Format { file, error })?;
         self.requirements.extend(table.requirement);
@@ -165,8 +165,8 @@ impl Specification {
         Ok(())
     }
 
-    /// Returns the cases whose id, or a requirement that they cover, contains one of the filters; all cases without a
-    /// filter.
+    /// Returns the cases whose id, or a requirement that they cover, contains one of the filters; all cases if there
+    /// are no filters.
     pub fn select<'a>(&'a self, filters: &'a [String]) -> impl Iterator<Item = &'a Case> {
         let fits = |case: &&Case| {
             let mut names = std::iter::once(&case.id).chain(&case.covers);
@@ -176,7 +176,7 @@ impl Specification {
         self.cases.iter().filter(fits)
     }
 
-    /// Returns why a case is known to fail.
+    /// Returns the reason why a case is known to fail; `None` if the case has no known gap.
     pub fn gap_reason(&self, case: &str) -> Option<&str> {
         self.gaps.iter().find(|gap| gap.case == case).map(|gap| gap.reason.as_str())
     }

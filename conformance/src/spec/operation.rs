@@ -1,4 +1,4 @@
-//! Terminology operations in short: `op`, `in` and `out` are short for a request and its expectation.
+//! The short form of terminology operations: `op`, `in` and `out` stand for a request and its expectation.
 //!
 //! ```toml
 //! op = "CodeSystem/$subsumes"
@@ -7,10 +7,10 @@
 //! out = { outcome = "subsumes" }
 //! ```
 //!
-//! The request is a POST of Parameters, or a GET with a query if `by = "GET"`. Values take the type that the operation
-//! defines for the parameter. A table whose key begins with `value` is sent as it is, so that a row can send a wrong type.
-//! `with` names resources that are sent as `tx-resource`. `out` expects status 200 and parameters by name, or members of
-//! the ValueSet that `$expand` returns.
+//! The request is a POST of Parameters, or a GET with a query if `by = "GET"`. A value has the type that the operation
+//! defines for its parameter. A table whose key begins with `value` is sent unchanged, so that a row can send a wrong
+//! type. `with` names resources that are sent as `tx-resource`. `out` expects status 200 and parameters by name, or
+//! members of the ValueSet that `$expand` returns.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::expectation::{Expectation, ExpectedStatus};
 use super::request::{Body, Request};
 use super::resources;
 
-/// Types of parameters, by name, for values whose JSON type does not decide.
+/// Types of parameters by name, for values whose JSON type does not determine the FHIR type.
 const PARAMETER_TYPES: &[(&str, &[&str])] = &[
     ("valueUri", &["url", "system", "context"]),
     ("valueCode", &["code", "codeA", "codeB", "displayLanguage", "property", "outcome", "normalized-code"]),
@@ -58,7 +58,7 @@ const PARAMETER_TYPES: &[(&str, &[&str])] = &[
     ("valueCodeableConcept", &["codeableConcept"]),
 ];
 
-/// An operation as the tables write it.
+/// The short form of an operation as in the tables.
 #[derive(Debug, Default)]
 pub(super) struct Operation {
     pub op: String,
@@ -69,7 +69,7 @@ pub(super) struct Operation {
 }
 
 impl Operation {
-    /// Returns the request.
+    /// Returns the request of the operation.
     pub fn into_request(self) -> Result<Request, String> {
         let to = format!("fhir/{}", self.op);
         let bearer = self.bearer.filter(|token| !token.is_empty());
@@ -83,7 +83,7 @@ impl Operation {
                 let query = self.input.into_iter().map(|(name, value)| Ok((name, query_text(value)?)));
                 (Method::GET, query.collect::<Result<_, String>>()?, Body::Empty)
             }
-            Some(other) => return Err(format!("'by' is GET or POST, not '{other}'")),
+            Some(other) => return Err(format!("'by' must be GET or POST, not '{other}'")),
         };
         Ok(Request {
             method,
@@ -99,7 +99,7 @@ impl Operation {
     }
 }
 
-/// Adds the expected answer of an operation to an expectation.
+/// Adds the expected output of an operation to an expectation.
 pub(super) fn add_output(
     op: &str,
     out: Map<String, Value>,
@@ -126,7 +126,7 @@ fn query_text(value: Value) -> Result<String, String> {
     }
 }
 
-/// Returns a Parameters resource.
+/// Returns a Parameters resource with the resources `with` and the parameters `input`.
 fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, String> {
     let mut list = Vec::new();
     for name in with {
@@ -153,19 +153,19 @@ fn parameters(with: &[String], input: Map<String, Value>) -> Result<Value, Strin
     Ok(json!({ "resourceType": "Parameters", "parameter": list }))
 }
 
-/// Returns a value as a member with its type: `{ "valueCode": "a" }`.
+/// Returns a value as a member whose name contains the type: `{ "valueCode": "a" }`.
 fn typed(name: &str, value: Value) -> Result<Value, String> {
     let of_name = || {
         let found =
             PARAMETER_TYPES.iter().find(|(_, names)| names.contains(&name)).map(|(member, _)| *member);
         found.ok_or_else(|| {
-            format!("the type of '{name}' is not known: write {{ valueString = … }} or the like")
+            format!("the type of '{name}' is not known; write it as a table such as {{ valueString = … }}")
         })
     };
     let member = match &value {
         Value::Bool(_) => "valueBoolean",
         Value::Number(_) => "valueInteger",
-        // A parameter that must not be there.
+        // A parameter that the output must not contain.
         Value::String(text) if text == "$absent" => return Ok(value),
         Value::Object(members) if members.keys().all(|key| key.starts_with("value") || key == "resource") => {
             return Ok(value);

@@ -1,4 +1,4 @@
-//! Preconditions: the states that cases begin from, as `specs/preconditions.toml` describes them.
+//! Preconditions: the initial states of cases, as `specs/preconditions.toml` describes them.
 
 use serde::Deserialize;
 
@@ -9,27 +9,27 @@ const TABLE: &str = include_str!("../../specs/preconditions.toml");
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetupCost {
-    /// No request.
+    /// The setup sends no request.
     None,
-    /// Set up once for a run.
+    /// The setup runs once per run.
     OncePerRun,
-    /// Requests or a sign-in for each case.
+    /// The setup sends requests or signs in for each case.
     EachCase,
-    /// A server is started once for a run.
+    /// The setup starts a server once per run.
     ServerPerRun,
-    /// A server is started for each case.
+    /// The setup starts a server for each case.
     ServerEachCase,
 }
 
-/// A state that a case begins from.
+/// An initial state of cases.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Precondition {
     /// Name that cases use.
     pub name: String,
-    /// Description.
+    /// Description of the state.
     pub gist: String,
-    /// Variables that it sets.
+    /// Variables that the setup sets.
     #[serde(default)]
     pub sets: Vec<String>,
     /// Cost of the setup.
@@ -52,7 +52,7 @@ impl SetupCost {
 /// Reads the table.
 ///
 /// # Errors
-/// The table does not have the form of [`Precondition`]; the error has the line.
+/// Returns an error with the line if the table does not have the form of [`Precondition`].
 pub fn load() -> Result<Vec<Precondition>, toml::de::Error> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -10,44 +10,44 @@ use serde_json::Value;
 #[derive(Debug, Clone, Deserialize)]
 #[serde(try_from = "RequestRow")]
 pub struct Request {
-    /// Method.
+    /// HTTP method.
     pub method: Method,
     /// Destination: the name of an endpoint, optionally followed by a path (`fhir/Patient/1`); or a path below the base URL,
     /// which begins with `/`; or an absolute URL.
     pub to: String,
     /// Parameters that are added to the destination, encoded.
     pub query: BTreeMap<String, String>,
-    /// Headers.
+    /// Headers by name.
     pub headers: BTreeMap<String, HeaderValues>,
     /// Token for the `Authorization` header.
     pub bearer: Option<String>,
-    /// DPoP proof signed by the case's key and, with `token`, the `Authorization` header that belongs to it.
+    /// DPoP proof signed with the key of the case and, if it has a `token`, the corresponding `Authorization` header.
     pub dpop: Option<DpopProof>,
-    /// Body.
+    /// Body of the request.
     pub body: Body,
-    /// Media type of the body; `""` sends none.
+    /// Media type of the body; `""` sends no media type.
     pub content_type: Option<String>,
-    /// The request is repeated as long as the response has this status.
+    /// Status of the responses after which the request is repeated.
     pub poll: Option<u16>,
 }
 
 /// The body of a request.
 #[derive(Debug, Clone, Default)]
 pub enum Body {
-    /// No body.
+    /// The request has no body.
     #[default]
     Empty,
-    /// A form.
+    /// A form, which is sent URL-encoded.
     Form(BTreeMap<String, String>),
     /// A JSON value.
     Json(Value),
-    /// A named resource.
+    /// A FHIR resource, by its name in `specs/fixtures`.
     Resource(String),
-    /// Text.
+    /// A text, which is sent unchanged.
     Text(String),
 }
 
-/// A request as the tables write it.
+/// A request in the form of the tables.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RequestRow {
@@ -100,7 +100,7 @@ impl TryFrom<RequestRow> for Request {
         let mut bodies = bodies.into_iter().flatten();
         let body = bodies.next().unwrap_or_default();
         if bodies.next().is_some() {
-            return Err("a request must have at most one of form, json, resource and body".to_owned());
+            return Err("a request can have only one of form, json, resource and body".to_owned());
         }
         Ok(Self {
             method,
@@ -116,19 +116,20 @@ impl TryFrom<RequestRow> for Request {
     }
 }
 
-/// A DPoP proof (RFC 9449 4.2): valid for the request except for the members named here.
+/// A DPoP proof (RFC 9449 4.2), valid for the request except for the members that are stated here.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DpopProof {
-    /// Access token that the proof belongs to.
+    /// Access token to which the proof belongs.
     pub token: Option<String>,
     /// Members of the header that replace the valid ones; `"$absent"` removes one.
     #[serde(default)]
     pub header: BTreeMap<String, Value>,
-    /// The same for the claims. `iat`, `nbf` and `exp` count from now, in seconds.
+    /// Claims that replace the valid ones; `"$absent"` removes one. `iat`, `nbf` and `exp` are seconds relative to the
+    /// current time.
     #[serde(default)]
     pub claims: BTreeMap<String, Value>,
-    /// Sign with another key than the case's.
+    /// Whether the proof is signed with a key other than that of the case.
     #[serde(default)]
     pub other_key: bool,
     /// Number of times the header is sent; 1 by default.

@@ -1,16 +1,16 @@
-//! Requirements: the statements that cases test.
+//! Requirements: statements that cases test.
 
 use serde::Deserialize;
 
-/// How strictly a requirement binds (RFC 2119).
+/// Level of a requirement (RFC 2119).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum Level {
-    /// Holds without exception.
+    /// The requirement has no exceptions.
     Must,
-    /// Holds unless there is a good reason.
+    /// The requirement may be ignored for good reasons.
     Should,
-    /// Is allowed.
+    /// The behaviour is optional.
     May,
 }
 
@@ -25,7 +25,7 @@ impl Level {
     }
 }
 
-/// The part of a server that a requirement binds.
+/// The part of a server to which a requirement applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BoundActor {
@@ -33,11 +33,11 @@ pub enum BoundActor {
     AuthorizationServer,
     /// Validation, subsumption, lookup and expansion.
     TerminologyServer,
-    /// Bulk export.
+    /// Export of Bulk Data.
     BulkServer,
     /// The rest of the FHIR interface.
     FhirServer,
-    /// All of them.
+    /// All parts of a server.
     Server,
 }
 
@@ -45,24 +45,24 @@ pub enum BoundActor {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Requirement {
-    /// Specification, section and slug. An id never changes.
+    /// Id, which consists of specification, section and slug and never changes.
     pub id: String,
-    /// How strictly it binds.
+    /// Level of the requirement (RFC 2119).
     pub level: Level,
     /// The part of a server that must meet the requirement.
     pub actor: BoundActor,
-    /// Address of the clause of the standard that states it.
+    /// URL of the clause in a standard that states the requirement.
     #[serde(default)]
     pub standard: Option<String>,
-    /// Place in the project's documents that states it: file and anchor.
+    /// File and anchor in the documents of the project that state the requirement.
     #[serde(default)]
     pub house: Option<String>,
-    /// The statement in our words.
+    /// Summary of the statement.
     pub gist: String,
 }
 
 impl Requirement {
-    /// Returns the place of the statement: an address, or a file and an anchor.
+    /// Returns the source of the statement: a URL, or a file and an anchor.
     pub fn source(&self) -> &str {
         self.standard.as_deref().or(self.house.as_deref()).unwrap_or_default()
     }

@@ -1,10 +1,10 @@
-//! FHIR resources that rows name: `specs/fixtures/*.json`, each an object from name to resource.
+//! FHIR resources that rows refer to by name. Each file `specs/fixtures/*.json` is an object of names and resources.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-/// The files and their content.
+/// Names and contents of the files.
 const FILES: &[(&str, &str)] = &[
     ("code-systems.json", include_str!("../../specs/fixtures/code-systems.json")),
     ("value-sets.json", include_str!("../../specs/fixtures/value-sets.json")),
@@ -24,7 +24,7 @@ static BY_NAME: LazyLock<Map<String, Value>> = LazyLock::new(|| {
 /// Returns the resource with this name.
 ///
 /// # Errors
-/// There is no such resource.
+/// Returns a message if there is no such resource.
 pub fn named(name: &str) -> Result<&'static Value, String> {
     BY_NAME.get(name).ok_or_else(|| format!("specs/fixtures has no resource '{name}'"))
 }

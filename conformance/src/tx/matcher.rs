@@ -26,14 +26,15 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-/// Longest excerpt of a value in a difference.
+/// Maximum length of a value in a difference, in characters.
 const EXCERPT: usize = 160;
 
-/// The forms that a template can name.
+/// Forms of text that a template can name.
 static FORMS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
     let zone = r"(Z|[+-]\d\d:\d\d)";
     let time = r"T\d\d:\d\d:\d\d(\.\d+)?";
-    let form = |pattern: &str| Regex::new(&format!(r"\A(?:{pattern})\z")).expect("the patterns are ours");
+    let form =
+        |pattern: &str| Regex::new(&format!(r"\A(?:{pattern})\z")).expect("the patterns are valid constants");
     HashMap::from([
         ("$id$", form(r"[A-Za-z0-9\-.]{1,64}")),
         ("$uuid$", form(r"(urn:uuid:)?[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")),
@@ -52,17 +53,18 @@ static FORMS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
 pub struct AnswerMatcher<'a> {
     /// The modes of the run, such as `general`.
     pub modes: &'a BTreeSet<String>,
-    /// The FHIR version that the server speaks.
+    /// FHIR version that the server implements.
     pub fhir_version: &'a str,
-    /// May the answer have more than the expectation?
+    /// Whether the answer may contain more than the expectation.
     pub pattern: bool,
 }
 
-/// Missing items that should be present but are optional.
+/// Notes about missing optional items that should be present.
 type MissingItems = RefCell<Vec<String>>;
 
 impl AnswerMatcher<'_> {
-    /// Returns the first difference as a sentence, `None` if there is none, and the notes that the suite asks for.
+    /// Returns a description of the first difference, or `None` if there is none, and the notes that the suite
+    /// requests.
     pub fn compare(&self, expected: &Value, answer: &Value) -> (Option<String>, Vec<String>) {
         let notes = MissingItems::default();
         let difference = self.value(expected, answer, "", &notes);
@@ -93,7 +95,7 @@ impl AnswerMatcher<'_> {
         (!same).then(|| format!("{path}: expected {}, got {}", short(expected), short(answer)))
     }
 
-    /// Returns true if a text matches.
+    /// Returns whether a text matches a template.
     fn text(&self, expected: &str, answer: &str) -> bool {
         if expected == answer || expected == "$$" {
             return true;
@@ -109,8 +111,8 @@ impl AnswerMatcher<'_> {
             Some(("choice", choices)) => choices.split('|').any(|choice| choice == answer),
             Some(("fragments", fragments)) => has_fragments(fragments, answer),
             Some(("external", rest)) => {
-                // The official runner splits the template at every colon, so of an address it looks
-                // for the scheme alone; some servers' own messages depend on that.
+                // The official runner splits the template at every colon, so it compares only the scheme of a URL. The
+                // messages of some servers rely on this.
                 let fragments = rest.split(':').nth(1).unwrap_or_default();
                 has_fragments(fragments, answer)
             }
@@ -118,7 +120,7 @@ impl AnswerMatcher<'_> {
         }
     }
 
-    /// May this expected item of an array be missing?
+    /// Returns whether this expected item of an array may be missing.
     fn is_optional(&self, item: &Value) -> bool {
         match item.get("$optional$") {
             Some(Value::Bool(flag)) => *flag,
@@ -143,7 +145,7 @@ impl AnswerMatcher<'_> {
             names.into_iter().flatten().filter_map(Value::as_str).collect()
         };
         let mut may_lack = list("$optional-properties$");
-        // Three files of the suite spell it so.
+        // Three files of the suite use this spelling.
         may_lack.extend(list("$optional"));
         let counted = list("$count-arrays$");
         for (name, wanted) in expected.iter().filter(|(name, _)| !name.starts_with('$')) {
@@ -187,7 +189,7 @@ impl AnswerMatcher<'_> {
         notes: &MissingItems,
     ) -> Option<String> {
         let mut pairing = ItemPairing::new(expected.len(), answer.len(), |at, of| {
-            // Notes of a trial comparison are dropped.
+            // The notes of this comparison are dropped, because it only tests a possible pair.
             self.value(&expected[at], &answer[of], path, &MissingItems::default()).is_none()
         });
         let needed: Vec<usize> = (0..expected.len()).filter(|at| !self.is_optional(&expected[*at])).collect();
@@ -261,7 +263,7 @@ fn label(item: &Value) -> Option<String> {
     ["name", "url", "code", "value"].iter().find_map(text)
 }
 
-/// A value as text, cut where it is long.
+/// Formats a value as text, truncated to the maximum length.
 pub(super) fn short(value: &Value) -> String {
     let text = value.to_string();
     match text.char_indices().nth(EXCERPT) {
@@ -270,13 +272,13 @@ pub(super) fn short(value: &Value) -> String {
     }
 }
 
-/// Pairs of expected and answered items, as many as can be (augmenting paths).
+/// A maximum matching of expected and actual items (augmenting paths).
 struct ItemPairing<F> {
     fits: F,
     known: HashMap<(usize, usize), bool>,
-    /// Of each expected item, the answered one.
+    /// Actual item of each expected item.
     partner: Vec<Option<usize>>,
-    /// Of each answered item, the expected one.
+    /// Expected item of each actual item.
     taken: Vec<Option<usize>>,
 }
 
@@ -299,14 +301,14 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
         self.taken[of] = Some(at);
     }
 
-    /// Most answers have the order of the expectation: that is tried first, for speed.
+    /// Pairs items with the same position. Most answers have the order of the expectation, so this saves time.
     fn take_as_they_stand(&mut self, at: usize) {
         if at < self.taken.len() && self.taken[at].is_none() && self.fits(at, at) {
             self.pair(at, at);
         }
     }
 
-    /// Finds a partner for an expected item; others may have to change theirs.
+    /// Finds an actual item for an expected item. Existing pairs may be rearranged.
     fn place_expected(&mut self, at: usize) -> bool {
         self.partner[at].is_some() || self.seek_answer(at, &mut BTreeSet::new())
     }
@@ -329,7 +331,7 @@ impl<F: Fn(usize, usize) -> bool> ItemPairing<F> {
         false
     }
 
-    /// Finds a partner for an answered item; no expected item loses its own by that.
+    /// Finds an expected item for an actual item. Expected items that have a pair keep one.
     fn place_answer(&mut self, of: usize) -> bool {
         self.taken[of].is_some() || self.seek_expected(of, &mut BTreeSet::new())
     }
@@ -368,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn texts() {
+    fn texts_match_templates() {
         for (expected, answer, matches) in [
             ("a", "a", true),
             ("a", "A", false),
@@ -416,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn members() {
+    fn members_are_compared_by_name() {
         check(json!({ "a": 1 }), json!({ "a": 1, "b": 2 }), false);
         check(json!({ "a": 1 }), json!({}), false);
         check(json!({ "$optional-properties$": ["a"], "a": 1 }), json!({}), true);
@@ -433,7 +435,7 @@ mod tests {
         check(json!([1, 2, 3]), json!([3, 1, 2]), true);
         check(json!([1, 2]), json!([1, 2, 2]), false);
         check(json!([1, 2, 2]), json!([1, 2]), false);
-        // The first guess has to be taken back.
+        // The pair that is tried first must be undone.
         check(json!(["$$", "a"]), json!(["a", "b"]), true);
         check(json!(["$$", "$string$", "a"]), json!(["a", "b", "c"]), true);
         check(json!(["$$", "a", "a"]), json!(["a", "b", "c"]), false);
@@ -458,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_lets_the_answer_have_more() {
+    fn a_pattern_accepts_additional_members_and_items() {
         let modes = BTreeSet::new();
         let matcher = AnswerMatcher { modes: &modes, fhir_version: "4.0.1", pattern: true };
         let (expected, answer) = (json!({ "a": [1] }), json!({ "a": [2, 1], "b": 3 }));

@@ -3,13 +3,13 @@
 //! | module | contents |
 //! |---|---|
 //! | [`suite`] | the files: `test-cases.json` and the files that it names |
-//! | [`r4`] | conversion between R5, in which the suite is written, and R4; what is not compared |
+//! | [`r4`] | conversion between R5, which the suite uses, and R4; removal of members that are not compared |
 //! | [`matcher`] | compares a response with an expectation |
-//! | [`report`] | the table, the differences, the file |
+//! | [`report`] | the table, the differences, the result file |
 //!
 //! A test is one request: the parameters of its file, each setup resource of its suite as `tx-resource`, and the
 //! parameters of its profile, sent to the type-level operation of an empty server. The response is compared with the
-//! expectation, and the class of its status with the expected one.
+//! expectation, and the class of its status with the expected class.
 
 pub mod matcher;
 pub mod r4;
@@ -28,9 +28,9 @@ use self::matcher::AnswerMatcher;
 use self::report::SuiteReport;
 use self::suite::{SuiteTest, TestFiles, TestSuite};
 
-/// Longest wait for an answer.
+/// Maximum time until a response is complete.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The parameters that are added where a test names no profile.
+/// File with the parameters that are added if a test names no profile.
 const PROFILE: &str = "parameters-default.json";
 /// Media type of all requests and responses.
 const FHIR_JSON: &str = "application/fhir+json";
@@ -38,11 +38,11 @@ const FHIR_JSON: &str = "application/fhir+json";
 /// An operation of the suite and its path.
 #[derive(Debug, Clone, Copy)]
 struct SuiteOperation {
-    /// Its name in the suite.
+    /// Name of the operation in the suite.
     name: &'static str,
-    /// The path below the base, with the query.
+    /// Path relative to the base URL, with the query.
     path: &'static str,
-    /// Resource type and name in the CapabilityStatement; none where every server has it.
+    /// Resource type and name of the operation in the CapabilityStatement; `None` for operations that every server has.
     declared: Option<(&'static str, &'static str)>,
 }
 
@@ -73,10 +73,10 @@ const OPERATIONS: [SuiteOperation; 11] = {
     ]
 };
 
-/// SuiteOptions of a run.
+/// Options of a run.
 #[derive(Debug, Default)]
 pub struct SuiteOptions {
-    /// The folder with `test-cases.json`.
+    /// Folder with `test-cases.json`.
     pub tests: PathBuf,
     /// FHIR base URL of the server.
     pub target: String,
@@ -86,35 +86,35 @@ pub struct SuiteOptions {
     pub operations: Vec<String>,
     /// Bearer token to send.
     pub token: Option<String>,
-    /// Certificates to trust besides the usual ones, as PEM.
+    /// Certificates to trust in addition to those of the system, as PEM.
     pub ca_pem: Option<Vec<u8>>,
-    /// Is any certificate good enough?
+    /// Whether any certificate is accepted.
     pub insecure: bool,
 }
 
-/// How a test went.
+/// Result of a test.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Verdict {
-    /// As expected; with what the suite wants noted.
+    /// The answer matches the expectation; the value contains the notes that the suite requests.
     Pass(Vec<String>),
-    /// The first difference.
+    /// The answer does not match; the value is the first difference.
     Fail(String),
-    /// The reason for the omission.
+    /// The test was not run; the value is the reason.
     Skip(String),
 }
 
-/// A test that is done.
+/// The outcome of one test.
 #[derive(Debug, Clone)]
 pub struct TestOutcome {
-    /// Name of its suite.
+    /// Name of the suite.
     pub suite: String,
-    /// Its name.
+    /// Name of the test.
     pub test: String,
-    /// The operation that it is about.
+    /// Operation that the test calls.
     pub operation: String,
-    /// How it went.
+    /// Result of the test.
     pub verdict: Verdict,
-    /// The status of the answer.
+    /// HTTP status of the answer.
     pub status: Option<StatusCode>,
     /// Duration of the request.
     pub took: Duration,
@@ -123,7 +123,7 @@ pub struct TestOutcome {
 /// Runs the suite.
 ///
 /// # Errors
-/// The suite cannot be read ([`SuiteError::Unreadable`]), or the server cannot be reached.
+/// Returns [`SuiteError`] if the suite cannot be read or the server cannot be reached.
 pub async fn run(options: &SuiteOptions) -> Result<SuiteReport, SuiteError> {
     let files = TestFiles::new(&options.tests);
     let cases = files.cases().map_err(SuiteError::Unreadable)?;
@@ -162,7 +162,7 @@ pub async fn run(options: &SuiteOptions) -> Result<SuiteReport, SuiteError> {
 /// Errors that prevent a run of the suite.
 #[derive(Debug, thiserror::Error)]
 pub enum SuiteError {
-    /// The files are not those of the suite.
+    /// The files are missing or are not those of the suite.
     #[error("{0:#}")]
     Unreadable(anyhow::Error),
     /// The server cannot be reached.
@@ -252,11 +252,12 @@ impl SuiteRun {
                 Err(difference) => first = first.or(Some(difference)),
             }
         }
-        outcome.verdict = Verdict::Fail(first.unwrap_or_else(|| "the test names no response".to_owned()));
+        outcome.verdict =
+            Verdict::Fail(first.unwrap_or_else(|| "the test has no expected response".to_owned()));
         Ok(())
     }
 
-    /// Holds an answer against one expectation; the error is the first difference.
+    /// Compares an answer with one expectation. The error is the first difference.
     fn judge(
         &self,
         test: &SuiteTest,
@@ -287,7 +288,7 @@ impl SuiteRun {
         let is_second = test.response2.as_deref() == Some(name);
         let wanted = match &test.http_code {
             Some(code) => code.as_str(),
-            // A second answer that is an error comes as one.
+            // An expected second response that is an OperationOutcome must have an error status.
             None if is_second && kind(&expected) == "OperationOutcome" => "4xx",
             None => "2xx",
         };
@@ -300,7 +301,7 @@ impl SuiteRun {
     }
 
     fn request(&self, suite: &TestSuite, test: &SuiteTest) -> Result<Value> {
-        let name = test.file("request", &self.modes).context("a test names no request")?;
+        let name = test.file("request", &self.modes).context("the test has no request file")?;
         let mut body = (*self.files.r4(name)?).clone();
         let mut more = Vec::new();
         for name in &suite.setup {
@@ -336,7 +337,7 @@ impl SuiteRun {
     }
 }
 
-/// The server that is tried.
+/// The server under test.
 struct Server {
     base: String,
     client: reqwest::Client,
@@ -344,7 +345,7 @@ struct Server {
     software: String,
     version: String,
     fhir_version: String,
-    /// Resource type (`*` for the whole server) and names of its operations.
+    /// Operations in the CapabilityStatement by resource type, with `*` for the whole server.
     declared: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -391,7 +392,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Returns true if the server has this operation. If the metadata do not say, a request is sent.
+    /// Returns whether the server has this operation. If the CapabilityStatement does not list it, a request is sent.
     async fn offers(&self, operation: &SuiteOperation) -> bool {
         let Some((kind, name)) = operation.declared else { return true };
         let declares = |kind: &str| self.declared.get(kind).is_some_and(|names| names.contains(name));

@@ -1,15 +1,15 @@
-//! Between R5, in which the suite is written, and R4, which the server speaks; and what of an answer
-//! is not compared.
+//! Conversion between R5, which the suite uses, and R4, which the server implements, and removal of the members of an
+//! answer that are not compared.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-/// Prefix of the extensions by which R4 says what is an element in R5.
+/// Prefix of the extensions that represent elements of R5 in R4.
 const CROSS_VERSION: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-";
-/// Extension with the id of a message; optional outside the reference server's own mode.
+/// Extension with the id of a message. It is optional except in the mode of the reference server.
 const MESSAGE_ID: &str = "http://hl7.org/fhir/StructureDefinition/operationoutcome-message-id";
-/// Extensions that a server must handle, by the suite's own list; others are extra information.
+/// Extensions that a server must support, according to the suite. Other extensions are additional information.
 const HANDLED: [&str; 13] = [
     "codesystem-alternate",
     "codesystem-conceptOrder",
@@ -26,12 +26,12 @@ const HANDLED: [&str; 13] = [
     "translation",
 ];
 
-/// An R5 resource in R4 form, as far as the suite needs it.
+/// Converts an R5 resource to R4, as far as the suite needs it.
 pub fn from_r5(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(from_r5).collect(),
         Value::Object(members) => {
-            // A colon marks the draft of multi-language JSON, which R4 does not have.
+            // A member name with a colon is from a draft of multi-language JSON, which R4 does not have.
             let members = members.iter().filter(|(name, _)| !name.contains(':'));
             let mut out: Map<_, _> = members.map(|(name, value)| (name.clone(), from_r5(value))).collect();
             match out.get("resourceType").and_then(Value::as_str).map(str::to_owned).as_deref() {
@@ -93,7 +93,8 @@ fn concept_map(resource: &mut Map<String, Value>) {
                 if let Some(Value::String(relationship)) = target.remove("relationship") {
                     let equivalence = match relationship.as_str() {
                         "related-to" => "relatedto",
-                        // R4 says it of the target, R5 of the source.
+                        // R4 describes the target in relation to the source, and R5 the source in relation to the
+                        // target.
                         "source-is-narrower-than-target" => "wider",
                         "source-is-broader-than-target" => "narrower",
                         "not-related-to" => "unmatched",
@@ -114,7 +115,7 @@ fn concept_map(resource: &mut Map<String, Value>) {
     }
 }
 
-/// The objects of an array that is a member.
+/// Returns the objects in a member that is an array.
 fn each<'m>(
     object: &'m mut Map<String, Value>,
     name: &str,
@@ -130,7 +131,7 @@ fn push(object: &mut Map<String, Value>, name: &str, item: Value) {
     }
 }
 
-/// Turns the cross-version extensions of an R4 answer into the R5 elements that are expected.
+/// Converts the cross-version extensions of an R4 answer to the R5 elements that are expected.
 pub fn to_r5(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(to_r5),
@@ -152,7 +153,7 @@ pub fn to_r5(value: &mut Value) {
     }
 }
 
-/// Returns the R5 element that an extension represents, with its name.
+/// Returns the name and value of the R5 element that an extension represents.
 fn element(extension: &Value) -> Option<(&'static str, Value)> {
     let url = extension.get("url")?.as_str()?.strip_prefix(CROSS_VERSION)?;
     let name = match url {
@@ -172,7 +173,7 @@ fn element(extension: &Value) -> Option<(&'static str, Value)> {
     Some((name, Value::Object(out)))
 }
 
-/// Prepares an expectation: what is compared nowhere is left out.
+/// Prepares an expectation: removes members that are never compared.
 pub fn expectation(value: &Value, modes: &BTreeSet<String>) -> Value {
     let with_message_ids = modes.contains("tx.fhir.org");
     match value {
@@ -201,8 +202,8 @@ pub fn expectation(value: &Value, modes: &BTreeSet<String>) -> Value {
     }
 }
 
-/// Prepares an answer for comparison: removes narrative, `meta`, diagnostics, ids of Parameters and outcomes,
-/// unexpected extensions, and members that are empty then.
+/// Prepares an answer for comparison: removes narrative, `meta`, diagnostics, ids of Parameters and OperationOutcomes,
+/// unexpected extensions, and members that become empty.
 pub fn answer(value: &Value, expected: &Value, modes: &BTreeSet<String>) -> Value {
     let mut wanted = BTreeSet::new();
     extension_urls(expected, &mut wanted);
@@ -266,7 +267,7 @@ fn scrub(value: &Value, wanted: &BTreeSet<String>) -> Value {
     if kind == Some("OperationOutcome")
         && let Some(Value::Array(issues)) = out.get_mut("issue")
     {
-        // An issue with diagnostics only is not compared, unless it is the only one.
+        // An issue without any other content than severity and code is not compared, unless it is the only issue.
         let says_more = |issue: &Value| {
             issue
                 .as_object()
@@ -284,7 +285,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn r5_becomes_r4() {
+    fn r5_is_converted_to_r4() {
         let r5 = json!({ "resourceType": "Parameters", "parameter": [{ "name": "tx-resource", "resource": {
             "resourceType": "ValueSet", "versionAlgorithmCoding": { "code": "semver" }, "title:de": "Titel",
             "copyrightLabel": "x", "scope": {},
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn extensions_of_r4_become_elements_again() {
+    fn extensions_of_r4_are_converted_to_elements() {
         let extension = |name: &str, parts: Value| json!({ "url": format!("{CROSS_VERSION}ValueSet.expansion.{name}"), "extension": parts });
         let mut answer = json!({ "expansion": {
             "extension": [extension("property", json!([{ "url": "code", "valueCode": "a" }])), { "url": "urn:x" }],

@@ -1,5 +1,5 @@
 //! Report of a run of the suite: a table by suite and operation, the first difference of every failed test and, if
-//! requested, a file for programs.
+//! requested, a JSON file.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,31 +9,31 @@ use serde_json::{Value, json};
 
 use super::{OPERATIONS, TestOutcome, Verdict};
 
-/// How the suite went.
+/// Results of a run.
 #[derive(Debug)]
 pub struct SuiteReport {
     /// Name of the server's software.
     pub software: String,
-    /// Its version.
+    /// Version of the server's software.
     pub version: String,
-    /// The FHIR version that it speaks.
+    /// FHIR version that the server implements.
     pub fhir_version: String,
-    /// The modes that ran.
+    /// Modes of the run.
     pub modes: BTreeSet<String>,
-    /// Every test, in the order of the suite.
+    /// Outcomes of all tests, in the order of the suite.
     pub outcomes: Vec<TestOutcome>,
     /// Total duration.
     pub took: Duration,
 }
 
-/// Passed, failed and left out.
+/// Number of tests that passed, failed and were skipped.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ResultSum {
-    /// As expected.
+    /// Number of tests that passed.
     pub passed: usize,
-    /// Not as expected.
+    /// Number of tests that failed.
     pub failed: usize,
-    /// Left out.
+    /// Number of tests that were skipped.
     pub skipped: usize,
 }
 
@@ -61,18 +61,18 @@ impl fmt::Display for ResultSum {
 }
 
 impl SuiteReport {
-    /// The sum of an operation, or of all.
+    /// Returns the counts of an operation, or of all operations.
     pub fn sum(&self, operation: Option<&str>) -> ResultSum {
         ResultSum::of(self.outcomes.iter().filter(|one| operation.is_none_or(|name| one.operation == name)))
     }
 
-    /// The operations that were tried, in the suite's order.
+    /// Returns the operations of the tests, in the order of the suite.
     fn operations(&self) -> Vec<&'static str> {
         let tried = |name: &&str| self.outcomes.iter().any(|one| one.operation == **name);
         OPERATIONS.iter().map(|operation| operation.name).filter(tried).collect()
     }
 
-    /// The report for programs.
+    /// Returns the report as JSON.
     pub fn json(&self) -> Value {
         let sum =
             |sum: ResultSum| json!({ "passed": sum.passed, "failed": sum.failed, "skipped": sum.skipped });
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_and_the_file_say_the_same() {
+    fn the_table_and_the_file_agree() {
         let outcome = |suite: &str, operation: &str, verdict| TestOutcome {
             suite: suite.to_owned(),
             test: "t".to_owned(),

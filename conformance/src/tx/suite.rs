@@ -1,4 +1,4 @@
-//! The files of the suite: `test-cases.json` and the files that it names, each read once.
+//! The files of the suite: `test-cases.json` and the files that it names. Each file is read once.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -11,57 +11,57 @@ use serde_json::{Map, Value};
 
 use super::r4;
 
-/// `test-cases.json`.
+/// Content of `test-cases.json`.
 #[derive(Debug, Deserialize)]
 pub struct TestCases {
-    /// The suites.
+    /// Suites of tests.
     pub suites: Vec<TestSuite>,
 }
 
-/// Tests that share resources.
+/// A group of tests with the same setup.
 #[derive(Debug, Deserialize)]
 pub struct TestSuite {
-    /// Its name.
+    /// Name of the suite.
     pub name: String,
-    /// The mode that it belongs to; without one it always runs.
+    /// Mode in which the suite runs; `None` if it runs in all modes.
     pub mode: Option<String>,
-    /// Files with resources that every request brings along.
+    /// Files with resources that every request contains.
     #[serde(default)]
     pub setup: Vec<String>,
-    /// True if the suite is switched off.
+    /// Whether the suite is disabled.
     #[serde(default)]
     pub disabled: bool,
-    /// The tests.
+    /// Tests of the suite.
     pub tests: Vec<SuiteTest>,
 }
 
-/// One request and what is expected of the answer.
+/// A test: one request and its expected response.
 #[derive(Debug, Deserialize)]
 pub struct SuiteTest {
-    /// Its name within the suite.
+    /// Name of the test within the suite.
     pub name: String,
     /// Operation, such as `validate-code`.
     pub operation: String,
-    /// The class of the status, such as `4xx`; without it 2xx.
+    /// Expected class of the status, such as `4xx`; `2xx` if `None`.
     #[serde(rename = "http-code")]
     pub http_code: Option<String>,
-    /// File with parameters that are added in place of the usual ones.
+    /// File with parameters that are added instead of the default ones.
     pub profile: Option<String>,
-    /// The header of this name.
+    /// Value of the header `Accept-Language`.
     #[serde(rename = "Accept-Language")]
     pub accept_language: Option<String>,
-    /// One more header.
+    /// An additional header.
     pub header: Option<TestHeader>,
-    /// The mode without which it does not run.
+    /// Mode that the test requires.
     pub mode: Option<String>,
-    /// The FHIR version that it is for.
+    /// FHIR version that the test requires.
     pub version: Option<Value>,
-    /// A second answer that is allowed.
+    /// File of an alternative expected response.
     pub response2: Option<String>,
-    /// True if the test is switched off.
+    /// Whether the test is disabled.
     #[serde(default)]
     pub disabled: bool,
-    /// `request`, `response` and their variants for modes (`response:flat`).
+    /// Files by role: `request`, `response` and their variants for modes (`response:flat`).
     #[serde(flatten)]
     files: Map<String, Value>,
 }
@@ -69,23 +69,23 @@ pub struct SuiteTest {
 /// A header that a test sends.
 #[derive(Debug, Deserialize)]
 pub struct TestHeader {
-    /// Name.
+    /// Name of the header.
     pub name: String,
-    /// Value.
+    /// Value of the header.
     pub value: String,
-    /// The mode without which it is not sent.
+    /// Mode in which the header is sent; `None` if it is sent in all modes.
     pub mode: Option<String>,
 }
 
 impl SuiteTest {
-    /// The file of the request or the response, in these modes.
+    /// Returns the file of the request or the response in these modes.
     pub fn file(&self, what: &str, modes: &BTreeSet<String>) -> Option<&str> {
         let special = modes.iter().find_map(|mode| self.files.get(&format!("{what}:{mode}")));
         special.or_else(|| self.files.get(what)).and_then(Value::as_str)
     }
 }
 
-/// The folder of the suite.
+/// Files in the folder of the suite.
 #[derive(Debug)]
 pub struct TestFiles {
     root: PathBuf,
@@ -94,7 +94,7 @@ pub struct TestFiles {
 }
 
 impl TestFiles {
-    /// The suite in this folder.
+    /// Returns the files in this folder.
     pub fn new(root: &Path) -> Self {
         Self { root: root.to_owned(), read: RefCell::default(), in_r4: RefCell::default() }
     }
@@ -105,7 +105,7 @@ impl TestFiles {
     /// Returns an error if the file does not exist or has another format.
     pub fn cases(&self) -> Result<TestCases> {
         let json = self.get("test-cases.json")?;
-        TestCases::deserialize(&*json).context("test-cases.json is not of HL7's terminology suite")
+        TestCases::deserialize(&*json).context("test-cases.json does not belong to HL7's terminology suite")
     }
 
     /// Returns the contents of a file.
@@ -124,7 +124,7 @@ impl TestFiles {
         Ok(value)
     }
 
-    /// A file in R4 form.
+    /// Returns the contents of a file, converted to R4.
     ///
     /// # Errors
     /// Returns an error if the file is missing or is not JSON.
@@ -138,10 +138,10 @@ impl TestFiles {
     }
 }
 
-/// Reads JSON that may begin with a byte order mark, as some files of the suite and some servers do.
+/// Parses JSON that may begin with a byte order mark, as some files of the suite and some responses do.
 ///
 /// # Errors
-/// Returns an error if it is not JSON.
+/// Returns an error if the text is not JSON.
 pub fn parse(bytes: &[u8]) -> serde_json::Result<Value> {
     serde_json::from_slice(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes))
 }
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_may_differ_by_mode_and_begin_with_a_mark() {
+    fn a_file_may_depend_on_the_mode_and_begin_with_a_byte_order_mark() {
         let test: SuiteTest = serde_json::from_value(parse(
             b"\xef\xbb\xbf{\"name\":\"t\",\"operation\":\"expand\",\"response\":\"a\",\"response:flat\":\"b\"}",
         )

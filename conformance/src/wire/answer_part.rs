@@ -1,11 +1,11 @@
-//! Parts of a response that rows name, for `capture` and `jwt`.
+//! Parts of a response that rows refer to in `capture` and `jwt`.
 //!
 //! | source | value |
 //! |---|---|
 //! | `/a/0/b` | a value of a JSON body (RFC 6901); `/` alone is the whole body |
 //! | `header:NAME` | a header |
 //! | `query:NAME`, `fragment:NAME` | a parameter of the Location |
-//! | `body:RE`, `header:NAME:RE` | the first group of an expression |
+//! | `body:RE`, `header:NAME:RE` | the first group of a regular expression |
 //! | `page:NAME` | the value of an input of a page |
 
 use regex::Regex;

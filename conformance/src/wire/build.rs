@@ -1,4 +1,4 @@
-//! Builds the request that is sent from the request of a row and the variables of its case.
+//! Builds the HTTP request from the request of a row and the variables of its case.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
@@ -10,10 +10,10 @@ use super::variables::{UnknownVariable, Variables};
 use crate::spec::request::{Body, Request};
 use crate::spec::{endpoints, resources};
 
-/// Builds the request that is sent.
+/// Builds the HTTP request.
 ///
 /// # Errors
-/// The row names an unknown variable or endpoint, or a value that cannot be sent.
+/// Returns a message if the row refers to an unknown variable or endpoint, or if a value cannot be sent.
 pub fn build_request(request: &Request, variables: &Variables) -> Result<SentRequest, String> {
     let fill = |text: &str| variables.fill(text).map_err(|error| error.to_string());
     let base_url = variables.text("base_url").map_err(|error| error.to_string())?;
@@ -55,7 +55,7 @@ fn header_value(text: &str) -> Result<HeaderValue, String> {
     HeaderValue::from_bytes(text.as_bytes()).map_err(|_| format!("'{text}' is not valid in a header"))
 }
 
-/// Returns the body, and its media type if the row names none.
+/// Returns the body, and the media type to use if the row states none.
 fn build_body(body: &Body, variables: &Variables) -> Result<(Bytes, Option<&'static str>), String> {
     let unknown = |error: UnknownVariable| error.to_string();
     match body {

@@ -1,5 +1,5 @@
-//! A request as sent and its response as received, both also as text: the request as a curl line with shortened
-//! secrets.
+//! A request as sent and its response as received, and both as text. The text of a request is a curl command with
+//! shortened secrets.
 
 use std::fmt::Write as _;
 
@@ -8,35 +8,35 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use url::Url;
 
-/// Longest body that is shown, in characters.
+/// Maximum number of characters of a body in the text.
 const SHOWN_BODY: usize = 2_000;
 
 /// A request as sent.
 #[derive(Debug, Clone)]
 pub struct SentRequest {
-    /// Method.
+    /// HTTP method.
     pub method: Method,
-    /// Whole address.
+    /// URL with the query.
     pub url: Url,
-    /// Headers, without those that the connection adds.
+    /// Headers, without those that the HTTP client adds.
     pub headers: HeaderMap,
-    /// Body.
+    /// Body of the request, as sent.
     pub body: Bytes,
 }
 
 /// A received response.
 #[derive(Debug, Clone)]
 pub struct Answer {
-    /// Status.
+    /// HTTP status of the response.
     pub status: StatusCode,
-    /// Headers.
+    /// Headers of the response, as received.
     pub headers: HeaderMap,
-    /// Whole body.
+    /// Complete body, as received.
     pub body: Bytes,
 }
 
 impl Answer {
-    /// A header; several values are joined as HTTP says.
+    /// Returns a header. Several values are joined with commas (RFC 9110 5.3).
     pub fn header(&self, name: &str) -> Option<String> {
         let values: Vec<_> = self
             .headers
@@ -47,18 +47,18 @@ impl Answer {
         (!values.is_empty()).then(|| values.join(", "))
     }
 
-    /// The media type of the body, without parameters.
+    /// Returns the media type of the body, without parameters.
     pub fn media_type(&self) -> Option<String> {
         let value = self.header("content-type")?;
         Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
     }
 
-    /// The body as text; what is no UTF-8 is replaced.
+    /// Returns the body as text. Invalid UTF-8 is replaced.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Option<Value> {
         serde_json::from_slice(&self.body).ok()
     }
@@ -69,7 +69,7 @@ impl Answer {
     }
 }
 
-/// The request as a line for a shell.
+/// Returns the request as a curl command for a shell.
 pub fn curl(sent: &SentRequest) -> String {
     let mut line = String::from("curl -i");
     if sent.method != Method::GET {
@@ -87,7 +87,7 @@ pub fn curl(sent: &SentRequest) -> String {
     line
 }
 
-/// The answer: status line, headers, body.
+/// Returns the response as text: status line, headers and body.
 pub fn shown(answer: &Answer) -> String {
     let mut text = format!("{}\n", answer.status);
     for (name, value) in &answer.headers {
@@ -111,8 +111,8 @@ fn cut(text: &str) -> String {
     }
 }
 
-/// Leaves six characters of whatever may be a secret: a long run of the letters that tokens, codes,
-/// passwords and cookies are made of.
+/// Shortens each possible secret to six characters. A possible secret is a long run of characters that tokens, codes,
+/// passwords and cookies consist of.
 pub fn shorten(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     let mut out = String::new();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_becomes_a_line_for_a_shell() {
+    fn a_request_is_converted_to_a_curl_command() {
         let mut headers = HeaderMap::new();
         headers.insert("accept", http::HeaderValue::from_static("it's"));
         let sent = SentRequest {

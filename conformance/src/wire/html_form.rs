@@ -1,15 +1,15 @@
-//! Reads the first form of a page, as far as a sign-in needs it.
+//! Reads the first form of an HTML page, as far as a sign-in needs it.
 
 use regex::Regex;
 
 /// An input of a form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FormInput {
-    /// `name`.
+    /// Attribute `name`.
     pub name: String,
-    /// `type`; `text` by default.
+    /// Attribute `type`; `text` by default.
     pub kind: String,
-    /// `value`.
+    /// Attribute `value`.
     pub value: String,
 }
 
@@ -26,7 +26,7 @@ pub fn form_inputs(html: &str) -> Vec<FormInput> {
     tag.find_iter(html).filter_map(|found| named(found.as_str())).collect()
 }
 
-/// Returns the address that the first form is sent to.
+/// Returns the URL to which the first form is submitted.
 pub fn form_action(html: &str) -> Option<String> {
     let tag = Regex::new(r"(?s)<form\b[^>]*>").expect("the expression is well formed");
     attribute(tag.find(html)?.as_str(), "action")

@@ -1,7 +1,6 @@
-//! JWTs as clients create and read them (RFC 7515, RFC 7518): ES256, ES384, RS256, RS384.
+//! Creation and verification of JWTs as a client does (RFC 7515, RFC 7518): ES256, ES384, RS256, RS384.
 //!
-//! Only the crypto library is used, so that a fault of the server's JWT library cannot pass by being the same on both
-//! sides.
+//! Only the crypto library is used, because a fault of the server's JWT library would not be detected if both used it.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeyPairComponents, PublicKeyComponents};
@@ -13,23 +12,23 @@ use aws_lc_rs::signature::{
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 
-/// A key that cannot be used.
+/// Reasons why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// A member of the JWK is missing or no base64url.
+    /// A member of the JWK is missing or is not base64url.
     #[error("the JWK has no member '{0}' in base64url")]
     Member(&'static str),
-    /// The crypto library refuses it.
+    /// The crypto library rejects the key.
     #[error("the JWK is not a {0} key")]
     Refused(&'static str),
 }
 
-/// The two readable parts of a JWT.
+/// The header and the claims of a JWT.
 #[derive(Debug, Clone)]
 pub struct JwtParts {
-    /// Header.
+    /// Header of the JWT.
     pub header: Value,
-    /// Claims.
+    /// Claims of the JWT.
     pub claims: Value,
 }
 
@@ -42,13 +41,13 @@ fn member(jwk: &Value, name: &'static str) -> Result<Vec<u8>, KeyError> {
     URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyError::Member(name))
 }
 
-/// An uncompressed point: 0x04, x, y.
+/// Returns an uncompressed point: 0x04, x, y.
 fn point(jwk: &Value) -> Result<Vec<u8>, KeyError> {
     Ok([vec![4], member(jwk, "x")?, member(jwk, "y")?].concat())
 }
 
 /// Signs a JWT with a private JWK. The `kty` and `crv` of the key determine the algorithm: ES256, ES384 or RS384. The
-/// header is used unchanged, also if it is wrong.
+/// header is used unchanged, even if it contradicts the key.
 ///
 /// # Errors
 /// Returns [`KeyError`] if the key is invalid.
@@ -82,10 +81,10 @@ pub fn sign(jwk: &Value, header: &Value, claims: &Value) -> Result<String, KeyEr
     Ok(format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature)))
 }
 
-/// A fresh private JWK for ES256.
+/// Generates a private JWK for ES256.
 ///
 /// # Errors
-/// [`KeyError::Refused`] when the library cannot make one.
+/// Returns [`KeyError::Refused`] if the crypto library cannot generate a key.
 pub fn fresh_key(kid: &str) -> Result<Value, KeyError> {
     use aws_lc_rs::encoding::AsBigEndian as _;
     let refused = KeyError::Refused("P-256");
@@ -100,7 +99,7 @@ pub fn fresh_key(kid: &str) -> Result<Value, KeyError> {
     }))
 }
 
-/// The public half of an EC key.
+/// Returns the public key of a private EC key.
 pub fn public_half(jwk: &Value) -> Value {
     let mut public = jwk.clone();
     if let Some(members) = public.as_object_mut() {
@@ -109,7 +108,7 @@ pub fn public_half(jwk: &Value) -> Value {
     public
 }
 
-/// Reads a JWT without checking it.
+/// Decodes a JWT without verifying it.
 pub fn parts(token: &str) -> Option<JwtParts> {
     let mut parts = token.split('.');
     let mut next = || serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts.next()?).ok()?).ok();
@@ -117,7 +116,7 @@ pub fn parts(token: &str) -> Option<JwtParts> {
     (token.split('.').count() == 3).then_some(JwtParts { header, claims })
 }
 
-/// Has the key of the set that the token names signed it?
+/// Returns whether a JWT is signed by the key of the set that its header names.
 pub fn is_signed(token: &str, keys: &Value) -> bool {
     let Some(parts) = parts(token) else { return false };
     let Some((message, signature)) = token.rsplit_once('.') else { return false };

@@ -3,7 +3,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`variables`] | variables in texts |
-//! | [`exchange`] | requests and responses, and both as texts for people |
+//! | [`exchange`] | requests and responses, and their text for messages |
 //! | [`build`] | builds the request of a row |
 //! | [`answer_part`] | parts of a response, for `capture` and `jwt` |
 //! | [`dpop_proof`] | DPoP proofs, valid and invalid |

@@ -1,4 +1,4 @@
-//! Random texts for states, nonces, verifiers and names.
+//! Random texts for states, nonces, code verifiers and names.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};

@@ -5,31 +5,31 @@
 
 use serde_json::{Map, Value};
 
-/// FHIR operations, whose names begin with the same sign as variables.
+/// FHIR operations, whose names begin with `$` like variables.
 pub const OPERATIONS: [&str; 6] =
     ["validate-code", "batch-validate-code", "subsumes", "lookup", "expand", "export"];
 
-/// A text names an unknown variable.
+/// The name of an unknown variable in a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown variable '${0}'")]
 pub struct UnknownVariable(pub String);
 
-/// Values by name; a name is a dotted path into them.
+/// Values by name. A dotted path refers to a value within another one.
 #[derive(Debug, Clone, Default)]
 pub struct Variables(Map<String, Value>);
 
 impl Variables {
-    /// Sets a variable, in the place of an old one of that name.
+    /// Sets a variable, replacing an existing one with this name.
     pub fn set(&mut self, name: impl Into<String>, value: impl Into<Value>) {
         self.0.insert(name.into(), value.into());
     }
 
-    /// Sets all members of an object.
+    /// Sets all members of an object as variables.
     pub fn extend(&mut self, members: Map<String, Value>) {
         self.0.extend(members);
     }
 
-    /// The value at a dotted path.
+    /// Returns the value at a dotted path.
     pub fn get(&self, path: &str) -> Option<&Value> {
         let mut parts = path.split('.');
         let first = self.0.get(parts.next()?)?;
@@ -39,26 +39,26 @@ impl Variables {
         })
     }
 
-    /// A variable that is a text.
+    /// Returns the value of a variable that is a text.
     ///
     /// # Errors
-    /// [`UnknownVariable`], also for other types.
+    /// Returns [`UnknownVariable`] if the variable does not exist or is not a text.
     pub fn text(&self, path: &str) -> Result<&str, UnknownVariable> {
         self.get(path).and_then(Value::as_str).ok_or_else(|| UnknownVariable(path.to_owned()))
     }
 
-    /// Puts values into a text; numbers and objects as JSON.
+    /// Replaces the variables in a text by their values. Numbers and objects are written as JSON.
     ///
     /// # Errors
-    /// [`UnknownVariable`].
+    /// Returns [`UnknownVariable`] if a variable does not exist.
     pub fn fill(&self, text: &str) -> Result<String, UnknownVariable> {
         self.fill_with(text, |value| value)
     }
 
-    /// The same, with each value passed through `quote` first.
+    /// Replaces the variables in a text like [`fill`](Self::fill), and applies `quote` to each value.
     ///
     /// # Errors
-    /// [`UnknownVariable`].
+    /// Returns [`UnknownVariable`] if a variable does not exist.
     pub fn fill_with(&self, text: &str, quote: impl Fn(String) -> String) -> Result<String, UnknownVariable> {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
@@ -83,10 +83,10 @@ impl Variables {
         Ok(out)
     }
 
-    /// Puts values into every text of a JSON value. A text that is one variable becomes its value.
+    /// Replaces the variables in every text of a JSON value. A text that consists of one variable becomes its value.
     ///
     /// # Errors
-    /// [`UnknownVariable`].
+    /// Returns [`UnknownVariable`] if a variable does not exist.
     pub fn fill_json(&self, value: &Value) -> Result<Value, UnknownVariable> {
         Ok(match value {
             Value::String(text) => match text.strip_prefix('$').filter(|rest| name(rest) == *rest) {
@@ -119,7 +119,7 @@ impl Variables {
     }
 }
 
-/// Returns a value as text.
+/// Converts a value to text.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -127,7 +127,8 @@ fn plain(value: &Value) -> String {
     }
 }
 
-/// Reads `(TEXT*TIMES)` at the start of a text; returns both, and the end of the expression.
+/// Parses `(TEXT*TIMES)` at the start of a text. Returns the text, the number of times, and the length of the
+/// expression.
 fn repetition(text: &str) -> Option<(&str, usize, usize)> {
     let (inner, _) = text.strip_prefix('(')?.split_once(')')?;
     let (repeated, times) = inner.rsplit_once('*')?;

@@ -1,15 +1,15 @@
-//! Which rows run in process, and why the others run over the wire only.
+//! Selection of the rows that run in process, and the reasons why other rows run only over HTTP.
 
 use http::StatusCode;
 use trefoil_conformance::spec::case::Case;
 use trefoil_conformance::wire::variables::OPERATIONS;
 
-/// Preconditions that change nothing for the terminology crate: the demo project, and tokens of callers who may ask
-/// everything.
+/// Preconditions that do not affect the terminology crate: the demo project, and tokens of callers who may call all
+/// operations.
 const DEMO: [&str; 3] = ["demo-data", "system-token", "token"];
 /// Precondition that adds the imported releases to the demo project.
 const RELEASES: &str = "releases";
-/// Statuses that the HTTP layer answers without asking the terminology crate.
+/// Statuses with which the HTTP layer responds without calling the terminology crate.
 const HTTP_STATUSES: [StatusCode; 7] = [
     StatusCode::UNAUTHORIZED,
     StatusCode::FORBIDDEN,
@@ -20,21 +20,21 @@ const HTTP_STATUSES: [StatusCode; 7] = [
     StatusCode::UNSUPPORTED_MEDIA_TYPE,
 ];
 
-/// Where a row runs.
+/// Group of a row, which determines where the row runs.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RowGroup {
-    /// In process, on the demo project.
+    /// The row runs in process, on the demo project.
     Demo,
-    /// In process, on the demo project and the releases of `fixtures/releases`.
+    /// The row runs in process, on the demo project and the releases of `fixtures/releases`.
     Releases,
-    /// Over the wire only, for this reason.
+    /// The row runs only over HTTP. The value is the reason.
     WireOnly(&'static str),
 }
 
 /// Returns the group of a case.
 ///
 /// # Errors
-/// The case has a precondition that no group has.
+/// Returns a message if the case has a precondition that no group has.
 pub fn group_of(case: &Case) -> Result<RowGroup, String> {
     let mut operations = case.steps.iter().map(|step| is_terminology(&step.request.to));
     if !operations.clone().any(|is_operation| is_operation) {

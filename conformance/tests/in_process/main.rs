@@ -1,6 +1,6 @@
-//! The rows of terminology without HTTP: each case that only sends terminology requests is a trial named by its id. The
-//! request is passed to `trefoil-terminology`, and the result is compared by the code that also checks responses of the
-//! server.
+//! The rows about terminology without HTTP: each case that only sends terminology requests is a trial with its id as
+//! name. The request is passed to `trefoil-terminology`, and the result is compared by the code that also checks
+//! responses of the server.
 //!
 //! `cargo test -p trefoil-conformance --test in_process -- design/subsumes` runs one section.
 
@@ -27,7 +27,7 @@ use trefoil_conformance::wire::variables::Variables;
 static DEMO: LazyLock<TerminologyService> = LazyLock::new(TerminologyService::demo);
 static RELEASES: LazyLock<TerminologyService> = LazyLock::new(TerminologyService::releases);
 
-/// Returns the variables of a case. Requests carry the tokens, but nothing reads them.
+/// Returns the variables of a case. Requests contain the tokens, but the terminology crate does not read them.
 fn variables() -> Variables {
     let mut variables = Variables::default();
     variables.set("base_url", "https://in-process.example");
@@ -56,7 +56,7 @@ fn try_case(service: &TerminologyService, case: &Case) -> Result<(), Verdict> {
             let found = if is_error { "an error" } else { "a result" };
             differences.push(format!("status: {found} instead of {status}"));
         }
-        // The HTTP layer chooses the status of an error, so it is compared over the wire only.
+        // The HTTP layer chooses the status of an error, so rows compare this status only over HTTP.
         let mut without_status: Step = step.clone();
         without_status.expect.status = None;
         let fhir_json = HeaderValue::from_static("application/fhir+json");

@@ -1,4 +1,4 @@
-//! The terminology crate behind the requests of rows: from a request to the call of an operation.
+//! Calls of the terminology crate: converts the request of a row to the call of an operation.
 
 use std::path::PathBuf;
 
@@ -10,10 +10,10 @@ use trefoil_conformance::wire::exchange::SentRequest;
 
 /// Folder of the releases that the precondition `releases` imports.
 const RELEASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/releases");
-/// Time of expansions.
+/// Fixed time of all expansions.
 const NOW: &str = "2026-01-01T00:00:00Z";
 
-/// A terminology as the server of a precondition has it.
+/// A terminology with the content that the server of a precondition has.
 pub struct TerminologyService(Terminology);
 
 impl TerminologyService {
@@ -50,7 +50,7 @@ impl TerminologyService {
     /// Runs the operation of a request. Returns the result as JSON, or the OperationOutcome of the error.
     ///
     /// # Errors
-    /// The destination is not a terminology operation.
+    /// Returns a message if the destination is not a terminology operation.
     pub fn answer(&self, sent: &SentRequest) -> Result<Result<Vec<u8>, Vec<u8>>, String> {
         let base = endpoints::resolve("fhir/", "")?;
         let path = sent.url.path();

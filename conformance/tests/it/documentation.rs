@@ -6,7 +6,7 @@ use trefoil_conformance::spec::{Specification, preconditions};
 
 const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/README.md");
 
-/// Replaces the text between the two marks of a section.
+/// Replaces the text between the two markers of a section.
 fn with_section(text: &str, name: &str, table: &str) -> String {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
     let (before, rest) = text.split_once(&begin).unwrap();
@@ -43,9 +43,9 @@ fn the_readme_has_the_tables() {
     assert_eq!(found, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
 }
 
-/// A newcomer copies the rows of the page.
+/// Checks that the examples in the README are valid rows, because readers copy them.
 #[test]
-fn the_rows_of_the_readme_are_rows() {
+fn the_examples_in_the_readme_are_valid_rows() {
     let text = std::fs::read_to_string(README).unwrap();
     let blocks: Vec<_> =
         text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();

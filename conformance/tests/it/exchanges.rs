@@ -1,13 +1,13 @@
-//! Whole answers, for people to review. What differs from run to run is replaced by its name.
+//! Snapshots of complete responses, for review. Values that differ between runs are replaced by their names.
 
 use serde_json::Value;
 use trefoil_conformance::wire::exchange::Answer;
 
 use crate::Trial;
 
-/// Headers that say the same thing of every answer, or another thing each time.
+/// Headers that are equal in all responses or differ between runs.
 const LEFT_OUT: [&str; 3] = ["date", "content-length", "x-request-id"];
-/// Members and parameters that are made at random or by the clock.
+/// Names of members and parameters whose values are random or depend on the time.
 const BY_NAME: [&str; 10] = [
     "access_token",
     "id_token",
@@ -37,7 +37,7 @@ fn redact(value: &mut Value, names: &[&str]) {
     }
 }
 
-/// Status, headers and body of an answer.
+/// Returns the status, headers and body of a response as text.
 fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
     let mut lines = vec![answer.status.to_string()];
     for name in answer.headers.keys().filter(|name| !LEFT_OUT.contains(&name.as_str())) {
@@ -57,7 +57,7 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
     }
     let mut text = lines.join("\n").trim_end().to_owned();
     for name in ["code", "access_token", "id_token"] {
-        // Parameters of an address.
+        // Replaces the values of URL parameters.
         while let Some(at) = text.find(&format!("{name}=")).map(|at| at + name.len() + 1)
             && !text[at..].starts_with('[')
         {
@@ -70,7 +70,7 @@ fn text(trial: &Trial, answer: &Answer, names: &[&str]) -> String {
 }
 
 #[test]
-fn whole_answers() {
+fn complete_responses_match_their_snapshots() {
     let trial = Trial::start();
     let check = |name: &str, given: &[&str], request: &str, names: &[&str]| {
         let answer = trial.ask(&mut trial.given(given), request);
@@ -144,11 +144,11 @@ fn whole_answers() {
 }
 
 #[test]
-fn the_capability_statement() {
+fn the_capability_statement_matches_its_snapshot() {
     let trial = Trial::start();
     let mut answer = trial.ask(&mut trial.given(&[]), "get = \"fhir/metadata\"");
     let mut body = answer.json().unwrap();
-    // Every type has the same interactions; types with an operation, and one without, represent all.
+    // All types have the same interactions, so the snapshot contains only the types with operations and one other type.
     let kinds = body["rest"][0]["resource"].as_array_mut().unwrap();
     assert!(kinds.len() > 140, "{} resource types", kinds.len());
     kinds.retain(|kind| kind.get("operation").is_some() || kind["type"] == "Patient");

@@ -1,4 +1,4 @@
-//! Laws of any request, tested over HTTPS with random and with all existing values.
+//! Properties of all requests, tested over HTTPS with random values and with all codes of the demo project.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,14 @@ use trefoil_conformance::environment::preconditions::CaseContext;
 
 use crate::Trial;
 
-/// The same cases at every run.
+/// Returns a test runner that generates the same cases in every run.
 fn runner(cases: u32) -> TestRunner {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
     TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha))
 }
 
-/// The demo's code systems: canonical URL and codes, each code also with its case changed, and one unknown code.
+/// Returns the code systems of the demo project: canonical URL and codes. Each code also occurs with its case changed,
+/// and one code is unknown.
 fn code_systems(trial: &Trial, scene: &mut CaseContext) -> Vec<(String, Vec<String>)> {
     let ids: Vec<String> = match scene.vars.get("code_systems") {
         Some(Value::Array(all)) => {
@@ -47,7 +48,7 @@ fn collect_codes(concepts: &Value, codes: &mut Vec<String>) {
     }
 }
 
-/// An operation by GET and by POST with the same parameters.
+/// Sends an operation by GET and by POST with the same parameters.
 fn by_get_and_by_post(
     trial: &Trial,
     scene: &mut CaseContext,
@@ -69,7 +70,7 @@ fn by_get_and_by_post(
 }
 
 #[test]
-fn get_and_post_answer_alike() {
+fn get_and_post_have_equal_answers() {
     let trial = Trial::start();
     let mut scene = trial.given(&["system-token"]);
     let systems = code_systems(&trial, &mut scene);
@@ -104,7 +105,7 @@ fn get_and_post_answer_alike() {
 }
 
 #[test]
-fn a_code_is_spent_at_most_once() {
+fn a_code_can_be_exchanged_at_most_once() {
     let trial = Trial::start();
     let law = |at_once: usize| {
         let scene = trial.given(&["code"]);
@@ -147,7 +148,7 @@ fn exported(trial: &Trial, scene: &mut CaseContext, path: &str) -> BTreeMap<Stri
 }
 
 #[test]
-fn an_export_is_the_selection() {
+fn an_export_contains_exactly_the_selected_resources() {
     let trial = Trial::start();
     let mut scene = trial.given(&["system-token"]);
     let project = trefoil_fixtures::project();

@@ -1,5 +1,5 @@
-//! Whole exchanges as snapshots, and laws over the running server. Each test starts a server of its
-//! own, which ends with it. The rows of the tables are in `tests/rows.rs`.
+//! Snapshots of complete exchanges, and properties of the running server. Each test starts a separate server and stops
+//! it at the end. The rows of the tables are in `tests/rows.rs`.
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
@@ -19,14 +19,14 @@ use trefoil_conformance::spec::request::Request;
 use trefoil_conformance::wire::build::build_request;
 use trefoil_conformance::wire::exchange::Answer;
 
-/// A server, and a runtime to speak with it.
+/// A server, and a runtime for the requests to it.
 struct Trial {
     world: TestEnvironment,
     runtime: Runtime,
 }
 
 impl Trial {
-    /// Builds the server where it is out of date, once, and starts it.
+    /// Starts the server. The first call builds it if necessary.
     fn start() -> Self {
         static BUILT: LazyLock<PathBuf> = LazyLock::new(|| server::build().unwrap());
         assert!(BUILT.is_file(), "{}", BUILT.display());
@@ -35,7 +35,7 @@ impl Trial {
         Self { world, runtime }
     }
 
-    /// A scene in which this is given.
+    /// Returns the context of a case with these preconditions.
     fn given(&self, names: &[&str]) -> CaseContext {
         let mut scene = CaseContext::new(&self.world);
         for name in names {
@@ -44,7 +44,7 @@ impl Trial {
         scene
     }
 
-    /// Sends a request as the tables write it, and again while 202 comes back where it polls.
+    /// Sends a request in the form of the tables. If the request has `poll`, it is repeated while the status is 202.
     fn ask(&self, scene: &mut CaseContext, request: &str) -> Answer {
         let request: Request = toml::from_str(request).unwrap();
         let sent = build_request(&request, &scene.vars).unwrap();

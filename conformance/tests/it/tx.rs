@@ -1,6 +1,6 @@
-//! HL7's terminology suite against our server: a small suite in its layout, and HL7's own if it is available, in the
-//! folder `data/tx` of the folder in TREFOIL_SHARED or of `shared` beside the workspace. Otherwise the trial reports
-//! the omission.
+//! HL7's terminology suite against our server: a small suite in the same layout, and HL7's own suite if it is
+//! available, in the folder `data/tx` of the folder in TREFOIL_SHARED or of `shared` next to the workspace. If it is
+//! not available, the test prints that it is left out.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,14 +12,14 @@ use trefoil_conformance::tx::{self, SuiteOptions, Verdict};
 use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
-/// Settings for terminology without a token.
+/// Settings of a server that allows terminology requests without a token.
 const ANONYMOUS: &str = "[terminology]\nanonymous = true\n";
 
 fn own() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tx")
 }
 
-/// A server, what connects to it, and a runtime.
+/// A server, the connection to it, and a runtime.
 struct Trial {
     runtime: Runtime,
     _server: OwnServer,
@@ -45,14 +45,14 @@ impl Trial {
 }
 
 #[test]
-fn our_own_suite_passes_and_what_is_not_for_us_is_left_out() {
+fn our_own_suite_passes_and_unsupported_tests_are_skipped() {
     let mut trial = Trial::start(own());
     let report = trial.run();
     let sum = report.sum(None);
     assert_eq!((sum.passed, sum.failed, sum.skipped), (9, 0, 1), "{report}");
     let skipped = report.outcomes.iter().find(|one| matches!(one.verdict, Verdict::Skip(_))).unwrap();
     assert_eq!(skipped.test, "too-new");
-    // Again: the resources come compiled from memory, and nothing is answered otherwise.
+    // The second run uses the cached resources of the first one and must have the same results.
     assert_eq!(trial.run().sum(None), sum);
     trial.options.operations = vec!["cs-validate-code".to_owned()];
     assert_eq!(trial.run().sum(None).passed, 1);
@@ -66,7 +66,7 @@ fn hl7s_suite_passes() {
     let shared = std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from);
     let tests = shared.join("data/tx");
     if !tests.join("test-cases.json").is_file() {
-        println!("left out: HL7's terminology suite: {} is not there", tests.display());
+        println!("left out: HL7's terminology suite: {} does not exist", tests.display());
         return;
     }
     let trial = Trial::start(tests);
@@ -77,7 +77,7 @@ fn hl7s_suite_passes() {
     assert!(failed.is_empty() && !report.outcomes.is_empty(), "{report}");
 }
 
-/// A server that says of everything that it is right.
+/// Returns a server that answers every request with `result` true.
 async fn yes_man() -> MockServer {
     let mock = MockServer::start().await;
     let statement = serde_json::json!({ "resourceType": "CapabilityStatement", "fhirVersion": "4.0.1",

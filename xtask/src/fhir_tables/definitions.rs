@@ -1,8 +1,8 @@
 //! HL7's definitions of FHIR R4: structure definitions, search parameters and the Patient compartment.
 //!
-//! They are read from the package `hl7.fhir.r4.core` 4.0.1, or from a folder with its JSON files or with those of HL7's
-//! `definitions.json.zip`. A file is a resource or a Bundle of resources. Definitions of other versions of FHIR are
-//! ignored.
+//! They are read from the package `hl7.fhir.r4.core` 4.0.1, or from a folder with the JSON files of the package or of
+//! HL7's `definitions.json.zip`. A file is a resource or a Bundle of resources. Definitions of other versions of FHIR
+//! are ignored.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use serde::Deserialize;
 
 use crate::{check, target_dir};
 
-/// The package in its published form.
+/// File name of the published package.
 pub const PACKAGE: &str = "hl7.fhir.r4.core-4.0.1.tgz";
-/// A folder with JSON files, or with a folder `package` of them.
+/// Name of a folder with the JSON files, or with a folder `package` that contains them.
 pub const FOLDER: &str = "hl7.fhir.r4.core-4.0.1";
 
 const FHIR_VERSION: &str = "4.0.1";
-/// Prefixes of the names of the files to read, in the package and in `definitions.json.zip`.
+/// Prefixes of the names of the files that are read, in the package and in `definitions.json.zip`.
 const FILE_PREFIXES: [&str; 6] = [
     "StructureDefinition-",
     "SearchParameter-",
@@ -28,10 +28,10 @@ const FILE_PREFIXES: [&str; 6] = [
     "profiles-types.",
     "search-parameters.",
 ];
-/// Extension of a type that names the FHIR type in the place of a type of FHIRPath.
+/// Extension with the FHIR type of an element whose type is stated as a FHIRPath type.
 const FHIR_TYPE: &str = "http://hl7.org/fhir/StructureDefinition/structuredefinition-fhir-type";
 
-/// The definitions that the tables are generated from.
+/// The definitions from which the tables are generated.
 #[derive(Default)]
 pub struct FhirDefinitions {
     /// Resource types and data types, by name.
@@ -64,7 +64,7 @@ struct DefinitionEntry {
     resource: DefinitionResource,
 }
 
-/// A StructureDefinition.
+/// A StructureDefinition of a type.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TypeDefinition {
@@ -89,7 +89,7 @@ pub struct ElementDefinition {
     pub path: String,
     #[serde(default)]
     pub min: u32,
-    /// The element that defines the content of this one, as `#path`.
+    /// Path of the element that defines the content of this one, as `#path`.
     pub content_reference: Option<String>,
     #[serde(rename = "type", default)]
     types: Vec<ElementTypeDefinition>,
@@ -109,11 +109,11 @@ struct TypeExtension {
     value_url: Option<String>,
 }
 
-/// A SearchParameter.
+/// A SearchParameter with its expression.
 #[derive(Deserialize)]
 pub struct SearchDefinition {
     pub code: String,
-    /// Resource types that the parameter is for.
+    /// Resource types that have the parameter.
     pub base: Vec<String>,
     #[serde(rename = "type")]
     pub kind: String,
@@ -126,12 +126,12 @@ pub struct SearchDefinition {
 pub struct CompartmentMember {
     #[serde(rename = "code")]
     pub kind: String,
-    /// Codes of search parameters; without them, resources of the type are in no compartment.
+    /// Codes of search parameters. If there are none, no resource of the type is in a compartment.
     #[serde(default, rename = "param")]
     pub parameters: Vec<String>,
 }
 
-/// Returns the folder with the JSON files, if it or the package is in `data`. The package is unpacked.
+/// Returns the folder with the JSON files, if `data` contains it or the package, which is then unpacked.
 pub fn find_folder(data: &Path) -> Result<Option<PathBuf>> {
     let package = data.join(PACKAGE);
     let mut folder = data.join(FOLDER);
@@ -203,12 +203,12 @@ impl FhirDefinitions {
 }
 
 impl TypeDefinition {
-    /// Returns true for a type of this version of FHIR. A constraint is a profile of another type.
+    /// Returns whether this is a type of this version of FHIR. A constraint is a profile of another type.
     fn defines_type(&self) -> bool {
         self.fhir_version.as_deref() == Some(FHIR_VERSION) && self.derivation.as_deref() != Some("constraint")
     }
 
-    /// Returns true for resource types that have instances.
+    /// Returns whether this is a resource type that has instances.
     pub fn is_concrete_resource(&self) -> bool {
         self.kind == "resource" && !self.is_abstract
     }

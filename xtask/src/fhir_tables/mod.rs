@@ -1,12 +1,11 @@
-//! `cargo xtask gen-fhir-tables`: writes the tables that are generated from HL7's definitions of FHIR R4, or compares
-//! them.
+//! `cargo xtask gen-fhir-tables`: writes or compares the tables that are generated from HL7's definitions of FHIR R4.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`definitions`] | finding and reading HL7's definitions |
 //! | [`root_elements`] | the table of root elements of each resource type |
 //! | [`search_parameters`] | the table of search parameters |
-//! | [`search_paths`] | the paths of JSON members that an expression of a search parameter leads to |
+//! | [`search_paths`] | the JSON paths to which the expression of a search parameter leads |
 //! | [`patient_compartment`] | the table of the Patient compartment |
 
 mod definitions;
@@ -30,7 +29,7 @@ const PATIENT_COMPARTMENT: &str = "server/crates/fhir/src/patient_compartment.rs
 /// because there are no definitions.
 ///
 /// # Errors
-/// Fails if a compared table differs, or if tables are to be written and there are no definitions.
+/// Returns an error if a compared table differs, or if tables must be written and the definitions are missing.
 pub fn run(only_compare: bool) -> Result<Option<String>> {
     let data = shared_folder().join("data");
     let Some(folder) = definitions::find_folder(&data)? else {
@@ -85,7 +84,7 @@ fn read_file(path: &str) -> Result<String> {
     std::fs::read_to_string(root().join(path)).with_context(|| format!("failed to read {path}"))
 }
 
-/// Describes the first line that differs, if one does.
+/// Describes the first line that differs, or returns `None` if the texts are equal.
 fn first_difference(found: &str, generated: &str) -> Option<String> {
     if found == generated {
         return None;

@@ -6,9 +6,9 @@ use anyhow::{Context as _, Result};
 use super::definitions::FhirDefinitions;
 use super::search_parameters::SearchRows;
 
-/// Types that are left out: `Patient.link` and `Group.member` would add other patients to a compartment.
+/// Types without rows: `Patient.link` and `Group.member` would add other patients to a compartment.
 const LEFT_OUT: [&str; 2] = ["Patient", "Group"];
-/// The line before the rows, and the line after them.
+/// Line that precedes the rows, and line that follows them.
 const ROWS_START: &str = "const PATIENT: &[(&str, &[&str])] = &[\n";
 const ROWS_END: &str = "];\n";
 

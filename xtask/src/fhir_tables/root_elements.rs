@@ -1,9 +1,9 @@
-//! The table of root elements: a line for each resource type, with its elements in the order of the definition.
-//! `name!` is mandatory, and `value[x]` is a choice of types.
+//! The table of root elements: one line for each resource type, with its elements in the order of the definition.
+//! `name!` is a mandatory element, and `value[x]` is a choice of types.
 
 use super::definitions::FhirDefinitions;
 
-/// Input and output of operations, which is never stored or exported.
+/// Resource type for input and output of operations, which is never stored or exported.
 const NOT_STORED: &str = "Parameters";
 
 pub fn table(definitions: &FhirDefinitions) -> String {

@@ -1,14 +1,14 @@
-//! The table of search parameters: `code type path:DataType …` for each, below the line `[ResourceType]`.
+//! The table of search parameters: one line `code type path:DataType …` for each, below the line `[ResourceType]`.
 //!
-//! A parameter is left out if a part of its expression is not supported, since a search would miss resources. Composite
-//! and special parameters are left out, and values of data types that the server does not compare.
+//! A parameter is omitted if a part of its expression is not supported, because a search would not find all resources.
+//! Composite and special parameters are omitted, and so are values of data types that the server does not compare.
 
 use std::collections::BTreeMap;
 
 use super::definitions::FhirDefinitions;
 use super::search_paths::{self, SearchPath};
 
-/// Data types that the server compares, for each type of parameter.
+/// Data types that the server compares, by the type of the parameter.
 const COMPARED_TYPES: [(&str, &[&str]); 7] = [
     ("date", &["Period", "Timing", "date", "dateTime", "instant"]),
     ("number", &["decimal", "integer"]),
@@ -32,7 +32,7 @@ const COMPARED_TYPES: [(&str, &[&str]); 7] = [
     ("uri", &["canonical", "uri", "url"]),
 ];
 
-/// The values of a search parameter of one resource type.
+/// Type and paths of a search parameter of one resource type.
 pub struct SearchRow {
     /// Type of the parameter.
     kind: String,
@@ -61,7 +61,7 @@ pub fn collect(definitions: &FhirDefinitions) -> SearchRows {
     rows
 }
 
-/// Writes the search parameters as text.
+/// Returns the table as text.
 pub fn table(rows: &SearchRows) -> String {
     let mut table = String::new();
     for (kind, parameters) in rows {

@@ -1,8 +1,9 @@
 //! Resolves the expression of a search parameter, which is FHIRPath, to paths of JSON members and their data types.
 //!
-//! The supported part of FHIRPath is what HL7's search parameters use most: unions of paths of elements, casts to a data
-//! type, `where(resolve() is Patient)` and `where(system='phone')`. A choice of types is supported as the last element
-//! of a path in a resource: neither its own elements nor choices in data types (`useContext.value`) are resolved.
+//! The supported subset of FHIRPath is the one that HL7's search parameters use most: unions of paths of elements,
+//! casts to a data type, `where(resolve() is Patient)` and `where(system='phone')`. A choice of types is supported only
+//! as the last element of a path in a resource. Elements within a choice and choices within data types
+//! (`useContext.value`) are not resolved.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -11,7 +12,7 @@ use regex::Regex;
 
 use super::definitions::{ElementDefinition, FhirDefinitions};
 
-/// The two ways to write a cast before its conversion: `a.b as T`, `(a.b as T)`.
+/// A cast in one of its two forms, `a.b as T` and `(a.b as T)`.
 static CAST: LazyLock<Regex> = LazyLock::new(|| regex(r"^\(([\w.]+) as (\w+)\)|^([\w.]+) as (\w+)$"));
 /// A path in parentheses.
 static PARENTHESES: LazyLock<Regex> = LazyLock::new(|| regex(r"^\(([\w.]+(?:\(\w+\))?)\)"));
@@ -26,13 +27,13 @@ fn regex(pattern: &str) -> Regex {
     Regex::new(pattern).expect("the pattern is valid")
 }
 
-/// Values of a search parameter.
+/// A path to values of a search parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchPath {
     /// Names of JSON members, separated by dots.
     pub members: String,
     pub data_type: String,
-    /// The only type of target, or the only system, that counts.
+    /// Only this target type of references, or only this system, is searched.
     only: Option<String>,
 }
 
@@ -94,7 +95,7 @@ fn parse_steps(path: &str) -> Option<(Vec<PathStep<'_>>, Option<&str>)> {
     Some((steps, only))
 }
 
-/// Walks through the definitions of elements.
+/// Resolver of paths, which follows the definitions of elements.
 struct ElementResolver<'a> {
     definitions: &'a FhirDefinitions,
     base: &'a str,
@@ -102,7 +103,7 @@ struct ElementResolver<'a> {
 }
 
 impl ElementResolver<'_> {
-    /// Adds the members and data types at the end of the steps from an element on.
+    /// Adds the members and data types to which the steps lead, starting from an element.
     fn descend(&mut self, path: &str, steps: &[PathStep<'_>], mut members: Vec<String>) {
         let elements = &self.definitions.elements;
         let Some(element) = elements.get(path) else { return };
@@ -124,7 +125,7 @@ impl ElementResolver<'_> {
                 self.add_choice(choice, step, &members);
             }
         } else if let Some(data_type) = element.type_names().find(|name| elements.contains_key(*name)) {
-            // The elements of a data type are defined once, for the type.
+            // The elements of a data type are defined in the definition of the type.
             if data_type != path {
                 self.descend(data_type, steps, members);
             }
@@ -139,7 +140,7 @@ impl ElementResolver<'_> {
         }
     }
 
-    /// Adds a choice of types: in JSON, the name of a member ends with the type.
+    /// Adds a choice of types. In JSON, the name of the member ends with the type.
     fn add_choice(&mut self, choice: &ElementDefinition, step: &PathStep<'_>, members: &[String]) {
         for name in choice.type_names().filter(|name| step.cast.is_none_or(|cast| cast == *name)) {
             let (first, rest) = name.split_at(1);
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_choices_and_casts() {
+    fn elements_choices_and_casts_are_resolved() {
         check("Observation.component.code", Some("component.code:CodeableConcept"));
         check("Observation.component.code.text", Some("component.code.text:string"));
         check("Observation.length", Some("length:Quantity"));
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn unions_and_conditions() {
+    fn unions_and_conditions_are_resolved() {
         check("Patient.name | Observation.length", Some("length:Quantity"));
         check("Observation.length | Observation.length", Some("length:Quantity"));
         check("Observation.subject.where(resolve() is Patient)", Some("subject:Reference=Patient"));
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_expressions() {
+    fn unsupported_expressions_are_rejected() {
         check("Observation.subject.where(type='x') | Observation.length", None);
         check("Observation.value.exists() and Observation.value != false", None);
         check("(Observation.value as CodeableConcept).text | Observation.length", Some("length:Quantity"));

@@ -1,4 +1,4 @@
-//! Commit subjects since this file exists have at most 72 characters.
+//! Length of commit subjects: at most 72 characters, in all commits since this file was added.
 
 use anyhow::{Context as _, Result, bail};
 

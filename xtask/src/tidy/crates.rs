@@ -1,4 +1,4 @@
-//! The boundaries between the crates: which crate may use which library, and which other crate.
+//! The boundaries between the crates: which libraries and which other crates of the workspace each crate may use.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::cargo;
 
-/// Libraries that only these packages may use directly.
+/// Libraries that only the listed packages may use directly.
 const LIBRARY_USERS: [(&str, &[&str]); 5] = [
     ("warp", &["trefoil-server"]),
     ("hyper", &["trefoil-server"]),
@@ -44,7 +44,7 @@ const ALLOWED_CRATES: [(&str, &[&str]); 12] = [
     ),
 ];
 
-/// Packages that no build for any target may contain.
+/// Packages that must not be part of a build for any target.
 const FORBIDDEN_PACKAGES: [&str; 4] = ["ring", "openssl", "openssl-sys", "native-tls"];
 
 #[derive(Deserialize)]
@@ -82,7 +82,7 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
             faults.push(format!("crate {name} has no line in ALLOWED_CRATES; add one"));
             continue;
         };
-        // Tests may use other crates of the workspace, but not the reserved libraries.
+        // Tests may use other crates of the workspace, but not the libraries that are reserved for other packages.
         for dependency in &package.dependencies {
             let is_ours = ours.iter().any(|other| other.name == dependency.name);
             if is_ours && dependency.kind.is_none() && !known.contains(&dependency.name.as_str()) {
@@ -110,8 +110,8 @@ pub fn check(faults: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns names and versions of all packages that a build for any target contains. The lock file and
-/// `cargo metadata` also list optional packages that no feature turns on.
+/// Returns names and versions of all packages in builds for all targets. The lock file and `cargo metadata` cannot be
+/// used, because they also list optional packages that no feature enables.
 fn built_packages() -> Result<BTreeSet<(String, String)>> {
     let mut command = cargo();
     command.args([

@@ -8,7 +8,7 @@ use crate::root;
 const NO_FILE_ACCESS: &str = "server/crates/terminology/src/";
 const FILE_ACCESS: [&str; 2] = ["std::fs", "fs::"];
 
-/// Checks the place and, for Rust, the text of a file.
+/// Checks the location and, for Rust, the text of a file.
 pub fn check(file: &str, faults: &mut Vec<String>) {
     const TOP: [&str; 10] = [
         "Cargo.toml",
@@ -39,7 +39,7 @@ pub fn check(file: &str, faults: &mut Vec<String>) {
             faults.push(format!("{file}:{}: only terminology-import accesses files", number + 1));
         }
     }
-    // Written in two halves, so that this file does not find itself.
+    // The words are written in two halves, so that this file does not contain them.
     for (word, why) in [
         (concat!("todo", "!("), "finish it"),
         (concat!("unimplemented", "!("), "finish it"),

@@ -1,11 +1,11 @@
-//! `cargo xtask tidy`: rules for the tree that a program can check.
+//! `cargo xtask tidy`: rules for the source tree that a program can check.
 //!
 //! | module | rules |
 //! |---|---|
 //! | [`crates`] | dependencies of each crate |
 //! | [`files`] | layout, file comments, unfinished code |
 //! | [`module_cycles`] | no cycle among the top-level modules of a crate |
-//! | [`prose`] | words and openings that comments, texts and documents avoid |
+//! | [`prose`] | words and openings that comments, messages and documents must not contain |
 //! | [`links`] | documents and rows refer to anchors that exist |
 //! | [`commits`] | length of commit subjects |
 
@@ -23,7 +23,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::root;
 
-/// Checks every rule and prints all faults.
+/// Checks all rules and prints all faults.
 pub fn run() -> Result<()> {
     let mut faults = Vec::new();
     crates::check(&mut faults)?;

@@ -1,4 +1,4 @@
-//! No cycle among the top-level modules of a crate: each crate can be read from bottom to top.
+//! The top-level modules of a crate must not form a cycle, so that each crate can be read from bottom to top.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ pub fn check(sources: &BTreeMap<String, String>, faults: &mut Vec<String>) {
             .filter_map(|(file, text)| Some((file.strip_prefix(root)?.strip_prefix('/')?, text.as_str())));
         for cycle in cycles(&arrows(files)) {
             faults.push(format!(
-                "{root}: the modules {} use each other; let the arrows point one way",
+                "{root}: the modules {} use each other; remove the uses in one direction",
                 cycle.join(", ")
             ));
         }
@@ -42,7 +42,7 @@ fn arrows<'a>(files: impl Iterator<Item = (&'a str, &'a str)>) -> ModuleArrows {
             .map(|line| line.split("//").next().unwrap_or_default())
             .collect::<Vec<_>>()
             .join("\n");
-        // Number of modules from the crate's root to this file.
+        // Number of modules between the crate's root and this file.
         let depth = file.trim_end_matches(".rs").trim_end_matches("/mod").split('/').count();
         let used = arrows.entry(own.clone()).or_default();
         for found in path.captures_iter(&code) {
@@ -74,7 +74,7 @@ fn first_names(group: &str) -> impl Iterator<Item = String> {
     names.into_iter().map(|path| path.split("::").next().unwrap_or_default().trim().to_owned())
 }
 
-/// Returns the groups of modules that reach each other.
+/// Returns the groups of modules that depend on each other.
 fn cycles(arrows: &ModuleArrows) -> Vec<Vec<String>> {
     let reached: BTreeMap<&String, BTreeSet<&String>> =
         arrows.keys().map(|module| (module, reachable(arrows, module))).collect();
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cycles_are_found_and_chains_are_not() {
+    fn cycles_are_reported_and_chains_are_not() {
         let of = |files: &[(&'static str, &'static str)]| cycles(&arrows(files.iter().copied()));
         let chain = [("a.rs", "use crate::b::X;"), ("b/mod.rs", "use super::c;"), ("c.rs", "")];
         assert!(of(&chain).is_empty());

@@ -1,5 +1,5 @@
-//! Words and openings that comments, texts for users and documents avoid. The list holds only what a program can judge;
-//! the rest needs a reader.
+//! Words and openings that comments, messages and documents must not contain. The list contains only rules that a
+//! program can check.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::source_text::{Piece, pieces};
 /// Folders whose prose is not revised yet.
 const UNREVISED: &[&str] = &[];
 
-/// Patterns, and what to write instead.
+/// Patterns, each with the advice what to write instead.
 const RULES: &[(&str, &str)] = &[
     (r"^(What|Whose|Those|So many|So long)\b", "begin with the noun, or with a verb in the third person"),
     (r"^\W*[Tt]he \w+'s[.;,]?$", "name the error or the value"),
@@ -41,7 +41,7 @@ pub fn check(
         }
     };
     for (file, source) in sources.iter().filter(|(file, _)| is_revised(file)) {
-        // The list itself.
+        // Skips the file that contains this list.
         if file.ends_with("tidy/prose.rs") {
             continue;
         }

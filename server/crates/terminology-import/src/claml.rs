@@ -1,5 +1,5 @@
 //! Classifications in ClaML (EN 14463), the format of ICD-10 and its national editions: classes with their superclasses
-//! and rubrics. Codes are not combined with modifiers.
+//! and rubrics. Modifiers are not applied to codes.
 
 use quick_xml::events::BytesStart;
 use terminology::indexing::{
@@ -21,7 +21,7 @@ const KNOWN: [(&str, &str); 5] = [
     ("icd-10", "http://hl7.org/fhir/sid/icd-10"),
 ];
 
-/// Returns the file whose name is that of a ClaML file, if there is exactly one.
+/// Returns the file with a ClaML file name, if there is exactly one.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     only(candidates(source))
 }
@@ -39,13 +39,13 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
     key_file(source).into_iter().collect()
 }
 
-/// The current position in the file.
+/// State of the reader at the current position in the file.
 #[derive(Default)]
 struct ClamlReader {
     class: Option<ConceptNumber>,
-    /// Kind of the current rubric.
+    /// Kind of the open rubric.
     rubric: Option<String>,
-    /// Text and language of the current label.
+    /// Text and language of the open label.
     label: Option<(String, Option<String>)>,
 }
 
@@ -126,7 +126,7 @@ impl ClamlReader {
         Ok(())
     }
 
-    /// All text in a label counts, including that of nested elements.
+    /// Adds text to the open label, including text of nested elements.
     fn add_text(&mut self, text: &str) {
         if let Some((label, _)) = &mut self.label {
             label.push_str(text);

@@ -22,7 +22,7 @@ use crate::table_reader::uncounted;
 /// Maximum length of a line in the preamble, in bytes.
 const LONGEST: u64 = 64 << 10;
 
-/// Returns the file, if there is only one and its name ends in `.csv` or `.csv.gz`.
+/// Returns the file, if it is the only one and its name ends with `.csv` or `.csv.gz`.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     let [name] = source.file_names() else { return None };
     let lower = base_name(name).to_ascii_lowercase();
@@ -114,7 +114,7 @@ fn add_row(
     Ok(())
 }
 
-/// Reads the lines before the headings, and returns their number.
+/// Reads the lines before the headings. Returns the header that they describe, and their number.
 fn preamble(file: &str, input: &mut dyn BufRead) -> Result<(ResourceHeader, u64), ImportError> {
     let mut header = ResourceHeader {
         resource_type: "CodeSystem".to_owned(),

@@ -2,14 +2,14 @@
 
 use std::{fmt, io};
 
-/// Error in a release.
+/// Error in the files of a release.
 #[derive(Debug, Clone, thiserror::Error)]
 pub struct ImportError {
     /// File within the release, or the path of the release.
     pub file: String,
     /// Line in the file, from 1.
     pub line: Option<u64>,
-    /// Description of the error, and what to do.
+    /// Reason for the error, and what to do.
     pub why: String,
 }
 
@@ -32,12 +32,13 @@ impl ImportError {
     }
 }
 
-/// Returns a conversion from an error of the operating system or of an archive to one that names the file.
+/// Returns a function that converts an error of the operating system or of an archive, and adds the name of the file.
 pub(crate) fn unreadable(file: &str) -> impl Fn(io::Error) -> ImportError {
     move |error| ImportError::in_file(file, error)
 }
 
-/// Returns a conversion from an error of the CSV reader, which does not count the `before` lines above the table.
+/// Returns a function that converts an error of the CSV reader, whose line numbers do not include the `before` lines
+/// above the table.
 pub(crate) fn unreadable_row(file: &str, before: u64) -> impl Fn(csv::Error) -> ImportError {
     move |error| {
         let line = error.position().map(|at| at.line() + before);

@@ -12,13 +12,13 @@ use crate::{claml, code_system_csv, icd10cm, loinc, rf2, rxnorm};
 /// A supported format.
 pub(crate) struct ReleaseFormat {
     pub(crate) name: &'static str,
-    /// Returns the file by which the format is detected.
+    /// Returns the file that identifies the format, if the source contains it.
     pub(crate) key_file: fn(&ReleaseSource) -> Option<String>,
-    /// Folders of the release that contain this file.
+    /// Path of the folders that contain this file within a release.
     pub(crate) key_folder: &'static str,
     /// Returns the files that the import reads.
     pub(crate) input_files: fn(&ReleaseSource) -> Vec<String>,
-    /// Returns what the names of folders and files contain in addition to the content, such as the version.
+    /// Returns the information that only the names of folders and files contain, such as the version.
     pub(crate) version_in_names: fn(&ReleaseSource) -> Option<String>,
     pub(crate) read: fn(&mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError>,
 }
@@ -74,12 +74,12 @@ pub(crate) const FORMATS: &[ReleaseFormat] = &[
     },
 ];
 
-/// Returns nothing, for formats whose version is in the files or in names that are part of the content hash.
+/// Returns nothing. Used for formats whose version is in the files or in names that are part of the content hash.
 fn no_version(_: &ReleaseSource) -> Option<String> {
     None
 }
 
-/// Returns the format of a release, if it is a supported one.
+/// Returns the format of a release, or `None` if it is not supported.
 pub(crate) fn detect_format(source: &ReleaseSource) -> Option<&'static ReleaseFormat> {
     FORMATS.iter().find(|format| (format.key_file)(source).is_some())
 }
@@ -89,7 +89,7 @@ pub(crate) fn input_files(source: &ReleaseSource) -> Vec<String> {
     detect_format(source).map_or_else(Vec::new, |format| (format.input_files)(source))
 }
 
-/// Returns the total size of the input files, each source measured by `size`.
+/// Returns the total size of the input files, where `size` measures each source.
 pub(crate) fn total_bytes<'m>(
     sources: &mut [ReleaseSource<'m>],
     size: impl Fn(&mut ReleaseSource<'m>, &[String]) -> io::Result<u64>,

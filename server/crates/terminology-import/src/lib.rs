@@ -48,11 +48,11 @@ use self::release_import::read_release;
 pub use self::release_set::{Release, group_releases};
 use self::release_source::ReleaseSource;
 
-/// Returns whether a path is a release of a code system, judging by the names of its files.
+/// Returns whether a path is a release of a code system, according to the names of its files.
 ///
-/// A folder counts if the release begins in it; a folder with several releases, or with other files next to one, does
-/// not. A zip archive that cannot be read counts, so that [`import_release`] reports what is wrong with it: no other
-/// input of this program is a zip archive.
+/// A folder is a release if the root of the release is in it. A folder with several releases, or with other files next
+/// to a release, is not. A zip archive that cannot be read is treated as a release, so that [`import_release`] reports
+/// the error: no other input of this program is a zip archive.
 pub fn is_release(path: &Path) -> bool {
     let source = match ReleaseSource::open(path) {
         Ok(source) => source,
@@ -67,23 +67,23 @@ pub fn is_release(path: &Path) -> bool {
     })
 }
 
-/// Imports one release that needs no other one: a folder, a zip archive or a file.
+/// Imports one release that does not depend on another one: a folder, a zip archive or a file.
 ///
 /// # Errors
-/// Returns [`ImportError`] if a file cannot be read or has an error.
+/// Returns [`ImportError`] if a file cannot be read or is invalid.
 pub fn import_release(
     path: &Path,
     progress: &mut dyn FnMut(ReleaseProgress<'_>),
 ) -> Result<ImportedRelease, ImportError> {
     let [release]: [Release; 1] =
-        group_releases(vec![path.to_owned()]).try_into().expect("one path is one release");
+        group_releases(vec![path.to_owned()]).try_into().expect("one path yields one release");
     release.import(progress)
 }
 
 /// Imports a release whose files are in memory, as pairs of name and content.
 ///
 /// # Errors
-/// Returns [`ImportError`] if a file has an error.
+/// Returns [`ImportError`] if a file is invalid.
 pub fn import_files(files: Vec<(String, Vec<u8>)>) -> Result<ImportedRelease, ImportError> {
     read_release(vec![ReleaseSource::in_memory(files)], &mut |_| {})
 }

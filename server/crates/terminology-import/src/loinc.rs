@@ -15,7 +15,7 @@ use crate::release_reader::{ReleaseReader, only};
 use crate::release_source::{ReleaseSource, base_name};
 use crate::table_reader::CsvTable;
 
-/// The six axes, with their names in part links.
+/// The six axes, by their names in the table of part links.
 const AXES: [&str; 6] = ["COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP"];
 /// Other columns of the table that become properties.
 const FACTS: [&str; 8] = [
@@ -37,7 +37,7 @@ const ANSWERS: &str = "AnswerList.csv";
 const ANSWER_LINKS: &str = "LoincAnswerListLink.csv";
 const GROUPS: &str = "Group.csv";
 const GROUP_TERMS: &str = "GroupLoincTerms.csv";
-/// Column of the table with the definition.
+/// Column of the table with the definition of the term.
 const MEANING: &str = "DefinitionDescription";
 
 /// Returns the file of LOINC's table, if there is exactly one.
@@ -45,7 +45,8 @@ pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     only(source.files_named(|name| name.eq_ignore_ascii_case("loinc.csv")))
 }
 
-/// Returns the file of this name. Some folders contain a copy of it for older layouts; any of them will do.
+/// Returns the file with this name. Some folders contain copies for older layouts, so any file with the name is
+/// accepted.
 fn find_file(source: &ReleaseSource, name: &str) -> Option<String> {
     source.files_named(|found| found.eq_ignore_ascii_case(name)).into_iter().next()
 }
@@ -212,7 +213,7 @@ fn read_parts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
             Ok(())
         },
     )?;
-    // The parts of an axis are values of its property too, so that filters accept both forms.
+    // The parts of an axis are also values of the property of the axis, so that filters accept both forms.
     let headings = ["LoincNumber", "PartNumber", "Property"];
     for_each_row(reader, PART_LINKS, &headings, 3, |fields| {
         let Some(term) = builder.find_concept(fields[0]) else { return Ok(()) };
@@ -227,7 +228,7 @@ fn read_answers(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) 
     for_each_row(reader, ANSWERS, &headings, 4, |fields| {
         named_concept(builder, fields[0], fields[1])?;
         if fields[2].is_empty() {
-            // The list is defined elsewhere; its answers are not part of LOINC.
+            // An external organization defines the list; its answers are not part of LOINC.
             return Ok(());
         }
         let answer = named_concept(builder, fields[2], fields[3])?;
@@ -267,7 +268,7 @@ fn read_hierarchy(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder
     }
 }
 
-/// Reads files such as `deDE15LinguisticVariant.csv`, whose name contains the language.
+/// Reads files such as `deDE15LinguisticVariant.csv`, in whose names the language is encoded.
 fn read_variants(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) -> Result<(), ImportError> {
     for file in variant_files(reader.source) {
         let name = base_name(&file);

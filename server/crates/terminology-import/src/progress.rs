@@ -1,14 +1,14 @@
-//! Progress of an import, in bytes on disk. Some files are read more than once; each byte counts once.
+//! Progress of an import, in bytes on disk. Some files are read more than once, but each byte is counted once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::rc::Rc;
 
-/// Progress of an import.
+/// Progress report of an import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReleaseProgress<'a> {
-    /// Current file, with its folders.
+    /// Path of the current file within the release.
     pub file: &'a str,
     /// Bytes read so far, in compressed form if the file is compressed.
     pub bytes: u64,
@@ -19,7 +19,7 @@ pub struct ReleaseProgress<'a> {
 /// Number of bytes between two reports.
 const STEP: u64 = 1 << 20;
 
-/// Progress of one source, of which one file is read at a time.
+/// Progress of one source. One file of a source is read at a time.
 #[derive(Clone, Default)]
 pub(super) struct SourceProgress<'m>(Rc<RefCell<SourceState<'m>>>);
 
@@ -28,14 +28,14 @@ struct SourceState<'m> {
     meter: Option<Rc<ProgressMeter<'m>>>,
     /// Current file; empty before the first one.
     file: String,
-    /// Bytes of the file read since it was opened.
+    /// Number of bytes of the current file read since it was opened.
     at: u64,
-    /// Reported bytes of each file; nothing is reported before the first file is opened.
+    /// Number of reported bytes of each file. Nothing is reported before the first file is opened.
     reported: HashMap<String, u64>,
 }
 
 impl<'m> SourceProgress<'m> {
-    /// Reports to this meter from now on.
+    /// Sends later reports to this meter.
     pub fn report_to(&self, meter: Rc<ProgressMeter<'m>>) {
         self.0.borrow_mut().meter = Some(meter);
     }

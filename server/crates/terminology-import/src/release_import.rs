@@ -17,14 +17,14 @@ pub struct ImportedRelease {
     pub format: &'static str,
 }
 
-/// Reads the release in the last source, together with those that it builds on.
+/// Reads the release in the last source, together with the releases on which it depends.
 pub(crate) fn read_release<'m>(
     mut sources: Vec<ReleaseSource<'m>>,
     progress: &'m mut dyn FnMut(ReleaseProgress<'_>),
 ) -> Result<ImportedRelease, ImportError> {
     let meter = ProgressMeter::new(format::total_bytes(&mut sources, ReleaseSource::size)?, progress);
     sources.iter_mut().for_each(|source| source.report_to(&meter));
-    let (source, dependencies) = sources.split_last_mut().expect("there is a release");
+    let (source, dependencies) = sources.split_last_mut().expect("the last source is the release");
     let name = source.path().display().to_string();
     let format = format::detect_format(source).ok_or_else(|| {
         ImportError::in_file(&name, "this is not a release of a code system in a supported layout")

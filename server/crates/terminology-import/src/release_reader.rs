@@ -1,11 +1,11 @@
-//! The sources that the reader of a format works with.
+//! The sources of a release, which the reader of a format gets.
 
 use crate::release_source::ReleaseSource;
 
 /// The sources of one release, passed to the reader of its format.
 pub(crate) struct ReleaseReader<'a, 'm> {
     pub(crate) source: &'a mut ReleaseSource<'m>,
-    /// Sources that are read together with it, the base first: RF2 packages, or the tabular list of ICD-10-CM.
+    /// Sources that are read together with the release, the base first: RF2 packages, or the tabular list of ICD-10-CM.
     pub(crate) dependencies: &'a mut [ReleaseSource<'m>],
 }
 

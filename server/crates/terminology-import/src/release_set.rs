@@ -1,9 +1,9 @@
-//! Determines which releases are read together: an RF2 extension with the packages that it builds on, as one edition,
+//! Determines which releases are read together: an RF2 extension with the packages on which it depends, as one edition,
 //! and an order file of ICD-10-CM with the tabular list of its year, in any location.
 //!
-//! Each given package becomes an edition of its own. The International Edition is thus available next to a national one
-//! that builds on it, and an extension next to another one that builds on it. Dependencies are read from their files,
-//! because the index of an earlier import does not contain which row is from which package.
+//! Each given package becomes a separate edition. The International Edition is thus available next to a national
+//! edition that depends on it, and an extension next to another extension that depends on it. Dependencies are read
+//! from their files, because the index of an earlier import does not contain the package of each row.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
@@ -21,11 +21,11 @@ use crate::release_source::ReleaseSource;
 /// Incremented when a reader changes its result for the same files, so that existing imports are repeated.
 const READERS: u32 = 2;
 
-/// A given release, with the packages that it builds on.
+/// A given release, with the packages on which it depends.
 #[derive(Debug)]
 pub struct Release {
     path: PathBuf,
-    /// The base first; an error if a package is missing.
+    /// Paths of the dependencies, the base first; an error if a package is missing.
     dependencies: Result<Vec<PathBuf>, ImportError>,
 }
 
@@ -36,8 +36,8 @@ impl Release {
     }
 
     /// Returns a hash of all input files, which takes a fraction of the time of an import. Equal hashes mean equal
-    /// indexes. The location of the files does not count, except for the version that some publishers put in the name
-    /// of a folder.
+    /// indexes. The location of the files is not hashed, except for the version that some publishers include in the
+    /// name of a folder.
     ///
     /// # Errors
     /// Returns [`ImportError`] if a file cannot be read or a package is missing.
@@ -50,7 +50,7 @@ impl Release {
         for mut source in sources {
             source.report_to(&meter);
             if let Some(format) = format::detect_format(&source) {
-                // Prefixed with lengths, so that different texts cannot produce the same bytes.
+                // Each text is prefixed with its length, so that different texts cannot produce the same bytes.
                 for text in [format.name, &(format.version_in_names)(&source).unwrap_or_default()] {
                     hasher.update(&(text.len() as u64).to_le_bytes());
                     hasher.update(text.as_bytes());
@@ -65,7 +65,7 @@ impl Release {
     /// Imports the release.
     ///
     /// # Errors
-    /// Returns [`ImportError`] if a file has an error or a package is missing.
+    /// Returns [`ImportError`] if a file is invalid or a package is missing.
     pub fn import(
         &self,
         progress: &mut dyn FnMut(ReleaseProgress<'_>),
@@ -73,7 +73,7 @@ impl Release {
         read_release(self.sources()?, progress)
     }
 
-    /// Returns the sources, the release itself last.
+    /// Returns the sources of the dependencies and of the release, which is the last one.
     fn sources<'m>(&self) -> Result<Vec<ReleaseSource<'m>>, ImportError> {
         let dependencies = self.dependencies.as_deref().map_err(Clone::clone)?;
         dependencies.iter().chain([&self.path]).map(|path| open(path)).collect()
@@ -107,7 +107,7 @@ impl ReleaseInspection {
     }
 }
 
-/// Determines which of these releases are read together. The order of the paths does not count.
+/// Determines which of these releases are read together. The order of the paths does not matter.
 pub fn group_releases(paths: Vec<PathBuf>) -> Vec<Release> {
     let inspections: Vec<_> = paths.iter().map(|path| inspect_release(path)).collect();
     let mut dependencies: Vec<_> =
@@ -139,7 +139,7 @@ fn inspect_release(path: &Path) -> Result<ReleaseInspection, ImportError> {
     })
 }
 
-/// Returns the packages that one of these releases builds on; none if it is not a package.
+/// Returns the packages on which one of these releases depends; none if the release is not an RF2 package.
 fn package_dependencies(
     of: usize,
     paths: &[PathBuf],
@@ -158,10 +158,10 @@ fn package_dependencies(
     }
 }
 
-/// Returns the packages that a package builds on, the base first, by their positions in the list.
+/// Returns the packages on which a package depends, the base first, by their positions in the list.
 ///
-/// A package names all modules that it builds on, including indirect ones. If two packages name the same module, the
-/// dependency of the nearer one counts.
+/// A package names all modules on which it depends, including indirect dependencies. If two packages name the same
+/// module, the dependency of the nearer package is used.
 fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<usize>, String> {
     let at = |at: usize| packages[at].expect("only packages are inspected");
     let mut settled: BTreeSet<_> = at(of).holds.keys().collect();
@@ -176,13 +176,13 @@ fn find_dependencies(of: usize, packages: &[Option<&Rf2Package>]) -> Result<Vec<
             continue;
         }
         let others = (0..packages.len()).filter(|place| *place != of && packages[*place].is_some());
-        // The package with the fewest additional modules.
+        // Prefers the package with the fewest additional modules.
         let best = others.filter(holds).min_by_key(|place| at(*place).holds.len());
         let best = best.ok_or_else(|| missing_module(module, date, packages))?;
         found.push(best);
         wanted.extend(&at(best).needs);
     }
-    // A package without dependencies is an edition and the base.
+    // The base sorts first, because it has no dependencies.
     found.sort_by_key(|place| at(*place).needs.len());
     Ok(found)
 }
@@ -206,7 +206,8 @@ fn missing_module(module: &str, date: &str, packages: &[Option<&Rf2Package>]) ->
 mod tests {
     use super::*;
 
-    /// Checks packages in the form `holds < needs`, each `module@date`, in the order of the list.
+    /// Checks the dependencies that are found among packages of the form `holds < needs`. Each module is written as
+    /// `module@date`.
     #[track_caller]
     fn check(packages: &[&str], of: usize, expected: Result<&[usize], &str>) {
         let modules = |text: &str| {
@@ -226,7 +227,7 @@ mod tests {
         match (find_dependencies(of, &packages), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),
             (Err(why), Err(expected)) => assert!(why.contains(expected), "{why}"),
-            (found, _) => panic!("{found:?}"),
+            (found, _) => panic!("unexpected result: {found:?}"),
         }
     }
 
@@ -235,7 +236,7 @@ mod tests {
         let base = "core@2025 model@2025";
         check(&[base], 0, Ok(&[]));
         check(&["ext@9 < core@2025 model@2025", base], 0, Ok(&[1]));
-        // The matching one of two; none; another date of the module.
+        // One of two packages matches; no package matches; a package has another date of the module.
         check(&["ext@9 < core@2025 model@2025", "core@2024 model@2024", base], 0, Ok(&[2]));
         check(&["ext@9 < core@2025"], 0, Err("module core of 2025, which is in none of the given packages"));
         check(
@@ -243,7 +244,8 @@ mod tests {
             0,
             Err("core of 2025, but the given packages contain only its release of 2024"),
         );
-        // An extension of another extension, whose dependency on the core does not count because a nearer one exists.
+        // An extension of another extension. Its dependency on the core is ignored, because the nearer extension names
+        // another date.
         let both = ["top@9 < ext@8 core@2025 model@2025", "ext@8 < core@2024 model@2024", base];
         check(&both, 0, Ok(&[2, 1]));
         check(&both, 1, Err("module core of 2024"));
@@ -252,7 +254,7 @@ mod tests {
         // An edition with more modules is used only if there is none with fewer.
         check(&["ext@9 < core@2025", "core@2025 model@2025 land@8", base], 0, Ok(&[2]));
         check(&["ext@9 < core@2025", "core@2025 model@2025 land@8"], 0, Ok(&[1]));
-        // A cycle.
+        // Two packages that depend on each other.
         check(&["a@1 < b@1", "b@1 < a@1"], 0, Ok(&[1]));
     }
 }

@@ -1,5 +1,5 @@
-//! The files of a release: in a folder, in a zip archive, or one file. Files are identified by their names without
-//! folders, because the layouts of publishers differ in folders only.
+//! The files of a release, in a folder, in a zip archive, or as one file. Files are identified by their names without
+//! folders, because the layouts of a publisher differ only in their folders.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -15,7 +15,7 @@ use crate::progress::{CountingReader, ProgressMeter, SourceProgress};
 
 /// Size of the buffers, in bytes.
 const BUFFER: usize = 256 << 10;
-/// Maximum size of an unpacked file, so that a small archive cannot fill the memory.
+/// Maximum size of an unpacked file, in bytes, so that a small archive cannot fill the memory.
 const LARGEST: u64 = 64 << 30;
 
 pub(super) struct ReleaseSource<'m> {
@@ -30,12 +30,12 @@ enum SourceKind<'m> {
     Folder(PathBuf),
     Archive(Box<ZipArchive<CountingReader<'m, BufReader<File>>>>),
     File,
-    /// Names and unpacked contents.
+    /// Names and contents of files in memory.
     Memory(Vec<(String, Vec<u8>)>),
 }
 
 impl<'m> ReleaseSource<'m> {
-    /// Reads the names of the files in a path.
+    /// Lists the names of the files in a path.
     ///
     /// # Errors
     /// Returns the error of the file system or the archive.
@@ -78,7 +78,7 @@ impl<'m> ReleaseSource<'m> {
         }
     }
 
-    /// Reports progress to this meter from now on.
+    /// Sends later progress reports to this meter.
     pub fn report_to(&mut self, meter: &Rc<ProgressMeter<'m>>) {
         self.pass.report_to(meter.clone());
     }
@@ -105,7 +105,7 @@ impl<'m> ReleaseSource<'m> {
         &self.path
     }
 
-    /// Returns the files with their folders.
+    /// Returns the paths of the files within the release.
     pub fn file_names(&self) -> &[String] {
         &self.names
     }
@@ -125,7 +125,7 @@ impl<'m> ReleaseSource<'m> {
             SourceKind::Folder(folder) => {
                 for name in names {
                     let file = File::open(folder.join(name))?;
-                    // Prefixed with lengths, so that different files cannot produce the same bytes.
+                    // The name is prefixed with its length, so that different files cannot produce the same bytes.
                     take(&(base_name(name).len() as u64).to_le_bytes());
                     take(base_name(name).as_bytes());
                     take(&file.metadata()?.len().to_le_bytes());
@@ -156,7 +156,7 @@ impl<'m> ReleaseSource<'m> {
         }
     }
 
-    /// Opens a file, unpacked.
+    /// Opens a file and unpacks its content while it is read.
     ///
     /// # Errors
     /// Returns the error of the file system or the archive.

@@ -1,7 +1,7 @@
 //! RxNorm in the release format of the National Library of Medicine: RRF files, with fields separated by `|`.
 //!
-//! The concepts are RxNorm's own (`SAB=RXNORM`), identified by RXCUI. Relationships become properties with their name
-//! (`has_ingredient`, `tradename_of`, …), as do term types (`TTY`) and semantic types (`STY`). `isa` defines the
+//! Only RxNorm's own concepts are read (`SAB=RXNORM`), identified by RXCUI. Relationships become properties with their
+//! name (`has_ingredient`, `tradename_of`, …), as do term types (`TTY`) and semantic types (`STY`). `isa` defines the
 //! hierarchy.
 
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 const URL: &str = "http://www.nlm.nih.gov/research/umls/rxnorm";
 
-/// A file and the number of its columns, each of which ends with a bar (RxNorm Technical Documentation).
+/// A file and the number of its columns. A bar ends each column (RxNorm Technical Documentation).
 type RrfFile = (&'static str, usize);
 
 const CONCEPTS: RrfFile = ("RXNCONSO.RRF", 18);
 const RELATIONSHIPS: RrfFile = ("RXNREL.RRF", 16);
 const SEMANTIC_TYPES: RrfFile = ("RXNSTY.RRF", 6);
-/// The sources of the release, including RxNorm, with their versions.
+/// The table of the sources of the release, including RxNorm, with their versions.
 const VERSIONS: RrfFile = ("RXNSAB.RRF", 25);
 
 /// Term types of synonyms.
@@ -34,7 +34,7 @@ pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     find_file(source, CONCEPTS)
 }
 
-/// Returns the file of this name. A full release contains a subset with the same names in another folder.
+/// Returns the file with this name. A full release contains, in another folder, a subset with the same names.
 fn find_file(source: &ReleaseSource, (name, _): RrfFile) -> Option<String> {
     let is_it = |found: &&String| base_name(found).eq_ignore_ascii_case(name) && !found.contains("prescribe");
     source.file_names().iter().find(is_it).cloned()
@@ -147,7 +147,7 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
         if is_new {
             builder.add_property(number, "SAB", "RXNORM")?;
         }
-        // `O` means obsolete. Of several rows, the one with the display decides.
+        // `O` means obsolete. If a concept has several rows, the row with the display is used.
         if !is_synonym && fields.get(16) == "O" {
             builder.mark_inactive(number);
         }
@@ -155,7 +155,7 @@ fn read_concepts(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder)
     })
 }
 
-/// A row states the relationship of its second concept to its first one.
+/// Reads the relationships. A row states the relationship of its second concept to its first one.
 fn read_relationships(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,

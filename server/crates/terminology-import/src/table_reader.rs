@@ -1,4 +1,5 @@
-//! Tables with lines and fields: tabs (RF2), bars (RRF) and CSV. They are read line by line, and errors name the line.
+//! Tables of lines and fields, separated by tabs (RF2), bars (RRF) or commas (CSV). They are read line by line, and
+//! errors name the line.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -66,16 +67,16 @@ impl<'s> DelimitedTable<'s> {
         }
     }
 
-    /// Reads the names of the columns in the first line, and returns their number without blank ones at the end.
+    /// Reads the names of the columns in the first line, and returns their number, not counting blank names at the end.
     ///
     /// # Errors
-    /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the file is empty or has fewer than `least`
-    /// columns.
+    /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the file is empty or has fewer than
+    /// `least` columns.
     pub fn read_heading(&mut self, fields: &mut FieldBuffer, least: usize) -> Result<usize, ImportError> {
         let Some(fields) = self.next_line(fields)? else {
-            return Err(
-                self.line_error("the file is empty, even without the names of its columns; copy it again")
-            );
+            return Err(self.line_error(
+                "the file is empty; it must begin with the names of its columns; copy it again",
+            ));
         };
         match (0..fields.len()).rev().find(|at| !fields.get(*at).trim().is_empty()).map_or(0, |last| last + 1)
         {
@@ -86,8 +87,8 @@ impl<'s> DelimitedTable<'s> {
         }
     }
 
-    /// Returns the fields of the next line. A line with fewer than `width` fields was truncated, and one with more
-    /// lacks its line end; blank fields at the end are accepted.
+    /// Returns the fields of the next line. A line with fewer than `width` fields is truncated, and a line with more
+    /// fields lacks its line end; blank fields at the end are accepted.
     ///
     /// # Errors
     /// Returns [`ImportError`] as [`next_line`](Self::next_line) does, and if the line has another width.
@@ -132,7 +133,7 @@ impl FieldBuffer {
         self.ends.len()
     }
 
-    /// Returns a field; an empty one if there is none at this position.
+    /// Returns the field at a position, or an empty field if the line has fewer fields.
     pub fn get(&self, at: usize) -> &str {
         let Some(end) = self.ends.get(at) else { return "" };
         let start = if at == 0 { 0 } else { self.ends[at - 1] + self.width };
@@ -150,7 +151,7 @@ pub(super) struct CsvTable<'s> {
 
 impl<'s> CsvTable<'s> {
     /// Opens a file of the release and finds its columns, ignoring the case of the headings. The first `needed` columns
-    /// are required. The others are empty in older releases that lack them.
+    /// are required. The other columns may be missing, as in older releases, and are then read as empty.
     ///
     /// # Errors
     /// Returns [`ImportError`] if the file cannot be read or lacks a required column.
@@ -170,7 +171,7 @@ impl<'s> CsvTable<'s> {
                 || ImportError::at_line(name, 1, format_args!("no column has the heading '{wanted}'"));
             match found.iter().position(is_it) {
                 None if at < needed => Err(missing()),
-                // Larger than the length of any line.
+                // A missing column gets a position past the end of every line, so its fields are empty.
                 column => Ok(column.unwrap_or(usize::MAX)),
             }
         });
@@ -201,8 +202,8 @@ impl<'s> CsvTable<'s> {
     }
 }
 
-/// Returns how many lines the CSV reader will miss after the headings, which it reads next. Of a line end of two
-/// characters, it assigns the second one to the following row.
+/// Returns how many lines the CSV reader does not count after the headings, which it reads next. It assigns the second
+/// character of a line end of two characters to the following row.
 pub(crate) fn uncounted(input: &mut dyn BufRead) -> io::Result<u64> {
     let head = input.fill_buf()?;
     let end = head.iter().position(|byte| *byte == b'\n');

@@ -12,7 +12,7 @@ use crate::release_source::ReleaseSource;
 pub(super) enum XmlEvent<'a> {
     /// Start of an element.
     Start(&'a BytesStart<'a>),
-    /// Text, or a part of it.
+    /// Text, or one piece of a longer text.
     Text(&'a str),
     /// End of the element with this name.
     End(&'a str),
@@ -107,7 +107,7 @@ impl<R: BufRead> BufRead for LineCounter<R> {
     }
 
     fn consume(&mut self, length: usize) {
-        // The buffer is not empty here, so this call reads nothing.
+        // The buffer is not empty at this point, so `fill_buf` does not read from the input.
         let passed = self.input.fill_buf().unwrap_or_default();
         let ends = passed.iter().take(length).filter(|byte| **byte == b'\n').count();
         self.line += ends as u64;

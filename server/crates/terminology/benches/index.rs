@@ -1,6 +1,6 @@
-//! `cargo xtask bench terminology`: the index of a code system of SNOMED CT's size. Measures the time to build it, its
-//! memory, the time to load it, and the time of one request in process. The benchmark of the server measures the same
-//! code system over HTTP.
+//! `cargo xtask bench terminology`: benchmark of the index of a code system as large as SNOMED CT. Measures build time,
+//! memory, load time, and the time of one request in process. The benchmark of the server measures the same code system
+//! over HTTP.
 
 use std::hint::black_box;
 use std::io::{BufReader, BufWriter};
@@ -16,13 +16,13 @@ use trefoil_terminology::{CodeSystemIndex, OperationInput, OperationLevel, Termi
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// Number of requests per median: more than any cache contains.
+/// Number of requests whose median is reported. It is larger than the number of entries in any cache.
 const REQUESTS: usize = 200_000;
 /// Number of value sets of each shape.
 const SETS: u32 = 2_000;
-/// Number of the value set that is tested often.
+/// Number of the value set that is requested repeatedly.
 const OFTEN: u32 = 0;
-/// Number of requests between two readings of the clock.
+/// Number of requests per time measurement, because one request is too short to be measured alone.
 const REQUESTS_PER_READING: usize = 100;
 
 fn main() {
@@ -30,9 +30,9 @@ fn main() {
     match args.first().map(String::as_str) {
         Some("--load") => return measure_build(&args[1], &args[2]),
         Some("--read") => return measure_read(&args[1]),
-        // Measures the requests only, on an index that `--load` saved, with this number of concepts.
+        // Measures only the requests, on an index with this number of concepts that `--load` saved.
         Some("--ask") => {
-            let concepts = args[2].parse().expect("a number of concepts");
+            let concepts = args[2].parse().expect("the second argument is the number of concepts");
             return measure_requests(&Polyhierarchy::new(1, concepts), args[1].as_ref());
         }
         _ => {}
@@ -50,25 +50,28 @@ fn print_row(work: &str, figure: String, goal: &str) {
 fn measure(concepts: u32) {
     let shape = Polyhierarchy::new(1, concepts);
     println!("{concepts} concepts, {} links", shape.links());
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("the temporary folder can be created");
     let (json, saved) = (folder.path().join("big.json"), folder.path().join("big.index"));
-    let mut file = BufWriter::new(std::fs::File::create(&json).expect("a file"));
-    shape.write_json("big", &mut file).expect("the file is written");
+    let mut file = BufWriter::new(std::fs::File::create(&json).expect("the temporary folder is writable"));
+    shape.write_json("big", &mut file).expect("the temporary folder is writable");
     drop(file);
-    let size = json.metadata().expect("the file is written").len();
+    let size = json.metadata().expect("the file was just written").len();
     print_row("FHIR JSON", format!("{:.0} MB", size as f64 / 1e6), "");
-    // In a separate process, whose peak memory is measured.
-    let this = std::env::current_exe().expect("this program has a path");
-    let loaded = Command::new(this).arg("--load").args([&json, &saved]).status().expect("it starts");
+    // Runs in a separate process, because the peak memory of that process is measured.
+    let this = std::env::current_exe().expect("the path of this program is known");
+    let loaded =
+        Command::new(this).arg("--load").args([&json, &saved]).status().expect("this program can be started");
     assert!(loaded.success(), "loading failed");
 
-    let back =
-        Command::new(std::env::current_exe().expect("it has a path")).arg("--read").arg(&saved).status();
-    assert!(back.expect("it starts").success(), "reading failed");
+    let back = Command::new(std::env::current_exe().expect("the path of this program is known"))
+        .arg("--read")
+        .arg(&saved)
+        .status();
+    assert!(back.expect("this program can be started").success(), "the process that loads the index failed");
     measure_requests(&shape, &saved);
 }
 
-/// Measures the requests.
+/// Measures single requests and prints the medians.
 fn measure_requests(shape: &Polyhierarchy, saved: &std::path::Path) {
     let concepts = shape.len();
     let index = open(saved);
@@ -79,34 +82,34 @@ fn measure_requests(shape: &Polyhierarchy, saved: &std::path::Path) {
     let changes = SetShape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |number| (shape, number)));
     let changes = changes.map(|(shape, number)| {
         let json = sets.resource(shape, number);
-        let id = json["id"].as_str().expect("it has one").to_owned();
+        let id = json["id"].as_str().expect("each generated value set has an id").to_owned();
         TerminologyChange::Put { kind: "ValueSet", id, bytes: json.to_string().into() }
     });
     terminology.apply(changes);
     terminology.apply([TerminologyChange::Index { id: "big".to_owned(), index: index.clone() }]);
     let pairs = Pool::new(|at| {
         let below = random.u32(0..concepts);
-        // Half of the outcomes are positive.
+        // In half of the pairs, the first code is an ancestor of the second.
         let above = if at % 2 == 0 { walk_up(shape, below, &mut random) } else { random.u32(0..concepts) };
         [Polyhierarchy::code(above), Polyhierarchy::code(below)]
     });
     print_row("floor: one read of 64 MB, beyond the caches", measure_dependent_reads(&mut random), "");
     let subsumes = |at: usize| {
         let [a, b] = pairs.get(at);
-        black_box(index.subsumes(a, b).expect("both are there"));
+        black_box(index.subsumes(a, b).expect("both codes exist in the index"));
     };
     print_row("subsumes, two codes", median(subsumes), "300 ns");
     let member = |pool: &Pool, at: usize| {
         let [set, code] = pool.get(at);
-        black_box(terminology.has_member(set, URL, code).expect("the set is there"));
+        black_box(terminology.has_member(set, URL, code).expect("the value set was stored above"));
     };
-    // Half of the outcomes are positive, in a value set with a number in this range.
+    // Requests to value sets whose numbers are in a range. Half of the requested codes are members.
     let mut requests = |shape: SetShape, numbers: Range<u32>| {
         let pool = Pool::new(|at| {
             let number = random.u32(numbers.clone());
             [sets.url(shape, number), sets.code(shape, number, at.is_multiple_of(2), &mut random)]
         });
-        // Value sets are compiled by their first request. A single one is then tested often.
+        // The first request of a value set compiles it. The last measurement requests a single value set repeatedly.
         (0..REQUESTS).for_each(|at| member(&pool, at));
         pool
     };
@@ -143,7 +146,9 @@ fn median_page(terminology: &Terminology, filter: &str) -> String {
             let started = Instant::now();
             let input = OperationInput::from_query(&query);
             black_box(
-                terminology.expand(OperationLevel::Type, input, "2026-01-01").expect("the set is there"),
+                terminology
+                    .expand(OperationLevel::Type, input, "2026-01-01")
+                    .expect("the value set was stored above"),
             );
             started.elapsed()
         })
@@ -152,7 +157,7 @@ fn median_page(terminology: &Terminology, filter: &str) -> String {
     format!("{:.2} ms", times[ROUNDS / 2].as_secs_f64() * 1e3)
 }
 
-/// Requests of two texts each, in sequence in memory, because the text of a real request has just been read.
+/// Prepared pairs of texts, stored in the order of use: a server reads the text of a request just before it answers.
 struct Pool {
     text: String,
     ends: Vec<usize>,
@@ -173,11 +178,11 @@ impl Pool {
     }
 }
 
-/// Returns the time of one read in a chain of dependent reads, in a column of about the size of the index. Requests
-/// about concepts in random order consist of such reads.
+/// Returns the time of one read in a chain of dependent reads, in a column of about the size of the index. It is the
+/// lower bound for a request about random concepts.
 fn measure_dependent_reads(random: &mut fastrand::Rng) -> String {
     let mut next: Vec<u32> = (0..16 << 20).collect();
-    // Sattolo's shuffle, which yields one cycle through all elements.
+    // Sattolo's algorithm: a random permutation that is a single cycle through all elements.
     for at in (1..next.len()).rev() {
         next.swap(at, random.usize(..at));
     }
@@ -188,12 +193,14 @@ fn measure_dependent_reads(random: &mut fastrand::Rng) -> String {
 /// Compiles a resource, saves the index and prints the measurements.
 fn measure_build(json: &str, saved: &str) {
     let started = Instant::now();
-    let bytes = std::fs::read(json).expect("the file is there");
-    let index = CodeSystemIndex::from_resource(&bytes).expect("it is a code system");
+    let bytes = std::fs::read(json).expect("the parent process wrote the file");
+    let index = CodeSystemIndex::from_resource(&bytes).expect("the parent process wrote a valid code system");
     drop(bytes);
     print_row("compiled from FHIR JSON", ms(started.elapsed()), "4 s");
     print_row("resident at most meanwhile", format!("{} MiB", status_kib("VmHWM") / 1024), "400 MiB");
-    index.save(BufWriter::new(std::fs::File::create(saved).expect("a file"))).expect("the file is written");
+    index
+        .save(BufWriter::new(std::fs::File::create(saved).expect("the temporary folder is writable")))
+        .expect("the temporary folder is writable");
 }
 
 /// Loads the index and prints the measurements.
@@ -201,8 +208,8 @@ fn measure_read(saved: &str) {
     const MORE: u64 = 4;
     let path = std::path::Path::new(saved);
     let first = open(path);
-    // The first index includes the cost of the reader itself. With several more, the rounding of the allocator and the
-    // kernel counts once.
+    // Loading the first index includes the one-time cost of the reader. Averaging over several more indexes reduces the
+    // rounding error of the allocator and the kernel.
     let (started, before) = (Instant::now(), status_kib("VmRSS"));
     let more: Vec<CodeSystemIndex> = (0..MORE).map(|_| open(path)).collect();
     print_row("read back from the saved index", ms(started.elapsed() / MORE as u32), "200 ms");
@@ -213,7 +220,7 @@ fn measure_read(saved: &str) {
 }
 
 fn open(saved: &std::path::Path) -> CodeSystemIndex {
-    let file = std::fs::File::open(saved).expect("the index is saved");
+    let file = std::fs::File::open(saved).expect("the index was saved before");
     CodeSystemIndex::read(BufReader::new(file)).expect("the index is valid")
 }
 
@@ -246,7 +253,7 @@ fn ms(time: Duration) -> String {
     format!("{} ms", time.as_millis())
 }
 
-/// Returns a value of `/proc/self/status` (Linux).
+/// Returns a value of `/proc/self/status` (Linux), in KiB.
 fn status_kib(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

@@ -7,7 +7,7 @@
 //! | 17 to 76 | short description |
 //! | from 78 | long description |
 //!
-//! The parent of a code that is not in the index yet is the code with the longest common prefix.
+//! The parent of a code that is not in the index yet is the preceding code that is its longest prefix.
 
 use std::collections::HashSet;
 
@@ -66,7 +66,7 @@ fn add_code(
         builder.add_designation(number, designation)?;
     }
     builder.add_property(number, "billable", if flag == "1" { "true" } else { "false" })?;
-    // A heading precedes its codes.
+    // A heading precedes the codes that it groups.
     let above = |end: usize| builder.find_concept(&with_point(code.get(..end)?));
     if let Some(parent) = (3..code.len()).rev().find_map(above).filter(|_| is_new) {
         builder.add_parent(number, parent);

@@ -1,9 +1,9 @@
 //! The tabular list (`icd10cm_tabular_2025.xml`): chapters contain sections, sections contain categories (`diag`), and
-//! those contain subcategories and codes.
+//! categories contain subcategories and codes.
 //!
 //! Chapters and sections are abstract concepts, whose codes are their number or range. Of the notes, only inclusion
-//! terms are designations. A seventh character that a category defines (`sevenChrDef`) applies to all codes below it
-//! without one of their own, at the seventh position; shorter codes are padded with X.
+//! terms become designations. A seventh character that a category defines (`sevenChrDef`) applies to all codes below it
+//! that do not define their own, at the seventh position; shorter codes are padded with X.
 
 use terminology::indexing::{ConceptDesignation, ConceptNumber, IndexBuilder};
 
@@ -14,12 +14,12 @@ use crate::xml_events::{self, XmlEvent};
 /// Number of characters before the seventh one, including the point.
 const BEFORE_SEVENTH: usize = 7;
 
-/// A chapter, section or category whose end is not read yet.
+/// A chapter, section or category whose end tag is not read yet.
 #[derive(Default)]
 struct OpenElement {
     is_diag: bool,
     code: String,
-    /// Its concept, once the code is known.
+    /// Concept of the element, once its code is known.
     number: Option<ConceptNumber>,
     description: String,
     /// Seventh characters with their meanings.
@@ -27,7 +27,7 @@ struct OpenElement {
     has_codes_below: bool,
 }
 
-/// The current position in the file.
+/// State of the reader at the current position in the file.
 struct TabularReader<'b> {
     builder: &'b mut IndexBuilder,
     /// Whether the order file is absent, so that codes with a seventh character are generated.
@@ -148,7 +148,7 @@ impl TabularReader<'_> {
         Ok(())
     }
 
-    /// Ends a chapter, section or category.
+    /// Closes a chapter, section or category.
     fn close_element(&mut self) -> Result<(), String> {
         let nearest = self.open.iter().rposition(|level| !level.sevenths.is_empty());
         let Some(level) = self.open.pop() else { return Ok(()) };

@@ -1,13 +1,14 @@
 //! SNOMED CT as an RF2 snapshot (SNOMED International, Release File Specification): concepts, descriptions, inferred
 //! relationships with groups and concrete values, and reference sets of one edition.
 //!
-//! An edition is one package with all modules that it builds on, as national editions are, or an extension with the
-//! packages that it builds on. Its version consists of the module that no other module depends on, and of its date.
+//! An edition is either one package that contains all modules on which it depends, as national editions do, or an
+//! extension with the packages on which it depends. Its version consists of its date and of the module on which no
+//! other module depends.
 //!
 //! | module | contents |
 //! |---|---|
-//! | `package` | the modules that a package contains and builds on |
-//! | `row_precedence` | which row counts if several packages contain one |
+//! | `package` | the modules that a package contains and those on which it depends |
+//! | `row_precedence` | the choice of a row if several packages contain the same component |
 //! | here | from rows to the index builder |
 
 mod package;
@@ -49,7 +50,7 @@ const PREFERRED: &str = "900000000000548007";
 const US_ENGLISH: &str = "900000000000509007";
 const GB_ENGLISH: &str = "900000000000508004";
 
-/// Returns the file of the concepts, if there is exactly one package with an RF2 snapshot.
+/// Returns the file of the concepts, if the source contains exactly one package with an RF2 snapshot.
 pub(super) fn key_file(source: &ReleaseSource) -> Option<String> {
     only(source.files_named(|name| is_snapshot(name, "sct2_Concept_")))
 }
@@ -59,7 +60,7 @@ pub(super) fn input_files(source: &ReleaseSource) -> Vec<String> {
     source.files_named(|name| READ.iter().any(|prefix| is_snapshot(name, prefix)))
 }
 
-/// Returns whether a file is a snapshot file with this prefix. Trial releases add an `x` before it.
+/// Returns whether a file is a snapshot file with this prefix. In trial releases, an `x` precedes the prefix.
 fn is_snapshot(name: &str, prefix: &str) -> bool {
     let base = base_name(name);
     base.strip_prefix('x').unwrap_or(base).starts_with(prefix)
@@ -125,7 +126,7 @@ fn version_date(version: &str) -> Option<String> {
     Some(format!("{}-{}-{}", digits.get(..4)?, digits.get(4..6)?, digits.get(6..)?))
 }
 
-/// Calls `row` for each active line of the snapshot files that pass a test.
+/// Calls `row` for each active line of the snapshot files whose names pass a test.
 fn for_each_active_row(
     reader: &mut ReleaseReader<'_, '_>,
     test: impl Fn(&str) -> bool + Copy,
@@ -159,7 +160,8 @@ fn for_each_effective_row(
     Ok(())
 }
 
-/// Calls `row` for each line of some files of one package, except the first line, which names at least `least` columns.
+/// Calls `row` for each line of some files of one package, except the first line, which must name at least `least`
+/// columns.
 fn for_each_row(
     source: &mut ReleaseSource,
     test: impl Fn(&str) -> bool,
@@ -254,7 +256,7 @@ fn read_descriptions(
     builder: &mut IndexBuilder,
     preferred: &HashMap<u64, u8>,
 ) -> Result<(), ImportError> {
-    // Rank of the display of each concept so far.
+    // Highest rank so far among the texts of each concept; the text with the highest rank becomes the display.
     let mut best = vec![0_u8; builder.concept_count()];
     for_each_active_row(
         reader,
@@ -267,7 +269,8 @@ fn read_descriptions(
             let (language, kind, term) = (fields.get(5), fields.get(6), fields.get(7));
             let is_name = kind == FULLY_SPECIFIED_NAME;
             let wanted = preferred.get(&parse_identifier(table, fields.get(0))?).copied().unwrap_or_default();
-            // English first, because every edition has it. A fully specified name is used only if there is no other.
+            // English is preferred, because every edition has it. A fully specified name is used only if there is no
+            // other text.
             let rank = 1 + u8::from(!is_name && wanted > 0) * (wanted + 3 * u8::from(language == "en"));
             if rank > best[concept as usize] {
                 best[concept as usize] = rank;
@@ -345,7 +348,7 @@ fn parse_group(table: &DelimitedTable<'_>, text: &str) -> Result<u32, ImportErro
     text.parse().map_err(|_| table.line_error(format_args!("'{text}' is not the number of a group")))
 }
 
-/// Reads numbers and texts as values: `#5`, `"text"`.
+/// Reads numbers and texts as values, in the form `#5` or `"text"`.
 fn read_concrete_values(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,
@@ -365,7 +368,7 @@ fn read_concrete_values(
     })
 }
 
-/// Reads reference sets of concepts. Those of descriptions and for internal use have no concepts.
+/// Reads reference sets of concepts. Reference sets of descriptions and for internal use have no concepts.
 fn read_reference_sets(
     reader: &mut ReleaseReader<'_, '_>,
     builder: &mut IndexBuilder,

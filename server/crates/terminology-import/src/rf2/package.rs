@@ -1,8 +1,9 @@
-//! The modules that an RF2 package contains and builds on, by its module dependency reference set (Release File
-//! Specification, 5.2.4.2).
+//! The modules that an RF2 package contains and those on which it depends, by its module dependency reference set
+//! (Release File Specification, 5.2.4.2).
 //!
-//! A package with SNOMED CT's root concept is an edition, which contains all modules that it names. Any other package
-//! is an extension: it contains the modules that state a dependency, and builds on the modules of other packages.
+//! A package with the root concept of SNOMED CT is an edition, which contains all modules that it names. Any other
+//! package is an extension: it contains the modules that state a dependency, and depends on the modules of other
+//! packages.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -34,7 +35,7 @@ impl Rf2Package {
     pub fn inspect(source: &mut ReleaseSource) -> Result<Self, ImportError> {
         let (file, is_edition) = find_concept_file(source)?;
         let (mut sources, mut targets) = (ModuleDates::new(), ModuleDates::new());
-        // Number of modules that each module builds on.
+        // Number of modules on which each module depends.
         let mut builds_on: HashMap<String, usize> = HashMap::new();
         let dependencies = |name: &str| is_snapshot(name, "der2_ssRefset_ModuleDependency");
         for_each_row(source, dependencies, 8, |_, fields| {
@@ -73,7 +74,7 @@ impl Rf2Package {
     }
 }
 
-/// Sets the release of a module if it is the latest so far.
+/// Sets the release date of a module if it is the latest so far.
 fn keep_latest(modules: &mut ModuleDates, module: &str, date: &str) {
     let known = modules.entry(module.to_owned()).or_default();
     if date > known.as_str() {
@@ -84,7 +85,7 @@ fn keep_latest(modules: &mut ModuleDates, module: &str, date: &str) {
 /// Returns the file of the concepts, and whether it contains the root concept.
 fn find_concept_file(source: &mut ReleaseSource) -> Result<(String, bool), ImportError> {
     let found = source.files_named(|name| is_snapshot(name, "sct2_Concept_")).pop();
-    let file = found.expect("a package has a file of concepts");
+    let file = found.expect("the source was recognized by its file of concepts");
     let (mut table, mut fields) = (DelimitedTable::open(source, &file, '\t')?, FieldBuffer::default());
     while let Some(row) = table.next_line(&mut fields)? {
         if row.get(0) == ROOT_CONCEPT {
@@ -94,7 +95,7 @@ fn find_concept_file(source: &mut ReleaseSource) -> Result<(String, bool), Impor
     Ok((file, false))
 }
 
-/// Parts of the name of a file.
+/// Components of the name of a file.
 struct FileNameParts<'a> {
     owner: &'a str,
     date: &'a str,

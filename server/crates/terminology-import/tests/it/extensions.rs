@@ -1,5 +1,5 @@
-//! SNOMED CT extension packages, imported with the packages that they build on. The packages are small ones made for
-//! these tests, in `fixtures/releases` and written here.
+//! SNOMED CT extension packages, imported with the packages on which they depend. The packages are small and made for
+//! these tests: some are in `fixtures/releases`, and others are written by the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ const EXTENSION: &str = "SnomedCT_GardenExtensionRF2_20250401T120000Z";
 const VERSION: &str = "http://snomed.info/sct/70011000888101/version/20250401";
 const DUCKWEED: &str = "70021000888107";
 
-/// Returns a terminology of the releases in these paths, and their versions.
+/// Imports the releases in these paths. Returns a terminology that contains all of them, and their versions.
 fn together(paths: Vec<PathBuf>) -> (Terminology, Vec<String>) {
     let terminology = Terminology::default();
     let mut versions = Vec::new();
@@ -38,24 +38,25 @@ fn rows_of_an_extension_replace_those_of_its_base() {
     let (terminology, versions) = together(vec![extension, base]);
     assert_eq!(versions, [VERSION, &international]);
 
-    // The request, the answer of the base, and the answer of the edition with the extension.
+    // Each row has a request, the answer of the base, and the answer of the edition with the extension.
     for (constraint, code, more, of_base, of_edition) in [
         ("*", DUCKWEED, "", "false", "true [Duckweed]"),
         ("*", DUCKWEED, "&display=Wasserlinse&displayLanguage=de", "false", "true [Wasserlinse]"),
-        // Inactive in the extension; and active in an extension from before the base retired it.
+        // A concept that is inactive in the extension, and one that is active in an extension older than its retirement
+        // in the base.
         ("*", "700114007", "&activeOnly=true", "true [Fern]", "false"),
         ("*", "700115008", "&activeOnly=true", "false", "false"),
-        // A term that the extension retired, and the extension's own replacement.
+        // A term that the extension retired, and the replacement in the extension.
         ("*", "700112006", "", "true [Water lily]", "true [Pond lily]"),
         ("*", "700112006", "&display=Pond+lily", "false", "true"),
         ("*", "700112006", "&display=Water+lily", "true", "false"),
         ("*", "700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]", "true [Seerose]"),
-        // The iris moves from the flowers to the water plants, and the fern out of the plants.
+        // The extension moves the iris from the flowers to the water plants, and removes the fern from the plants.
         ("<< 700110003", "700113001", "", "true", "false"),
         ("<< 700111004", "700113001", "", "false", "true"),
         ("<< 700101006", "700114007", "", "true", "false"),
         ("<< 700101006 : 700002005 = 700104003", DUCKWEED, "", "false", "true"),
-        // Another concrete value, and members of a reference set.
+        // A different concrete value, and members of a reference set.
         ("* : 700004006 > #1", "700113001", "", "false", "true"),
         ("^ 700010003", "700112006", "", "true", "true"),
         ("^ 700010003", "700114007", "", "true", "false"),
@@ -67,7 +68,7 @@ fn rows_of_an_extension_replace_those_of_its_base() {
             assert!(answer.starts_with(expected), "{version} {constraint} {code}{more}: {answer}");
         }
     }
-    // `$subsumes` uses each edition separately too.
+    // `$subsumes` also distinguishes the editions.
     for (version, expected) in [(international.as_str(), "subsumes"), (VERSION, "not-subsumed")] {
         let query = format!("system={SCT}&version={version}&codeA=700110003&codeB=700113001");
         let query = Parameters::from_query(&query);
@@ -93,7 +94,7 @@ fn an_extension_without_its_base_is_rejected_with_module_and_date() {
     let missing =
         "module 900000000000012004 of 20250101, which is in none of the given packages; name the package";
     check(vec![extension.clone()], missing);
-    // Another date of the module, and another kind of release.
+    // Packages with another date of the module, and a release of another kind.
     let later =
         "module 900000000000012004 of 20250101, but the given packages contain only its release of 20250301";
     check(vec![extension.clone(), release_path("SnomedCT_GardenEditionRF2_20250301T120000Z")], later);
@@ -103,7 +104,7 @@ fn an_extension_without_its_base_is_rejected_with_module_and_date() {
 /// A folder to which packages are written.
 struct Packages(TempDir);
 
-/// Rows of the files of a package, with fields separated by spaces.
+/// Rows of the files of a package. Spaces separate the fields.
 #[derive(Default)]
 struct Rows<'a> {
     depends: &'a [&'a str],
@@ -117,7 +118,7 @@ impl Packages {
         Self(tempfile::tempdir().unwrap())
     }
 
-    /// Writes a package with the name `name_DATE`.
+    /// Writes a package whose name is `name_DATE`, and returns its path.
     fn write(&self, name: &str, rows: &Rows<'_>) -> PathBuf {
         let folder = self.0.path().join(format!("SnomedCT_{name}"));
         for (file, columns, rows) in [
@@ -152,7 +153,7 @@ impl Packages {
         folder
     }
 
-    /// Writes a base with the concepts 138875005, 11000006 below it, and 12000003 below that.
+    /// Writes a base with the concept 138875005, its child 11000006, and the child 12000003 of that concept.
     fn base(&self) -> PathBuf {
         self.write(
             "INT_20250101",
@@ -177,7 +178,8 @@ impl Packages {
     }
 }
 
-/// Returns a row of the module dependency reference set: a module and its dependency, each with its date.
+/// Returns a row of the module dependency reference set. It states that a module depends on another one, each with its
+/// date.
 fn depends(number: u8, [module, date]: [&str; 2], [on, of]: [&str; 2]) -> String {
     format!(
         "00000000-0000-4000-8000-0000000001{number:02} {date} 1 {module} 900000000000534007 {on} {date} {of}"
@@ -191,7 +193,7 @@ const TOWN: [&str; 2] = ["42000007", "20250301"];
 const OTHER: [&str; 2] = ["43000009", "20250201"];
 
 #[test]
-fn extensions_of_one_base_and_of_one_another() {
+fn extensions_may_depend_on_one_base_or_on_one_another() {
     let packages = Packages::new();
     let base = packages.base();
     let [a, b] = [depends(1, LAND, CORE), depends(2, LAND, MODEL)];
@@ -217,11 +219,11 @@ fn extensions_of_one_base_and_of_one_another() {
             depends: &[&a, &b, &c],
             concepts: &[
                 "42000007 20250301 1 42000007 900000000000074008",
-                // From the extension below, and inactive here.
+                // A concept of the lower extension, which is inactive in this one.
                 "13000001 20250301 0 42000007 900000000000074008",
             ],
             descriptions: &["21000001 20250301 1 42000007 11000006 en 900000000000013009 Plank x"],
-            // As in the base, unlike the extension below.
+            // The same relationships as in the base, different from the lower extension.
             relationships: &[
                 "32000004 20250301 1 42000007 12000003 11000006 0 116680003 900000000000011006 x",
             ],
@@ -233,7 +235,7 @@ fn extensions_of_one_base_and_of_one_another() {
         &Rows {
             depends: &[&a, &b],
             concepts: &["43000009 20250201 1 43000009 900000000000074008"],
-            // A row whose state the base has changed since.
+            // A row that is older than the row of the base.
             descriptions: &["21000001 20241201 1 43000009 11000006 en 900000000000013009 Shrub x"],
             ..Rows::default()
         },
@@ -267,7 +269,7 @@ fn extensions_of_one_base_and_of_one_another() {
 
 #[test]
 fn the_international_edition_is_the_default() {
-    // The module of the second one has a greater number than that of the International Edition.
+    // The module of the second edition has a greater number than the module of the International Edition.
     const UPPER: [&str; 2] = ["999000011000000103", "20250201"];
     let packages = Packages::new();
     let base = packages.base();
@@ -332,7 +334,7 @@ fn a_moved_release_has_the_same_hash() {
         ("icd10cm-garden", "Loinc_9.9", true),
         ("claml-garden", "old", true),
         ("plants.csv", "herbs.csv", true),
-        // The name of this folder contains the version.
+        // The name of this folder contains the version, which is part of the hash.
         ("Loinc_0.1", "Loinc_0.2", false),
         ("RxNorm_full_01012025", "RxNorm_full_02032025", false),
     ] {
@@ -346,7 +348,7 @@ fn a_moved_release_has_the_same_hash() {
         assert_eq!(hash(other.clone()) == first, is_same, "{name}");
         fs::remove_dir_all(folder.path().join("other")).unwrap();
     }
-    // The name of an order file contains the version too.
+    // The name of an order file contains the version, too.
     let order = release_path("icd10cm-garden").join("icd10cm_order_2025.txt");
     let [same, next] =
         ["icd10cm-order-April-2025.txt", "icd10cm_order_2026.txt"].map(|name| folder.path().join(name));
@@ -383,7 +385,7 @@ fn the_hash_of_an_edition_includes_its_dependencies() {
     let first = hashes();
     assert_ne!(first[0], first[1]);
     assert_eq!(hashes(), first);
-    // Files that are not read do not count.
+    // Files that the import does not read are not part of the hash.
     fs::create_dir_all(base.join("Full/Terminology")).unwrap();
     fs::write(base.join("Full/Terminology/sct2_Concept_Full_INT_20250101.txt"), "id").unwrap();
     assert_eq!(hashes(), first);

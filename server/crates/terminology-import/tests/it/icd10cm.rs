@@ -1,4 +1,4 @@
-//! ICD-10-CM from its order file, its tabular list and both. The classification is a small one made for these tests.
+//! ICD-10-CM from its order file, its tabular list and both. The classification is small and made for these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const ICD: &str = "http://hl7.org/fhir/sid/icd-10-cm";
 const ORDER: &str = "icd10cm_order_2025.txt";
 const TABULAR: &str = "icd10cm_tabular_2025.xml";
 
-/// Returns the index of these files, given as pairs of name and content.
+/// Imports these files, given as pairs of name and content, and returns the index.
 fn index(files: &[(&str, &str)]) -> Result<CodeSystemIndex, String> {
     let files = files.iter().map(|(name, text)| ((*name).to_owned(), text.as_bytes().to_vec()));
     import_files(files.collect()).map(|loaded| loaded.index).map_err(|error| error.to_string())
@@ -57,12 +57,12 @@ fn terminology(index: &CodeSystemIndex) -> Terminology {
 }
 
 #[test]
-fn the_order_file_the_tabular_list_and_both() {
+fn the_order_file_the_tabular_list_and_both_can_be_imported() {
     let (order, tabular) = (text(ORDER), text(TABULAR));
     let of_order = index(&[(ORDER, &order)]).unwrap();
     let of_list = index(&[(TABULAR, &tabular)]).unwrap();
     let of_both = index(&[(ORDER, &order), (TABULAR, &tabular)]).unwrap();
-    // Seven codes, and with the tabular list also a chapter and two sections.
+    // The order file has seven codes. The tabular list adds a chapter and two sections.
     assert_eq!([&of_order, &of_list, &of_both].map(CodeSystemIndex::concepts), [7, 10, 10]);
     for index in [&of_order, &of_list, &of_both] {
         assert_eq!((index.url(), index.version()), (ICD, Some("2025")));
@@ -116,7 +116,7 @@ fn the_order_file_the_tabular_list_and_both() {
 }
 
 #[test]
-fn seventh_characters_are_from_the_nearest_category() {
+fn seventh_characters_come_from_the_nearest_category() {
     let tabular = r#"<ICD10CM.tabular><chapter><name>1</name><desc>One</desc><section id="A00-A09"><desc>Some</desc>
         <diag><name>A01</name><desc>Above</desc>
           <sevenChrDef><extension char="1">one</extension></sevenChrDef>
@@ -171,7 +171,7 @@ fn errors_name_file_and_line() {
     );
 }
 
-/// Copies the two files to two folders.
+/// Copies each of the two files to a folder of its own.
 fn apart(root: &Path) -> [PathBuf; 2] {
     [("codes", ORDER), ("tables", TABULAR)].map(|(folder, name)| {
         fs::create_dir(root.join(folder)).unwrap();
@@ -220,8 +220,8 @@ fn files_of_two_years_or_of_one_kind_are_separate_releases() {
     };
     assert_eq!(versions(vec![codes.clone(), next.clone()]), ["2025 7", "2026 10"]);
     assert_eq!(versions(vec![next, tables.clone(), codes.clone()]), ["2026 10", "2025 10"]);
-    // With two order files, the one that belongs to the tabular list is unknown. A folder with both files needs no
-    // other.
+    // With two order files, it is unknown which of them belongs to the tabular list. A folder that contains both files
+    // needs no other file.
     let again = folder.path().join("again");
     fs::create_dir(&again).unwrap();
     fs::write(again.join("icd10cm-order-April-2025.txt"), text(ORDER)).unwrap();

@@ -1,4 +1,4 @@
-//! Tests of the import: releases in, indexes and answers from them, or errors with file and line.
+//! Tests of the import: they import releases and check indexes, answers, and errors with file and line.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

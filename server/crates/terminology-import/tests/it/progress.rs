@@ -13,10 +13,10 @@ use trefoil_terminology_import::{Release, group_releases};
 use crate::releases::zipped;
 use crate::support::release_path;
 
-/// Reported file, bytes and total.
+/// Reports, each with the current file, the bytes read so far and the total.
 type Reports = Vec<(String, u64, u64)>;
 
-/// Returns the reports of an import, and of a content hash.
+/// Returns the reports of an import and those of a content hash.
 fn reported(release: &Release) -> [Reports; 2] {
     let [mut read, mut hashed] = [Reports::new(), Reports::new()];
     release.import(&mut |step| read.push((step.file.to_owned(), step.bytes, step.of))).unwrap();
@@ -24,7 +24,7 @@ fn reported(release: &Release) -> [Reports; 2] {
     [read, hashed]
 }
 
-/// Checks that the bytes in the reports never decrease, and end with this total.
+/// Checks that the bytes in the reports never decrease and end with the total `bytes`.
 #[track_caller]
 fn check(reported: &Reports, bytes: u64) {
     assert!(reported.is_sorted_by_key(|(_, bytes, _)| bytes), "{reported:?}");
@@ -47,7 +47,7 @@ fn one(path: &Path) -> Release {
 }
 
 #[test]
-fn each_byte_of_a_folder_and_of_an_archive_counts_once() {
+fn each_byte_of_a_folder_and_of_an_archive_is_counted_once() {
     for name in [
         "SnomedCT_GardenInternationalRF2_20250101T120000Z",
         "SnomedCT_GardenEditionRF2_20250301T120000Z",
@@ -69,14 +69,14 @@ fn each_byte_of_a_folder_and_of_an_archive_counts_once() {
 }
 
 #[test]
-fn files_that_are_not_read_do_not_count() {
-    // The name of the folder contains the version, so the list of sources is not read.
+fn files_that_are_not_read_are_not_counted() {
+    // The name of the folder contains the version, so the table of sources is not read.
     let folder = release_path("RxNorm_full_01012025");
     check(&reported(&one(&folder))[0], size_below(&folder) - size(&folder.join("rrf/RXNSAB.RRF")));
 }
 
 #[test]
-fn an_extension_counts_with_its_base() {
+fn the_progress_of_an_extension_includes_its_base() {
     let paths =
         ["SnomedCT_GardenInternationalRF2_20250101T120000Z", "SnomedCT_GardenExtensionRF2_20250401T120000Z"]
             .map(release_path);

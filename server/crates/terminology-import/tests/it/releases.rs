@@ -1,5 +1,6 @@
-//! Releases in their publishers' layouts, and the constraint language. The releases are small ones made for these tests,
-//! in `fixtures/releases`. `conformance/specs/releases.toml` has the questions about their code systems.
+//! Releases in the layouts of their publishers, and the expression constraint language. The releases are small and made
+//! for these tests; they are in `fixtures/releases`. `conformance/specs/releases.toml` contains the requests about
+//! their code systems.
 
 use std::fs;
 use std::io::Write as _;
@@ -32,7 +33,7 @@ fn check(terminology: &Terminology, constraint: &str, expected: &str) {
     };
     let found: Vec<_> = plants.into_iter().filter(is_in).map(|code| &code[..3]).collect();
     assert_eq!(found.join(" "), expected, "{constraint}");
-    // The expansion computes sets of the parts of the constraint, with the same result.
+    // `$expand` computes sets for the parts of the constraint, and must return the same concepts.
     let body = serde_json::json!({ "resourceType": "Parameters", "parameter": [{ "name": "url", "valueUri": set }] });
     let body = Parameters::from_json(body.to_string().as_bytes()).unwrap();
     let expanded = terminology
@@ -46,7 +47,7 @@ fn check(terminology: &Terminology, constraint: &str, expected: &str) {
 }
 
 #[test]
-fn the_constraint_language() {
+fn constraints_select_their_concepts() {
     let garden = garden();
     for (constraint, expected) in [
         ("*", "110 111 112 113 114 101 106 104 010"),
@@ -94,7 +95,7 @@ fn the_constraint_language() {
         ("(< 700110003) . 700002005", "104"),
     ] {
         check(&garden, constraint, expected);
-        // As FHIR writes it in a URL.
+        // Percent-encodes the constraint, as in a FHIR URL.
         let encoded: String = constraint.bytes().map(|byte| format!("%{byte:02X}")).collect();
         check(&garden, &encoded, expected);
     }
@@ -108,7 +109,7 @@ fn a_row_of_another_width_is_reported_with_its_line() {
 }
 
 #[test]
-fn csv_names_its_code_system() {
+fn a_csv_file_must_name_its_code_system() {
     let herbs = import_all(&["plants.csv"]);
     let (set, system) = ("http://garden.example/all-herbs", "http://garden.example/herbs");
     assert!(validate_code(&herbs, set, system, "thyme", "").starts_with("true [Thyme, common]"));
@@ -152,7 +153,7 @@ fn an_archive_has_the_same_index_as_a_folder() {
     import_release(archive.path(), &mut |_| {}).unwrap().index.save(&mut b).unwrap();
     assert_eq!(a, b);
     assert!(!is_release(Path::new(env!("CARGO_MANIFEST_DIR"))));
-    // A truncated archive is not skipped as a file of another kind.
+    // A truncated archive is reported as an error, and is not treated as a file of another kind.
     let whole = fs::read(archive.path()).unwrap();
     let torn = tempfile::NamedTempFile::with_suffix(".zip").unwrap();
     fs::write(torn.path(), &whole[..whole.len() / 2]).unwrap();

@@ -11,7 +11,7 @@ pub fn release_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fixtures/releases").join(name)
 }
 
-/// Returns a terminology of some releases.
+/// Imports some releases, and returns a terminology that contains them.
 pub fn import_all(names: &[&str]) -> Terminology {
     let terminology = Terminology::default();
     for (number, name) in names.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn validate_code(terminology: &Terminology, set: &str, system: &str, code: &
     short(terminology.validate_code(OperationLevel::Type, OperationInput::from_query(&query)))
 }
 
-/// Returns an answer in short: `result [display] [message]`, the outcome of `$subsumes`, or the error.
+/// Returns an answer as short text: `result [display] [message]`, the outcome of `$subsumes`, or the error.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
     let answer = match answer {
         Ok(answer) => answer,

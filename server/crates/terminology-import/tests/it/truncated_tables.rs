@@ -9,7 +9,7 @@ use trefoil_terminology_import::import_files;
 
 use crate::support::release_path;
 
-/// Returns the files of a release, by their names within it.
+/// Returns the files of a release as pairs of path within the release and content.
 fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     fn collect(root: &Path, at: &Path, found: &mut Vec<(String, Vec<u8>)>) {
         for entry in fs::read_dir(at).unwrap() {
@@ -27,7 +27,7 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
     found
 }
 
-/// Returns a hash of the index of these files, with one file replaced.
+/// Imports these files with one file replaced, and returns a hash of the index.
 fn read(files: &[(String, Vec<u8>)], name: &str, content: &[u8]) -> Result<u64, String> {
     let change = |(known, bytes): &(String, Vec<u8>)| match known == name {
         true => (known.clone(), content.to_vec()),
@@ -58,42 +58,42 @@ fn check(release_name: &str, ending: &str, separator: u8, tables: usize) {
             let place = format!("{name}:{line}: ");
             assert!(error.starts_with(&place) && error.contains(" fields"), "{place} cut at {at}: {error}");
         }
-        // Without headings.
+        // An empty file, which lacks the headings, is rejected. RRF tables have no headings.
         assert!(read(&files, name, b"").is_err() || ending == ".RRF", "{name}");
     }
     assert_eq!(seen, tables, "{release_name}");
 }
 
 #[test]
-fn each_table_of_rf2() {
+fn truncated_tables_of_rf2_are_rejected() {
     check("SnomedCT_GardenEditionRF2_20250301T120000Z", ".txt", b'\t', 8);
 }
 
 #[test]
-fn each_table_of_loinc() {
+fn truncated_tables_of_loinc_are_rejected() {
     check("Loinc_0.1", ".csv", b',', 9);
 }
 
 #[test]
-fn each_table_of_rxnorm() {
+fn truncated_tables_of_rxnorm_are_rejected() {
     check("RxNorm_full_01012025", ".RRF", b'|', 4);
 }
 
 #[test]
-fn a_row_that_is_longer_than_the_headings_is_two_rows() {
+fn a_row_with_more_fields_than_headings_is_rejected() {
     let files = files(&release_path("SnomedCT_GardenInternationalRF2_20250101T120000Z"));
     for (name, bytes) in &files {
         let text = std::str::from_utf8(bytes).unwrap().trim_end();
         let (rest, last) = text.rsplit_once('\n').unwrap();
         let error = read(&files, name, format!("{rest}\n{last}\t{last}\r\n").as_bytes()).expect_err(name);
         assert!(error.contains(" fields instead of "), "{error}");
-        // A tab at the end of a line is not a column.
+        // A tab at the end of a line does not add a column.
         assert!(read(&files, name, format!("{rest}\n{last}\t\r\n").as_bytes()).is_ok(), "{name}");
     }
 }
 
 #[test]
-fn a_table_of_any_code_system_whatever_its_line_ends() {
+fn truncated_csv_tables_are_rejected_with_any_line_ends() {
     let text = fs::read_to_string(release_path("plants.csv")).unwrap();
     let text = text.trim_end();
     let read = |text: &str| import_files(vec![("plants.csv".to_owned(), text.as_bytes().to_vec())]);

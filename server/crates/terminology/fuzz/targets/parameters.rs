@@ -1,12 +1,12 @@
-//! The entry point of libFuzzer for Parameters of the operations.
+//! libFuzzer target for the Parameters of the terminology operations.
 
 #![no_main]
 
 #[path = "../../tests/it/support.rs"]
-#[expect(dead_code, reason = "a target uses its part of what the tests share")]
+#[expect(dead_code, reason = "each fuzz target uses only some of the shared test helpers")]
 mod support;
 #[path = "../../tests/it/fuzz/targets.rs"]
-#[expect(dead_code, reason = "a target uses its part of what the tests share")]
+#[expect(dead_code, reason = "each fuzz target uses only some of the shared test helpers")]
 mod targets;
 
 libfuzzer_sys::fuzz_target!(|text: &[u8]| targets::parameters(text));

@@ -1,4 +1,4 @@
-//! Changes of the stored resources, and stored resources that are invalid.
+//! Changes to the stored resources, and the report of an invalid stored resource.
 
 use bytes::Bytes;
 
@@ -16,7 +16,7 @@ pub enum TerminologyChange {
         /// The resource as JSON.
         bytes: Bytes,
     },
-    /// A code system with an existing index was stored.
+    /// A code system was stored in the form of an existing index.
     Index {
         /// Id of the resource that the index was built from, or an id chosen by the importer.
         id: String,

@@ -1,4 +1,4 @@
-//! The bindings of a StructureDefinition: which value set an element is bound to. `$validate-code` uses them for its
+//! Bindings of a StructureDefinition: the value set to which each element is bound. `$validate-code` uses them for its
 //! parameter `context` (FHIR R4, ValueSet/$validate-code).
 
 use serde::Deserialize;
@@ -26,7 +26,7 @@ impl ElementBindings {
     }
 }
 
-/// `StructureDefinition`.
+/// JSON of a `StructureDefinition`, with the members that contain bindings.
 #[derive(Deserialize)]
 struct StructureDefinitionJson<'a> {
     #[serde(borrow)]
@@ -67,7 +67,7 @@ impl CompiledResource for ElementBindings {
             .sum()
     }
 
-    /// Reads the snapshot, which is complete, or else the differential.
+    /// Compiles the snapshot, which contains all elements, or the differential if there is no snapshot.
     fn compile(_: &ResourceHeader, bytes: &[u8]) -> Result<Self, String> {
         let wire: StructureDefinitionJson =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;

@@ -15,7 +15,7 @@ pub(super) struct CacheLimit {
 pub(super) struct LruCache<K, V> {
     items: HashMap<K, LruEntry<V>>,
     bytes: usize,
-    /// Incremented with every use.
+    /// Logical clock, incremented with every use of an entry.
     clock: u64,
 }
 
@@ -40,7 +40,7 @@ impl<K: Hash + Eq + Clone, V> LruCache<K, V> {
         Some(&item.value)
     }
 
-    /// Inserts a value, unless it alone exceeds the limit.
+    /// Inserts a value of `bytes` bytes, unless its size alone exceeds the limit.
     pub(super) fn put(&mut self, limit: CacheLimit, key: K, value: V, bytes: usize) {
         self.clock += 1;
         if let Some(old) = self.items.remove(&key) {
@@ -54,7 +54,7 @@ impl<K: Hash + Eq + Clone, V> LruCache<K, V> {
         self.items.insert(key, LruEntry { value, bytes, used: self.clock });
     }
 
-    /// Sets the size of a value.
+    /// Sets the size of a cached value, and evicts entries if the cache then exceeds the limit.
     pub(super) fn set_size(&mut self, limit: CacheLimit, key: &K, bytes: usize) {
         let Some(item) = self.items.get_mut(key) else { return };
         self.bytes = self.bytes - item.bytes + bytes;
@@ -62,7 +62,7 @@ impl<K: Hash + Eq + Clone, V> LruCache<K, V> {
         self.make_room(limit, 0, 0);
     }
 
-    /// Evicts entries until another one of this size fits.
+    /// Evicts entries until `more` new entries with a total size of `bytes` fit.
     fn make_room(&mut self, limit: CacheLimit, more: usize, bytes: usize) {
         while self.items.len() + more > limit.items || self.bytes + bytes > limit.bytes {
             let Some(oldest) =

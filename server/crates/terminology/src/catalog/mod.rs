@@ -28,13 +28,13 @@ use crate::value_set::{ValueSet, implicit};
 /// Maximum number of implicit value sets that are cached.
 const IMPLICIT_KEPT: usize = 1_000;
 
-/// The code systems, value sets and definitions at one moment.
+/// An immutable snapshot of the code systems, value sets and StructureDefinitions.
 #[derive(Debug, Default)]
 pub(crate) struct Catalog {
     code_systems: ResourcesByUrl<CodeSystem>,
     value_sets: ResourcesByUrl<ValueSet>,
     definitions: ResourcesByUrl<ElementBindings>,
-    /// Codes of grammars, shared with the catalogs before and after this one.
+    /// Cached codes of grammars, shared by successive catalogs.
     built_in: Arc<built_in::GrammarCodeCache>,
     /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each catalog
     /// has its own.
@@ -54,7 +54,7 @@ impl Clone for Catalog {
 }
 
 impl Catalog {
-    /// Returns this catalog with a batch of changes.
+    /// Returns a copy of this catalog with a batch of changes applied.
     pub(crate) fn with_changes(&self, changes: impl IntoIterator<Item = TerminologyChange>) -> Self {
         let mut next = self.clone();
         for change in changes {
@@ -84,7 +84,8 @@ impl Catalog {
         next
     }
 
-    /// Returns this catalog with the resources of a request. Among resources of equal rank, the last one is preferred.
+    /// Returns a copy of this catalog that also contains the resources of a request. Among resources of equal rank, the
+    /// last one is preferred.
     pub(crate) fn with_resources(&self, resources: impl IntoIterator<Item = TxResource>) -> Self {
         let mut next = self.clone();
         for resource in resources {
@@ -105,7 +106,7 @@ impl Catalog {
     /// Returns the code system with an id.
     ///
     /// # Errors
-    /// Returns [`TxError`] if there is none, or it is invalid.
+    /// Returns [`TxError`] if the code system does not exist or is invalid.
     pub(crate) fn code_system_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&CodeSystem, TxError> {
         find_by_id(&self.code_systems, id, budget)
     }
@@ -113,12 +114,12 @@ impl Catalog {
     /// Returns the value set with an id.
     ///
     /// # Errors
-    /// Returns [`TxError`] if there is none, or it is invalid.
+    /// Returns [`TxError`] if the value set does not exist or is invalid.
     pub(crate) fn value_set_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&ValueSet, TxError> {
         find_by_id(&self.value_sets, id, budget)
     }
 
-    /// Returns the preferred code system that matches a version or pattern. Supplements do not count. A built-in system
+    /// Returns the preferred code system that matches a version or pattern. Supplements are ignored. A built-in system
     /// takes precedence over a stored one that is not complete. For a grammar, the result is a code system without
     /// concepts: if the code is known, use [`code_system_for`](Self::code_system_for).
     pub(crate) fn code_system(
@@ -129,7 +130,8 @@ impl Catalog {
         self.with_built_in(url, version, || built_in::system(url))
     }
 
-    /// Returns the same for one code, which a grammar may define.
+    /// Returns the preferred code system for a code. For a grammar, the result contains the code if the grammar accepts
+    /// it.
     pub(crate) fn code_system_for(
         &self,
         url: &str,
@@ -142,7 +144,7 @@ impl Catalog {
         })
     }
 
-    /// Returns whether the codes of a system are defined by a grammar only.
+    /// Returns whether a grammar alone defines the codes of a system, so that the codes cannot be listed.
     pub(crate) fn is_endless(&self, url: &str) -> bool {
         // The cheap test comes first, because every `$subsumes` request runs it.
         CodeGrammar::for_system(url).is_some()
@@ -164,7 +166,7 @@ impl Catalog {
         if stored.as_ref().is_some_and(complete) {
             return stored;
         }
-        // A built-in system has no version of its own.
+        // A built-in system has no version, so a requested version is matched against the stored resource only.
         match version {
             None | Some("*") => built_in().or(stored),
             Some(_) => stored.map(|stored| built_in().unwrap_or(stored)),
@@ -176,13 +178,13 @@ impl Catalog {
         self.built_in.is_full() || self.implicit.is_full()
     }
 
-    /// Returns the same catalog with empty caches for codes of grammars and implicit value sets.
+    /// Returns a copy of this catalog with empty caches for codes of grammars and implicit value sets.
     pub(crate) fn refreshed(&self) -> Self {
         Self { built_in: Arc::default(), ..self.clone() }
     }
 
-    /// Returns the preferred code system on a day for one code; without a day, the current one. Built-in systems exist
-    /// on every day.
+    /// Returns the code system that was preferred for a code on a day, or the current one if `day` is `None`. Built-in
+    /// systems exist on every day.
     pub(crate) fn code_system_of(
         &self,
         url: &str,
@@ -196,16 +198,16 @@ impl Catalog {
         })
     }
 
-    /// Returns the preferred stored code system on a day.
+    /// Returns the stored code system that was preferred on a day.
     pub(crate) fn code_system_on(&self, url: &str, day: &str) -> Option<&StoredResource<CodeSystem>> {
         let mut versions = self.code_systems.versions(url).iter().map(|resource| &**resource);
         versions.find(|r| r.header().is_some_and(|h| !is_supplement(h) && existed_on(h, day)))
     }
 
-    /// Returns the preferred value set on a day; without a day, the current one.
+    /// Returns the value set that was preferred on a day, or the current one if `day` is `None`.
     ///
     /// # Errors
-    /// Returns [`TxError`] if it is invalid.
+    /// Returns [`TxError`] if the value set is invalid.
     pub(crate) fn value_set_of(
         &self,
         url: &str,
@@ -237,10 +239,10 @@ impl Catalog {
     }
 
     /// Returns the value set with this canonical URL: a stored one, the one that a code system names in
-    /// `CodeSystem.valueSet`, or one that the URL itself defines; `None` otherwise.
+    /// `CodeSystem.valueSet`, or one that the URL itself defines; `None` if no such value set exists.
     ///
     /// # Errors
-    /// Returns [`TxError`] if it is invalid.
+    /// Returns [`TxError`] if the value set is invalid.
     pub(crate) fn value_set(
         &self,
         url: &str,

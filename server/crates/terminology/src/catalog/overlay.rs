@@ -21,7 +21,7 @@ const CATALOGS: CacheLimit = CacheLimit { items: 32, bytes: 64 << 20 };
 /// Limits of the caches under a `cache-id`, counting the resources they contain.
 const CLIENTS: CacheLimit = CacheLimit { items: 256, bytes: 64 << 20 };
 
-/// Size of a cached resource without its content, in bytes.
+/// Size of a cached resource, excluding its content, in bytes.
 const KEPT_BYTES: usize = 512;
 /// Number of steps for a resource, in addition to those for its bytes.
 const RESOURCE_STEPS: usize = 20;
@@ -50,7 +50,7 @@ impl CachedResource {
 pub(crate) struct CatalogOverlay {
     pub(crate) catalog: Catalog,
     resources: Vec<CachedResource>,
-    /// The cache under a `cache-id` that contains the resources.
+    /// Key of the client cache with the resources, if the request has a `cache-id`.
     client: Option<ClientCacheKey>,
 }
 
@@ -67,8 +67,8 @@ pub(crate) struct SentResources<'a> {
 /// Caller and `cache-id`.
 type ClientCacheKey = (String, String);
 
-/// Caches between requests. All entries can be dropped without changing an answer, except those under a `cache-id`,
-/// which the client then sends again.
+/// Caches between requests. All entries can be dropped without changing an answer, except those under a `cache-id`:
+/// their client must send the resources again.
 #[derive(Debug, Default)]
 pub(crate) struct OverlayCache {
     keys: [RandomState; 2],
@@ -78,7 +78,7 @@ pub(crate) struct OverlayCache {
 #[derive(Debug, Default)]
 struct CachedOverlays {
     resources: LruCache<ResourceDigest, CachedResource>,
-    /// By the resources, with the catalog that they were added to.
+    /// Overlays by the digests of their resources, each with the catalog to which the resources were added.
     catalogs: LruCache<Vec<ResourceDigest>, (Weak<Catalog>, Arc<CatalogOverlay>)>,
     clients: LruCache<ClientCacheKey, Vec<CachedResource>>,
 }
@@ -119,7 +119,7 @@ impl OverlayCache {
         {
             return Ok(Some(overlay.clone()));
         }
-        // The maps of the catalog are copied.
+        // Adding resources copies the maps of the catalog.
         budget.spend((catalog.code_system_count() + catalog.value_set_count()) / 4)?;
         let own = catalog.with_resources(resources.iter().map(|cached| cached.resource.clone()));
         let overlay = Arc::new(CatalogOverlay { catalog: own, resources, client });
@@ -143,7 +143,7 @@ impl OverlayCache {
         }
     }
 
-    /// Drops the catalogs with resources, so that replaced code systems do not stay in memory.
+    /// Drops all cached overlays, so that replaced code systems do not stay in memory.
     pub(crate) fn drop_overlays(&self) {
         self.lock().catalogs = LruCache::default();
     }
@@ -157,7 +157,7 @@ impl OverlayCache {
         }
         let header: ResourceHeader =
             serde_json::from_str(json.get()).map_err(|error| malformed("tx-resource", error.to_string()))?;
-        // A FHIR id has no space, so these ids cannot hide a stored resource.
+        // A FHIR id must not contain a space, so these ids never replace a stored resource.
         let id = format!("tx-resource {:016x}{:016x}", digest[0], digest[1]);
         let Some(resource) = TxResource::new(&header.resource_type, id, bytes) else { return Ok(None) };
         let cached = CachedResource { digest, resource };

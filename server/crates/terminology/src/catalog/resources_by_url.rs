@@ -11,7 +11,7 @@ use crate::model::canonical;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::value_set::ValueSet;
 
-/// The value set of all codes of a code system, which `CodeSystem.valueSet` names.
+/// The value set of all codes of a code system, whose URL is in `CodeSystem.valueSet`.
 #[derive(Debug)]
 pub(super) struct AllCodesValueSet<T> {
     pub(super) resource: Arc<StoredResource<T>>,
@@ -31,9 +31,9 @@ pub(super) type KeyedMap<T> = HashMap<String, T, DefaultHashBuilder>;
 #[derive(Debug)]
 pub(super) struct ResourcesByUrl<T> {
     pub(super) by_id: KeyedMap<Arc<StoredResource<T>>>,
-    /// The preferred resource first.
+    /// Resources by canonical URL, the preferred one first.
     pub(super) by_url: KeyedMap<Vec<Arc<StoredResource<T>>>>,
-    /// By `CodeSystem.valueSet`.
+    /// Value sets of all codes of a code system, by `CodeSystem.valueSet`.
     pub(super) by_value_set: KeyedMap<Vec<AllCodesValueSet<T>>>,
 }
 
@@ -56,7 +56,7 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
         self.remove(&id);
         if let Some((url, header)) = resource.header().and_then(|h| Some((h.url.clone()?, h))) {
             let versions = self.by_url.entry(url).or_default();
-            // Before resources of equal rank, so that the last one stored is preferred.
+            // The new resource precedes resources of equal rank, so that the last one stored is preferred.
             let better = |other: &Arc<StoredResource<T>>| {
                 other.header().is_some_and(|other| by_preference(other, header).is_lt())
             };

@@ -54,9 +54,9 @@ impl CompiledResource for ValueSet {
 #[derive(Debug)]
 pub(crate) struct StoredResource<T> {
     pub(super) id: String,
-    /// Separate from the compiled form, which most requests read.
+    /// Header of the resource, or the reason why it is invalid. Most requests read only the compiled form.
     header: Result<Box<ResourceHeader>, String>,
-    /// Dropped once compiled, so that a large code system is not in memory twice.
+    /// JSON of the resource, dropped after compilation so that a large code system is not in memory twice.
     source: Mutex<Bytes>,
     compiled: OnceLock<Result<Arc<T>, String>>,
 }

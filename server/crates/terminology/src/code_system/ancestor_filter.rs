@@ -1,7 +1,8 @@
 //! A Bloom filter of the ancestors of a concept, in 64 bits.
 //!
-//! A concept has the bits of all its ancestors, and one of its own while these are few. If another concept has a bit
-//! that it lacks, it is not a descendant of that concept. This test needs no other data of the hierarchy.
+//! The filter of a concept contains the bits of all its ancestors and, while these are few, one bit of its own. If the
+//! filter of concept A has a bit that the filter of concept B lacks, B is not a descendant of A. This test reads no
+//! other data of the hierarchy.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -38,7 +39,7 @@ impl AncestorFilter {
         [(self.0 >> 32) as u32, self.0 as u32]
     }
 
-    /// Returns whether a concept with this filter can be the one with the other filter, or its descendant.
+    /// Returns whether a concept with this filter may be the concept with the other filter or one of its descendants.
     pub(crate) fn may_be_below(self, other: Self) -> bool {
         other.0 & !self.0 == 0
     }

@@ -13,7 +13,7 @@ use super::ancestor_filter::AncestorFilter;
 use super::columns::{IndexColumn, IndexReader, IndexWriter, TextColumn, columns};
 use crate::model::text_folding::same_folded;
 
-/// Codes of one code system.
+/// The codes of one code system and their ordinals.
 #[derive(Debug, Default)]
 pub(crate) struct CodeTable {
     texts: TextColumn,
@@ -24,8 +24,7 @@ pub(crate) struct CodeTable {
     fold: bool,
 }
 
-/// A concept as the table stores it. The data about ancestors is empty if the table contains other texts than codes of
-/// concepts.
+/// A concept as the table stores it. The ancestor data is empty if the texts of the table are not codes of concepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocatedConcept {
     /// Ordinal of the concept.
@@ -179,7 +178,7 @@ impl CodeTable {
 
     /// Returns the key of a code.
     fn code_key(&self, code: &str) -> u64 {
-        // Without the two highest bits, so that a hash is neither a number nor the key of a free slot.
+        // The two highest bits of the hash are cleared, so that the key differs from a number and from a free slot.
         packed_key(code, self.fold).unwrap_or_else(|| HASH | hash_code(&self.hasher, code, self.fold) >> 2)
     }
 
@@ -234,7 +233,7 @@ impl CodeTable {
         self.locate(code).map(|concept| concept.at)
     }
 
-    /// Returns the concept of a code, with the same precedence.
+    /// Returns the concept of a code. If case is ignored, an exact match takes precedence.
     #[inline]
     pub(crate) fn locate(&self, code: &str) -> Option<LocatedConcept> {
         let key = self.code_key(code);
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_find_their_ordinals() {
+    fn lookups_return_the_ordinals_of_codes() {
         let exact = codes(false, &["a", "", "B", "längere"]);
         assert_eq!(
             ["a", "", "B", "längere", "b", "x"].map(|c| exact.find(c)),
@@ -357,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_codes_differ_and_the_first_of_equal_codes_is_found() {
+    fn similar_codes_differ_and_lookups_return_the_first_of_equal_codes() {
         let list = [
             "0",
             "00",

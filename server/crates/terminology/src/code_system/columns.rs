@@ -9,12 +9,13 @@ use super::row_offsets::RowOffsets;
 
 /// First bytes of a saved index.
 const MAGIC: &[u8; 8] = b"TREFOIL\n";
-/// Number of the file format. It increases with every change of the columns or of their content, and an index of
+/// Version of the file format. It increases with every change of the columns or of their content, and an index of
 /// another format is rebuilt from its source.
 const FORMAT: u32 = 7;
-/// Byte order mark: a machine with the other byte order reads another number.
+/// Byte order mark: a machine with the other byte order reads a different number.
 const ORDER: u32 = 0x0102_0304;
-/// A column is read in pieces of this size, so that a wrong length does not allocate more memory.
+/// Size of the pieces in which a column is read, in bytes, so that a corrupt length does not allocate memory for data
+/// that the file does not contain.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// Data that is saved to a file and loaded from it.
@@ -25,10 +26,11 @@ pub(crate) trait IndexColumn {
     /// Returns [`io::Error`] if the file cannot be written.
     fn save<W: Write>(&self, to: &mut IndexWriter<W>) -> io::Result<()>;
 
-    /// Replaces the content with what [`save`](Self::save) wrote.
+    /// Replaces the content with the column that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// Returns the error of the file, or `InvalidData` if the content is not valid for this column.
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if the content is not valid for this
+    /// column.
     fn load<R: Read>(&mut self, from: &mut IndexReader<R>) -> io::Result<()>;
 }
 
@@ -90,7 +92,7 @@ impl<W: Write> IndexWriter<W> {
     }
 }
 
-/// Reads what an [`IndexWriter`] wrote.
+/// Reads the columns that an [`IndexWriter`] wrote, and verifies the checksum.
 pub(crate) struct IndexReader<R> {
     input: R,
     sum: Hasher,
@@ -100,8 +102,8 @@ impl<R: Read> IndexReader<R> {
     /// Opens a file.
     ///
     /// # Errors
-    /// Returns the error of the file, or `InvalidData` if it is not an index, or an index of another format or byte
-    /// order.
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, or is an
+    /// index of another format or byte order.
     pub(crate) fn begin(input: R) -> io::Result<Self> {
         let mut player = Self { input, sum: Hasher::new() };
         let mut magic = [0; 8];
@@ -118,7 +120,7 @@ impl<R: Read> IndexReader<R> {
     /// Verifies the checksum after all columns are read.
     ///
     /// # Errors
-    /// Returns the error of the file, or `InvalidData` if the checksum is wrong.
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if the checksum is wrong.
     pub(crate) fn end(mut self) -> io::Result<()> {
         let mut sum = [0; 4];
         self.input.read_exact(&mut sum)?;
@@ -222,7 +224,7 @@ impl<T> RowColumn<T> {
         self.ends.push(self.items.len() as u32);
     }
 
-    /// Returns a row; an empty one if there is none at this position.
+    /// Returns the row at a position, or an empty row if the position is past the end.
     pub(crate) fn row(&self, at: u32) -> &[T] {
         &self.items[self.range(at)]
     }
@@ -269,7 +271,7 @@ pub(crate) fn group(rows: usize, of: &[u32]) -> (RowOffsets, Vec<u32>) {
     }
     let mut sum = 0;
     for end in &mut ends {
-        // The start of the row for now. Placing the items moves it to the end.
+        // `end` is first the start of the row. Placing the items of the row moves it to the end.
         sum += std::mem::replace(end, sum);
     }
     let mut order = vec![0_u32; of.len()];
@@ -368,8 +370,8 @@ mod tests {
         for at in 0..file.len() {
             let mut other = file.clone();
             other[at] ^= 1;
-            assert!(read(&other).is_err(), "a bit of byte {at} is wrong");
-            assert!(read(&file[..at]).is_err(), "torn at {at}");
+            assert!(read(&other).is_err(), "flipped a bit of byte {at}");
+            assert!(read(&file[..at]).is_err(), "truncated at byte {at}");
         }
     }
 }

@@ -43,7 +43,8 @@ impl ConceptSet {
         if up {
             out.reach(hierarchy, vec![from], true, budget)?;
         } else {
-            // For an ordinal in the set, all tree descendants are in it. What remains are children in other branches.
+            // The tree descendants of each ordinal in the set are already in the set. Only children in other branches
+            // remain to be added.
             let mut waiting = vec![from];
             while let Some(here) = waiting.pop() {
                 budget.spend(1)?;
@@ -189,7 +190,7 @@ impl ConceptSet {
 
     /// Returns the ordinals in ascending order, without the first `skip`.
     pub(crate) fn iter_after(&self, mut skip: usize) -> impl Iterator<Item = u32> {
-        // Whole words are skipped by their count.
+        // Skips a word as a whole if all its ordinals are to be skipped.
         let passed = self.words.iter().take_while(|word| {
             let ones = word.count_ones() as usize;
             let pass = ones <= skip;
@@ -226,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_of_any_window_behave_as_sets(
+        fn sets_with_any_range_of_stored_words_behave_as_sets(
             a in prop::collection::btree_set(0..700_u32, 0..40),
             b in prop::collection::btree_set(0..700_u32, 0..40),
             skip in 0..50_usize,

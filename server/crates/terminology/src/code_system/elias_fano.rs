@@ -76,7 +76,7 @@ impl EliasFanoRows {
         self.0[at..at + 8].copy_from_slice(&word.to_le_bytes());
     }
 
-    /// Returns whether a row contains an ordinal of a range. The range must not be empty.
+    /// Returns whether a row contains an ordinal in a range. The range must not be empty.
     #[inline]
     pub(super) fn intersects(&self, start: u32, range: Range<u32>, end: u32) -> bool {
         let row = self.layout(start, end);
@@ -85,7 +85,7 @@ impl EliasFanoRows {
         }
         let mut high = range.start >> row.low_bits;
         let mut bit = self.bit_after_zeros(row.high, high);
-        // The first ordinal that is not below the range decides.
+        // The first ordinal that is not below the range determines the result.
         for number in bit - high..row.count {
             while self.read_word(row.high + bit as usize / 8) >> (bit % 8) & 1 == 0 {
                 bit += 1;
@@ -166,7 +166,7 @@ mod tests {
         for end in [0, 1, 254, 255, 256, 70_000, u32::MAX] {
             let mut encoded = EliasFanoRows::default();
             let lengths = [0, 1, 254, 255, 256, 70_000].into_iter().filter(|length| *length <= end);
-            // The lowest ordinals, and the highest.
+            // Tests rows of the lowest ordinals and rows of the highest ordinals.
             let rows: Vec<Vec<u32>> =
                 lengths.flat_map(|length| [(0..length).collect(), (end - length..end).collect()]).collect();
             let starts: Vec<u32> = rows.iter().map(|row| encoded.push(row, end).unwrap()).collect();

@@ -122,8 +122,7 @@ impl ConceptHierarchy {
                     }
                     reads_left -= all.len();
                     all.sort_unstable();
-                    // Drops ancestors of another entry, and entries that are tree ancestors of the concept: they add
-                    // nothing.
+                    // Drops redundant entries: ancestors of another entry, and tree ancestors of the concept.
                     let mut next = None;
                     for node in all.iter_mut().rev() {
                         let here = *node;
@@ -180,8 +179,8 @@ impl ConceptHierarchy {
         self.is_below(self.concept_at(b), self.interval(a))
     }
 
-    /// Returns the same for a concept that was found by its code, and the interval of another one. This reads less
-    /// memory.
+    /// Returns whether `b` is the concept with this interval or a descendant of it. Because `b` was located by its
+    /// code, this reads less memory than [`is_a`](Self::is_a).
     pub(crate) fn is_below(&self, b: LocatedConcept, interval: Range<u32>) -> bool {
         interval.contains(&b.at)
             || match &self.extra_ancestors {
@@ -226,7 +225,8 @@ impl ConceptHierarchy {
         a <= b && b < self.nodes[a as usize].tree_end
     }
 
-    /// The test without rows: walks upward, following each link at most once.
+    /// Returns whether `a` is `b` or an ancestor of it, by walking upward without the rows. Follows each link at most
+    /// once.
     fn walks_up_to(&self, b: u32, a: u32) -> bool {
         let (mut seen, mut waiting) = (HashSet::from([b]), vec![b]);
         while let Some(here) = waiting.pop() {
@@ -260,7 +260,7 @@ impl ConceptHierarchy {
         if up { self.parents(at).into() } else { self.children(at).into() }
     }
 
-    /// Returns whether it has no children.
+    /// Returns whether the concept has no children.
     pub(crate) fn is_leaf(&self, at: u32) -> bool {
         let in_tree = self.nodes.get(at as usize).is_some_and(|node| node.tree_end > at + 1);
         !in_tree && self.non_tree_children.row(at).is_empty()
@@ -316,7 +316,7 @@ mod tests {
                     });
                     prop_assert_eq!(hierarchy.is_below(down, hierarchy.interval(a)), expected, "as found: {} below {}", b, a);
                     let may_be = down.above.may_be_below(up.above);
-                    prop_assert!(may_be || !expected, "by signature: {} below {}", b, a);
+                    prop_assert!(may_be || !expected, "by filter: {} below {}", b, a);
                 }
                 prop_assert_eq!(hierarchy.children(a).is_empty(), hierarchy.is_leaf(a));
                 for child in hierarchy.children(a) {
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn a_row_shared_by_parents_is_read_once() {
-        // One concept below many roots, many below that one, and one below all of these.
+        // One concept has many roots as parents and many children. The last concept is a child of all these children.
         let width = 4_000;
         let (middle, lowest) = (width, 2 * width + 1);
         let links = (0..width).map(|root| (middle, root));

@@ -33,7 +33,7 @@ impl CodeSystemIndex {
     /// Saves the index.
     ///
     /// # Errors
-    /// Returns the error of the file.
+    /// Returns [`io::Error`] if the file cannot be written.
     pub fn save(&self, out: impl io::Write) -> io::Result<()> {
         self.0.save(out)
     }
@@ -41,8 +41,8 @@ impl CodeSystemIndex {
     /// Loads an index that [`save`](Self::save) wrote.
     ///
     /// # Errors
-    /// Returns the error of the file, or `InvalidData` if it is not an index, is corrupt, or has another format or byte
-    /// order.
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, is corrupt,
+    /// or has another format or byte order.
     pub fn read(input: impl io::Read) -> io::Result<Self> {
         CodeSystem::read(input).map(Self::from)
     }
@@ -62,8 +62,8 @@ impl CodeSystemIndex {
         self.0.len()
     }
 
-    /// Returns how the first code relates to the second; `None` if one of them does not exist or the hierarchy has a
-    /// cycle. [`Terminology::subsumes`](crate::Terminology::subsumes) implements the rules of `$subsumes`.
+    /// Returns the relation of the first code to the second; `None` if one of them does not exist or the hierarchy has
+    /// a cycle. [`Terminology::subsumes`](crate::Terminology::subsumes) implements the rules of `$subsumes`.
     pub fn subsumes(&self, a: &str, b: &str) -> Option<Subsumption> {
         let [a, b] = self.0.locate_all([a, b]);
         let (a, b) = (a?, b?);
@@ -77,8 +77,9 @@ impl CodeSystemIndex {
         self.0.cycle()
     }
 
-    /// Returns the same for a CodeSystem resource; `None` if the resource is invalid. It is compiled only if it
-    /// contains properties for parents or children, because nesting alone cannot form a cycle.
+    /// Returns the codes of one cycle in the hierarchy of a CodeSystem resource, as [`cycle`](Self::cycle) does; `None`
+    /// if there is no cycle or the resource is invalid. The resource is compiled only if it contains properties for
+    /// parents or children, because nesting alone cannot form a cycle.
     pub fn cycle_in(json: &[u8]) -> Option<Vec<String>> {
         let says = |word: &str| json.windows(word.len()).any(|at| at == word.as_bytes());
         if !(says("parent") || says("child") || says("subsumedBy")) {
@@ -105,7 +106,7 @@ mod tests {
             cycle(r#"{"code":"a","property":[{"code":"parent","valueCode":"b"}]},{"code":"b"}"#),
             None
         );
-        // By nesting b is below a, and by the property a is below b.
+        // Nesting makes `b` a child of `a`, and the property makes `a` a child of `b`.
         let both = r#"{"code":"a","property":[{"code":"parent","valueCode":"b"}],"concept":[{"code":"b"}]}"#;
         assert_eq!(cycle(both).as_deref(), Some("b > a > b"));
     }

@@ -1,7 +1,7 @@
 //! The builder of an index. It takes concepts and their texts, properties and links in any order.
 //!
-//! Each kind of data is collected in columns of its own, with the number of the concept. At the end, the hierarchy
-//! assigns the ordinals, and one column after the other is sorted by them.
+//! Each kind of data is collected in its own columns, with the number of the concept. At the end, the hierarchy assigns
+//! the ordinals, and each column is sorted by them.
 
 use super::code_table::CodeTable;
 use super::columns::{RowColumn, TextColumn, group};
@@ -51,11 +51,11 @@ pub struct IndexBuilder {
 /// A designation of a concept.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConceptDesignation<'a> {
-    /// Language tag.
+    /// Language tag (BCP 47).
     pub language: Option<&'a str>,
     /// System, code and display of its `use`.
     pub usage: Option<[&'a str; 3]>,
-    /// The text.
+    /// Text of the designation.
     pub value: &'a str,
     /// Standards status, if it is `deprecated` or `withdrawn`.
     pub status: Option<&'a str>,
@@ -132,7 +132,7 @@ impl IndexBuilder {
         self.codes.len()
     }
 
-    /// Sets the display of a concept; the last call counts.
+    /// Sets the display of a concept, replacing an earlier one.
     ///
     /// # Errors
     /// Returns a message if there is more text than an index can hold.
@@ -169,7 +169,7 @@ impl IndexBuilder {
         Ok(())
     }
 
-    /// Sets the definition of a concept; the first call counts.
+    /// Sets the definition of a concept. Only the first call for a concept has an effect.
     ///
     /// # Errors
     /// Returns a message if there is more text than an index can hold.
@@ -335,7 +335,7 @@ impl IndexBuilder {
             out
         };
         out.statuses = column(self.statuses);
-        // In reverse, so that the first definition remains.
+        // In reverse order, so that the first definition of a concept is kept.
         self.definitions.reverse();
         out.definitions = column(self.definitions);
         if !self.designations.is_empty() {

@@ -2,7 +2,7 @@
 
 use super::columns::RowColumn;
 
-/// The links as they were added, by old numbers.
+/// Links between concepts, by the numbers under which the concepts were added.
 pub(super) struct LinkGraph {
     pub(super) parents: RowColumn<u32>,
     pub(super) children: RowColumn<u32>,
@@ -38,8 +38,8 @@ impl LinkGraph {
 
     /// Returns one cycle, walking upward, with the first concept at the end again.
     pub(super) fn find_cycle(&self) -> Vec<u32> {
-        // Removes nodes that cannot be part of a cycle, from both ends. Every remaining node has a remaining parent, so
-        // a walk upward must return.
+        // Removes nodes without remaining parents or children, which cannot be part of a cycle. Every remaining node
+        // has a remaining parent, so a walk upward must reach a node twice.
         let mut left: Vec<bool> = vec![true; self.len as usize];
         for (up, down) in [(&self.parents, &self.children), (&self.children, &self.parents)] {
             let count = |n: u32, left: &[bool]| up.row(n).iter().filter(|p| left[**p as usize]).count();

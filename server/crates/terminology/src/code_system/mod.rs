@@ -48,18 +48,17 @@ impl<'a> From<ConceptDesignation<'a>> for ConceptText<'a> {
     }
 }
 
-/// No number.
+/// Number that means "none".
 const NONE: u32 = u32::MAX;
 
 /// Bit that distinguishes the number of a text from that of a concept.
 const LITERAL: u32 = 1 << 31;
 
-// Flags of a concept.
-/// Inactive.
+/// Flag of an inactive concept.
 pub(crate) const INACTIVE: u8 = 1;
-/// Abstract: groups other concepts and must not be used itself.
+/// Flag of an abstract concept, which groups other concepts and must not be used itself.
 pub(crate) const ABSTRACT: u8 = 2;
-/// Deprecated, but still active.
+/// Flag of a deprecated concept that is still active.
 pub(crate) const DEPRECATED: u8 = 4;
 
 /// A defining relationship of a concept.
@@ -97,18 +96,18 @@ pub(crate) struct CodeSystem {
     codes: CodeTable,
     displays: TextColumn,
     designations: DesignationColumns,
-    /// Names and values by number.
+    /// Properties of each concept: the numbers of name and value.
     properties: RowColumn<[u32; 2]>,
-    /// Empty if no concept has a flag.
+    /// Flags of each concept; empty if no concept has a flag.
     flags: Vec<u8>,
-    /// Values of the `status` property by number; empty if no concept has one.
+    /// Number of the value of the `status` property of each concept; empty if no concept has one.
     statuses: Vec<u32>,
-    /// Definitions by number; empty if no concept has one.
+    /// Number of the definition of each concept; empty if no concept has one.
     definitions: Vec<u32>,
     names: CodeTable,
     values: CodeTable,
     hierarchy: ConceptHierarchy,
-    /// Defining relationships: group, type and value.
+    /// Defining relationships of each concept: group, type and value.
     attributes: RowColumn<[u32; 3]>,
     subset_names: CodeTable,
     /// Members of each subset, sorted.
@@ -116,7 +115,8 @@ pub(crate) struct CodeSystem {
     words: WordIndex,
 }
 
-/// Number of a code system in this process, starting at 1, so that cached results of one are not used for another.
+/// Number of a code system in this process, starting at 1. Cached results carry it, so that they are not used for
+/// another code system.
 #[derive(Debug)]
 struct InstanceNumber(u32);
 
@@ -132,7 +132,7 @@ impl Default for InstanceNumber {
 struct DesignationColumns {
     ends: RowOffsets,
     texts: TextColumn,
-    /// Language, use and standards status, by number among the values.
+    /// Language, use and standards status of each designation, as numbers of texts in `values`.
     facts: Vec<[u32; 3]>,
 }
 
@@ -179,7 +179,7 @@ impl CodeSystem {
     /// Saves the index.
     ///
     /// # Errors
-    /// Returns the error of the file.
+    /// Returns [`io::Error`] if the file cannot be written.
     pub(crate) fn save(&self, out: impl io::Write) -> io::Result<()> {
         let mut recorder = IndexWriter::begin(out)?;
         serde_json::to_string(&self.header)?.save(&mut recorder)?;
@@ -190,8 +190,8 @@ impl CodeSystem {
     /// Loads a saved index.
     ///
     /// # Errors
-    /// Returns the error of the file, or `InvalidData` if it is not an index, is corrupt, or has another format or byte
-    /// order.
+    /// Returns [`io::Error`] if the file cannot be read, of the kind `InvalidData` if it is not an index, is corrupt,
+    /// or has another format or byte order.
     pub(crate) fn read(input: impl io::Read) -> io::Result<Self> {
         let mut player = IndexReader::begin(input)?;
         let mut header = String::new();
@@ -199,7 +199,7 @@ impl CodeSystem {
         let mut system = Self::from_header(&serde_json::from_str(&header)?);
         system.load(&mut player)?;
         player.end()?;
-        // Only after the checksum is verified: a corrupt file could contain any offset.
+        // Builds the tables after the checksum is verified, because a corrupt file could contain any offset.
         for codes in [&mut system.codes, &mut system.names, &mut system.values, &mut system.subset_names] {
             codes.build_table();
         }
@@ -394,8 +394,8 @@ impl CodeSystem {
         found.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
     }
 
-    /// Returns whether a property states parents, children or whether the concept is inactive. The index provides these
-    /// better.
+    /// Returns whether a property states parents, children or whether the concept is inactive. Callers read these from
+    /// the hierarchy and the flags instead.
     pub(crate) fn is_structural(&self, name: &str) -> bool {
         let role = PropertyRole::of_property(name, self.declaration(name).1);
         matches!(role, Some(PropertyRole::Parent | PropertyRole::Child | PropertyRole::Inactive))

@@ -3,7 +3,7 @@
 /// Prefix of the URIs of FHIR's standard concept properties.
 const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
 
-/// Meaning of a standard property, whatever its code in this system.
+/// Role of a standard property, regardless of its code in the code system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PropertyRole {
     Inactive,
@@ -22,16 +22,16 @@ impl PropertyRole {
             "status" => Self::Status,
             "deprecated" => Self::Deprecated,
             "notSelectable" => Self::NotSelectable,
-            // Files from before R4 name the parent `subsumedBy`.
+            // Before R4, the property for parents was named `subsumedBy`.
             "parent" | "subsumedBy" => Self::Parent,
             "child" => Self::Child,
             _ => return None,
         })
     }
 
-    /// Returns the role of a property with this code and declared URI. A standard URI decides. With another URI,
-    /// `notSelectable` loses its meaning, but the properties of the hierarchy keep theirs, because LOINC has URIs of
-    /// its own.
+    /// Returns the role of a property with this code and declared URI. A standard URI determines the role. With another
+    /// URI, `notSelectable` has no role, but the properties of the hierarchy keep theirs, because LOINC has URIs of its
+    /// own.
     pub(super) fn of_property(code: &str, uri: Option<&str>) -> Option<Self> {
         if let Some(name) = uri.and_then(|uri| uri.strip_prefix(STANDARD)) {
             return Self::named(name);

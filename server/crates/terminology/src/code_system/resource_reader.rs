@@ -23,7 +23,7 @@ pub(super) fn compile(header: &ResourceHeader, bytes: &[u8]) -> Result<CodeSyste
     builder.build()
 }
 
-/// Visitor of the resource, of whose members only the concepts are read.
+/// Visitor of the resource, which reads only the concepts.
 struct ResourceVisitor<'b>(&'b mut IndexBuilder);
 
 impl<'de> DeserializeSeed<'de> for ResourceVisitor<'_> {
@@ -111,7 +111,7 @@ impl<'de> Visitor<'de> for ConceptVisitor<'_> {
                 "designation" => designations = map.next_value()?,
                 "property" => properties = map.next_value()?,
                 "extension" => extensions = map.next_value()?,
-                // At any position among the members: the children are added before their parent.
+                // The children are added before their parent, because `concept` may precede the other members.
                 "concept" => below = map.next_value_seed(ConceptListVisitor(self.0))?,
                 _ => drop(map.next_value::<IgnoredAny>()?),
             }
@@ -129,7 +129,7 @@ impl<'de> Visitor<'de> for ConceptVisitor<'_> {
                 builder.set_definition(number, &definition).map_err(A::Error::custom)?;
             }
         } else {
-            // If a code occurs twice, the links of both occurrences count, and all other data of the first.
+            // If a code occurs twice, the links of both occurrences are added, but other data only of the first.
             for property in &properties {
                 if let (true, Some(value)) =
                     (builder.is_link_property(&property.name), property.value.as_deref())

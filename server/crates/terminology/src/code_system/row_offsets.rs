@@ -1,7 +1,7 @@
-//! Offsets of the rows of a column, in two bytes per row.
+//! Offsets of the rows of a column, in about two bytes per row.
 //!
-//! A cache line stores the start of thirty rows, and the distance from it to the end of each. If a row is too long for
-//! that, the ends are stored as plain numbers.
+//! A cache line stores the start of the first of thirty rows, and the distance from there to the end of each row. If a
+//! distance does not fit in two bytes, all ends are stored as plain numbers.
 
 use std::io::{self, Read, Write};
 use std::ops::Range;

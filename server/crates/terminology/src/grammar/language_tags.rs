@@ -1,13 +1,13 @@
 //! Language tags (BCP 47) by the grammar of RFC 5646 2.1, with the subtags of ISO 639, ISO 15924 and ISO 3166-1, the
 //! region numbers of the UN, and the registered variants. A well-formed subtag that is not registered is rejected, as
-//! RFC 5646 2.2.9 demands of valid tags.
+//! RFC 5646 2.2.9 requires for valid tags.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::{ParsedCode, table_rows};
 
-/// Properties of a tag: its parts.
+/// Properties of a language tag, one for each kind of subtag.
 pub(crate) const PROPERTIES: &[&str] =
     &["language", "extlang", "script", "region", "variant", "extension", "private-use"];
 
@@ -118,7 +118,7 @@ const AREAS: &[(&str, &str)] = &[
 
 struct SubtagRegistry {
     languages: HashMap<&'static str, &'static str>,
-    /// Three-letter codes of languages that have a two-letter code, with that code.
+    /// Two-letter codes of languages by their three-letter codes.
     long: HashMap<&'static str, &'static str>,
     scripts: HashMap<&'static str, &'static str>,
     regions: HashMap<&'static str, &'static str>,
@@ -173,7 +173,7 @@ pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
     Ok(tag.into_parsed_code())
 }
 
-/// A tag during parsing.
+/// A language tag that is being parsed.
 #[derive(Default)]
 struct LanguageTag {
     parts: Vec<(&'static str, String)>,
@@ -299,7 +299,7 @@ mod tests {
         ] {
             let word = parse_language_tag(given).unwrap_or_else(|why| panic!("{given}: {why}"));
             assert_eq!(word.code, code);
-            // The names of countries are those of the table.
+            // The names of countries come from the ISO table, so only the part before them is compared.
             let begin = display.split(" (").next().unwrap();
             assert!(word.display.unwrap_or_default().starts_with(begin), "{given}");
         }

@@ -40,7 +40,7 @@ pub(super) fn parse_media_type(code: &str) -> Result<ParsedCode, String> {
             return Err(format!("'{}' is not a parameter", parameter.trim()));
         }
     }
-    // Type and subtype are case-insensitive; values of parameters may not be.
+    // Type and subtype are case-insensitive; values of parameters may be case-sensitive.
     let end = name.len();
     Ok(ParsedCode { code: format!("{}{}", name.to_ascii_lowercase(), &code[end..]), ..ParsedCode::default() })
 }

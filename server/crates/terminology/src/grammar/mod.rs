@@ -38,7 +38,7 @@ impl CodeGrammar {
         }
     }
 
-    /// Parses a code; the error says what is wrong with it.
+    /// Parses a code. The error is the reason why the code is invalid.
     pub(crate) fn parse_code(self, code: &str) -> Result<ParsedCode, String> {
         if code.len() > LONGEST {
             return Err(format!("it is longer than {LONGEST} bytes"));

@@ -1,7 +1,7 @@
 //! Units of measure by the grammar of UCUM 1.9, case-sensitive, with its atoms and prefixes.
 //!
 //! The property `canonical` is the dimension of a unit in the base units of UCUM, sorted, so that a value set can
-//! filter by it: `mm[Hg]` is `g.m-1.s-2`. An arbitrary unit has no base unit but itself. The property `property` is the
+//! filter by it: `mm[Hg]` is `g.m-1.s-2`. An arbitrary unit is its own base unit. The property `property` is the
 //! quantity that a base unit measures; all units that are comparable to the base unit have it (FHIR R4, Using UCUM with
 //! FHIR).
 

@@ -39,7 +39,7 @@ pub(crate) fn check_value_set(
     walk_imports(catalog, at, pins, &unknown, &mut Vec::new(), &mut HashSet::new(), budget)
 }
 
-/// Checks for errors of a value set that do not depend on the code.
+/// Checks a value set for errors that do not depend on the code.
 #[inline]
 fn check_own_faults(set: &ValueSet, budget: &Budget<'_>) -> Result<(), Unprocessable> {
     let Some(rare) = &set.compose.rare else { return Ok(()) };

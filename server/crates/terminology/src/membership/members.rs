@@ -16,7 +16,7 @@ use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::{CodeList, IncludeRule, ListedCode, ValueSet, include_cache};
 
-/// Memory of a code of a grammar, which is a code system of its own, in words.
+/// Memory counted for a code of a grammar, in 64-bit words. Each such code is a code system of its own.
 pub(crate) const GRAMMAR_CODE_WORDS: usize = 256;
 
 /// The codes that one include selects from one version of a code system.
@@ -34,7 +34,7 @@ pub(crate) struct MemberPart<'a> {
     pub(crate) bits: ConceptSet,
     /// Listed codes that are members and have no ordinal.
     pub(super) unknown_codes: HashSet<&'a str>,
-    /// Whether all unknown codes are members, because the part is all of a fragment.
+    /// Whether every unknown code is a member, because the part contains all codes of a fragment.
     pub(super) open: bool,
 }
 
@@ -96,7 +96,7 @@ impl<'a> MemberPart<'a> {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ValueSetMembers<'a> {
     pub(crate) parts: Vec<MemberPart<'a>>,
-    /// Whether a part is from a fragment of a code system, so that there may be more codes.
+    /// Whether a part is from a fragment of a code system, so that the value set may have more codes.
     pub(crate) unclosed: bool,
     /// Union of the parts before any excludes.
     unions: PartUnions<'a>,
@@ -117,8 +117,8 @@ impl<'a> ValueSetMembers<'a> {
         self.parts.iter().map(MemberPart::len).sum()
     }
 
-    /// Appends a part without the codes that other parts have from the same version of the code system. An empty part
-    /// is kept only if it is the first of its version.
+    /// Appends a part after removing the codes that earlier parts have from the same version of the code system. An
+    /// empty part is kept only if it is the first of its version.
     fn push(&mut self, mut part: MemberPart<'a>, budget: &Budget<'_>) -> Result<(), TxError> {
         budget.spend(1)?;
         let is_first = self.versions.insert((part.url, part.system.map(std::ptr::from_ref)));
@@ -167,7 +167,7 @@ pub(crate) struct MemberCollector<'a, 'q> {
     pins: &'q VersionPins,
     trust_lists: bool,
     budget: &'q Budget<'q>,
-    /// Codes of imported value sets, with their union. Several paths may lead to the same one.
+    /// Codes of imported value sets, with their union. Several import paths may lead to the same value set.
     known: HashMap<*const ValueSet, Rc<(ValueSetMembers<'a>, PartUnions<'a>)>>,
 }
 
@@ -242,7 +242,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 here.unclosed = inner.unclosed;
                 continue;
             }
-            // A code must satisfy everything that an include names, as the comment in R4 and the text of R5 say.
+            // A code must satisfy all conditions of an include, as the comment in R4 and the text of R5 say.
             here.parts.iter_mut().try_for_each(|part| unions.intersect_with(part, self.budget))?;
         }
         Ok(here)
@@ -348,8 +348,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
         Ok(())
     }
 
-    /// For a code system with a grammar, collects the listed codes that the grammar accepts. The catalog has a code system
-    /// of one concept for each of them.
+    /// Collects the listed codes that the grammar of a code system accepts. The catalog has a code system of one
+    /// concept for each of them.
     fn collect_grammar_codes(
         &self,
         set: &'a ValueSet,

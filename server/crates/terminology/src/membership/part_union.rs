@@ -130,7 +130,7 @@ impl<'a> PartUnions<'a> {
                     part.bits = ConceptSet::default();
                 }
             }
-            // For the same version, whole words are combined.
+            // Sets from the same version are combined word by word.
             ([union], _) if is_same(union.system, system) => match is_kept {
                 true => part.bits.intersect(&union.bits),
                 false => part.bits.subtract(&union.bits),

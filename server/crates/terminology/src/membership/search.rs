@@ -1,4 +1,4 @@
-//! The search for one code in a value set, include by include. No set is built to test one code.
+//! The search for one code in a value set, include by include. It does not compute the set of all members.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
@@ -68,12 +68,12 @@ pub(crate) struct SearchResult<'a> {
     pub(crate) inactive: Vec<CodeMatch<'a>>,
     /// Code systems and versions that are needed for an answer but are not stored.
     pub(crate) unknown: Vec<(String, Option<String>)>,
-    /// Whether an include refers to exactly the requested version, so that no other version counts.
+    /// Whether an include refers to exactly the requested version, so that matches in other versions are ignored.
     exact: bool,
 }
 
 impl<'a> SearchResult<'a> {
-    /// Returns the result of a match that needed no search.
+    /// Returns a result that consists of this match, or of none.
     pub(crate) fn from_match(member: Option<CodeMatch<'a>>) -> Self {
         Self { members: member.into_iter().collect(), ..Self::default() }
     }
@@ -89,7 +89,7 @@ impl<'a> SearchResult<'a> {
         ways(&self.members) + ways(&self.inactive) + self.unknown.len()
     }
 
-    /// Adds the result of another include. Several paths to one include are one match.
+    /// Adds the result of another include. An include that several import paths reach is one match.
     fn merge(&mut self, other: Self, budget: &Budget<'_>) -> Result<(), TxError> {
         let here = self.members.len() + self.inactive.len() + self.unknown.len();
         budget.spend(1 + other.len() + other.len() * here / COMPARED_PER_STEP)?;
@@ -118,9 +118,9 @@ pub(crate) struct CodeSearch<'a, 'q> {
     pins: &'q VersionPins,
     trust_lists: bool,
     budget: &'q Budget<'q>,
-    /// Results of imported value sets. Several paths may lead to the same one.
+    /// Results of imported value sets. Several import paths may lead to the same value set.
     imported: RefCell<HashMap<*const ValueSet, SearchResult<'a>, DefaultHashBuilder>>,
-    /// A search for the code in any version of its code system, which excludes use; one for all value sets.
+    /// A search for the code in any version of its code system, shared by the excludes of all value sets.
     any_version: OnceCell<Box<CodeSearch<'a, 'q>>>,
     default_version: OnceCell<Option<&'a StoredResource<CodeSystem>>>,
     /// The code system of the last lookup, and its result.
@@ -184,7 +184,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
     /// Searches a value set that passed [`check_value_set`](super::imports::check_value_set).
     ///
     /// # Errors
-    /// Returns [`TxError`] if a code system that matters is invalid, or if a filter does not fit it.
+    /// Returns [`TxError`] if a code system that the search needs is invalid, or if a filter does not fit it.
     pub(crate) fn search_value_set(&self, at: ValueSetScope<'a>) -> Result<SearchResult<'a>, TxError> {
         let set = at.set;
         if self.quick_answer(&set.compose)? == Some(false) {
@@ -197,8 +197,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         }
         let is_held = !(found.members.is_empty() && found.inactive.is_empty());
         if is_held && !set.compose.exclude.is_empty() {
-            // An exclude applies to every version, because versions of a code system share their codes, unless the
-            // value set separates them.
+            // Versions of a code system share their codes, so an exclude applies to every version unless the value set
+            // sets `versionsMatch` to false.
             for exclude in set.compose.excludes_of(self.query.system) {
                 let mut out = SearchResult::default();
                 self.any_version_search().include(at, exclude, &mut out)?;
@@ -283,7 +283,7 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         if include.system.is_some() {
             self.search_system(at.set, include, &mut here)?;
         }
-        // A code must satisfy everything that an include names, as the comment in R4 and the text of R5 say.
+        // A code must satisfy all conditions of an include, as the comment in R4 and the text of R5 say.
         for canonical in &include.value_sets {
             let imported = resolve_import(self.catalog, at, canonical, self.pins, self.budget)?
                 .expect("imports are resolved before the search");
@@ -360,7 +360,8 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
             }
             let is_in = match found_there {
                 Some(concept) => include.cache.admits(&include.filters, system, concept, self.budget)?,
-                // A fragment does not contain all codes. An unknown code passes no filter.
+                // A fragment does not contain all codes, so the code may exist. Without its concept, no filter can be
+                // evaluated.
                 None => system.content == ContentMode::Fragment && include.filters.is_empty(),
             };
             if is_in {
@@ -375,8 +376,9 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         self.pins.replacing(self.query.system, include.version.as_deref()).or(include.version.as_deref())
     }
 
-    /// Returns the versions of the code system to search: all for `*`; for another pattern, the requested version if it
-    /// matches, or else the newest; otherwise one version; without a version, that of the day.
+    /// Returns the versions of the code system to search. For `*`, these are all versions. For another pattern, it is
+    /// the requested version if it matches, or else the newest match. Otherwise it is the wanted version; without one,
+    /// the version of the day or the default version.
     fn code_systems(
         &self,
         url: &str,

@@ -11,7 +11,7 @@ pub(crate) struct VersionPins {
     pub(crate) force: Vec<(String, String)>,
     /// `default-valueset-version`: for imports without a version.
     pub(crate) value_sets: Vec<(String, String)>,
-    /// `date`: determines versions that nothing else states.
+    /// `date`: day that selects the versions that are not stated anywhere else.
     pub(crate) date: Option<String>,
 }
 

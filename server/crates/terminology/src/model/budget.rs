@@ -22,9 +22,9 @@ const MEMORY_BYTES: usize = 128 << 20;
 pub enum ExhaustionCause {
     /// The budget of [`Budget::inline`] is spent. Repeat the request with [`Budget::full`].
     Inline,
-    /// The limit of steps, which is the value.
+    /// The limit of steps is reached. The value is the limit.
     Steps(u64),
-    /// The limit of memory, which is the value in bytes.
+    /// The limit of memory is reached. The value is the limit in bytes.
     Memory(usize),
     /// The check reports that this CPU time, in milliseconds, is spent.
     Deadline(u64),
@@ -37,7 +37,7 @@ pub enum ExhaustionCause {
 pub struct BudgetExhausted {
     /// The limit that was reached.
     pub cause: ExhaustionCause,
-    /// The work at that moment, such as "evaluating filters".
+    /// Activity when the budget was spent, such as "evaluating filters".
     pub during: &'static str,
 }
 
@@ -71,7 +71,7 @@ pub type BudgetCheck<'c> = dyn Fn() -> Option<ExhaustionCause> + 'c;
 pub struct Budget<'c> {
     /// Steps until the next call of the check.
     slice: Cell<u32>,
-    /// Steps after that call.
+    /// Steps that remain after that call.
     rest: Cell<u64>,
     memory: Cell<usize>,
     during: Cell<&'static str>,

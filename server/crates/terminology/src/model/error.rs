@@ -1,5 +1,5 @@
 //! Errors of the operations. A negative answer is not an error: it is a Parameters resource with `result=false`. The
-//! server chooses the HTTP status, which the comments name in brackets.
+//! server chooses the HTTP status, which is in brackets in the comment of each variant.
 
 use fhir::{Issue, IssueCode, OperationOutcome};
 
@@ -53,7 +53,7 @@ pub enum TxError {
     /// No code system has this canonical URL and version (404).
     #[error("{}", error_text::unknown_code_system(system, version.as_deref(), known))]
     UnknownCodeSystem {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
         /// Version in the request.
         version: Option<String>,
@@ -63,7 +63,7 @@ pub enum TxError {
     /// No version of the code system is as old as the day in the request (404).
     #[error("CodeSystem '{system}' has no version of {day} or earlier; its stored versions are: {}", known.join(", "))]
     NotOnDay {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
         /// Day in the request.
         day: String,
@@ -117,7 +117,7 @@ pub enum Unprocessable {
     /// A value set includes a code system that is not stored, so its codes cannot be listed.
     #[error("{}", error_text::unknown_code_system_in_set(system, version.as_deref(), known))]
     MissingCodeSystem {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
         /// Version that the value set needs.
         version: Option<String>,
@@ -127,7 +127,7 @@ pub enum Unprocessable {
     /// `check-system-version` excludes the version of the code system.
     #[error("{}", error_text::version_not_allowed(system, version, required))]
     VersionNotAllowed {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
         /// Version that the value set uses.
         version: String,
@@ -139,7 +139,7 @@ pub enum Unprocessable {
         "The code system {system} follows a grammar and has no list of codes, so the value set cannot be expanded"
     )]
     Endless {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
     },
     /// The expansion has more codes than one answer may contain.
@@ -184,7 +184,7 @@ pub enum Unprocessable {
     /// The hierarchy has a cycle, so subsumption is undefined.
     #[error("the hierarchy of {system} has a cycle: {}", codes.join(" > "))]
     CyclicHierarchy {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
         /// Codes of one cycle, with its first code at the end again.
         codes: Vec<String>,
@@ -192,17 +192,17 @@ pub enum Unprocessable {
     /// The hierarchy does not mean is-a.
     #[error("the hierarchy of {system} has the meaning {meaning}, which does not define subsumption")]
     HierarchyMeaning {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
-        /// Its `hierarchyMeaning`.
+        /// Value of `hierarchyMeaning` in the code system.
         meaning: &'static str,
     },
     /// The resource has no concepts, only examples, or only additions to another one.
     #[error("{system} has content {content}, so its codes cannot be compared")]
     Content {
-        /// Canonical URL.
+        /// Canonical URL of the code system.
         system: String,
-        /// Its `content`.
+        /// Value of `content` in the code system.
         content: &'static str,
     },
 }
@@ -232,7 +232,7 @@ impl From<BudgetExhausted> for TxError {
 }
 
 impl TxError {
-    /// Returns why the budget is spent, if that is the error.
+    /// Returns the limit that was reached, if the error is a spent budget.
     pub fn exhausted(&self) -> Option<ExhaustionCause> {
         match self {
             Self::Unprocessable(Unprocessable::Exhausted(exhausted)) => Some(exhausted.cause),

@@ -1,19 +1,20 @@
-//! Texts of errors, which the answers of `$validate-code` share.
+//! Texts of errors, which the answers of `$validate-code` also contain.
 //!
 //! HL7's terminology ecosystem compares texts literally, so the wording is that of its reference server. The comments
-//! name the ids in its message table.
+//! state the ids of the texts in the message table of that server.
 
 use super::error::FilterFault;
 
-/// The request has no code in any form. The text of the reference server lacks the closing bracket too.
+/// Text for a request without a code in any form. The text of the reference server lacks the closing bracket too.
 pub(crate) const NOTHING_TO_VALIDATE: &str = "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters";
 
-/// Unable_to_resolve_value_Set_
+/// Returns the text with the id `Unable_to_resolve_value_Set_`.
 pub(crate) fn unknown_value_set(url: &str) -> String {
     format!("A definition for the value Set '{url}' could not be found")
 }
 
-/// UNKNOWN_CODESYSTEM, UNKNOWN_CODESYSTEM_VERSION, UNKNOWN_CODESYSTEM_VERSION_NONE
+/// Returns the text with the id `UNKNOWN_CODESYSTEM`, `UNKNOWN_CODESYSTEM_VERSION` or
+/// `UNKNOWN_CODESYSTEM_VERSION_NONE`.
 pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[String]) -> String {
     let rest = "could not be found, so the code cannot be validated";
     match (version, known) {
@@ -32,25 +33,26 @@ pub(crate) fn unknown_code_system(system: &str, version: Option<&str>, known: &[
     }
 }
 
-/// UNKNOWN_CODESYSTEM_EXP, UNKNOWN_CODESYSTEM_VERSION_EXP, UNKNOWN_CODESYSTEM_VERSION_EXP_NONE
+/// Returns the text with the id `UNKNOWN_CODESYSTEM_EXP`, `UNKNOWN_CODESYSTEM_VERSION_EXP` or
+/// `UNKNOWN_CODESYSTEM_VERSION_EXP_NONE`.
 pub(crate) fn unknown_code_system_in_set(system: &str, version: Option<&str>, known: &[String]) -> String {
     unknown_code_system(system, version, known)
         .replace("so the code cannot be validated", "so the value set cannot be expanded")
 }
 
-/// VALUESET_VERSION_CHECK
+/// Returns the text with the id `VALUESET_VERSION_CHECK`.
 pub(crate) fn version_not_allowed(system: &str, version: &str, required: &str) -> String {
     format!(
         "The version '{version}' is not allowed for system '{system}': required to be '{required}' by a version-check parameter"
     )
 }
 
-/// VALUESET_TOO_COSTLY
+/// Returns the text with the id `VALUESET_TOO_COSTLY`.
 pub(crate) fn too_costly(value_set: &str, limit: usize) -> String {
     format!("The value set '{value_set}' expansion has too many codes to display (>{limit})")
 }
 
-/// Unknown_Code_in_Version
+/// Returns the text with the id `Unknown_Code_in_Version`.
 pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> String {
     match version {
         Some(version) => format!("Unknown code '{code}' in the CodeSystem '{system}' version '{version}'"),
@@ -58,7 +60,8 @@ pub(crate) fn unknown_code(code: &str, system: &str, version: Option<&str>) -> S
     }
 }
 
-/// UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE, and our own text for other faults of filters.
+/// Returns the text with the id `UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE`, or our own text for other invalid
+/// filters.
 pub(crate) fn filter_fault(fault: &FilterFault) -> String {
     let FilterFault { system, property, op, value, why, .. } = fault;
     match value.as_str() {

@@ -12,7 +12,7 @@ const RANGES: usize = 32;
 pub(crate) struct LanguageRanges {
     /// Ranges in lower case.
     ranges: Vec<String>,
-    /// The list in order of weight, for messages.
+    /// The list in order of weight, as messages show it.
     pub(crate) named: String,
     /// `*`: any other language is acceptable.
     any: bool,
@@ -28,7 +28,7 @@ impl LanguageRanges {
     pub(crate) fn parse(list: &str) -> Result<Self, TxError> {
         let wrong = || TxError::DisplayLanguage(list.to_owned());
         if list.bytes().filter(|byte| *byte == b',').count() >= RANGES {
-            let why = format!("it lists more than {RANGES} languages; name those that are read");
+            let why = format!("it lists more than {RANGES} languages; list only the most important ones");
             return Err(malformed("displayLanguage", why));
         }
         let mut weighted = Vec::new();

@@ -44,9 +44,9 @@ pub struct ResourceHeader {
     pub value_set: Option<String>,
     /// CodeSystem only: canonical URL of the code system that a supplement extends.
     pub supplements: Option<String>,
-    /// Name for programs.
+    /// Name for use in programs.
     pub name: Option<String>,
-    /// Name for people.
+    /// Name for display to users.
     pub title: Option<String>,
     /// Language of the texts.
     pub language: Option<String>,
@@ -71,7 +71,7 @@ fn write_status<S: Serializer>(status: &Option<String>, serializer: S) -> Result
     serializer.collect_seq(status.iter().map(extension))
 }
 
-/// `CodeSystem.property`.
+/// JSON of `CodeSystem.property`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PropertyDefinition {
@@ -85,20 +85,20 @@ pub struct PropertyDefinition {
     pub r#type: Option<String>,
 }
 
-/// `CodeSystem.content`, best first.
+/// Values of `CodeSystem.content`, in descending order of preference.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ContentMode {
     #[default]
-    /// All concepts.
+    /// The resource contains all concepts.
     Complete,
-    /// Some of the concepts.
+    /// The resource contains some of the concepts.
     Fragment,
-    /// Examples of concepts.
+    /// The resource contains examples of concepts.
     Example,
-    /// No concepts.
+    /// The resource contains no concepts.
     NotPresent,
-    /// Additions to another code system.
+    /// The resource contains additions to another code system.
     Supplement,
 }
 
@@ -115,7 +115,7 @@ impl ContentMode {
     }
 }
 
-/// `CodeSystem.hierarchyMeaning`.
+/// Values of `CodeSystem.hierarchyMeaning`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HierarchyMeaning {
@@ -216,7 +216,7 @@ pub(crate) struct ValueSetJson<'a> {
     pub(crate) expansion: Option<ExpansionJson<'a>>,
 }
 
-/// `ValueSet.compose`.
+/// JSON of `ValueSet.compose`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct ComposeJson<'a> {
@@ -243,7 +243,7 @@ pub(crate) struct IncludeJson<'a> {
     pub(crate) value_set: Vec<String>,
 }
 
-/// `ValueSet.compose.include.concept`.
+/// JSON of `ValueSet.compose.include.concept`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ListedCodeJson<'a> {
     #[serde(borrow)]
@@ -266,7 +266,7 @@ pub(crate) struct FilterJson {
     pub(crate) value: String,
 }
 
-/// `ValueSet.expansion`.
+/// JSON of `ValueSet.expansion`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct ExpansionJson<'a> {
@@ -289,8 +289,8 @@ pub(crate) struct ContainsJson<'a> {
     pub(crate) contains: Vec<ContainsJson<'a>>,
 }
 
-/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as text: of
-/// a Coding its code, of other complex types nothing.
+/// A value with a name: a property with its `code`, or an extension with its `url`. The `value[x]` is read as text. The
+/// text of a Coding is its code; other complex types have no text.
 #[derive(Debug, Default)]
 pub(crate) struct NamedValue<'a> {
     pub(crate) name: Text<'a>,
@@ -358,7 +358,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for NamedValue<'a> {
     }
 }
 
-/// Any JSON value as text.
+/// A JSON value as text; `None` if it is not a scalar.
 struct ScalarText<'a>(Option<Text<'a>>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for ScalarText<'a> {

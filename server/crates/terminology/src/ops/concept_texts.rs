@@ -78,8 +78,8 @@ pub(crate) fn supplements_of<'a, 's>(
     supplements.iter().filter(move |(header, _)| adds(header)).map(|(_, supplement)| *supplement)
 }
 
-/// Returns the display if no language is requested: that of the value set, or else of the code system. Designations of
-/// a value set are additional (R4), so they do not replace it.
+/// Returns the display to use if no language is requested: the one of the value set, or else of the code system.
+/// Designations of a value set are additional (R4), so they do not replace the display.
 pub(crate) fn default_display<'a>(
     concept: Option<(&'a CodeSystem, u32)>,
     listed: Option<(&'a ListedCode, Option<&'a str>)>,
@@ -127,7 +127,7 @@ pub(crate) fn collect_texts<'a>(
             out.extend(of_system(supplement, at));
         }
     }
-    // A value set often repeats the display of the code system without its language.
+    // A value set often repeats the display of the code system but omits its language.
     let mut unique: Vec<TextWithUse<'a>> = Vec::with_capacity(out.len());
     let mut places = FirstPositions::default();
     budget.spend(out.len())?;

@@ -1,8 +1,8 @@
 //! The parameters of a request before validation.
 //!
 //! A query string has no types: every value is text, so "true" may be a boolean, and a Coding cannot be sent. A body
-//! has types, and a value of another type is rejected. [`OperationInput`] knows which one the parameters are from; no
-//! other code depends on it.
+//! has types, and a value of another type is rejected. [`OperationInput`] records which of the two the parameters are
+//! from; no other code depends on it.
 
 use std::collections::HashMap;
 
@@ -85,7 +85,7 @@ impl<'a> OperationInput<'a> {
         Self { parameters, shared: Some(shared), ..self }
     }
 
-    /// Returns the parameters as those of a batch, for its items.
+    /// Groups the parameters by name, for the items of a batch.
     pub(crate) fn as_batch(&self) -> BatchParameters<'a> {
         let mut shared = BatchParameters::default();
         for parameter in &self.parameters.parameter {
@@ -155,7 +155,7 @@ impl<'a> OperationInput<'a> {
                 "false" => Ok(Some(false)),
                 _ => Err(malformed(name, format!("'{text}' is not true or false"))),
             },
-            Some(_) => Err(malformed(name, "it must be given as valueBoolean")),
+            Some(_) => Err(malformed(name, "it must be sent as valueBoolean")),
         }
     }
 
@@ -186,7 +186,7 @@ impl<'a> OperationInput<'a> {
         match self.typed_value(name, "Coding")? {
             None => Ok(None),
             Some(Value::Coding(coding)) => Ok(Some(coding)),
-            Some(_) => Err(malformed(name, "it must be given as valueCoding")),
+            Some(_) => Err(malformed(name, "it must be sent as valueCoding")),
         }
     }
 
@@ -198,7 +198,7 @@ impl<'a> OperationInput<'a> {
         match self.typed_value(name, "CodeableConcept")? {
             None => Ok(None),
             Some(Value::CodeableConcept(concept)) => Ok(Some(concept)),
-            Some(_) => Err(malformed(name, "it must be given as valueCodeableConcept")),
+            Some(_) => Err(malformed(name, "it must be sent as valueCodeableConcept")),
         }
     }
 
@@ -210,7 +210,7 @@ impl<'a> OperationInput<'a> {
         let resource = |parameter: &'a Parameter| match &parameter.value {
             Some(Value::Resource(json)) => Ok(&**json),
             _ if !self.typed => Err(needs_body(name, "resource")),
-            _ => Err(malformed(name, "it must be given as resource")),
+            _ => Err(malformed(name, "it must be sent as resource")),
         };
         self.parameters_named(name).map(resource).collect()
     }
@@ -261,10 +261,10 @@ mod tests {
         body.push_code("coding", "x");
         let body = OperationInput::from_body(&body);
         for (error, why) in [
-            (body.boolean("abstract").unwrap_err(), "must be given as valueBoolean"),
+            (body.boolean("abstract").unwrap_err(), "must be sent as valueBoolean"),
             (body.text("code").unwrap_err(), "must be a text"),
-            (body.coding("coding").unwrap_err(), "must be given as valueCoding"),
-            (body.resources("coding").unwrap_err(), "must be given as resource"),
+            (body.coding("coding").unwrap_err(), "must be sent as valueCoding"),
+            (body.resources("coding").unwrap_err(), "must be sent as resource"),
         ] {
             assert!(error.to_string().contains(why), "{error}");
         }

@@ -21,7 +21,7 @@ pub(crate) fn answer_lookup(
     input: OperationInput<'_>,
     budget: &Budget<'_>,
 ) -> Result<Parameters, TxError> {
-    budget.set_activity("looking a concept up");
+    budget.set_activity("looking up a concept");
     let requested = read_coding(input)?;
     let languages = match (input.text("displayLanguage")?, input.header_languages()) {
         (Some(list), _) => LanguageRanges::parse(list)?,
@@ -153,7 +153,7 @@ fn read_coding(input: OperationInput<'_>) -> Result<Coding, TxError> {
         (Some(_), Some(_)) => return Err(malformed("coding", "send either code and system or coding")),
         (Some(code), None) => {
             let system =
-                input.text("system")?.ok_or_else(|| missing("parameter 'system' is needed beside 'code'"))?;
+                input.text("system")?.ok_or_else(|| missing("parameter 'system' is required with 'code'"))?;
             Coding { version: input.text("version")?.map(String::from), ..Coding::new(system, code) }
         }
         (None, Some(coding)) => {
@@ -195,7 +195,7 @@ impl<'a> LookupProperties<'a> {
     }
 }
 
-/// Returns a concrete value: a number after `#`, or else a text in quotation marks.
+/// Parses a literal value: a number after `#`, or else a text in quotation marks.
 fn literal_value(text: &str) -> Value {
     match text.strip_prefix('#').map(str::parse) {
         Some(Ok(number)) => Value::Number("Decimal", number),
@@ -215,9 +215,9 @@ pub(crate) fn typed_value(system: &CodeSystem, name: &str, value: &str) -> Value
         Some("integer") => number("Integer"),
         Some("decimal") => number("Decimal"),
         Some("dateTime") => text("DateTime"),
-        // Only the code of a Coding is stored.
+        // The index stores only the code of a Coding.
         Some("code" | "Coding") => text("Code"),
-        // Standard properties that are not declared.
+        // Standard properties have a type without a declaration.
         None if matches!(value, "true" | "false") => Value::Boolean(value == "true"),
         None if name == "status" => text("Code"),
         _ => text("String"),

@@ -112,7 +112,7 @@ impl Terminology {
     }
 
     /// Returns whether a code is in the value set with this canonical URL. This is the membership test of
-    /// `$validate-code` alone.
+    /// `$validate-code` without the other validation.
     ///
     /// # Errors
     /// Returns [`TxError`] if the value set is unknown or cannot be used.

@@ -33,7 +33,7 @@ pub(crate) fn answer_subsumes(
         }
         OperationLevel::Type => {
             let url = request.system.ok_or_else(|| TxError::Missing {
-                what: "parameter 'system' is needed unless the operation is called on a CodeSystem"
+                what: "parameter 'system' is required unless the operation is called on a CodeSystem"
                     .to_owned(),
             })?;
             let unknown = || TxError::UnknownCodeSystem {
@@ -41,7 +41,7 @@ pub(crate) fn answer_subsumes(
                 version: request.version.map(String::from),
                 known: catalog.code_system_versions(url),
             };
-            // Includes supplements, so that the error can say what is wrong.
+            // Also finds supplements, so that the error can state the reason.
             let found = catalog.code_system(url, request.version).or_else(|| catalog.supplement(url));
             found.ok_or_else(unknown)?.get(budget)?
         }
@@ -112,9 +112,10 @@ fn merge_coding_member<'a>(
     coding: Option<&'a str>,
 ) -> Result<(), TxError> {
     match (*known, coding) {
-        (Some(before), Some(now)) if before != now => {
-            Err(malformed(name, format!("its {member} '{now}' is not the {member} '{before}' given before")))
-        }
+        (Some(before), Some(now)) if before != now => Err(malformed(
+            name,
+            format!("its {member} '{now}' differs from the {member} '{before}' of another parameter"),
+        )),
         (_, now) => {
             *known = known.or(now);
             Ok(())
@@ -122,7 +123,7 @@ fn merge_coding_member<'a>(
     }
 }
 
-/// Compares codes of a grammar: each one is looked up by itself, and none is an ancestor of another.
+/// Compares codes of a grammar. Each code is looked up separately, and no code is an ancestor of another.
 fn compare_grammar_codes(
     catalog: &Catalog,
     frame: &CodeSystem,

@@ -10,15 +10,16 @@ use crate::model::{Unprocessable, resource_json};
 /// A value set with more includes and excludes than this has an index of them by code system.
 const FEW_PARTS: usize = 16;
 
-/// `ValueSet.compose`: the rules for membership. Every test reads it, and usually nothing else of the set, so it is
-/// small and contiguous.
+/// `ValueSet.compose`: the rules for membership. It is small and contiguous, because every test reads it, and usually
+/// nothing else of the value set.
 #[derive(Debug, Default)]
 pub(crate) struct ValueSetCompose {
     pub(crate) include: SmallVec<[IncludeRule; 1]>,
     pub(crate) exclude: Vec<IncludeRule>,
-    /// `inactive` is false: inactive codes are not members.
+    /// Whether `inactive` is false, so that inactive codes are not members.
     pub(crate) active_only: bool,
-    /// `versionsMatch` is false, by extension: an exclude applies to its own version of the code system only.
+    /// Whether the extension `versionsMatch` is false, so that an exclude applies only to its own version of the code
+    /// system.
     pub(crate) versions_apart: bool,
     /// Day that determines the version of a code system that an include does not state.
     pub(crate) locked_date: Option<Box<str>>,
@@ -29,7 +30,7 @@ pub(crate) struct ValueSetCompose {
 /// Data that few value sets have.
 #[derive(Debug, Default)]
 pub(crate) struct ComposeExtras {
-    /// Error of the value set that does not depend on the code. It is reported on every use.
+    /// Error in the value set that does not depend on the code. It is reported on every use.
     pub(crate) fault: Option<Unprocessable>,
     /// Whether a filter has a regular expression.
     pub(crate) has_patterns: bool,

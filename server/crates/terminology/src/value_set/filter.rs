@@ -33,7 +33,7 @@ pub(super) enum FilterOperator {
     DescendentLeaf,
     /// Member of a reference set, an answer list or a group.
     MemberOf,
-    /// The concept is itself a reference set.
+    /// The concept itself is a reference set.
     IsSubset,
     Ecl(Box<EclConstraint>),
 }
@@ -92,7 +92,7 @@ impl ValueSetFilter {
         if let Some(op) = system_specific_operator(system, written) {
             return Self::with_operator(written.clone(), op, system, &at);
         }
-        // A stored system may have other values than the built-in one, so the literal value counts too.
+        // A stored system may have other values than the built-in one, so the literal value is compared too.
         let compared = |value: &str| -> Result<Vec<String>, Unprocessable> {
             let compared = grammar::comparison_value(system, &written.property, value).map_err(fault)?;
             Ok(std::iter::once(value.to_owned()).chain(compared).collect())
@@ -188,7 +188,7 @@ impl ValueSetFilter {
         Ok(match &self.op {
             FilterOperator::MemberOf => match system.subset(&self.source.written.value) {
                 Some(members) => members.binary_search(&at).is_ok(),
-                // A concept without members is not an error; an unknown concept is.
+                // If the concept exists, it has no members. An unknown concept is an error.
                 None if system.find(&self.source.written.value).is_some() => false,
                 None => {
                     return Err(self.fault(
@@ -314,7 +314,7 @@ impl ValueSetFilter {
     pub(super) fn memory_bytes(&self) -> usize {
         let op = match &self.op {
             FilterOperator::Regex(pattern) => pattern.memory_bytes(),
-            // A part of a constraint has at least two characters.
+            // Estimate for a constraint, each part of which has at least two characters.
             FilterOperator::Ecl(_) => self.source.written.value.len() * 64,
             FilterOperator::In(list) | FilterOperator::NotIn(list) => list.len() * size_of::<String>(),
             _ => 0,

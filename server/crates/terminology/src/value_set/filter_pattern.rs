@@ -7,8 +7,8 @@ use regex::{Regex, RegexBuilder};
 use crate::model::Budget;
 use crate::model::budget::BudgetExhausted;
 
-/// Limits for the size of the compiled form in bytes, tried in this order. The first sufficient one is the accounted
-/// size. Matching is linear in any case.
+/// Limits for the size of the compiled form in bytes, tried in this order. The first sufficient limit is counted as the
+/// size. Matching takes linear time with each of them.
 const SIZES: [usize; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// Maximum size of the matching cache of a thread, in bytes.
 const CACHE_BYTES: usize = 128 << 10;
@@ -23,7 +23,7 @@ pub(super) struct FilterPattern(OnceLock<Result<(Regex, usize), String>>);
 
 impl FilterPattern {
     /// Returns the compiled form of `text`, and the steps of one match in addition to those of the matched text. The
-    /// inner error says what is wrong with the expression.
+    /// inner error is the reason why the expression is invalid.
     ///
     /// # Errors
     /// Returns [`BudgetExhausted`] if the budget is spent.

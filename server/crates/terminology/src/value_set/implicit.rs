@@ -15,7 +15,7 @@ pub(crate) fn implicit_value_set(url: &str) -> Option<ValueSet> {
     snomed_ct_value_set(url).or_else(|| loinc_value_set(url))
 }
 
-/// `http://snomed.info/sct[/MODULE[/version/DATE]]?fhir_vs[=…]`
+/// Returns the value set of `http://snomed.info/sct[/MODULE[/version/DATE]]?fhir_vs[=…]`.
 fn snomed_ct_value_set(url: &str) -> Option<ValueSet> {
     let (base, query) = url.split_once('?')?;
     let edition = base.strip_prefix(SNOMED_CT).or_else(|| base.strip_prefix("http://snomed.info/xsct"))?;
@@ -46,7 +46,8 @@ fn snomed_ct_value_set(url: &str) -> Option<ValueSet> {
     Some(filtered_value_set(url, SNOMED_CT, version, filter))
 }
 
-/// `http://loinc.org/vs`, `/vs/LL…` (answer lists), `/vs/LG…` (groups), `/vs/LP…` (parts and their descendants).
+/// Returns the value set of `http://loinc.org/vs`, `/vs/LL…` (answer lists), `/vs/LG…` (groups) or `/vs/LP…` (parts and
+/// their descendants).
 fn loinc_value_set(url: &str) -> Option<ValueSet> {
     let rest = url.strip_prefix(LOINC)?.strip_prefix("/vs")?;
     let filter = match rest.strip_prefix('/') {

@@ -10,8 +10,8 @@ use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::{CodeSystem, LocatedConcept};
 use crate::model::{Budget, Unprocessable};
 
-/// The cache is filled once the number of tests exceeds the number of concepts divided by this. Computing the set then
-/// costs a few times as much as all tests before it, and each later test reads one bit.
+/// The cache is filled once the number of tests exceeds the number of concepts divided by this constant. Computing the
+/// set then costs a few times as much as all tests before it, and each later test reads one bit.
 const CONCEPTS_PER_TEST: usize = 4;
 
 /// The cache of one include, for the code system of the last test.
@@ -59,7 +59,7 @@ impl IncludeCache {
         {
             return Ok(cached.bits.has(at));
         }
-        // Concurrent tests may be lost. An exact count would make the threads wait for one another.
+        // Concurrent tests may be missed. An exact counter would make the threads wait for one another.
         let tests_so_far = self.tests_so_far.load(Ordering::Relaxed) + 1;
         self.tests_so_far.store(tests_so_far, Ordering::Relaxed);
         if tests_so_far > system.len() / CONCEPTS_PER_TEST {
@@ -116,7 +116,7 @@ mod tests {
     use crate::model::resource_json;
     use crate::model::resource_json::ResourceHeader;
 
-    /// A code system of `count` concepts, of which `below` are in one tree under `c0`.
+    /// Returns a code system of `count` concepts, of which `below` are in one tree under `c0`.
     fn system(below: u32, count: u32) -> CodeSystem {
         let alone: Vec<_> = (below..count).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();
         let under: Vec<_> = (1..below).map(|n| serde_json::json!({ "code": format!("c{n}") })).collect();

@@ -126,7 +126,7 @@ impl ValueSet {
                 + part.cache.memory_bytes()
                 + part.filters.iter().map(ValueSetFilter::memory_bytes).sum::<usize>()
         };
-        // The texts are stored twice: in the JSON and in the compiled form.
+        // Each text is stored twice: in the JSON and in the compiled form.
         let json = self.definition.iter().map(|(name, json)| 2 * (name.len() + json.get().len()));
         size_of::<Self>()
             + json.sum::<usize>()

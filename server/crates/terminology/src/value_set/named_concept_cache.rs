@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::code_system::{AncestorFilter, CodeSystem};
 
-/// A cache of the concept that the value names in the code system of the last test: its interval, and the halves of its
-/// ancestor filter. Each number follows the instance number of the code system, so that it is not used for another one.
-/// Instance numbers start at 1.
+/// A cache of the concept that the filter names in the code system of the last test: its interval, and the halves of
+/// its ancestor filter. The high half of each value is the instance number of the code system, so that the value is not
+/// used for another one. Instance numbers start at 1.
 #[derive(Debug, Default)]
 pub(super) struct NamedConceptCache([AtomicU64; 4]);
 

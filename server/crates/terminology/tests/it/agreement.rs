@@ -12,12 +12,12 @@ use crate::support::put;
 
 const CODES: usize = 8;
 
-/// Returns `c0`, or `C0` in upper case.
+/// Returns the code of a concept: `c0`, or `C0` in upper case.
 fn code(at: usize, upper: bool) -> String {
     format!("{}{at}", if upper { 'C' } else { 'c' })
 }
 
-/// A concept with parents of smaller numbers, a property and a state.
+/// Generates a concept with parents of smaller numbers, a property and a state.
 fn concept(at: usize) -> impl Strategy<Value = Json> {
     (prop::collection::vec(0..at.max(1), 0..3), 0..3_u8, any::<[bool; 2]>(), 0..6_u8).prop_map(
         move |(parents, size, [inactive, retired], state)| {
@@ -38,7 +38,7 @@ fn concept(at: usize) -> impl Strategy<Value = Json> {
 fn system(url: &'static str, version: &'static str, exact: bool) -> impl Strategy<Value = Json> {
     let concepts: Vec<_> = (0..CODES).map(concept).collect();
     (concepts, 0..CODES, any::<bool>()).prop_map(move |(mut list, less, fragment)| {
-        // Versions have different codes.
+        // Each version lacks one code, usually a different one.
         list.remove(less);
         json!({
             "resourceType": "CodeSystem", "id": format!("{}-{version}", &url[4..]), "url": url, "version": version,
@@ -86,7 +86,7 @@ fn filter() -> impl Strategy<Value = Json> {
     ]
 }
 
-/// An include, which may import value sets with numbers below `below`.
+/// Generates an include, which may import value sets with numbers below `below`.
 fn include(below: usize) -> impl Strategy<Value = Json> {
     let listed = prop::collection::vec((0..CODES, any::<bool>()), 1..4).prop_map(|list| {
         let one = |(at, upper): &(usize, bool)| json!({ "code": code(*at, *upper), "display": "Listed" });
@@ -108,7 +108,7 @@ fn include(below: usize) -> impl Strategy<Value = Json> {
             return json!({ "valueSet": imports });
         }
         what["system"] = system.into();
-        // Of an unknown code system, only a list can be used.
+        // The codes of an unknown code system cannot be filtered or listed completely, so the include lists codes.
         if what.get("concept").is_none() && system == "urn:nobody" {
             what["system"] = "urn:s".into();
         }
@@ -159,7 +159,7 @@ fn expand(terminology: &Terminology, query: &str) -> Option<Vec<(String, String)
     let answer =
         terminology.expand(OperationLevel::Type, OperationInput::from_query(&query), "2026-11-21").ok()?;
     let answer: Json = serde_json::from_str(answer.get()).expect("the server writes JSON");
-    let text = |item: &Json, name: &str| item[name].as_str().expect("a string").to_owned();
+    let text = |item: &Json, name: &str| item[name].as_str().expect("the member is a string").to_owned();
     let items = answer["expansion"]["contains"].as_array().cloned().unwrap_or_default();
     Some(items.iter().map(|item| (text(item, "system"), text(item, "code"))).collect())
 }
@@ -207,13 +207,13 @@ proptest! {
             let of_url = |json: &&Json| json["url"] == url;
             resources.iter().filter(of_url).all(|json| json["caseSensitive"] == true)
         };
-        // A fragment accepts any unknown code, and these cannot be listed.
+        // A fragment accepts any unknown code, and unknown codes cannot be listed.
         let is_unsure = |url: &str, code: &str| {
             let same = |json: &Json, c: &Json| match json["caseSensitive"] == true {
                 true => c["code"] == code,
                 false => c["code"].as_str().is_some_and(|c| c.eq_ignore_ascii_case(code)),
             };
-            let lacks = |json: &Json| !json["concept"].as_array().expect("a list").iter().any(|c| same(json, c));
+            let lacks = |json: &Json| !json["concept"].as_array().expect("the code system has a list of concepts").iter().any(|c| same(json, c));
             resources.iter().any(|json| json["url"] == url && json["content"] == "fragment" && lacks(json))
         };
         for at in 0..5 {
@@ -249,7 +249,7 @@ proptest! {
                     }
                 }
                 if active.is_empty() {
-                    let page = |offset| expand(&terminology, &format!("{query}&offset={offset}&count=3")).expect("a page");
+                    let page = |offset| expand(&terminology, &format!("{query}&offset={offset}&count=3")).expect("every page of the value set can be expanded");
                     let pages: Vec<_> = (0..members.len()).step_by(3).flat_map(page).collect();
                     prop_assert_eq!(&pages, &members);
                     let all: BTreeSet<_> = expand(&terminology, &format!("url=urn:v{at}")).map_or(BTreeSet::new(), |top| top.into_iter().collect());

@@ -1,4 +1,5 @@
-//! Built-in code systems: more codes than the cache holds. `conformance/specs/built-in.toml` has the questions about them.
+//! Built-in code systems: more codes than the cache holds. `conformance/specs/built-in.toml` contains the other
+//! requests.
 
 use fhir::Parameters;
 use trefoil_terminology::{OperationInput, Terminology};

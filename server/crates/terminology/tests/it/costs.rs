@@ -16,11 +16,11 @@ fn send(costly: &CostlyRequest, parameters: &Parameters, budget: &Budget<'_>) ->
         "ValueSet/$batch-validate-code" => terminology.batch_validate_code(input).map(drop),
         "ValueSet/$expand" => terminology.expand(OperationLevel::Type, input, "2026-01-01").map(drop),
         "CodeSystem/$lookup" => terminology.lookup(input).map(drop),
-        other => panic!("{other} is not asked here"),
+        other => panic!("no request of this test calls {other}"),
     }
 }
 
-/// Returns the steps of a request of this size, and its result.
+/// Runs a request of this size. Returns the number of steps and the result.
 fn steps(costly: &CostlyRequest, size: usize) -> (u64, Result<(), TxError>) {
     let parameters = Parameters::from_json(costly.body(size).to_string().as_bytes()).unwrap();
     let budget = Budget::default();

@@ -1,5 +1,5 @@
-//! Additions of HL7's terminology ecosystem to `$validate-code` that need many questions or several stored resources.
-//! `conformance/specs/ecosystem.toml` has the other requests.
+//! Additions of HL7's terminology ecosystem to `$validate-code` that need many requests or several stored resources.
+//! `conformance/specs/ecosystem.toml` contains the other requests.
 
 use fhir::Parameters;
 use trefoil_terminology::{OperationInput, OperationLevel, Terminology};
@@ -9,8 +9,9 @@ use crate::support::{PLANTS, body, garden, put};
 /// Returns the answer to a body with these items, as JSON.
 fn answer(terminology: &Terminology, parameters: &str) -> serde_json::Value {
     let body = body(parameters);
-    let answer =
-        terminology.validate_code(OperationLevel::Type, OperationInput::from_body(&body)).expect("an answer");
+    let answer = terminology
+        .validate_code(OperationLevel::Type, OperationInput::from_body(&body))
+        .expect("the request is valid");
     serde_json::to_value(&answer).expect("these types serialise to JSON")
 }
 
@@ -122,7 +123,8 @@ fn the_kind_of_issue_decides_on_location_in_the_ecosystem() {
     )]);
     let tools = "http://garden.example/tools";
     let nobody = "http://nobody.example/";
-    // For each form, in the order of `forms`, and for a coding with a display: whether there is a location.
+    // The expected values state whether the answer has a `location`: for each form in the order of `forms`, and for a
+    // coding with a display.
     for (set, system, code, expected) in [
         ("everything", tools, "hammer", [false, true, false, false]),
         ("trees", tools, "rake", [false, true, false, false]),

@@ -1,5 +1,5 @@
 //! `ValueSet/$expand`: the identifier and time of an expansion, and sets that are too large for one answer.
-//! `conformance/specs/expand.toml` has the other requests.
+//! `conformance/specs/expand.toml` contains the other requests.
 
 use fhir::Parameters;
 use serde_json::Value as Json;

@@ -1,5 +1,5 @@
 //! Tests with the terminology package of FHIR R4. It is read from the folder `data` in the folder of TREFOIL_SHARED, or
-//! in `shared` next to the workspace. Without it, the tests print that and end.
+//! in `shared` next to the workspace. Without the package, the tests print that they are left out, and end.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -19,17 +19,17 @@ fn data(name: &str) -> PathBuf {
 fn package() -> Option<Vec<TerminologyChange>> {
     let path = data("hl7.fhir.r4.terminology-4.0.1.tgz");
     let Ok(file) = std::fs::File::open(&path) else {
-        println!("left out: {} is not there", path.display());
+        println!("left out: {} does not exist", path.display());
         return None;
     };
     let mut archive = tar::Archive::new(flate2::read::GzDecoder::new(file));
     let mut changes = Vec::new();
-    for entry in archive.entries().expect("a tar archive") {
-        let mut entry = entry.expect("a whole entry");
-        let path = entry.path().expect("a path");
+    for entry in archive.entries().expect("the package is a tar archive") {
+        let mut entry = entry.expect("the archive is complete");
+        let path = entry.path().expect("the entry has a valid path");
         let Some(name) = path.file_name().map(|name| name.to_string_lossy().into_owned()) else { continue };
         let mut bytes = Vec::new();
-        entry.read_to_end(&mut bytes).expect("a whole entry");
+        entry.read_to_end(&mut bytes).expect("the archive is complete");
         let parts = name.strip_suffix(".json").and_then(|name| name.split_once('-'));
         if let Some((kind, id)) = parts
             && let Some(kind @ ("CodeSystem" | "ValueSet")) = fhir::resource_type(kind)
@@ -54,7 +54,7 @@ fn the_package_of_r4_loads_and_answers() {
     let start = Instant::now();
     terminology.apply(changes);
     println!(
-        "{} resources taken in: {:?}",
+        "{} resources applied: {:?}",
         value_sets.len() + terminology.code_system_count(),
         start.elapsed()
     );
@@ -81,7 +81,7 @@ fn the_package_of_r4_loads_and_answers() {
         assert_eq!(subsumes(&terminology, OperationLevel::Type, &query), expected);
     }
 
-    // Each value set with a code that it lists, a code of another system and one without a system.
+    // Validates three codes against each value set: one that it lists, one of another system and one without a system.
     let (start, mut answers) = (Instant::now(), std::collections::BTreeMap::<String, usize>::new());
     for (id, bytes) in &value_sets {
         let set: serde_json::Value = serde_json::from_slice(bytes).unwrap();
@@ -97,7 +97,7 @@ fn the_package_of_r4_loads_and_answers() {
             assert!(!answer.starts_with("Missing") && !answer.starts_with("Malformed"), "{id}: {answer}");
         }
     }
-    println!("{} value sets asked: {:?}, answers {answers:?}", value_sets.len(), start.elapsed());
+    println!("{} value sets tested: {:?}, answers {answers:?}", value_sets.len(), start.elapsed());
     for problem in terminology.problems() {
         println!("{problem:?}");
     }
@@ -121,25 +121,27 @@ fn codings(folder: &std::path::Path) -> Option<Vec<fhir::Coding>> {
         }
     }
     let Ok(files) = std::fs::read_dir(folder) else {
-        println!("left out: {} is not there", folder.display());
+        println!("left out: {} does not exist", folder.display());
         return None;
     };
-    let mut paths: Vec<_> = files.map(|file| file.expect("a file").path()).collect();
+    let mut paths: Vec<_> = files.map(|file| file.expect("the folder can be read").path()).collect();
     paths.sort();
     let mut out = Vec::new();
     for path in paths {
         let mut text = String::new();
-        let file = std::fs::File::open(path).expect("a file that is there");
-        flate2::read::MultiGzDecoder::new(file).read_to_string(&mut text).expect("text that was compressed");
+        let file = std::fs::File::open(path).expect("the listed file can be opened");
+        flate2::read::MultiGzDecoder::new(file)
+            .read_to_string(&mut text)
+            .expect("the file is gzip-compressed UTF-8");
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
-            walk(&serde_json::from_str(line).expect("NDJSON"), &mut out);
+            walk(&serde_json::from_str(line).expect("each line is JSON"), &mut out);
         }
     }
     Some(out)
 }
 
-/// Validates codings of real records, each against a value set with its code system, or against any if there is none.
-/// Each answer is a result, or an error of the value set.
+/// Validates codings of real records, each against a value set with its code system, or against an arbitrary value set
+/// if there is none. Each answer is a result, or an error of the value set.
 #[test]
 fn ten_thousand_codings_of_records_are_validated() {
     let (Some(changes), Some(codings)) = (package(), codings(&data("synthea-10"))) else { return };
@@ -177,6 +179,6 @@ fn ten_thousand_codings_of_records_are_validated() {
         };
         *answers.entry(kind).or_default() += 1;
     }
-    println!("{CODINGS} of {} codings asked: {:?}, answers {answers:?}", codings.len(), start.elapsed());
+    println!("{CODINGS} of {} codings validated: {:?}, answers {answers:?}", codings.len(), start.elapsed());
     assert!(answers["true"] > CODINGS / 20, "{answers:?}");
 }

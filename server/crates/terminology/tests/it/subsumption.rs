@@ -8,7 +8,7 @@ use trefoil_terminology::{OperationLevel, Terminology};
 
 use crate::support::{put, subsumes};
 
-/// Pseudo-random numbers that are equal in every run (xorshift64*).
+/// A generator of pseudo-random numbers with the same sequence in every run (xorshift64*).
 struct Numbers(u64);
 
 impl Numbers {
@@ -45,7 +45,7 @@ fn terminology(parents: &[Vec<usize>]) -> Terminology {
             list.iter().map(|p| format!(r#"{{"code":"parent","valueCode":"c{p}"}}"#)).collect();
         let comma = if concepts.is_empty() { "" } else { "," };
         write!(concepts, r#"{comma}{{"code":"c{at}","property":[{}]}}"#, links.join(","))
-            .expect("a string takes everything");
+            .expect("writing to a String cannot fail");
     }
     let terminology = Terminology::default();
     terminology.apply([put(&format!(
@@ -80,7 +80,7 @@ fn check(len: usize, seed: u64, samples: usize) {
         let ancestors = above(&parents, low);
         let mut sorted: Vec<_> = ancestors.iter().copied().collect();
         sorted.sort_unstable();
-        // One ancestor, if there is any, and one arbitrary concept.
+        // Tests one ancestor, if there is any, and one arbitrary concept.
         let some = (!sorted.is_empty()).then(|| sorted[numbers.below(sorted.len())]);
         for other in some.into_iter().chain([numbers.below(len)]).filter(|other| *other != low) {
             let actual = (relation(other, low), relation(low, other));
@@ -95,7 +95,7 @@ fn check(len: usize, seed: u64, samples: usize) {
                 "c{other}, c{low} of {len}, seed {seed}"
             );
         }
-        // An ancestor of an ancestor is an ancestor.
+        // Checks that an ancestor of an ancestor is an ancestor.
         if let Some(middle) = some
             && let Some(top) = above(&parents, middle).into_iter().min()
         {
@@ -109,7 +109,7 @@ fn check(len: usize, seed: u64, samples: usize) {
 }
 
 #[test]
-fn small_graphs() {
+fn the_properties_hold_for_small_graphs() {
     for seed in 1..40 {
         check(5, seed, 12);
         check(40, seed, 40);
@@ -117,14 +117,14 @@ fn small_graphs() {
 }
 
 #[test]
-fn middling_graphs() {
+fn the_properties_hold_for_medium_graphs() {
     for seed in 1..6 {
         check(1_000, seed, 100);
     }
 }
 
 #[test]
-fn big_graphs() {
+fn the_properties_hold_for_large_graphs() {
     check(10_000, 7, 200);
     check(50_000, 11, 200);
 }

@@ -3,7 +3,7 @@
 use fhir::{Parameters, Value};
 use trefoil_terminology::{OperationInput, OperationLevel, Terminology, TerminologyChange, TxError};
 
-/// Code system of plants: a hierarchy with two parents for one concept.
+/// Canonical URL of a code system of plants, in which one concept has two parents.
 pub const PLANTS: &str = "http://garden.example/plants";
 
 const RESOURCES: &[&str] = &[
@@ -62,14 +62,15 @@ pub fn garden() -> Terminology {
 /// Returns a resource as a change.
 pub fn put(json: &str) -> TerminologyChange {
     let find = |member: &str| {
-        let start = json.find(&format!("\"{member}\":\"")).expect("the member is there") + member.len() + 4;
-        &json[start..start + json[start..].find('"').expect("the string ends")]
+        let start =
+            json.find(&format!("\"{member}\":\"")).expect("the resource has this member") + member.len() + 4;
+        &json[start..start + json[start..].find('"').expect("the string has a closing quotation mark")]
     };
-    let kind = fhir::resource_type(find("resourceType")).expect("a resource type of R4");
+    let kind = fhir::resource_type(find("resourceType")).expect("resourceType is a type of R4");
     TerminologyChange::Put { kind, id: find("id").to_owned(), bytes: json.as_bytes().to_vec().into() }
 }
 
-/// Returns an answer in short: `result display [message]`, the outcome of `$subsumes`, or `error-kind: text`.
+/// Returns a short form of an answer: `result display [message]`, the outcome of `$subsumes`, or `error-kind: text`.
 pub fn short(answer: Result<Parameters, TxError>) -> String {
     match answer {
         Ok(answer) => match (answer.get("result").and_then(|p| p.value.clone()), answer.text("outcome")) {
@@ -99,7 +100,7 @@ fn kind(error: &TxError) -> String {
         TxError::Unprocessable(_) => "Unprocessable",
     };
     let code = serde_json::to_value(error.outcome().issue[0].code).expect("a code is written as a string");
-    format!("{variant}({})", code.as_str().expect("a string"))
+    format!("{variant}({})", code.as_str().expect("a code is written as a string"))
 }
 
 /// Runs `$validate-code` by GET.
@@ -123,5 +124,5 @@ pub fn subsumes(terminology: &Terminology, level: OperationLevel<'_>, query: &st
 /// Returns Parameters with these items.
 pub fn body(parameters: &str) -> Parameters {
     let json = format!(r#"{{"resourceType":"Parameters","parameter":[{parameters}]}}"#);
-    Parameters::from_json(json.as_bytes()).expect("the test's own JSON")
+    Parameters::from_json(json.as_bytes()).expect("the test supplies valid Parameters")
 }

@@ -20,7 +20,7 @@ fn begins_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// A few texts of letters, digits and other characters.
+/// Generates a few texts of letters, digits and other characters.
 fn texts() -> impl Strategy<Value = Vec<String>> {
     prop::collection::vec("[abAB1Ä -]{1,6}", 1..4)
 }

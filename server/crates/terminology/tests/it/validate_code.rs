@@ -1,5 +1,5 @@
 //! `ValueSet/$validate-code` while the stored resources change, and with long chains of value sets.
-//! `conformance/specs/validate-code.toml` has the other requests.
+//! `conformance/specs/validate-code.toml` contains the other requests.
 
 use trefoil_terminology::{OperationInput, OperationLevel, TerminologyChange};
 
@@ -48,7 +48,7 @@ fn clones_share_their_content() {
 }
 
 #[test]
-fn many_paths_to_one_value_set_and_long_chains_end_soon() {
+fn many_paths_to_one_value_set_and_long_chains_end_quickly() {
     let garden = garden();
     let set = |at: usize, imports: &str| {
         put(&format!(

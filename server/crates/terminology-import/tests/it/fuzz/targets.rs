@@ -14,14 +14,17 @@ pub fn seed_folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR").trim_end_matches("/fuzz")).join("fuzz/seeds").join(target)
 }
 
-/// Imports a small RF2 release with one file replaced, one with the same first line if there is any.
+/// Imports a small RF2 release in which the text replaces one file: the file with the same first line, if there is any.
 pub fn rf2(text: &[u8]) {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(|| {
-        let folder = fs::read_dir(seed_folder("rf2")).expect("the seeds are there");
-        let mut paths: Vec<PathBuf> = folder.map(|entry| entry.expect("a file").path()).collect();
+        let folder = fs::read_dir(seed_folder("rf2")).expect("the folder of seeds is part of the repository");
+        let mut paths: Vec<PathBuf> =
+            folder.map(|entry| entry.expect("the folder of seeds can be read").path()).collect();
         paths.sort();
-        let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
-        paths.iter().map(|path| (name(path), fs::read(path).expect("text"))).collect()
+        let name = |path: &Path| {
+            path.file_name().expect("the path of a seed has a file name").to_string_lossy().into_owned()
+        };
+        paths.iter().map(|path| (name(path), fs::read(path).expect("the seed can be read"))).collect()
     });
     let first_line = |text: &[u8]| text.split_inclusive(|byte| *byte == b'\n').next().map(<[u8]>::to_vec);
     let mut release = FILES.clone();
@@ -56,7 +59,8 @@ pub fn constraints(text: &[u8]) {
                 "include": [{ "system": "http://snomed.info/sct",
                     "filter": [{ "property": property, "op": op, "value": text }] }] } } },
             { "name": "coding", "valueCoding": { "system": "http://snomed.info/sct", "code": "700112006" } } ] });
-        let parameters = Parameters::from_json(set.to_string().as_bytes()).expect("Parameters");
+        let parameters =
+            Parameters::from_json(set.to_string().as_bytes()).expect("the target builds valid Parameters");
         drop(SNOMED_CT.validate_code(OperationLevel::Type, OperationInput::from_body(&parameters)));
     }
 }

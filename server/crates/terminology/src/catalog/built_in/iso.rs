@@ -7,7 +7,7 @@ use crate::catalog::StoredResource;
 use crate::code_system::CodeSystem;
 use crate::grammar::table_rows;
 
-/// Returns `urn:iso:std:iso:3166`, in which each country has three codes.
+/// Returns `urn:iso:std:iso:3166`, in which each country has an alpha-2, an alpha-3 and a numeric code.
 pub(super) fn countries() -> StoredResource<CodeSystem> {
     let table: Vec<_> = table_rows(include_str!("../../../data/countries.tsv")).collect();
     let column = |at: usize| {
@@ -23,14 +23,14 @@ pub(super) fn countries() -> StoredResource<CodeSystem> {
 
 const KINDS: [&str; 3] = ["alpha-2", "alpha-3", "numeric"];
 
-/// Returns `urn:iso:std:iso:3166:-2`, in which each code starts with that of its country.
+/// Returns `urn:iso:std:iso:3166:-2`, in which each code starts with the code of its country.
 pub(super) fn subdivisions() -> StoredResource<CodeSystem> {
     let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[1], "property": [{ "code": "country", "valueString": &row[0][..2] }] });
     let concepts = table_rows(include_str!("../../../data/subdivisions.tsv")).map(concept).collect();
     resource(ISO_3166_2, "ISO 3166-2 Codes for subdivisions of countries", true, &["country"], concepts)
 }
 
-/// Returns `urn:iso:std:iso:4217`.
+/// Returns `urn:iso:std:iso:4217`, with the numeric code of each currency as a property.
 pub(super) fn currencies() -> StoredResource<CodeSystem> {
     let concept = |row: Vec<&str>| json!({ "code": row[0], "display": row[2], "property": [{ "code": "numeric", "valueString": row[1] }] });
     let concepts = table_rows(include_str!("../../../data/currencies.tsv")).map(concept).collect();
@@ -60,18 +60,18 @@ mod tests {
     }
 
     #[test]
-    fn subdivisions_are_those_of_countries() {
+    fn subdivisions_belong_to_countries() {
         let [countries, subdivisions] = [countries(), subdivisions()];
         for (code, display) in [
             ("CH-ZH", "Zürich"),
             ("US-CA", "California"),
             ("GB-ENG", "England"),
             ("AD-02", "Canillo"),
-            // These also have codes of countries, and CLDR does not list them as subdivisions.
+            // These territories also have country codes, so CLDR does not list them as subdivisions.
             ("US-PR", "Puerto Rico"),
             ("FI-01", "Åland Islands"),
             ("SH-TA", "Tristan da Cunha"),
-            // CLDR marks one of two equal names, and old names. The mark is removed.
+            // In the CLDR data, one of two equal names and each former name carry a mark, which the table omits.
             ("FR-IDF", "Île-de-France"),
             ("MK-814", "Centar"),
             ("NO-54", "Troms og Finnmark"),

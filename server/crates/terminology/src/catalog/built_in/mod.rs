@@ -5,7 +5,7 @@
 //! [`GrammarCodeCache`] caches these. A stored complete code system with the same URL takes precedence over a built-in
 //! one, and a built-in one over a stored fragment.
 //!
-//! The tables contain codes and names of the registries and nothing else:
+//! The tables contain only codes and names of the registries:
 //!
 //! | file | registry |
 //! |---|---|
@@ -35,10 +35,10 @@ use crate::model::known_systems::{BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217
 const ENOUGH: usize = 8_192;
 /// Approximate size of a cached code, in bytes.
 const WORD_BYTES: usize = 2_048;
-/// Canonical URLs, sorted.
+/// Canonical URLs of the built-in code systems, sorted.
 pub(crate) const URLS: &[&str] = &[UCUM, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217];
 
-/// Returns a built-in code system, without the codes of a grammar.
+/// Returns the built-in code system with this URL. A code system with a grammar contains no codes here.
 pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
     static SYSTEMS: [OnceLock<StoredResource<CodeSystem>>; URLS.len()] =
         [const { OnceLock::new() }; URLS.len()];
@@ -51,7 +51,7 @@ pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
     }))
 }
 
-/// Returns the code system of a grammar with one of its codes, or without codes.
+/// Returns the code system of a grammar that contains only the code `word`, or no code.
 fn of_grammar(grammar: CodeGrammar, word: Option<ParsedCode>) -> StoredResource<CodeSystem> {
     let (url, name, exact, properties): (_, _, _, &[&str]) = match grammar {
         CodeGrammar::Languages => {
@@ -94,17 +94,17 @@ fn resource(
     StoredResource::new(format!("built-in {url}"), json.to_string().into_bytes().into())
 }
 
-/// A cache of valid codes of grammars, each as a code system of one concept. Invalid codes are not cached.
+/// A cache of valid codes of grammars, each stored as a code system of one concept. Invalid codes are not cached.
 #[derive(Debug, Default)]
 pub(crate) struct GrammarCodeCache(AppendCache<StoredResource<CodeSystem>, ENOUGH>);
 
 impl GrammarCodeCache {
-    /// Returns whether the cache should be replaced.
+    /// Returns whether the cache has reached a limit, so that its owner should replace it.
     pub(crate) fn is_full(&self) -> bool {
         self.0.is_full()
     }
 
-    /// Returns the code system of one code; `None` if the grammar rejects the code.
+    /// Returns a code system that contains only this code; `None` if the grammar rejects the code.
     pub(crate) fn concept(&self, grammar: CodeGrammar, code: &str) -> Option<&StoredResource<CodeSystem>> {
         let key = format!("{grammar:?} {code}");
         if let Some(known) = self.0.get(&key) {

@@ -76,7 +76,7 @@ impl<'a> ExpansionView<'a, '_> {
         members: &ValueSetMembers<'a>,
         shown: usize,
     ) -> Result<Vec<ContainsRow<'a>>, TxError> {
-        // The version is written if there are members from several versions of a code system.
+        // Versions are written only if there are members from several versions of a code system.
         let version = |part: &MemberPart<'a>| part.system.map(|system| system.version.as_deref());
         let mut versions = HashMap::new();
         for part in &members.parts {
@@ -161,7 +161,7 @@ impl<'a> ExpansionView<'a, '_> {
     }
 }
 
-/// Returns the values of a property. Those of standard properties are in the index.
+/// Returns the values of a property. The values of standard properties are read from the index.
 fn property_values<'s>(
     system: &'s CodeSystem,
     at: u32,
@@ -223,7 +223,7 @@ fn nest_rows<'a>(
     rows.into_iter().flatten().collect()
 }
 
-/// `ValueSet.expansion.contains`.
+/// JSON of `ValueSet.expansion.contains`.
 #[derive(serde::Serialize)]
 pub(super) struct ContainsRow<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -58,7 +58,8 @@ const REPEATED: &[(&str, &str)] = &[
 /// Returns the parameters of `$expand` that have an effect, sorted.
 pub fn expand_parameter_names() -> Vec<&'static str> {
     let chosen = ["default-valueset-version", "tx-resource", "url", "valueSet", "valueSetVersion"];
-    // No stored code is excluded from user interfaces, and none is postcoordinated.
+    // No stored code is excluded from user interfaces or postcoordinated, so the two parameters for these have no
+    // effect.
     let idle = ["date", "excludeNotForUI", "excludePostCoordinated"];
     let names = REPEATED.iter().map(|(name, _)| *name).filter(|name| !idle.contains(name));
     let mut all: Vec<_> = names.chain(chosen).collect();
@@ -112,12 +113,12 @@ impl<'a> ExpandRequest<'a> {
         let designations: Vec<_> =
             input.texts("designation")?.into_iter().map(DesignationToken::new).collect();
         budget.spend(designations.len())?;
-        // Read only to reject wrong types: no stored code is affected by these parameters.
+        // Read only to reject values of the wrong type: no stored code is affected by these parameters.
         for name in ["excludeNotForUI", "excludePostCoordinated"] {
             flag(name)?;
         }
         Ok(Self {
-            // An empty filter does not filter.
+            // An empty filter selects all codes.
             filter: if empty_filter {
                 Vec::new()
             } else {
@@ -223,7 +224,7 @@ fn find_value_set<'a>(
     budget: &Budget<'_>,
 ) -> Result<&'a ValueSet, TxError> {
     let canonical = input.text("url")?.ok_or_else(|| TxError::Missing {
-        what: "parameter 'url' or 'valueSet' is needed unless the operation is called on a ValueSet"
+        what: "parameter 'url' or 'valueSet' is required unless the operation is called on a ValueSet"
             .to_owned(),
     })?;
     let (url, in_url) = canonical::split(canonical);
@@ -368,7 +369,7 @@ impl Serialize for ExpandedValueSet<'_> {
     }
 }
 
-/// `ValueSet.expansion`.
+/// JSON of `ValueSet.expansion`.
 #[derive(serde::Serialize)]
 struct ExpansionBody<'a> {
     #[serde(skip_serializing_if = "Vec::is_empty")]

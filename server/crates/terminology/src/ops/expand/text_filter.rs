@@ -15,7 +15,7 @@ const BYTES_PER_STEP: usize = 16;
 
 /// The words of a filter, with the matches in each code system so far.
 pub(super) struct TextFilter<'a, 'r> {
-    /// In lower case.
+    /// Words of the filter, in lower case.
     words: Vec<&'r str>,
     supplements: &'r [LoadedSupplement<'a>],
     budget: &'r Budget<'r>,
@@ -72,8 +72,8 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         Ok(())
     }
 
-    /// Returns whether a listed code matches. The texts of its concept are in the word index, and those of the list are
-    /// tested here.
+    /// Returns whether a listed code matches. The texts of its concept are searched in the word index, and the texts in
+    /// the list are tested one by one.
     fn is_match(&self, item: &MemberCode<'a>, found: Option<&WordMatches>) -> Result<bool, TxError> {
         let listed = item.listed.into_iter();
         let own = || {

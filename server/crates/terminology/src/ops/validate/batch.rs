@@ -22,10 +22,10 @@ pub(crate) fn answer_batch(
 ) -> Result<Parameters, TxError> {
     let items = input.resources("validation")?;
     if items.is_empty() {
-        return Err(TxError::Missing { what: "at least one parameter 'validation' is needed".to_owned() });
+        return Err(TxError::Missing { what: "at least one parameter 'validation' is required".to_owned() });
     }
     if items.len() > ITEM_LIMIT {
-        let why = format!("it occurs {} times; send at most {ITEM_LIMIT} at a time", items.len());
+        let why = format!("it occurs {} times; send at most {ITEM_LIMIT} in one request", items.len());
         return Err(malformed("validation", why));
     }
     let shared = input.as_batch();

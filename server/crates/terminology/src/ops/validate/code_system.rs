@@ -79,7 +79,7 @@ fn find_code_system<'a>(
     let Some(canonical) = named.or(coding.system.as_deref()) else {
         return match place {
             CodingPath::Code => Err(TxError::Missing {
-                what: "parameter 'url' is needed unless the operation is called on a CodeSystem".to_owned(),
+                what: "parameter 'url' is required unless the operation is called on a CodeSystem".to_owned(),
             }),
             _ => Ok(Err((ValidationIssue::no_system().at(place.coding_path()), String::new()))),
         };
@@ -124,8 +124,8 @@ fn unusable(request: &ValidateRequest<'_>, why: ValidationIssue, cause: String) 
     answer.into_parameters(LocationRule::Always)
 }
 
-/// Checks the codings against the code system, and returns whether any of them is from it. A code without a system gets
-/// this one. Of a concept, the codings from this system count.
+/// Checks the codings against the code system, and returns whether any of them is from it. A code without a system is
+/// taken as a code of this system. Of a CodeableConcept, only the codings from this system are validated.
 ///
 /// # Errors
 /// Returns [`TxError`] if a code or coding is from another system, because FHIR requires them to match.

@@ -21,7 +21,7 @@ use crate::ops::first_positions::FirstPositions;
 use crate::ops::messages::ValidationIssue;
 use crate::value_set::ValueSet;
 
-/// Number of steps for validating a coding, in addition to the search, because texts are composed.
+/// Number of steps for composing the texts of a validated coding, in addition to the steps of the search.
 const CODING_STEPS: usize = 50;
 
 /// The context in which all codings of a request are validated.
@@ -32,7 +32,7 @@ pub(super) struct CodingValidator<'a, 'r> {
     pub(super) set: &'a ValueSet,
     /// The resource that contains the value set; the value set itself if it is not contained.
     pub(super) container: &'a ValueSet,
-    /// The requested code system; `None` if the value set decides.
+    /// The requested code system; `None` if the request names a value set.
     pub(super) system: Option<&'a CodeSystem>,
     pub(super) supplements: Vec<LoadedSupplement<'a>>,
     pub(super) languages: LanguageRanges,
@@ -45,14 +45,14 @@ pub(super) struct CodingResult<'q> {
     /// Whether the code is in the value set and allowed.
     pub(super) in_set: bool,
     pub(super) display: Option<String>,
-    /// Version of the code system that decided.
+    /// Version of the code system in which the code was validated.
     pub(super) version: Option<String>,
     pub(super) normalized_code: Option<String>,
     pub(super) inactive: bool,
     pub(super) status: Option<String>,
     /// Canonical URLs of code systems that are not stored.
     pub(super) missing: Vec<String>,
-    /// Whether the value set needs one of them, so that membership cannot be determined.
+    /// Whether the value set needs one of the missing code systems, so that membership cannot be determined.
     pub(super) undecided: bool,
     pub(super) issues: Vec<ValidationIssue>,
 }
@@ -376,7 +376,7 @@ impl<'a> CodingValidator<'a, '_> {
         Ok(())
     }
 
-    /// Returns an issue if the value set is not, or no longer, meant for use.
+    /// Returns an issue if the value set is not, or no longer, intended for use.
     pub(super) fn set_status(&self) -> Option<ValidationIssue> {
         let canonical = canonical::join(&self.set.url, self.set.version.as_deref());
         let status =
@@ -384,7 +384,7 @@ impl<'a> CodingValidator<'a, '_> {
         Some(ValidationIssue::status(status, "ValueSet", &canonical))
     }
 
-    /// Reports a code system and imported value sets that are not, or no longer, meant for use.
+    /// Reports a code system and imported value sets that are not, or no longer, intended for use.
     fn system_status(&self, system: &CodeSystem, member: &CodeMatch<'_>, out: &mut CodingResult<'_>) {
         let source = ResourceState::of_value_set(member.set);
         let of_system = ResourceState::of_system(system);
@@ -469,7 +469,7 @@ impl<'a> CodingValidator<'a, '_> {
         Ok(())
     }
 
-    /// Returns the version of the coding's own system to use.
+    /// Returns the version to use for the code system of the coding.
     fn wanted_version<'v>(&'v self, system: &str, given: Option<&'v str>) -> Option<&'v str> {
         let pins = &self.request.pins;
         pinned(&pins.force, system).or(given).or_else(|| pins.replacing(system, None))

@@ -7,23 +7,23 @@ use crate::model::text_folding::same_folded;
 /// Result of the comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DisplayVerdict<'a> {
-    /// The display is one of the concept's.
+    /// The display is one of the displays of the concept.
     Right,
-    /// The display is correct, but not in a requested language, and the concept has none in those.
+    /// The display is correct, but not in a requested language, and the concept has no display in these languages.
     RightByDefault {
         /// Requested languages.
         languages: String,
     },
     /// The display is no longer correct.
     Retired {
-        /// Current displays.
+        /// Current displays of the concept.
         right: Vec<&'a str>,
     },
-    /// The display is wrong, and the concept has none in the requested languages.
+    /// The display is wrong, and the concept has no display in the requested languages.
     WrongByDefault {
         /// Requested languages.
         languages: String,
-        /// Default display.
+        /// Default display of the concept.
         default: Option<&'a str>,
     },
     /// The display is wrong.
@@ -59,7 +59,7 @@ pub(crate) fn compare_display<'a>(
         };
     }
     if wanted.is_empty() {
-        // The default language is that of the first display.
+        // The default language is the language of the first display.
         let default = current().next();
         let in_default =
             |display: &&ConceptText<'a>| default.is_some_and(|first| first.language == display.language);
@@ -80,7 +80,7 @@ pub(crate) fn compare_display<'a>(
     }
 }
 
-/// Returns the displays without synonyms and other designations of a special use; all of them if there are only such.
+/// Returns the displays without synonyms and other designations of a special use; all of them if no others exist.
 fn preferred_displays(all: Vec<ConceptText<'_>>) -> Vec<ConceptText<'_>> {
     match all.iter().any(|display| display.kind == TextKind::Display) {
         true => all.into_iter().filter(|display| display.kind == TextKind::Display).collect(),

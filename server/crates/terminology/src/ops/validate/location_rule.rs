@@ -13,14 +13,15 @@ use crate::model::{Budget, TxError};
 use crate::ops::OperationInput;
 use crate::ops::messages::ValidationIssue;
 
-/// Kinds of issues that may have `expression` alone: the first kind in any request, the last one in the fewest.
+/// Kinds of issues that may have `expression` alone, in descending order of the number of requests in which they may.
 const ALONE: [&str; 5] = ["code-rule", "this-code-not-in-vs", "invalid-code", "not-in-vs", "invalid-display"];
 
 /// The rule for one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LocationRule {
     Always,
-    /// `location` is left out if one of these kinds occurs, and only kinds that may have `expression` alone.
+    /// `location` is omitted if an issue of one of these kinds occurs and all issues are of kinds that may have
+    /// `expression` alone.
     Without(&'static [&'static str]),
     Never,
 }
@@ -64,7 +65,7 @@ impl LocationRule {
             Self::Never => return false,
             Self::Without(kinds) => kinds,
         };
-        // Of lesser severity, only the issue of one coding of several counts.
+        // Of the issues that are not errors, only the one for a single coding of several is considered.
         let counts = |note: &&ValidationIssue| {
             note.issue.severity == Severity::Error || issue_kind(note) == "this-code-not-in-vs"
         };

@@ -95,7 +95,7 @@ pub(crate) fn resolve_contained<'a>(
 
 /// Validates all codings of the request.
 fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateAnswer, TxError> {
-    // Of a concept, CodeSystem/$validate-code validates the codings from its system.
+    // Of a CodeableConcept, `CodeSystem/$validate-code` validates only the codings from the requested system.
     let several = matches!(validator.request.subject, ValidateSubject::Concept(_));
     let counts = |coding: &Coding| {
         validator.system.is_none_or(|system| !several || coding.system.as_deref() == Some(&system.url))
@@ -113,7 +113,7 @@ fn validate_all_codings(validator: &CodingValidator<'_, '_>) -> Result<ValidateA
     Ok(answer)
 }
 
-/// Returns the answer for a value set that is not completely defined, which contains nothing.
+/// Returns the answer for a value set that is not completely defined and therefore has no members.
 fn undefined_answer(request: &ValidateRequest<'_>, why: ValidationIssue) -> Parameters {
     let mut answer = ValidateAnswer { issues: vec![why], ..ValidateAnswer::default() };
     match &request.subject {
@@ -166,7 +166,7 @@ fn find_value_set<'a>(
         (None, Some(context)) => catalog.bound_value_set(context, budget)?,
         (None, None) => {
             return Err(TxError::Missing {
-                what: "parameter 'url' is needed unless the operation is called on a ValueSet".to_owned(),
+                what: "parameter 'url' is required unless the operation is called on a ValueSet".to_owned(),
             });
         }
     };
@@ -358,7 +358,7 @@ fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingRe
     let valid = member.is_some() && results.iter().all(CodingResult::has_no_error);
     let mut answer = match member {
         Some(at) => to_answer(results.remove(at)),
-        // The answer describes no single coding, unless there was only one.
+        // If several codings were validated, the answer does not describe a single one of them.
         None => ValidateAnswer {
             inactive: results.iter().any(|one| one.inactive),
             status: results.iter().find_map(|one| one.status.clone()),

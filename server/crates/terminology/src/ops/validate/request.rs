@@ -1,4 +1,4 @@
-//! The parameters of `$validate-code` after validation; the rules accept no other input.
+//! The validated parameters of `$validate-code`.
 
 use fhir::{CodeableConcept, Coding};
 
@@ -8,8 +8,8 @@ use crate::model::language::LanguageRanges;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::OperationInput;
 
-/// Parameters of HL7's terminology ecosystem. A request with any of them is one to the ecosystem instead of the plain
-/// interface.
+/// Parameters of HL7's terminology ecosystem. A request with any of them is a request to the ecosystem instead of the
+/// plain interface.
 const ECOSYSTEM: &[&str] = &[
     "tx-resource",
     "cache-id",
@@ -25,7 +25,7 @@ const ECOSYSTEM: &[&str] = &[
     "force-system-version",
 ];
 
-/// The operation, because the two name parameters differently.
+/// The operation that was called. The two operations name some parameters differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ValidateOperation {
     /// `ValueSet/$validate-code`: `system` and `systemVersion` belong to the code, `url` to the value set.
@@ -37,11 +37,11 @@ pub(crate) enum ValidateOperation {
 /// The code to validate.
 #[derive(Debug)]
 pub(crate) enum ValidateSubject<'a> {
-    /// `code`, with `system` unless it is inferred.
+    /// The parameter `code`, with `system` unless it is inferred.
     Code(Coding),
-    /// `coding`.
+    /// The parameter `coding`.
     Coding(&'a Coding),
-    /// `codeableConcept`, with at least one coding.
+    /// The parameter `codeableConcept`, with at least one coding.
     Concept(&'a CodeableConcept),
 }
 
@@ -101,7 +101,7 @@ impl<'a> ValidateRequest<'a> {
         budget: &Budget<'_>,
     ) -> Result<Self, TxError> {
         let flag = |name| Ok::<_, TxError>(input.boolean(name)?.unwrap_or(false));
-        // The binding of an element replaces the system (R4). A code that is in several systems is rejected.
+        // The binding of an element determines the system (R4). A code that is in several systems is rejected.
         let infer_system = flag("inferSystem")? || input.has("context");
         let header_languages = match input.header_languages() {
             // An invalid header is ignored, because browsers and proxies add their own.
@@ -143,13 +143,13 @@ impl<'a> ValidateRequest<'a> {
     }
 }
 
-/// Returns whether the request is one to HL7's terminology ecosystem.
+/// Returns whether a request uses HL7's terminology ecosystem.
 pub(crate) fn is_ecosystem_request(input: OperationInput<'_>) -> bool {
     ECOSYSTEM.iter().any(|name| input.has(name))
 }
 
-/// Reads the code to validate. At least one of the three forms is required. Of several, the first complete one counts,
-/// in the order of the specification.
+/// Reads the code to validate. At least one of the three forms is required. If there are several, the first complete
+/// one is used, in the order of the specification.
 fn read_subject(
     input: OperationInput<'_>,
     operation: ValidateOperation,
@@ -189,12 +189,12 @@ fn read_subject(
             concept.coding.iter().try_for_each(|coding| check_has_code(coding, "codeableConcept"))?;
             Ok(ValidateSubject::Concept(concept))
         }
-        (Some(_), None, None) => missing("parameter 'system' is needed beside 'code'"),
+        (Some(_), None, None) => missing("parameter 'system' is required with 'code'"),
         (None, None, None) => Err(TxError::NothingToValidate { ecosystem: is_ecosystem_request(input) }),
     }
 }
 
-/// Reads `date`, which is a day, or a time of which the day counts.
+/// Reads `date`, which is a day or a time. Of a time, only the day is used.
 pub(crate) fn read_day(input: OperationInput<'_>) -> Result<Option<String>, TxError> {
     let Some(date) = input.text("date")? else { return Ok(None) };
     let day = date.split_once('T').map_or(date, |(day, _)| day);

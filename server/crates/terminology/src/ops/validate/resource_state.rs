@@ -1,9 +1,9 @@
-//! Whether a resource is meant for use, by its status and its standards status.
+//! The state of a resource: whether it is intended for use, by its status and its standards status.
 
 use crate::code_system::CodeSystem;
 use crate::value_set::ValueSet;
 
-/// Whether a resource is meant for use.
+/// Status values that determine whether a resource is intended for use.
 pub(crate) struct ResourceState<'s> {
     standards_status: Option<&'s str>,
     status: Option<&'s str>,
@@ -25,8 +25,8 @@ impl<'s> ResourceState<'s> {
         self.status == Some("draft") || self.standards_status == Some("draft")
     }
 
-    /// Returns the state to report if the resource is used by `source`. A draft may use drafts and an experiment
-    /// experiments, but a retired resource is always reported.
+    /// Returns the state to report if the resource is used by `source`. A draft may use drafts and an experimental
+    /// resource experimental ones, but a retired resource is always reported.
     pub(crate) fn state_to_report(&self, source: &ResourceState<'_>) -> Option<&'s str> {
         match (self.standards_status, self.status) {
             (Some(status @ ("deprecated" | "withdrawn")), _) => Some(status),

@@ -1,5 +1,5 @@
-//! Evaluation of a constraint: for one concept without any set, or for all concepts with a set for each part of the
-//! constraint.
+//! Evaluation of a constraint, either for one concept without computing any set, or for all concepts with a set for
+//! each part of the constraint.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -24,7 +24,7 @@ struct EvaluatedSets {
 pub(super) struct EclEvaluator<'a> {
     system: &'a CodeSystem,
     budget: &'a Budget<'a>,
-    /// Present if all concepts are requested.
+    /// Computed sets, if all concepts are requested.
     sets: Option<EvaluatedSets>,
 }
 
@@ -321,7 +321,7 @@ impl<'a> EclEvaluator<'a> {
             return Ok(counts[at as usize]);
         }
         if wanted.reversed {
-            // The attributes whose value is this concept.
+            // Counts the attributes whose value is this concept.
             for source in 0..self.system.len() as u32 {
                 self.spend_step()?;
                 for attribute in self.system.attributes(source) {

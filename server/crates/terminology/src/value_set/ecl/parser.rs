@@ -16,14 +16,14 @@ const DEEPEST: usize = 32;
 /// Returns [`EclError::Syntax`] if the text is not valid.
 pub(super) fn parse(text: &str) -> Result<EclExpression, EclError> {
     if text.len() > LONGEST {
-        return Err(EclError::Syntax { at: LONGEST, expected: "the end is expected" });
+        return Err(EclError::Syntax { at: LONGEST, expected: "expected the end" });
     }
     let mut parser = EclParser { text, at: 0, depth: 0 };
     let expression = parser.parse_expression()?;
     parser.skip_space();
     match parser.remaining() {
         "" => Ok(expression),
-        _ => Err(parser.expected("AND, OR, MINUS, a refinement or the end is expected")),
+        _ => Err(parser.expected("expected AND, OR, MINUS, a refinement or the end")),
     }
 }
 
@@ -88,7 +88,7 @@ impl<'t> EclParser<'t> {
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, EclError>) -> Result<T, EclError> {
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.expected("brackets are nested too deep"));
+            return Err(self.expected("brackets are nested too deeply"));
         }
         let read = read(self);
         self.depth -= 1;
@@ -123,13 +123,13 @@ impl<'t> EclParser<'t> {
     /// Parses a set with its dots and its refinement.
     fn parse_refined(&mut self) -> Result<EclExpression, EclError> {
         let mut set = self.parse_set()?;
-        // Each dot nests the expression before it.
+        // Each dot applies to the whole expression before it.
         for dots in 0.. {
             if !self.take(".") {
                 break;
             }
             if dots == DEEPEST {
-                return Err(self.expected("no more dots are allowed; a refinement or the end is expected"));
+                return Err(self.expected("too many dots; expected a refinement or the end"));
             }
             set = EclExpression::Values(Box::new(set), Box::new(self.parse_set()?));
         }
@@ -143,7 +143,7 @@ impl<'t> EclParser<'t> {
     /// Parses a concept, `*` or brackets, with the operators before it.
     fn parse_set(&mut self) -> Result<EclExpression, EclError> {
         self.nested(|parser| {
-            // Longer operators first.
+            // Longer operators precede their prefixes.
             for (token, up, one_step, with_self) in [
                 ("<<!", false, true, true),
                 (">>!", true, true, true),
@@ -169,7 +169,7 @@ impl<'t> EclParser<'t> {
                 let inner = parser.parse_expression()?;
                 return match parser.take(")") {
                     true => Ok(inner),
-                    false => Err(parser.expected("AND, OR, MINUS or ')' is expected")),
+                    false => Err(parser.expected("expected AND, OR, MINUS or ')'")),
                 };
             }
             let set = if parser.take("*") {
@@ -178,7 +178,7 @@ impl<'t> EclParser<'t> {
                 EclExpression::Concept(parser.parse_concept()?)
             };
             if parser.take("{{") {
-                return Err(parser.expected("filters in {{ }} are not supported; nothing else is expected"));
+                return Err(parser.expected("filters in {{ }} are not supported"));
             }
             Ok(set)
         })
@@ -190,12 +190,12 @@ impl<'t> EclParser<'t> {
         let rest = self.remaining();
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         if !(6..=18).contains(&end) {
-            return Err(self.expected("the identifier of a concept is expected"));
+            return Err(self.expected("expected the identifier of a concept"));
         }
         self.at += end;
         if self.take("|") {
             let Some(term) = self.remaining().find('|') else {
-                return Err(self.expected("a '|' is expected after the term"));
+                return Err(self.expected("expected '|' after the term"));
             };
             self.at += term + 1;
         }
@@ -225,7 +225,7 @@ impl<'t> EclParser<'t> {
             let inner = self.parse_refinement()?;
             return match self.take("}") {
                 true => Ok(EclRefinement::Group(cardinality, Box::new(inner))),
-                false => Err(self.expected("AND, OR or '}' is expected")),
+                false => Err(self.expected("expected AND, OR or '}'")),
             };
         }
         // A bracket contains attributes, or the name of an attribute if `=` follows it.
@@ -260,14 +260,14 @@ impl<'t> EclParser<'t> {
         ]
         .into_iter()
         .find_map(|(token, order, or_equal, negated)| self.take(token).then_some((order, or_equal, negated)))
-        .ok_or_else(|| self.expected("a comparison is expected"))?;
+        .ok_or_else(|| self.expected("expected a comparison operator"))?;
         let value = if self.take("#") {
-            ValueConstraint::Number(order, or_equal, self.parse_number("a number is expected")?)
+            ValueConstraint::Number(order, or_equal, self.parse_number("expected a number")?)
         } else if order != Equal {
-            return Err(self.expected("a number, as in #5, is expected"));
+            return Err(self.expected("expected a number such as #5"));
         } else if self.take("\"") {
             let Some(end) = self.remaining().find('"') else {
-                return Err(self.expected("a '\"' is expected after the text"));
+                return Err(self.expected("expected '\"' after the text"));
             };
             let text = self.remaining()[..end].to_owned();
             self.at += end + 1;
@@ -282,18 +282,15 @@ impl<'t> EclParser<'t> {
         if !self.take("[") {
             return Ok(ONCE);
         }
-        let least = self.parse_number("the minimum count is expected")?;
+        let least = self.parse_number("expected the minimum count")?;
         if !self.take("..") {
-            return Err(self.expected("'..' is expected"));
+            return Err(self.expected("expected '..'"));
         }
-        let most = if self.take("*") {
-            None
-        } else {
-            Some(self.parse_number("the maximum count or '*' is expected")?)
-        };
+        let most =
+            if self.take("*") { None } else { Some(self.parse_number("expected the maximum count or '*'")?) };
         match self.take("]") {
             true => Ok(EclCardinality { least, most }),
-            false => Err(self.expected("']' is expected")),
+            false => Err(self.expected("expected ']'")),
         }
     }
 }
