@@ -177,7 +177,7 @@ async fn a_signed_url_opens_one_file_until_it_expires() {
     };
     assert_eq!(open(name, &signature).await, Ok(()));
     assert_eq!(open(other, &other_signature).await, Ok(()));
-    let does_not_fit = Err("the signed URL is not valid:  its signature does not match".to_owned());
+    let does_not_fit = Err("the signed URL is not valid: its signature does not match".to_owned());
     let later = (signature.expires.parse::<u64>().unwrap() + 1).to_string();
     let changed = signature.signature.replacen(|c: char| c.is_ascii_alphabetic(), "0", 1);
     for (name, expires, signature) in [
@@ -200,7 +200,7 @@ async fn a_signed_url_opens_one_file_until_it_expires() {
     world.pass(Duration::from_secs(149));
     assert_ne!(url(0, &again().await), first);
     world.pass(Duration::from_secs(150));
-    assert_eq!(open(name, &signature).await, Err("the signed URL is not valid:  it has expired".to_owned()));
+    assert_eq!(open(name, &signature).await, Err("the signed URL is not valid: it has expired".to_owned()));
     let renewed = url(0, &again().await);
     assert_eq!(open(name, &parts_of(&renewed).1).await, Ok(()));
     // Signed URLs are returned only to clients that may read every exported type.
