@@ -20,8 +20,7 @@ settings_table! {
         poll_limit: Option<Spanned<u32>> = None,
         /// Maximum total size of the files of all running exports. If it is reached, a kick-off is answered with 429.
         in_flight_bytes: Option<Spanned<u64>> ["bytes"] = None,
-        /// The same maximum for the exports of one client. If neither is set, at most 500 exports can run, and 50 of one
-        /// client.
+        /// The same maximum for the exports of one client. In any case, at most 500 exports can run, and 50 of one client.
         in_flight_bytes_per_client: Option<Spanned<u64>> ["bytes"] = None,
         /// Folder of the export log. Without this setting, no log is written.
         export_log: Option<PathBuf> = None,

@@ -117,7 +117,7 @@ pub struct Issue {
     /// Path of the element that caused the issue; sent in addition to `expression` for older clients.
     #[serde(default)]
     pub location: Vec<String>,
-    /// The element at fault, as FHIRPath.
+    /// FHIRPath of the element that caused the issue.
     #[serde(default)]
     pub expression: Vec<String>,
 }
