@@ -195,7 +195,7 @@ pub struct Commit {
 /// Result of one write of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteResult {
-    /// What the write did.
+    /// Effect of the write on the resource.
     pub effect: WriteEffect,
     /// Number of the newest version after the write, or 0 if the resource never existed.
     pub version: u64,
@@ -205,7 +205,7 @@ pub struct WriteResult {
     pub seq: Seq,
 }
 
-/// What one write of a commit did.
+/// The effect of one write of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteEffect {
     /// The write created the resource, which did not exist before or was deleted.

@@ -38,7 +38,7 @@ fn jti(token: &str) -> String {
     serde_json::from_slice::<Value>(&claims).unwrap()["jti"].as_str().unwrap().to_owned()
 }
 
-/// What the responses that clients received have acknowledged.
+/// Tokens and writes that the received responses acknowledged.
 #[derive(Default)]
 struct Acknowledged {
     tokens: BTreeSet<String>,
