@@ -190,7 +190,7 @@ impl DiskSpace {
     /// Opens the engine in `dir`, or creates it.
     ///
     /// # Errors
-    /// See [`FileEngine::open`](super::File::open).
+    /// See [`FileEngine::open`](super::FileEngine::open).
     pub fn open(dir: &Path, space: space::DiskSpace) -> Result<Self, StoreError> {
         let accept = dir.join(ACCEPT_DAMAGE);
         let accept_damage = accept.exists();
