@@ -76,7 +76,7 @@ pub fn measure(bench: &Bench, data: &Path) {
     }
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
-    println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, of bare hyper's speed", "", "", "0.8");
+    println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, relative to bare hyper", "", "", "0.8");
 }
 
 /// Returns the largest exported file.

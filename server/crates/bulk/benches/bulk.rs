@@ -41,7 +41,7 @@ fn main() {
         return measure_parquet(resources);
     }
     let rates = [resources / 10, resources].map(|resources| measure(resources, rounds));
-    told("median cost of a resource, of that in a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
+    told("median cost of a resource, relative to a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
     measure_crowd();
 }
 
@@ -92,15 +92,15 @@ fn measure(resources: u64, rounds: u64) -> f64 {
         let (system, rate) = step(&["--export", text(&data), "system"]);
         rates.push(rate);
         let cat = cat(&exported, folder.path());
-        told("cat in > out of these files", format!("{:.0} ms", cat * 1e3), "");
-        told("system export, of the speed of cat", format!("{:.2}", cat / system), "0.3");
+        told("cat in > out of the same files", format!("{:.0} ms", cat * 1e3), "");
+        told("system export, speed relative to cat", format!("{:.2}", cat / system), "0.3");
         ratios.push(cat / system);
         group_rates.push(step(&["--export", text(&data), "group"]).1);
     }
-    told("median: system export, of the speed of cat", format!("{:.2}", median(&mut ratios)), "0.3");
+    told("median: system export, speed relative to cat", format!("{:.2}", median(&mut ratios)), "0.3");
     let (rate, group) = (median(&mut rates), median(&mut group_rates));
-    told("median: system export, resources a CPU second", format!("{rate:.0}"), "500000");
-    told("median: group export, of the system's cost", format!("{:.2}", rate / group), "1.5");
+    told("median: system export, resources per CPU second", format!("{rate:.0}"), "500000");
+    told("median: group export, cost relative to system", format!("{:.2}", rate / group), "1.5");
     step(&["--export", text(&data), "writers"]);
     rate
 }
@@ -206,8 +206,8 @@ fn ingest(data: &Path, files: &Path) {
     });
     let seconds = started.elapsed().as_secs_f64();
     told("ingest", format!("{:.0} MB/s", bytes as f64 / 1e6 / seconds), "40 MB/s");
-    told("ingest, resources a CPU second", format!("{:.0}", total as f64 / (cpu_seconds() - cpu)), "");
-    told_memory("ingest, resident at most", MIB);
+    told("ingest, resources per CPU second", format!("{:.0}", total as f64 / (cpu_seconds() - cpu)), "");
+    told_memory("ingest, maximum resident memory", MIB);
 }
 
 /// Waits until the compaction of the store is done.
@@ -256,12 +256,12 @@ fn export(data: &Path, which: &str) {
         let count: u64 = files.iter().filter_map(|file| file["count"].as_u64()).sum();
         if is_crowded {
             let rate = written.load(Ordering::Relaxed) as f64 / seconds;
-            told("eight writers meanwhile, writes a second", format!("{rate:.0}"), "");
+            told("eight concurrent writers, writes per second", format!("{rate:.0}"), "");
         } else {
             let goal = if which == "group" { "system / 1.5" } else { "500000" };
             let rate = |seconds: f64| format!("{:.0}", count as f64 / seconds);
-            told(&format!("{which} export, resources a CPU second"), rate(cpu), goal);
-            told(&format!("{which} export, resources a second"), rate(seconds), "");
+            told(&format!("{which} export, resources per CPU second"), rate(cpu), goal);
+            told(&format!("{which} export, resources per second"), rate(seconds), "");
             told(
                 &format!("{which} export, kick-off"),
                 format!("{:.1} ms", began.as_secs_f64() * 1e3),
@@ -270,7 +270,7 @@ fn export(data: &Path, which: &str) {
             println!("figures {seconds} {}", count as f64 / cpu);
         }
         let goal = if which == "parquet" { PARQUET_MIB } else { MIB };
-        told_memory(&format!("{which} export, resident at most"), goal);
+        told_memory(&format!("{which} export, maximum resident memory"), goal);
         // In repeated measurements, only the memory limit of Parquet fails the run.
         assert!(which != "parquet" || resident("VmHWM:") <= goal, "Parquet exceeds its memory limit");
     });
@@ -318,7 +318,11 @@ fn crowd(data: &Path) {
         let began = started.elapsed();
         finished(&bulk, &job).await;
         told("kick-off", format!("{:.1} ms", began.as_secs_f64() * 1e3), "100 ms");
-        told("memory that it adds", format!("{} MiB", resident("VmHWM:").saturating_sub(before)), "50 MiB");
+        told(
+            "additional memory of the kick-off",
+            format!("{} MiB", resident("VmHWM:").saturating_sub(before)),
+            "50 MiB",
+        );
     });
 }
 
