@@ -1,9 +1,9 @@
-//! Configuration: flags take precedence over `trefoil.toml`, which takes precedence over defaults. No other module
+//! Configuration. Command-line options take precedence over `trefoil.toml`, and the file over defaults. No other module
 //! reads settings from files or the environment.
 //!
 //! Unknown keys are rejected with their line. Secrets are read from files (`…_file`) or environment variables
-//! (`…_env`) and never written in the configuration itself. A relative path is resolved against the folder of the
-//! configuration file.
+//! (`…_env`); they are not allowed in the configuration file itself. A relative path is resolved against the folder of
+//! the configuration file.
 //!
 //! | module | contents |
 //! |---|---|
@@ -51,11 +51,11 @@ pub use self::provider::ConfiguredProvider;
 use self::provider::check_provider;
 use self::settings::Settings;
 
-/// The environment variable with the level of the log.
+/// The environment variable that sets the log level.
 pub const LOG_VARIABLE: &str = "TREFOIL_LOG";
 const AHEAD_VARIABLE: &str = "TREFOIL_DEMO_AHEAD_S";
 
-/// The environment variables of `serve`, with their meanings.
+/// The environment variables of `serve`, with their descriptions.
 pub const ENVIRONMENT: [(&str, &str); 2] = [
     (
         LOG_VARIABLE,
@@ -67,10 +67,10 @@ pub const ENVIRONMENT: [(&str, &str); 2] = [
     ),
 ];
 
-/// The engine of the store.
+/// The storage engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreEngine {
-    /// Nothing outlives the process.
+    /// In memory: the data are lost when the process ends.
     Memory,
     /// Files in a folder.
     File,
@@ -81,48 +81,48 @@ pub enum StoreEngine {
 pub struct Config {
     /// Address to listen on.
     pub listen: SocketAddr,
-    /// Base URL; `None` until the port is known.
+    /// Base URL. `None` until the port is known.
     pub base_url: Option<String>,
     /// The data folder.
     pub data: PathBuf,
-    /// The engine of the store.
+    /// The storage engine.
     pub engine: StoreEngine,
     /// Serve plain HTTP, on loopback addresses only.
     pub insecure_http: bool,
-    /// Serve the demo project.
+    /// Serve the demo project with its users and clients.
     pub demo: bool,
-    /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`; demo only), to show how codes and tokens
-    /// expire.
+    /// Seconds by which the clock is set ahead (`TREFOIL_DEMO_AHEAD_S`, for the demo project only), to show that codes
+    /// and tokens expire.
     pub ahead_s: i64,
-    /// Certificate and key files.
+    /// Paths of the certificate file and the key file.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// The settings that can change while the server runs.
     pub settings: Settings,
-    /// The declared clients.
+    /// The clients declared in the file.
     pub clients: Vec<DeclaredClient>,
-    /// Keys that encrypt secrets in the store.
+    /// Keys that encrypt secrets in the store at rest.
     pub encryption: SecretEncryption,
-    /// Exports.
+    /// Settings of exports.
     pub bulk: BulkConfig,
-    /// The audit log.
+    /// Settings of the audit log.
     pub audit: AuditConfig,
     /// Maximum numbers of open connections.
     pub connections: ConnectionLimits,
     /// Maximum numbers of records that anonymous requests create.
     pub pending: PendingLimits,
-    /// Memory for request bodies, in bytes.
+    /// Maximum memory for all request bodies together, in bytes.
     pub body_memory_bytes: usize,
     /// Idle time after which a connection is closed.
     pub idle_timeout: Duration,
-    /// Time between the signal to stop and the last accepted connection.
+    /// Time between the stop signal and the closing of the listener, during which connections are still accepted.
     pub shutdown_grace: Duration,
 }
 
-/// Reads `[identity]` of a file for commands on a stopped server: the keys that encrypt secrets in the store, and the
-/// requirements for new passwords.
+/// Reads the table `[identity]` of a configuration file, for commands on a stopped server. Returns the keys that
+/// encrypt secrets in the store, and the requirements for new passwords.
 ///
 /// # Errors
-/// Returns [`ConfigError`] if the file cannot be read or is not valid.
+/// Returns [`ConfigError`] if the file cannot be read or is invalid.
 pub fn read_identity(path: Option<&Path>) -> Result<(SecretEncryption, PasswordPolicy), ConfigError> {
     let Some(path) = path else { return Ok((SecretEncryption::default(), PasswordPolicy::default())) };
     let text = read_text(path)?;
@@ -130,7 +130,7 @@ pub fn read_identity(path: Option<&Path>) -> Result<(SecretEncryption, PasswordP
     Ok((at.encryption_keys(&file.identity)?, at.password_policy(&file.identity)?))
 }
 
-/// Flags of `serve`.
+/// Command-line options of `serve`.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct ServeFlags {
     /// Configuration file; flags take precedence over it
@@ -157,10 +157,10 @@ pub struct ServeFlags {
 }
 
 impl Config {
-    /// Reads the file, applies the flags and checks the result.
+    /// Reads the file, applies the options and checks the result.
     ///
     /// # Errors
-    /// Returns [`ConfigError`] with what to change and where.
+    /// Returns [`ConfigError`] with the position of the invalid setting and the remedy.
     pub fn load(flags: &ServeFlags) -> Result<Self, ConfigError> {
         let path = flags.config.clone().unwrap_or_default();
         let text = match &flags.config {
@@ -264,8 +264,8 @@ impl Config {
         })
     }
 
-    /// Returns the names and values of the settings that a running server cannot change, to report which ones need a
-    /// restart.
+    /// Returns the names and values of the settings that a running server cannot change. After a reload, the server
+    /// reports which of them require a restart.
     pub fn restart_settings(&self) -> Vec<(&'static str, String)> {
         vec![
             ("[server] listen", self.listen.to_string()),
@@ -306,7 +306,7 @@ fn check_base_url(base: &str, insecure_http: bool) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Returns exit code 3 if the configuration has to be changed, and 1 otherwise.
+/// Returns exit code 3 if the configuration must be changed, and 1 for any other error.
 pub fn exit_code(error: &anyhow::Error) -> ExitCode {
     let wrong_key =
         matches!(error.downcast_ref::<SecretStorageError>(), Some(SecretStorageError::Encryption(_)));
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_work_are_refused() {
+    fn settings_that_cannot_work_are_rejected() {
         check_refused("[store]\nengine = \"oracle\"\n", "store 'oracle' is not known");
         check_refused("[server]\nbase_url = \"http://id.example\"\n", "must begin with https://");
         check_refused("[server]\nbase_url = \"https://id.example/x\"\n", "neither path");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_declared_client_have_their_line_and_key() {
+    fn errors_of_a_declared_client_contain_line_and_key() {
         let client = |rest: &str| format!("[server]\n\n[[client]]\nclient_id = \"web\"\n{rest}\n");
         let check =
             |rest: &str, says: &[&str]| says.iter().for_each(|says| check_refused(&client(rest), says));
@@ -399,13 +399,13 @@ mod tests {
         check("application_type = \"phone\"", &["line 5: application_type"]);
         check("scope = \"a  b\"", &["line 5: scope"]);
         check("[[client]]\nclient_id = \"web\"", &["line 6: client_id: 'web' is declared twice"]);
-        // A rejected value is not shown, because it may be a secret.
+        // The error must not contain the rejected value, because it may be a secret.
         let error = load(&client("client_secret = \"s3cr3t-value\"")).unwrap_err().to_string();
         assert!(!error.contains("s3cr3t"), "{error}");
     }
 
     #[test]
-    fn faults_in_other_tables_have_their_line_and_key() {
+    fn errors_in_other_tables_contain_line_and_key() {
         check_refused(
             "[[scope]]\nname = \"openid\"\n",
             "line 2: name: the scope 'openid' is reserved by the server",
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_client_needs_little() {
+    fn a_declared_client_needs_few_members() {
         let config = load(
             "[identity]\nallow_private_jwks = [\"keys.internal\"]\n[server]\ntrusted_proxies = [\"10.0.0.1\"]\n\
              [[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]\n\

@@ -1,5 +1,5 @@
-//! `cargo xtask bench download`: downloads an export file from Trefoil and the same file from a bare hyper server,
-//! alternately and with the same client.
+//! Benchmark of downloads, run by `cargo xtask bench download`: downloads an export file from Trefoil and the same file
+//! from a bare hyper server, alternately and with the same client.
 
 use std::convert::Infallible;
 use std::io::{self, Read as _, Write as _};
@@ -20,23 +20,25 @@ use trefoil_fixtures::population;
 use crate::server::{Connection, Server, headers};
 use crate::{Bench, text};
 
-/// 80 Observations each, of about 1 KB: one file of 94 MB.
+/// Number of Patients with 80 Observations each. An Observation has about 1 KB, so the export is one file of 94 MB.
 const PATIENTS: u64 = 1_100;
-/// Bytes that the bare server and the client read at once.
+/// Number of bytes that the bare server and the client read at once.
 const PIECE: usize = 256 << 10;
 const ROUNDS: usize = 7;
 
-/// Imports the resources that are exported and downloaded.
+/// Imports the resources that are later exported and downloaded.
 pub fn import(data: &Path) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = std::fs::File::create(folder.path().join("observations.ndjson")).expect("a file");
-    population::write("Observation", PATIENTS, &mut io::BufWriter::new(file)).expect("the disk takes it");
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
+    let file =
+        std::fs::File::create(folder.path().join("observations.ndjson")).expect("the file can be created");
+    population::write("Observation", PATIENTS, &mut io::BufWriter::new(file))
+        .expect("the file can be written");
     let mut import = Command::new(env!("CARGO_BIN_EXE_trefoil"));
     import.args(["import", "--data"]).arg(data).arg(folder.path()).stdout(Stdio::null());
-    assert!(import.status().expect("it starts").success(), "the import failed");
+    assert!(import.status().expect("the import can be started").success(), "the import failed");
 }
 
-/// Exports, downloads and prints the rates.
+/// Exports the resources, downloads the file and prints the rates.
 pub fn measure(bench: &Bench, data: &Path) {
     let token = bench.backend_token();
     let ask = |connection: &mut Connection, path: &str| {
@@ -56,7 +58,7 @@ pub fn measure(bench: &Bench, data: &Path) {
         std::thread::sleep(Duration::from_millis(50));
     };
     let url = path_of(text(&manifest["output"][0]["url"]));
-    let this = std::env::current_exe().expect("this program has a path");
+    let this = std::env::current_exe().expect("the path of the running program is known");
     let floor = Server::start(Command::new(this).arg("--file").arg(largest(data)), "listening ");
     let request =
         |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n\r\n");
@@ -65,7 +67,7 @@ pub fn measure(bench: &Bench, data: &Path) {
         let (bare, length) = download(&floor.address, &request("/"));
         let (ours, ours_length) = download(address, &request(&url));
         assert_eq!(length, ours_length);
-        // The first round is a warm-up.
+        // The first round is a warm-up and is not counted.
         if round > 0 {
             ratios.push(bare / ours);
             let rate = |seconds: f64| length as f64 / 1e6 / seconds;
@@ -74,18 +76,19 @@ pub fn measure(bench: &Bench, data: &Path) {
     }
     ratios.sort_by(f64::total_cmp);
     let median = ratios[ratios.len() / 2];
-    println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, of bare hyper's speed", "", "", "0.8");
+    println!("{:<34} {:>12} {:>10} {median:>8.2} {:>14}", "download, relative to bare hyper", "", "", "0.8");
 }
 
 /// Returns the largest exported file.
 fn largest(data: &Path) -> PathBuf {
-    let folders = std::fs::read_dir(data.join("exports")).expect("an export is there").flatten();
+    let folders =
+        std::fs::read_dir(data.join("exports")).expect("the folder of the exports exists").flatten();
     let files = folders.filter_map(|folder| std::fs::read_dir(folder.path()).ok()).flatten().flatten();
     let file = files.max_by_key(|file| file.metadata().map_or(0, |meta| meta.len()));
     file.expect("a file was exported").path()
 }
 
-/// Downloads a file and discards it. Returns the seconds and the bytes.
+/// Downloads a file and discards its content. Returns the seconds and the number of bytes.
 fn download(address: &str, request: &str) -> (f64, u64) {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     let started = Instant::now();
@@ -101,35 +104,38 @@ fn download(address: &str, request: &str) -> (f64, u64) {
     };
     let lines = String::from_utf8_lossy(&head[..end]).into_owned();
     assert!(lines.starts_with("HTTP/1.1 200"), "{lines}");
-    let length: u64 =
-        headers(&lines, "content-length").next().and_then(|text| text.parse().ok()).expect("a length");
+    let length: u64 = headers(&lines, "content-length")
+        .next()
+        .and_then(|text| text.parse().ok())
+        .expect("the response has a Content-Length");
     let mut left = length - (head.len() - end) as u64;
     while left > 0 {
-        let read = stream.read(&mut piece).expect("the server sends on");
+        let read = stream.read(&mut piece).expect("the server sends the rest");
         assert!(read > 0, "{left} bytes are missing");
         left -= read as u64;
     }
     (started.elapsed().as_secs_f64(), length)
 }
 
-/// The reference server: answers every request with one file.
+/// The reference server, which answers every request with the same file.
 pub fn floor(path: PathBuf) {
-    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime can start its threads");
     runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        println!("listening {}", listener.local_addr().expect("bound"));
+        let listener =
+            tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("the system assigns a free port");
+        println!("listening {}", listener.local_addr().expect("the listener has an address"));
         loop {
-            let (stream, _) = listener.accept().await.expect("clients");
+            let (stream, _) = listener.accept().await.expect("a connection is accepted");
             drop(stream.set_nodelay(true));
             let path = path.clone();
             tokio::spawn(async move {
                 let answer = hyper::service::service_fn(move |_| {
-                    let file = std::fs::File::open(&path).expect("the file is there");
-                    let length = file.metadata().expect("it has a length").len();
+                    let file = std::fs::File::open(&path).expect("the file exists");
+                    let length = file.metadata().expect("the length of the file is known").len();
                     let pieces = unfold(file, |mut file| async {
                         let (file, piece) = spawn_blocking(move || {
                             let mut piece = vec![0; PIECE];
-                            let length = file.read(&mut piece).expect("the file is read");
+                            let length = file.read(&mut piece).expect("the file can be read");
                             piece.truncate(length);
                             (file, piece)
                         })

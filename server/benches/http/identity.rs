@@ -1,4 +1,4 @@
-//! The measurements of identity.
+//! Benchmarks of identity.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
@@ -32,7 +32,7 @@ pub(crate) fn work() -> Vec<Work> {
 }
 
 impl Bench {
-    /// Assertions are signed before the measurement begins: they are the work of the client, not of the server.
+    /// Assertions are signed before the measurement starts, because signing is work of the client.
     fn client_credentials(&self, count: usize) -> Doing<'_> {
         let key = self.backend_key();
         let requests: Vec<String> = (0..count).map(|_| self.token_request(&key)).collect();
@@ -66,7 +66,7 @@ impl Bench {
         post_form("/oauth2/token", "", &form)
     }
 
-    /// Returns an access token of the backend client.
+    /// Requests and returns an access token of the backend client.
     pub(crate) fn backend_token(&self) -> String {
         let mut connection = Connection::open(&self.trefoil.address);
         let (head, body) = connection.call(&self.token_request(&self.backend_key()));
@@ -74,7 +74,7 @@ impl Bench {
         text(&answer["access_token"]).to_owned()
     }
 
-    /// Two requests: a signed-in browser gets a code, and the client exchanges it.
+    /// Sends two requests: a signed-in browser gets a code, and the client redeems it.
     fn code_flow(&self, _: usize) -> Doing<'_> {
         let client = &self.demo["public"];
         let (client_id, redirect_uri) = (text(&client["client_id"]), text(&client["redirect_uris"][0]));
@@ -105,29 +105,31 @@ impl Bench {
 }
 
 fn es384(jwk: &Value) -> EcdsaKeyPair {
-    let member = |name: &str| URL_SAFE_NO_PAD.decode(text(&jwk[name])).expect("demo.json holds base64url");
+    let member =
+        |name: &str| URL_SAFE_NO_PAD.decode(text(&jwk[name])).expect("the key in demo.json is base64url");
     let point = [vec![4], member("x"), member("y")].concat();
     EcdsaKeyPair::from_private_key_and_public_key(&ECDSA_P384_SHA384_FIXED_SIGNING, &member("d"), &point)
-        .expect("demo.json holds a key")
+        .expect("the key in demo.json is valid")
 }
 
 fn sign(key: &EcdsaKeyPair, header: &Value, claims: &Value) -> String {
     let encode = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let message = format!("{}.{}", encode(header), encode(claims));
-    let signature = key.sign(&SystemRandom::new(), message.as_bytes()).expect("a key in memory signs");
+    let signature =
+        key.sign(&SystemRandom::new(), message.as_bytes()).expect("a valid key signs any message");
     format!("{message}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
 
-/// Returns the microseconds of one verification of an ES384 signature, the minimum for a client assertion.
+/// Returns the time of one verification of an ES384 signature in microseconds: the minimum cost of a client assertion.
 pub(crate) fn es384_check_us() -> f64 {
     const CHECKS: u32 = 500;
-    let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a key");
+    let pair = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).expect("a key can be generated");
     let message = [7; 400];
-    let signature = pair.sign(&SystemRandom::new(), &message).expect("a key in memory signs");
+    let signature = pair.sign(&SystemRandom::new(), &message).expect("a valid key signs any message");
     let public = UnparsedPublicKey::new(&ECDSA_P384_SHA384_FIXED, pair.public_key().as_ref());
     let started = std::time::Instant::now();
     for _ in 0..CHECKS {
-        public.verify(&message, signature.as_ref()).expect("it is our own signature");
+        public.verify(&message, signature.as_ref()).expect("the signature was made by the same key");
     }
     started.elapsed().as_secs_f64() * 1e6 / f64::from(CHECKS)
 }

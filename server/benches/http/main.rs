@@ -1,9 +1,10 @@
-//! `cargo xtask bench [identity|terminology|download]`: CPU time of the server per request, compared with a reference
-//! server in the same run.
+//! Benchmarks over HTTP, run by `cargo xtask bench [identity|terminology|download]`: CPU time of the server per
+//! request, compared with a reference server in the same run.
 //!
-//! The reference is a bare hyper server that answers 200 bytes of JSON. It and Trefoil (`--insecure-http --demo`,
-//! file store) run in separate processes, so that their CPU time is measured apart from that of the load. Only the
-//! ratios are meaningful, because machines are noisy; nothing here passes or fails.
+//! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil
+//! (`--insecure-http --demo`, file store) run in separate processes, so that their CPU time does not include that of
+//! the load generator. Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not
+//! pass or fail.
 
 mod download;
 mod identity;
@@ -17,7 +18,7 @@ use serde_json::Value;
 
 use self::server::{Connection, Server};
 
-/// Requests of one measurement, and the number of alternating slices in which they are sent.
+/// Number of requests of one measurement, and the number of alternating slices in which they are sent.
 const REQUESTS: usize = 20_000;
 const SLICES: usize = 10;
 
@@ -31,15 +32,15 @@ fn main() {
     }
     let rounds = args.iter().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
     let wanted = args.iter().find(|arg| !arg.starts_with("--"));
-    let this = std::env::current_exe().expect("this program has a path");
+    let this = std::env::current_exe().expect("the path of the running program is known");
     let floor = Server::start(Command::new(this).arg("--floor"), "listening ");
-    let data = tempfile::tempdir().expect("a folder for the demo");
+    let data = tempfile::tempdir().expect("a temporary folder can be created");
     let work = [identity::work(), terminology::work()].into_iter().flatten();
     let work: Vec<Work> = work.filter(|work| work.is_wanted(wanted)).collect();
     if work.iter().any(|work| work.group == "terminology") {
         terminology::import(data.path());
     }
-    // The downloads are a part of `bulk`.
+    // The name `bulk` includes the downloads.
     let downloads = wanted.is_none_or(|wanted| wanted == "bulk" || wanted == "download");
     if downloads {
         download::import(data.path());
@@ -49,7 +50,7 @@ fn main() {
     let trefoil =
         Arc::new(Server::start(serve.arg(data.path()).env("TREFOIL_LOG", "error"), "ready http://"));
     let demo: Value =
-        serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json"))
+        serde_json::from_slice(&std::fs::read(data.path().join("demo.json exists")).expect("demo.json"))
             .expect("demo.json is JSON");
     let bench = Bench::new(trefoil.clone(), demo);
     if downloads {
@@ -66,7 +67,7 @@ fn main() {
     }
 }
 
-/// Measures one kind of work, in alternation with the reference, because the speed of the machine changes over time.
+/// Measures one workload in alternation with the reference, because the speed of the machine changes over time.
 fn measure(work: &Work, bench: &Bench, floor: &Server, check_us: f64) {
     let slice = work.requests / SLICES;
     let prepared = (work.prepare)(bench, work.requests + slice);
@@ -89,28 +90,29 @@ fn measure(work: &Work, bench: &Bench, floor: &Server, check_us: f64) {
     println!("{:<46} {us:>12.1} {floor_us:>8.1} {ratio:>8.2} {rate:>10.0} {:>14}", work.name, work.goal);
 }
 
-/// A kind of work.
+/// A workload: requests of one kind.
 struct Work {
     group: &'static str,
     name: String,
     goal: &'static str,
     requests: usize,
-    /// Whether the reference is the verification of a signature instead of a request.
+    /// `true` if the reference is the verification of a signature instead of a request.
     checks: bool,
     prepare: Prepare,
 }
 
-/// Prepares a number of requests; the returned function sends the one with a given number.
+/// A function that prepares a number of requests. The returned function sends the request with a given number.
 type Prepare = Box<dyn for<'a> Fn(&'a Bench, usize) -> Doing<'a>>;
 
 impl Work {
-    /// Work of a group, without a name and without requests.
+    /// Creates a workload of a group, without a name and without requests.
     fn new(group: &'static str, goal: &'static str, requests: usize) -> Self {
         let prepare: Prepare = Box::new(|_, _| Box::new(|_, _| ()));
         Self { group, name: String::new(), goal, requests, checks: false, prepare }
     }
 
-    /// Returns whether the work was selected by its group or by a part of its name. Without a selection, all work is.
+    /// Returns `true` if the command line selects the workload by its group or by a part of its name, or selects
+    /// nothing.
     fn is_wanted(&self, wanted: Option<&String>) -> bool {
         wanted.is_none_or(|wanted| self.group == wanted || self.name.contains(wanted.as_str()))
     }
@@ -118,15 +120,15 @@ impl Work {
 
 type Doing<'a> = Box<dyn Fn(&mut Connection, usize) + Sync + 'a>;
 
-/// The server under test and the credentials of the requests.
+/// The server under test, and the credentials for requests to it.
 struct Bench {
     trefoil: Arc<Server>,
     demo: Value,
-    /// An access token that was used before, so that it is cached.
+    /// An access token that was used before, so that the server has it in its cache.
     token: String,
     /// Cookies of a signed-in browser.
     cookies: String,
-    /// Numbers the assertions, so that each `jti` is used once.
+    /// Number of assertions so far, which makes each `jti` unique.
     made: std::sync::atomic::AtomicUsize,
 }
 

@@ -1,4 +1,4 @@
-//! The two servers, Trefoil and the reference, and the load.
+//! The two servers (Trefoil and the reference), and the load generator.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -12,18 +12,19 @@ use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
-/// Number of connections of the load.
+/// Number of connections of the load generator.
 const CONNECTIONS: usize = 4;
 
-/// The reference server: answers every request with the same 200 bytes.
+/// The reference server, which answers every request with the same 200 bytes.
 pub(crate) fn floor() {
-    let runtime = tokio::runtime::Runtime::new().expect("threads");
+    let runtime = tokio::runtime::Runtime::new().expect("the runtime can start its threads");
     runtime.block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        println!("listening {}", listener.local_addr().expect("bound"));
+        let listener =
+            tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("the system assigns a free port");
+        println!("listening {}", listener.local_addr().expect("the listener has an address"));
         let body = Bytes::from(format!("{{\"floor\":\"{}\"}}", "x".repeat(188)));
         loop {
-            let (stream, _) = listener.accept().await.expect("clients");
+            let (stream, _) = listener.accept().await.expect("a connection is accepted");
             drop(stream.set_nodelay(true));
             let body = body.clone();
             tokio::spawn(async move {
@@ -53,14 +54,14 @@ impl Server {
     pub(crate) fn start(command: &mut Command, says: &str) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("the server starts");
         let mut line = String::new();
-        BufReader::new(child.stdout.take().expect("piped"))
+        BufReader::new(child.stdout.take().expect("the standard output is piped"))
             .read_line(&mut line)
-            .expect("the server says its address");
+            .expect("the server prints its address");
         let address = line.trim().strip_prefix(says).unwrap_or_else(|| panic!("{line:?}")).to_owned();
         Self { child, address }
     }
 
-    /// CPU time of each thread, in nanoseconds (Linux).
+    /// Returns the CPU time of each thread in nanoseconds (Linux).
     fn threads(&self) -> HashMap<OsString, f64> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let nanoseconds = |thread: std::fs::DirEntry| {
@@ -70,7 +71,8 @@ impl Server {
         threads.into_iter().flatten().flatten().filter_map(nanoseconds).collect()
     }
 
-    /// CPU time of the server during the load, in microseconds. Threads that end have been idle for seconds.
+    /// Returns the CPU time of the server during the load in microseconds. Threads that end during the load were idle
+    /// for seconds, so their time can be ignored.
     pub(crate) fn cpu_us_of(&self, load: impl FnOnce()) -> f64 {
         let before = self.threads();
         load();
@@ -78,7 +80,7 @@ impl Server {
         self.threads().into_iter().map(since).sum::<f64>() / 1e3
     }
 
-    /// Sends `count` requests over all connections, numbered from `from`.
+    /// Sends `count` requests over all connections. The first has the number `from`.
     pub(crate) fn load(&self, from: usize, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) {
         std::thread::scope(|scope| {
             for lane in 0..CONNECTIONS {
@@ -92,13 +94,13 @@ impl Server {
         });
     }
 
-    /// Sends a request that must succeed.
+    /// Sends a request and checks that it succeeds.
     pub(crate) fn ask(&self, connection: &mut Connection, request: &str) {
         let (status, body) = connection.call(request);
         assert!(status.starts_with("HTTP/1.1 200"), "{status}{body}");
     }
 
-    /// Signs in as the demo user. Returns the token from the front channel, and the cookies.
+    /// Signs in as the demo user. Returns the access token from the redirect URL, and the cookies.
     pub(crate) fn sign_in(&self, demo: &Value) -> (String, String) {
         let mut connection = Connection::open(&self.address);
         let mut cookies = Vec::new();
@@ -155,7 +157,7 @@ impl Drop for Server {
     }
 }
 
-/// A persistent connection with a minimal HTTP/1.1 client.
+/// A persistent connection of a minimal HTTP/1.1 client.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -174,7 +176,7 @@ impl Connection {
         }
         let length = headers(&head, "content-length").next().and_then(|text| text.parse().ok()).unwrap_or(0);
         let mut body = vec![0; length];
-        self.0.read_exact(&mut body).expect("the whole body");
+        self.0.read_exact(&mut body).expect("the server sends the complete body");
         (head, String::from_utf8_lossy(&body).into_owned())
     }
 }
@@ -186,7 +188,7 @@ pub(crate) fn headers<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = 
         .map(|(_, v)| v.to_owned())
 }
 
-/// Returns a form request.
+/// Returns the text of a POST request with a form.
 pub(crate) fn post_form(path: &str, cookies: &str, form: &str) -> String {
     format!(
         "POST {path} HTTP/1.1\r\nHost: x\r\nCookie: {cookies}\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",

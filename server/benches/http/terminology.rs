@@ -1,4 +1,4 @@
-//! The measurements of terminology: on a code system of the size of SNOMED CT, and on a smaller one.
+//! Benchmarks of terminology, with a code system of the size of SNOMED CT and with a smaller one.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -32,7 +32,8 @@ pub(crate) fn work() -> Vec<Work> {
 }
 
 impl Bench {
-    /// Pairs of codes, about half of them subsumed. No pair is repeated, so that a cache of answers would not help.
+    /// Sends pairs of codes, about half of which are in a subsumption relation. No pair is repeated, so a cache of
+    /// results would not help.
     fn subsumes(&self, concepts: u32, count: usize) -> Doing<'_> {
         let shape = Polyhierarchy::new(1, concepts);
         let mut random = fastrand::Rng::with_seed(3);
@@ -52,7 +53,7 @@ impl Bench {
         Box::new(move |connection, at| self.trefoil.ask(connection, &requests[at]))
     }
 
-    /// Codes by POST, about half of them members of their value set.
+    /// Sends codes by POST, about half of which are members of the value set.
     fn validate_code(&self, concepts: u32, shape: SetShape, count: usize) -> Doing<'_> {
         let hierarchy = Polyhierarchy::new(1, concepts);
         let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
@@ -80,24 +81,26 @@ impl Bench {
 /// Imports both code systems and their value sets.
 pub(crate) fn import(data: &std::path::Path) {
     for concepts in SIZES {
-        let folder = tempfile::tempdir().expect("a folder");
+        let folder = tempfile::tempdir().expect("a temporary folder can be created");
         let file = |name: &str| {
-            std::io::BufWriter::new(std::fs::File::create(folder.path().join(name)).expect("a file"))
+            std::io::BufWriter::new(
+                std::fs::File::create(folder.path().join(name)).expect("the file can be created"),
+            )
         };
         let hierarchy = Polyhierarchy::new(1, concepts);
         hierarchy
             .write_json(&format!("big-{concepts}"), &mut file("system.json"))
-            .expect("the disk takes it");
+            .expect("the file can be written");
         let mut file = file("sets.ndjson");
         let sets = ValueSets::new(&hierarchy, Some(concepts.to_string()));
         for (shape, number) in SetShape::ALL.into_iter().flat_map(|shape| (0..SETS).map(move |n| (shape, n)))
         {
-            writeln!(file, "{}", sets.resource(shape, number)).expect("the disk takes it");
+            writeln!(file, "{}", sets.resource(shape, number)).expect("the file can be written");
         }
         drop(file);
         let mut import = Command::new(env!("CARGO_BIN_EXE_trefoil"));
         let imported =
             import.args(["import", "--data"]).arg(data).arg(folder.path()).stdout(Stdio::null()).status();
-        assert!(imported.expect("it starts").success(), "the import failed");
+        assert!(imported.expect("the import can be started").success(), "the import failed");
     }
 }

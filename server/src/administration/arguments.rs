@@ -1,4 +1,4 @@
-//! Arguments of the administration commands on the command line.
+//! Command-line arguments of the administration commands.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use crate::config::sections::DEFAULT_DATA_FOLDER;
 
-/// The commands for the data folder of a stopped or a running server.
+/// The commands on the data folder of a stopped or a running server.
 #[derive(Debug, Subcommand)]
 pub enum AdminSubcommand {
     /// Import resources and releases of code systems.
@@ -89,7 +89,7 @@ pub enum AdminSubcommand {
     },
 }
 
-/// The data folder that a command works on.
+/// The option for the data folder that a command works on.
 #[derive(Debug, Args)]
 pub struct DataArgs {
     /// Folder with the store, exports, keys and certificate
@@ -101,7 +101,7 @@ pub struct DataArgs {
     pub config: Option<PathBuf>,
 }
 
-/// Flags of `export`.
+/// Options of `export`.
 #[derive(Debug, Args)]
 pub struct ExportArgs {
     /// Folder to write to; must be new or empty

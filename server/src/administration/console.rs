@@ -1,4 +1,4 @@
-//! Prints the events of a command: lines, and on a terminal a progress bar.
+//! Prints the events of a command: as lines, and on a terminal also as a progress bar.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -11,14 +11,14 @@ use super::protocol::CommandEvent;
 const WORKING: &str = "{spinner} {wide_msg}";
 const READING: &str = "{spinner} {wide_msg}\n  [{wide_bar}] {bytes} of {total_bytes}, {bytes_per_sec}";
 
-/// The output of a command.
+/// Prints the output of a command.
 pub struct Console {
-    /// `None` if standard output is not a terminal.
+    /// Progress bar. `None` if standard output is not a terminal.
     bar: Option<ProgressBar>,
 }
 
 impl Console {
-    /// Uses the standard output and standard error of this process.
+    /// Creates a console on the standard output and standard error of this process.
     pub fn new() -> Self {
         let bar = std::io::stdout().is_terminal().then(|| {
             let bar = ProgressBar::no_length().with_style(bar_style(WORKING));
@@ -33,7 +33,7 @@ impl Console {
         match (event, &self.bar) {
             (CommandEvent::Reading { doing, bytes, of }, Some(bar)) => update_bar(bar, doing, bytes, of),
             (CommandEvent::Progress(line), Some(bar)) if bar.length().is_none() => bar.set_message(line),
-            // The bar already shows more than the line.
+            // The progress bar already shows this information.
             (CommandEvent::Progress(_), Some(_)) => {}
             (CommandEvent::Line(line), Some(bar)) => bar.suspend(|| print_line(&line)),
             (CommandEvent::Trouble(line), Some(bar)) => bar.suspend(|| eprintln!("{line}")),
@@ -43,7 +43,7 @@ impl Console {
         }
     }
 
-    /// Removes the bar; printed lines stay.
+    /// Removes the progress bar. Printed lines are kept.
     pub fn clear(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -51,7 +51,7 @@ impl Console {
     }
 }
 
-/// Updates the bar. A new file, or a second pass over the same one, starts a new transfer rate.
+/// Updates the progress bar. For a new file, or a second pass over the same file, the transfer rate starts again.
 fn update_bar(bar: &ProgressBar, doing: String, bytes: u64, of: u64) {
     if bar.length() != Some(of) || bytes < bar.position() {
         bar.reset();
@@ -63,7 +63,7 @@ fn update_bar(bar: &ProgressBar, doing: String, bytes: u64, of: u64) {
 }
 
 fn bar_style(template: &str) -> ProgressStyle {
-    ProgressStyle::with_template(template).expect("our own template is right").progress_chars("=> ")
+    ProgressStyle::with_template(template).expect("the template is a valid constant").progress_chars("=> ")
 }
 
 /// Prints a line. A closed pipe (`| head`) is not an error.

@@ -1,6 +1,6 @@
-//! Conversion of the command line to the commands of the [protocol](super::protocol).
+//! Converts the command line to commands of the [protocol](super::protocol).
 //!
-//! It completes a command with what only this process can read: passwords, files and absolute paths.
+//! The conversion adds what the server cannot read itself: passwords, contents of files and absolute paths.
 
 use std::path::{PathBuf, absolute};
 
@@ -17,7 +17,7 @@ use super::protocol::{
 impl AdminSubcommand {
     /// Returns the data folder and the command for it. `read_password` is called if the command needs a password.
     ///
-    /// # Errors
+    /// Returns an error as the command if a password, a file or the current folder cannot be read.
     /// The command is an error if a password, a file or the current folder cannot be read.
     pub fn into_command(
         self,

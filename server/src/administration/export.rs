@@ -1,4 +1,5 @@
-//! `trefoil export`: writes resources to a folder, by the rules of an export over HTTP but without a job or a client.
+//! `trefoil export`: writes resources to a folder, by the same rules as an export over HTTP but without a job or a
+//! client.
 
 use anyhow::Result;
 use bulk::serve::operator;

@@ -1,6 +1,7 @@
 //! `trefoil import`: imports releases of code systems as indexes, and all other files and folders into the store.
 //!
-//! Reports the lines that are stored durably, shows a bar of the bytes read, and prints a table by type at the end.
+//! Reports the lines that are stored durably, shows a progress bar for the bytes read, and prints a table by type at
+//! the end.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +19,7 @@ use crate::node::app::App;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::records::audit::AuditEntry;
 
-/// Maximum number of faulty inputs that are printed.
+/// Maximum number of invalid inputs that are printed.
 const MAX_PRINTED: usize = 100;
 
 /// Runs an import. Returns exit code 1 if an input could not be imported.
@@ -36,7 +37,7 @@ pub async fn run_import(
     let (releases, paths) = tokio::task::spawn_blocking(|| separate_releases(paths)).await??;
     let found = releases.len();
     let indexes = SavedIndexes::open(services.data)?;
-    // A partial file of a running server may still be in use.
+    // The incomplete file of an interrupted import can be removed only if no running server may be writing it.
     if services.app.is_none() {
         indexes.remove_partial()?;
     }
@@ -77,9 +78,9 @@ pub async fn run_import(
     let now = || services.clock.now();
     let before = services.resources.store().last_seq();
     let report = services.resources.import(paths, ImportOptions::default(), new_id, progress, now).await?;
-    // One event for all: an import can have millions of resources.
+    // One event records the whole import, because an import can have millions of resources.
     services.audit.add(&AuditEntry::Import { stored: report.total(), paths: names });
-    // If there were only releases, a second table is not needed.
+    // If there were only releases, the table of resources would be empty.
     if found == 0 || report.total() > 0 || report.bad_total > 0 {
         print_report(&report, events);
     }
@@ -100,7 +101,7 @@ fn separate_releases(paths: Vec<PathBuf>) -> std::io::Result<(Vec<Release>, Vec<
     Ok((group_releases(releases), others))
 }
 
-/// Collects the releases at or below a path. Returns whether the path itself is a release.
+/// Collects the releases at or below a path. Returns `true` if the path itself is a release.
 fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool> {
     if is_release(path) {
         found.push(path.to_owned());
@@ -110,7 +111,7 @@ fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool>
         let mut inside = Vec::new();
         for entry in std::fs::read_dir(path)? {
             let entry = entry?;
-            // Links are not followed, because they can form a cycle.
+            // Symbolic links are not followed, because they can form a cycle.
             if !entry.file_type()?.is_symlink() {
                 inside.push(entry.path());
             }
@@ -123,8 +124,8 @@ fn find_releases(path: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<bool>
     Ok(false)
 }
 
-/// Imports one release. Returns `false` if it cannot be imported; then nothing of it is stored. A release with the
-/// same content as a stored one is skipped, so that an interrupted import can be repeated.
+/// Imports one release. Returns `false` if the release cannot be imported; in that case nothing of it is stored. A
+/// release with the same content as a stored one is skipped, so that an interrupted import can be repeated.
 async fn import_release(
     indexes: &SavedIndexes,
     app: Option<&App>,
@@ -173,14 +174,15 @@ async fn import_release(
     Ok(true)
 }
 
-/// Returns an event with the number of bytes read. The file is named without its folders, to keep the line short.
+/// Returns a progress event with the number of bytes read. Only the name of the file is shown, without its folders, to
+/// keep the line short.
 fn reading_event(what: &str, file: &str, bytes: u64, of: u64) -> CommandEvent {
     let file = file.rsplit('/').next().unwrap_or(file);
     CommandEvent::Reading { doing: format!("{what} {file}"), bytes, of }
 }
 
-/// Reports the code systems written since `since` whose hierarchy has a cycle. They are stored, but subsumption
-/// cannot be answered for them.
+/// Reports the code systems written since `since` whose hierarchy has a cycle. These code systems are stored, but the
+/// server cannot answer subsumption requests about them.
 async fn report_cycles(store: &Store, since: Seq, events: EventSink<'_>) -> Result<()> {
     const PAGE: usize = 1_000;
     let mut at = since;

@@ -1,5 +1,5 @@
-//! Administration: import, export, users, clients, keys. The same code works on the folder of a stopped server and,
-//! through a socket in the folder, inside a running server.
+//! Administration: import, export, users, clients and keys. The same code runs on the data folder of a stopped server
+//! and, through a socket in that folder, inside a running server.
 //!
 //! | module | contents |
 //! |---|---|
@@ -42,18 +42,18 @@ use crate::node::data_folder::make_data_folder;
 use crate::node::reload::reload_config;
 use crate::records::audit::{AuditCaller, AuditLog};
 
-/// Receiver of events.
+/// A function that receives the events of a command.
 pub type EventSink<'a> = &'a mut (dyn FnMut(CommandEvent) + Send);
 
-/// The services that commands use.
+/// The services that the commands use.
 pub struct AdminServices<'a> {
-    /// Users, clients and keys.
+    /// Users, clients and signing keys.
     pub identity: &'a Identity,
-    /// Resources.
+    /// FHIR resources.
     pub resources: &'a Resources,
-    /// The data folder.
+    /// Path of the data folder.
     pub data: &'a Path,
-    /// Time and randomness.
+    /// Source of time and randomness.
     pub clock: &'a Clock,
     /// The audit log.
     pub audit: &'a AuditLog,
@@ -63,10 +63,10 @@ pub struct AdminServices<'a> {
     pub app: Option<&'a App>,
 }
 
-/// Executes a command.
+/// Executes a command and returns its exit code.
 ///
 /// # Errors
-/// Returns an error that says what failed and what to do.
+/// Returns an error that describes the failure and the remedy.
 pub async fn execute_command(
     services: &AdminServices<'_>,
     command: AdminCommand,
@@ -105,7 +105,7 @@ pub async fn execute_command(
     }
 }
 
-/// Runs a command: through the socket of a running server, or on the folder of a stopped one.
+/// Runs a command through the socket of a running server, or on the data folder of a stopped one.
 pub async fn run_command(arguments: AdminSubcommand) -> ExitCode {
     let (args, command) = arguments.into_command(read_password);
     let console = Console::new();
@@ -136,7 +136,7 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
     if matches!(command, AdminCommand::AcceptClock) {
         bail!("no server runs on {}; the clock is accepted at the start", data.display());
     }
-    // Stored references may begin with the base URL of the server.
+    // Stored references may begin with the base URL of the running server.
     let mut fhir_base = String::new();
     if matches!(command, AdminCommand::Export(_) | AdminCommand::Import { .. }) {
         let flags =
@@ -152,7 +152,7 @@ async fn run_offline(args: &DataArgs, command: AdminCommand, events: EventSink<'
         Err(error) => return Err(error).context("failed to open the store"),
     };
     let clock = Clock::system();
-    // A command writes its audit lines with one fsync.
+    // With this setting, the audit lines of a command are written with one fsync.
     let config = AuditConfig { durability: Durability::Synced, ..AuditConfig::default() };
     let audit = AuditLog::open(data, "https://localhost", config, clock.clone())
         .context("failed to open the audit log")?;

@@ -1,4 +1,4 @@
-//! Commands for users, clients and keys.
+//! Commands for users, clients and signing keys.
 
 use anyhow::{Context as _, Result, bail};
 use identity::directory::user_directory::OtherMethods;
@@ -18,7 +18,7 @@ use super::{AdminServices, EventSink};
 /// Executes `trefoil user …`.
 ///
 /// # Errors
-/// Returns an error that says what to change.
+/// Returns an error that describes the failure and the remedy.
 pub async fn execute_user_command(
     services: &AdminServices<'_>,
     command: UserCommand,
@@ -56,10 +56,10 @@ pub async fn execute_user_command(
             let phc = password::hash_password(&password, &*services.clock.random);
             let user = user_named(services, &name).await?;
             let (others, others_text) = match keep_other_methods {
-                true => (OtherMethods::Keep, "other ways to sign in were kept"),
+                true => (OtherMethods::Keep, "other sign-in methods were kept"),
                 false => (OtherMethods::Remove, "passkeys, recovery codes and linked accounts were removed"),
             };
-            // Someone who knew the old password may hold sessions and tokens; they end with it.
+            // Someone who knew the old password may have sessions and tokens, so the new password ends all of them.
             identity.users.reset_password(&user.sub, None, &phc, others, now).await?;
             format!("set the password of {name}; all sessions and tokens have ended, {others_text}")
         }
@@ -72,12 +72,12 @@ pub async fn execute_user_command(
                 RemovedMethods::All => MethodsToRemove::All,
             };
             if !identity.sign_in.remove_sign_in_methods(&user.sub, &methods, now).await? {
-                bail!("{name} has no such way to sign in; `trefoil user show {name}` lists all");
+                bail!("{name} has no such sign-in method; `trefoil user show {name}` lists all");
             }
             format!("removed; all sessions and tokens of {name} have ended")
         }
         UserCommand::Disable { name } => {
-            // The epoch ends all sessions and tokens; `enable` does not restore them.
+            // Incrementing the epoch ends all sessions and tokens. `enable` does not restore them.
             identity
                 .users
                 .change_user(&name, now, |user| (user.disabled, user.epoch) = (true, user.epoch + 1))
@@ -106,7 +106,7 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
     Ok(found.ok_or_else(|| UserError::Unknown(name.to_owned()))?)
 }
 
-/// Returns the lines of `trefoil user show`.
+/// Returns the output lines of `trefoil user show`.
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     let at = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
@@ -172,7 +172,7 @@ fn new_user(services: &AdminServices<'_>, new: NewUser, password: &str) -> Resul
 /// Executes `trefoil client …`.
 ///
 /// # Errors
-/// Returns an error that says what to change.
+/// Returns an error that describes the failure and the remedy.
 pub async fn execute_client_command(
     services: &AdminServices<'_>,
     command: ClientCommand,
@@ -211,7 +211,7 @@ pub async fn execute_client_command(
             let client =
                 identity.clients.all_clients(now).await?.into_iter().find(|client| client.client_id == id);
             let mut shown = serde_json::to_value(client.with_context(|| unknown(&id))?)?;
-            // The digests are not secret, but they are of no use in the output.
+            // The digests are not secret, but operators do not need them.
             if let Some(shown) = shown.as_object_mut() {
                 let secrets =
                     shown.remove("secret_digests").and_then(|digests| digests.as_array().map(Vec::len));
@@ -264,7 +264,7 @@ fn new_client(new: NewClient) -> Result<Client> {
 /// Executes `trefoil keys …`.
 ///
 /// # Errors
-/// Returns an error that says what to change.
+/// Returns an error that describes the failure and the remedy.
 pub async fn execute_keys_command(
     services: &AdminServices<'_>,
     command: KeysCommand,
@@ -290,14 +290,14 @@ pub async fn execute_keys_command(
             }
         }
         KeysCommand::RotateServerSecret => {
-            // A running server has already derived the key that signs URLs of export files.
+            // A running server has already derived its key for signed URLs from the old secret.
             if services.app.is_some() {
                 bail!("a server runs on this folder; stop it to rotate the server secret");
             }
             identity.server_secret.rotate(now).await?;
             events(CommandEvent::Line(
-                "rotated the server secret: sign-ins under way, known browsers, user codes of devices, search cursors \
-                 and signed addresses of export files are no longer valid"
+                "rotated the server secret: sign-ins in progress, known browsers, user codes of devices, search cursors \
+                 and signed URLs of export files are no longer valid"
                     .to_owned(),
             ));
         }

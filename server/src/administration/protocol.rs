@@ -1,31 +1,31 @@
-//! The messages of the administration socket: one command from the client, then events from the server, each as one
-//! line of JSON.
+//! The messages on the administration socket: one command from the client, followed by events from the server. Each
+//! message is one line of JSON.
 //!
-//! The types here are the form on the wire. A change of that form, which the snapshot of this module shows, needs
-//! another [`PROTOCOL_VERSION`].
+//! The types in this module define the format of the messages. If the format changes, which the snapshot test of this
+//! module detects, [`PROTOCOL_VERSION`] must change too.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Version of the protocol. Program and server must have the same one.
+/// Version of the protocol. The program and the running server must have the same version.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The first message of a connection, in part: the member that all versions have.
+/// The member of the first message that all protocol versions have.
 #[derive(Deserialize)]
 struct VersionMember {
     protocol: u32,
 }
 
-/// The first message of a connection.
+/// The first message of a connection, with its version and command.
 #[derive(Serialize, Deserialize)]
 struct FirstMessage<C> {
     protocol: u32,
     command: C,
 }
 
-/// A first message that is not accepted.
+/// Reasons why a first message is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ProtocolError {
     /// The program and the server have different versions.
@@ -39,12 +39,12 @@ pub enum ProtocolError {
         /// Version of the sender.
         theirs: u32,
     },
-    /// The message has the right version, or none, and another form.
+    /// The message has the correct version or none, but its format is invalid.
     #[error("the message is not a command of version {PROTOCOL_VERSION} of the administration protocol: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 
-/// Returns the first message, without the line end.
+/// Returns the first message as JSON, without the line end.
 ///
 /// # Errors
 /// Returns an error if a path is not UTF-8.
@@ -52,8 +52,8 @@ pub fn encode_command(command: &AdminCommand) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(&FirstMessage { protocol: PROTOCOL_VERSION, command })
 }
 
-/// Reads the first message. The version is compared before the command is read, because another version may have other
-/// commands.
+/// Parses the first message. The version is compared before the command is parsed, because other versions may have
+/// other commands.
 ///
 /// # Errors
 /// Returns an error if the version differs or the message is malformed.
@@ -68,21 +68,22 @@ pub fn decode_command(line: &str) -> Result<AdminCommand, ProtocolError> {
 
 /// An event of a running command.
 ///
-/// `Trouble` and `Exit` have the same form in all versions, because they are also the answer to another version.
+/// `Trouble` and `Exit` have the same format in all versions, because the server also sends them to programs of other
+/// versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandEvent {
     /// A line of the result, for standard output.
     Line(String),
-    /// Durable progress: a line that is updated on a terminal, a line of output in a pipe.
+    /// Durable progress. On a terminal, one line is updated; in a pipe, each event is a line of output.
     Progress(String),
-    /// Progress of reading: a bar on a terminal, not shown in a pipe.
+    /// Progress of reading. It is shown as a bar on a terminal, and not shown in a pipe.
     Reading {
-        /// The activity and the file.
+        /// Description of the activity, with the name of the file.
         doing: String,
         /// Number of bytes read.
         bytes: u64,
-        /// Number of bytes in total.
+        /// Total number of bytes.
         of: u64,
     },
     /// A line about an error, for standard error.
@@ -91,37 +92,37 @@ pub enum CommandEvent {
     Exit(u8),
 }
 
-/// A command.
+/// A command for the server.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AdminCommand {
-    /// Load resources and releases.
+    /// Import resources and releases.
     Import {
-        /// Absolute paths.
+        /// Absolute paths of the files and folders.
         paths: Vec<PathBuf>,
     },
-    /// Write resources to a folder.
+    /// Export resources to a folder.
     Export(OperatorExport),
-    /// Users.
+    /// Manage users.
     User(UserCommand),
-    /// Clients.
+    /// Manage clients.
     Client(ClientCommand),
-    /// Keys.
+    /// Manage signing keys.
     Keys(KeysCommand),
     /// Read the configuration again.
     Reload,
-    /// Accept the present time of the clock.
+    /// Accept the current time of the clock.
     AcceptClock,
 }
 
-/// An export by an operator.
+/// Options of an export by an operator.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct OperatorExport {
-    /// Absolute path of the folder.
+    /// Absolute path of the output folder.
     pub out: PathBuf,
-    /// Id of a Group.
+    /// Id of the Group to export.
     pub group: Option<String>,
-    /// An instant.
+    /// Instant after which the exported resources were changed.
     pub since: Option<String>,
     /// Resource types, separated by commas.
     pub types: Option<String>,
@@ -158,7 +159,7 @@ pub struct NewUser {
     pub administrator: bool,
 }
 
-/// Sign-in methods to remove.
+/// The sign-in methods to remove.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemovedMethods {
@@ -238,7 +239,7 @@ mod tests {
         command: AdminSubcommand,
     }
 
-    /// A command line for each command that is sent through the socket.
+    /// One command line for each command that can be sent through the socket.
     const COMMAND_LINES: &[&str] = &[
         "import /a /b.zip",
         "export --out /out",
@@ -277,7 +278,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_command_has_its_form_on_the_wire() {
+    fn the_format_of_every_command_is_unchanged() {
         let jwks = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(&jwks, "{\"keys\":[]}").unwrap();
         let mut forms = String::new();
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn no_command_is_left_out() {
+    fn every_command_has_a_command_line() {
         let command_line = AdminCommandLine::command();
         let mut known = BTreeSet::new();
         for command in command_line.get_subcommands() {
@@ -310,11 +311,11 @@ mod tests {
         }
         let covers = |line: &&str, name: &str| **line == *name || line.starts_with(&format!("{name} "));
         known.retain(|name| !COMMAND_LINES.iter().any(|line| covers(line, name)));
-        assert!(known.is_empty(), "no form on the wire is checked for: {known:?}");
+        assert!(known.is_empty(), "the format is not checked for: {known:?}");
     }
 
     #[test]
-    fn every_event_has_its_form_on_the_wire() {
+    fn the_format_of_every_event_is_unchanged() {
         let text = || "text".to_owned();
         let events = [
             CommandEvent::Line(text()),
@@ -342,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_refused_before_its_command_is_read() {
+    fn another_version_is_rejected_before_its_command_is_read() {
         let error = decode_command(r#"{"protocol":2,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
         assert!(error.starts_with("version 2 of the administration protocol is not supported"), "{error}");
         assert!(error.contains("has version 1; use the trefoil program of the running server"), "{error}");

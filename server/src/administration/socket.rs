@@ -1,5 +1,5 @@
-//! The socket of a running server, `DIR/admin.sock`, with the messages of the [protocol](super::protocol). Only the
-//! owner of the folder can open it.
+//! The administration socket of a running server, `DIR/admin.sock`, which carries the messages of the
+//! [protocol](super::protocol). Only the owner of the folder can open it.
 
 use std::fs::File;
 use std::io;
@@ -21,8 +21,8 @@ use crate::records::audit::AuditCaller;
 
 const SOCKET_NAME: &str = "admin.sock";
 
-/// Returns the path of the socket. The operating system limits it to 108 bytes; a longer path is replaced by one
-/// through an open descriptor of the folder, which is returned too.
+/// Returns the path of the socket. The operating system limits such a path to 108 bytes. A longer path is replaced by a
+/// path through an open descriptor of the folder; the descriptor is returned too and must stay open.
 fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let direct = data.join(SOCKET_NAME);
     if direct.as_os_str().len() < 100 || !cfg!(target_os = "linux") {
@@ -38,7 +38,7 @@ fn socket_path(data: &Path) -> io::Result<(PathBuf, Option<File>)> {
 /// Returns an error if the socket cannot be created.
 pub fn listen_for_commands(app: Arc<App>) -> Result<()> {
     let (path, _folder) = socket_path(&app.data)?;
-    // A killed process leaves its socket behind; the lock of the store ensures that it is unused.
+    // A killed process leaves its socket behind. The lock on the store ensures that no other process uses it.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
         _ => {}
@@ -100,7 +100,7 @@ async fn serve_command(app: &App, stream: UnixStream) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    // The command runs to its end even if the caller disconnects.
+    // The command continues to its end even if the client disconnects.
     let ((), talked) = tokio::join!(work, talk);
     talked
 }
@@ -114,7 +114,7 @@ fn event_line(event: &CommandEvent) -> serde_json::Result<Vec<u8>> {
 /// Sends a command to a running server. Returns `None` if no server runs on this folder.
 ///
 /// # Errors
-/// Returns an error if the connection breaks.
+/// Returns an error if the connection fails.
 pub async fn send_command(data: &Path, command: &AdminCommand, events: EventSink<'_>) -> Result<Option<u8>> {
     let Ok((path, _folder)) = socket_path(data) else { return Ok(None) };
     let Ok(stream) = UnixStream::connect(&path).await else { return Ok(None) };

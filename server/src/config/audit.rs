@@ -1,4 +1,4 @@
-//! `[audit]`: the requests that are recorded, and how durably.
+//! `[audit]`: which requests are recorded, and how durably.
 
 use serde::Deserialize;
 
@@ -21,24 +21,24 @@ settings_table! {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
-    /// In the memory of the process: a crash of the server loses them.
+    /// In the memory of the process. A crash of the server loses them.
     Queued,
-    /// Passed to the operating system: a crash of the server loses nothing, a power failure may.
+    /// Passed to the operating system. They survive a crash of the server, but not always a power failure.
     #[default]
     Written,
-    /// On the disk. If they cannot be written, the response is an error.
+    /// On the disk. If the lines cannot be written, the response is an error.
     Synced,
 }
 
-/// The requests for FHIR resources that are recorded.
+/// The kinds of requests for FHIR resources that are recorded.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordedRequests {
-    /// None.
+    /// No requests.
     Off,
     /// Creates, updates and deletes.
     #[default]
     Changes,
-    /// Reads, histories, searches and downloads of exports too.
+    /// Also reads, histories, searches and downloads of exports.
     All,
 }

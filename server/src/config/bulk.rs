@@ -14,21 +14,22 @@ settings_table! {
     pub struct BulkSection {
         /// Time for which a completed export is kept.
         retention_s: u64 ["seconds"] = 24 * 3600,
-        /// Maximum size of an output file; only a single larger resource exceeds it.
+        /// Maximum size of an output file. A file with a single resource may be larger.
         file_size: Spanned<u64> ["bytes"] = implicit(128 << 20),
         /// Maximum number of status requests for an export per minute.
         poll_limit: Option<Spanned<u32>> = None,
-        /// Maximum size of the files of all running exports when another one begins; then 429.
+        /// Maximum total size of the files of all running exports. If it is reached, a kick-off is answered with 429.
         in_flight_bytes: Option<Spanned<u64>> ["bytes"] = None,
-        /// The same maximum for the exports of one client. Without both, 500 jobs and 50 of one client can run.
+        /// The same maximum for the exports of one client. In any case, at most 500 exports can run, and 50 of one client.
         in_flight_bytes_per_client: Option<Spanned<u64>> ["bytes"] = None,
-        /// Folder of the export log; without it no log is written.
+        /// Folder of the export log. Without this setting, no log is written.
         export_log: Option<PathBuf> = None,
-        /// Time during which a signed URL opens its file without a token; without it, files require a token.
+        /// Time during which a signed URL gives access to its file without a token. Without this setting, files require a
+        /// token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
         /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.
         guide: ::bulk::GuideVersion = ::bulk::GuideVersion::default(),
-        /// Count members of Groups within a Group as members.
+        /// Export the members of nested Groups too.
         nested_groups: bool = false,
     }
 }
@@ -75,20 +76,20 @@ impl BulkSection {
 /// The checked settings of exports.
 #[derive(Debug, Clone)]
 pub struct BulkConfig {
-    /// Retention of a finished export.
+    /// Time for which a completed export is kept.
     pub retention: Duration,
     /// Maximum size of an output file, in bytes.
     pub file_size: u64,
     /// Maximum number of status requests for an export per minute.
     pub poll_limit: Option<u32>,
-    /// Maximum size of the running exports.
+    /// Maximum sizes of the running exports, for all clients and for one client.
     pub in_flight: InFlight,
-    /// Folder of the export log.
+    /// Folder of the export log. `None` means that no log is written.
     pub export_log: Option<PathBuf>,
-    /// Lifetime of signed URLs; without it, files require a token.
+    /// Lifetime of signed URLs. `None` means that files require a token.
     pub signed_urls: Option<Duration>,
-    /// Supported version of the guide.
+    /// Version of the Bulk Data guide.
     pub guide: ::bulk::GuideVersion,
-    /// Count members of nested Groups as members.
+    /// `true` if members of nested Groups are exported.
     pub nested_groups: bool,
 }

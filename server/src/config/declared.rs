@@ -17,7 +17,7 @@ use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
 use identity::model::scope::{RESERVED_SCOPES, Scopes, SmartScope};
 
-/// `[[client]]`: [`ClientMetadata`], and the members of [`FILE_MEMBERS`].
+/// `[[client]]`: the members of [`ClientMetadata`] and of [`FILE_MEMBERS`].
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub struct ClientSection(Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>>);
@@ -26,17 +26,17 @@ pub struct ClientSection(Spanned<BTreeMap<Spanned<String>, Spanned<toml::Value>>
 pub(super) const FILE_MEMBERS: [&str; 5] =
     ["client_id", "jwks_file", "client_secret", "client_secret_file", "client_secret_env"];
 
-/// A declared client.
+/// A checked client of the configuration file.
 #[derive(Debug, Clone)]
 pub struct DeclaredClient {
-    /// The client, checked.
+    /// The checked client.
     pub client: Client,
-    /// Line of `client_id`.
+    /// Line of `client_id` in the file, for errors.
     pub line: usize,
 }
 
 impl ClientSection {
-    /// Takes a member out of the section.
+    /// Removes a member from the section and returns its value.
     fn take_member<T: DeserializeOwned>(
         &mut self,
         file: &ConfigSource<'_>,
@@ -51,7 +51,7 @@ impl ClientSection {
         Ok(Some(Spanned::new(span, value)))
     }
 
-    /// Returns the position of a value of a member, or `None` if the member was left out.
+    /// Returns the position of a value of a member, or `None` if the member is missing.
     fn position(&self, file: &ConfigSource<'_>, key: &str, index: usize) -> Option<Range<usize>> {
         let span = self.0.as_ref().get(key)?.span();
         let array = DeValue::parse(file.text.get(span.clone())?).ok();
@@ -96,7 +96,8 @@ impl ClientSection {
             metadata.jwks = Some(read_key_set(file, path)?);
         }
         let client = metadata.into_client(client_id.as_ref(), secret.as_deref()).map_err(|error| {
-            // The value of the singular member, if there is one, precedes those of the plural one.
+            // `into_client` puts the value of the singular member, if any, before those of the plural member, which
+            // shifts the index.
             let singular = match error.member {
                 "token_endpoint_auth_methods" => "token_endpoint_auth_method",
                 "token_endpoint_auth_signing_algs" => "token_endpoint_auth_signing_alg",
@@ -132,8 +133,8 @@ fn read_key_set(file: &ConfigSource<'_>, path: &Spanned<PathBuf>) -> Result<serd
     serde_json::from_slice(&text).map_err(|error| unreadable(&error))
 }
 
-/// Returns the message of an error without the position that it had in the value. An unknown member is compared with
-/// [`FILE_MEMBERS`] too.
+/// Returns the message of an error without the position inside the value. For an unknown member, the suggestions
+/// include [`FILE_MEMBERS`].
 fn error_text(error: &toml::de::Error) -> String {
     let text = error.message().to_owned();
     if !text.starts_with("unknown field") {
@@ -145,9 +146,9 @@ fn error_text(error: &toml::de::Error) -> String {
 settings_table! {
     /// A scope of your applications.
     pub struct ScopeSection {
-        /// The scope, one word.
+        /// Name of the scope, without spaces.
         name: Required<Spanned<String>> = Required::MISSING,
-        /// Text on the consent page; without it the name.
+        /// Description on the consent page. Without this setting, the page shows the name.
         description: Option<String> = None,
     }
 }

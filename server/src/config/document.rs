@@ -1,6 +1,6 @@
-//! The generated parts of `server/docs/configuration.md`.
+//! Generates the tables in `server/docs/configuration.md`.
 //!
-//! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib config` writes them.
+//! `TREFOIL_UPDATE_DOCS=1 cargo test -p trefoil-server --lib config` writes the tables.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -19,19 +19,19 @@ use super::network::{PrivateHosts, ProxyHeader};
 use super::sections::ConfigFile;
 use super::{ENVIRONMENT, ServeFlags};
 
-/// A table of the file.
+/// A table of the configuration file.
 pub struct Table {
     pub about: &'static str,
     pub members: Vec<Member>,
 }
 
-/// A member of a table.
+/// A member of a table, as documented.
 pub struct Member {
     key: &'static str,
     meaning: &'static str,
     type_name: String,
     default: String,
-    /// The member is a table, or a list of tables.
+    /// The nested table, if the member is a table or a list of tables.
     table: Option<Table>,
     is_list: bool,
 }
@@ -57,7 +57,7 @@ impl Member {
     }
 }
 
-/// A type of members, as the documentation describes it.
+/// The type of a member, as the documentation describes it.
 pub trait SettingValue {
     fn type_name() -> String;
 
@@ -114,7 +114,7 @@ macro_rules! choices {
 }
 choices!(ProxyHeader, Durability, RecordedRequests, ::bulk::GuideVersion);
 
-/// Returns the names that a type accepts, from the error for the name `?`.
+/// Returns the names that a type accepts, taken from the error message for the name `?`.
 fn accepted_names<T: DeserializeOwned + Debug>(json: &str) -> impl Iterator<Item = String> {
     let error = serde_json::from_str::<T>(json).unwrap_err().to_string();
     assert!(error.starts_with("unknown "), "{error}");
@@ -171,7 +171,7 @@ impl<T: SettingValue> SettingValue for Vec<T> {
     }
 }
 
-/// The members are those of [`ClientMetadata`], and have a table of their own.
+/// The members are those of [`ClientMetadata`]; a separate table documents them.
 impl SettingValue for ClientSection {
     fn type_name() -> String {
         "table".to_owned()
@@ -186,7 +186,7 @@ impl SettingValue for ClientSection {
     }
 }
 
-/// Writes the tables at and below a table. The name of a table is its path in the file.
+/// Writes the documentation of a table and its nested tables. The name of a table is its path in the file.
 fn write_tables(path: &str, table: Table, text: &mut String) {
     let (tables, rows): (Vec<_>, Vec<_>) =
         table.members.into_iter().partition(|member| member.table.is_some());
@@ -195,8 +195,8 @@ fn write_tables(path: &str, table: Table, text: &mut String) {
     }
     for member in tables {
         let path = if path.is_empty() { member.key.to_owned() } else { format!("{path}.{}", member.key) };
-        let table = member.table.expect("tables have members");
-        // `[[client]]` has a section of its own.
+        let table = member.table.expect("`write_tables` is called only for members that are tables");
+        // `[[client]]` has a separate section.
         if table.members.is_empty() {
             continue;
         }
@@ -207,7 +207,7 @@ fn write_tables(path: &str, table: Table, text: &mut String) {
     }
 }
 
-/// Returns the flags of `serve`, as its help describes them.
+/// Returns the table of the command-line options of `serve`, with their help texts.
 fn flags() -> String {
     let command = ServeFlags::augment_args(clap::Command::new("serve"));
     let mut text = "| flag | meaning |\n|---|---|\n".to_owned();
@@ -227,7 +227,7 @@ fn environment() -> String {
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md");
 
-/// Replaces the text between the two marks of a section.
+/// Replaces the text between the two marks of a section with `table`.
 fn with_section(text: &str, name: &str, table: &str) -> String {
     let (begin, end) = (format!("<!-- {name} -->\n"), format!("<!-- end of {name} -->"));
     let (before, rest) = text.split_once(&begin).unwrap();
@@ -236,7 +236,7 @@ fn with_section(text: &str, name: &str, table: &str) -> String {
 }
 
 #[test]
-fn the_page_has_the_tables() {
+fn the_page_contains_the_generated_tables() {
     let mut tables = String::new();
     write_tables("", ConfigFile::table().unwrap(), &mut tables);
     let text = std::fs::read_to_string(PAGE).unwrap();
@@ -250,9 +250,9 @@ fn the_page_has_the_tables() {
     assert_eq!(found, expected, "set TREFOIL_UPDATE_DOCS=1 to write the tables");
 }
 
-/// The table of `[[client]]` is written by hand: its members are those of RFC 7591.
+/// The table of `[[client]]` is not generated, because its members are those of RFC 7591.
 #[test]
-fn the_page_has_every_member_of_a_client() {
+fn the_page_documents_every_member_of_a_client() {
     let text = std::fs::read_to_string(PAGE).unwrap();
     let (_, section) = text.split_once("\n### `[[client]]`\n").unwrap();
     let rows = section.lines().skip_while(|line| !line.starts_with('|')).skip(2);
@@ -261,14 +261,14 @@ fn the_page_has_every_member_of_a_client() {
         rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2)).collect();
     let metadata: Vec<_> = accepted_names::<ClientMetadata>("{\"?\":0}").collect();
     let members = metadata.iter().map(String::as_str).chain(FILE_MEMBERS);
-    // It is known only to be refused.
+    // `client_secret` is accepted by the parser only to be rejected with a better message.
     let members: BTreeSet<_> = members.filter(|member| *member != "client_secret").collect();
     assert_eq!(found.iter().copied().collect::<BTreeSet<_>>(), members);
-    assert_eq!(found.len(), members.len(), "a member has two rows");
+    assert_eq!(found.len(), members.len(), "no member has two rows");
 }
 
 #[test]
-fn the_help_of_a_flag_names_the_default_of_its_setting() {
+fn the_help_of_an_option_contains_the_default_of_its_setting() {
     let file = ConfigFile::default();
     let defaults = [
         ("data", file.store.data.display().to_string()),

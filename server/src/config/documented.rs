@@ -1,5 +1,5 @@
-//! The declaration of a table of `trefoil.toml`: one row per member, with its meaning, type, unit and default. The
-//! tables of `server/docs/configuration.md` are generated from it.
+//! Declares a table of `trefoil.toml` with one row for each member: description, type, unit and default. The tables of
+//! `server/docs/configuration.md` are generated from these declarations.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::{ConfigError, ConfigSource};
 
-/// Declares a table of `trefoil.toml`. A row is `member: Type [unit] = default`; the unit can be left out.
+/// Declares a table of `trefoil.toml`. A row has the form `member: Type [unit] = default`. The unit is optional.
 macro_rules! settings_table {
     (
         $(#[doc = $about:literal])+
@@ -57,7 +57,7 @@ macro_rules! settings_table {
 }
 pub(super) use settings_table;
 
-/// Returns a default of a member whose line is named in errors.
+/// Returns the default of a member whose errors contain its line.
 pub fn implicit<T>(value: T) -> Spanned<T> {
     Spanned::new(0..0, value)
 }
@@ -68,10 +68,10 @@ pub fn implicit<T>(value: T) -> Spanned<T> {
 pub struct Required<T>(Option<T>);
 
 impl<T> Required<T> {
-    /// The state of a member that is missing.
+    /// The value of a missing member.
     pub const MISSING: Self = Self(None);
 
-    /// Returns the value. `section` is the position of the table, for the error.
+    /// Returns the value. `section` is the position of the table, for the error if the member is missing.
     pub fn get(
         self,
         at: &ConfigSource<'_>,

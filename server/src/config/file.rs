@@ -1,4 +1,4 @@
-//! Reading `trefoil.toml`: its text, secrets from other files and the environment, and errors with line and key.
+//! Reads `trefoil.toml`: its text, secrets from other files and the environment, and errors with line and key.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -16,50 +16,50 @@ use toml::Spanned;
 
 use super::sections::{ConfigFile, IdentitySection, ThrottleSection};
 
-/// A configuration that is not valid; exit code 3.
+/// The error for an invalid configuration. The exit code is 3.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file could not be read.
     #[error("failed to read {}: {error}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Reason of the failure.
         error: std::io::Error,
     },
-    /// The file does not match the format; the text shows the line.
+    /// The file is not valid TOML or has unknown members. The text contains the line.
     #[error("{}: {text}", path.display())]
     Syntax {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line, column and fault.
+        /// Line, column and description of the defect.
         text: String,
     },
     /// A value is not valid.
     #[error("{}: line {line}: {key}: {why}", path.display())]
     Value {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line of the value, from 1.
+        /// Line of the value, counted from 1.
         line: usize,
-        /// The key.
+        /// Key of the value.
         key: Cow<'static, str>,
-        /// The fault and its remedy.
+        /// Description of the defect and the remedy.
         why: String,
     },
-    /// A setting is not valid.
+    /// A setting from a command-line option or the environment is not valid.
     #[error("{0}")]
     Setting(String),
 }
 
-/// The file being read: its path and text, for errors with a line.
+/// The configuration file that is being read: its path and text, for errors with a line.
 pub struct ConfigSource<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
 impl ConfigSource<'_> {
-    /// Returns the line of a value, from 1.
+    /// Returns the line of a value, counted from 1.
     pub(super) fn line_of(&self, span: Range<usize>) -> usize {
         self.text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1
     }
@@ -137,7 +137,7 @@ impl ConfigSource<'_> {
         })
     }
 
-    /// Returns a number within bounds.
+    /// Returns a number, if it is within bounds.
     pub(super) fn bounded_number(
         &self,
         key: &'static str,
@@ -170,7 +170,7 @@ impl ConfigSource<'_> {
         })
     }
 
-    /// Parses a network or a single address.
+    /// Parses an IP network or a single IP address.
     pub(super) fn parse_network(&self, text: &Spanned<String>) -> Result<IpNet, ConfigError> {
         let network = text.as_ref().parse::<IpNet>().ok();
         let network = network.or_else(|| text.as_ref().parse::<IpAddr>().ok().map(IpNet::from));
@@ -190,7 +190,7 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<ConfigFile, ConfigError> 
         .map_err(|error| ConfigError::Syntax { path: path.to_owned(), text: with_nearest(error.to_string()) })
 }
 
-/// Adds the nearest known name to a text that says "unknown field `x`, expected one of `y`, `z`".
+/// Adds a suggestion to an error text of the form "unknown field `x`, expected one of `y`, `z`".
 pub(super) fn with_nearest(text: String) -> String {
     let rest = text.split_once("unknown field ").or_else(|| text.split_once("unknown variant "));
     let Some((_, rest)) = rest else { return text };

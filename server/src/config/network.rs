@@ -1,4 +1,4 @@
-//! Settings about other machines: maximum numbers of connections, trusted proxies, hosts with private addresses.
+//! Network settings: maximum numbers of connections, trusted proxies, and hosts with private addresses.
 
 use std::net::IpAddr;
 
@@ -8,47 +8,48 @@ use serde::Deserialize;
 /// Maximum numbers of open connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// For the server.
+    /// Maximum for the whole server.
     pub total: usize,
-    /// For one address; an IPv6 address counts by its /64 network.
+    /// Maximum for one address. An IPv6 address is counted by its /64 network.
     pub per_address: usize,
 }
 
-/// The header in which the proxies send the client's address. No other header is read, because a client could set it.
+/// The header in which trusted proxies send the address of the client. No other header is read, because a client could
+/// set it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProxyHeader {
-    /// `X-Forwarded-For`.
+    /// The header `X-Forwarded-For`.
     #[default]
     XForwardedFor,
-    /// `Forwarded` (RFC 7239).
+    /// The header `Forwarded` (RFC 7239).
     Forwarded,
 }
 
-/// Proxies that are trusted to name the client.
+/// Proxies whose header with the client's address is trusted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TrustedProxies {
-    /// Networks of the proxies.
+    /// IP networks of the proxies.
     pub networks: Vec<IpNet>,
-    /// The header that they set.
+    /// The header that the proxies set.
     pub header: ProxyHeader,
 }
 
 impl TrustedProxies {
-    /// Returns whether an address is that of a trusted proxy.
+    /// Returns `true` if the address belongs to a trusted proxy.
     pub fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.networks.iter().any(|network| network.contains(&address))
     }
 }
 
-/// Hosts whose private addresses may be called: `allow_private_jwks`.
+/// Hosts from which key sets may be fetched although their addresses are private (`allow_private_jwks`).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(untagged)]
 pub enum PrivateHosts {
-    /// All hosts or none.
+    /// All hosts (`true`) or none (`false`).
     All(bool),
-    /// The named hosts.
+    /// The hosts with these names.
     Named(Vec<String>),
 }
 
@@ -59,7 +60,7 @@ impl Default for PrivateHosts {
 }
 
 impl PrivateHosts {
-    /// Returns whether key sets may be fetched from a host although its address is private.
+    /// Returns `true` if key sets may be fetched from the host although its address is private.
     pub fn contains(&self, host: &str) -> bool {
         match self {
             Self::All(all) => *all,

@@ -13,11 +13,11 @@ use super::{ConfigError, ConfigSource};
 settings_table! {
     /// An external OpenID Connect provider. Its redirect URI is `https://id.example/oauth2/idpresponse/NAME`.
     pub struct ProviderSection {
-        /// Name, which is also the value of `identity_provider`.
+        /// Name of the provider, and the value of `identity_provider` in requests.
         name: Required<Spanned<String>> = Required::MISSING,
         /// `google` sets issuer and endpoints.
         preset: Option<Spanned<String>> = None,
-        /// Issuer identifier; required without a preset, like the endpoints.
+        /// Issuer identifier. Without a preset, the issuer and the endpoints are required.
         issuer: Option<String> = None,
         /// URL of the authorization endpoint.
         authorization_endpoint: Option<String> = None,
@@ -27,29 +27,29 @@ settings_table! {
         jwks_uri: Option<String> = None,
         /// Client id of this server at the provider.
         client_id: Required<String> = Required::MISSING,
-        /// Is refused: secrets are not allowed in the file.
+        /// Not allowed: secrets must not be in this file.
         client_secret: Option<Spanned<IgnoredAny>> = None,
         /// File with the client secret.
         client_secret_file: Option<Spanned<PathBuf>> = None,
         /// Environment variable with the client secret.
         client_secret_env: Option<Spanned<String>> = None,
-        /// Requested scopes.
+        /// Scopes to request, separated by spaces.
         scopes: String = "openid profile email".to_owned(),
-        /// Create a user at the first sign-in of an unknown account; without it users link accounts themselves.
+        /// Create a user at the first sign-in with an unknown account. Otherwise users must link accounts themselves.
         create_users: bool = false,
         /// Link an unknown account to the user with the same verified e-mail address.
         link_by_email: bool = false,
-        /// Maximum wait for the response head and between two parts of the body.
+        /// Maximum wait for the response headers, and between two parts of the body.
         timeout_ms: u64 ["milliseconds"] = 8_000,
     }
 }
 
-/// A provider and its time limit.
+/// A provider with the time limit for requests to it.
 #[derive(Debug, Clone)]
 pub struct ConfiguredProvider {
-    /// The provider as `identity` uses it.
+    /// The provider, as the identity crate uses it.
     pub provider: IdentityProvider,
-    /// Maximum wait for the response head and between two parts of the body.
+    /// Maximum wait for the response headers, and between two parts of the body.
     pub timeout: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! The tables of `trefoil.toml`, as they are written.
+//! The tables of `trefoil.toml` in the form of the file, before they are checked.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,20 +46,20 @@ settings_table! {
     pub struct ServerSection {
         /// Address to listen on; `127.0.0.1:8443` listens on `[::1]` too.
         listen: SocketAddr = SocketAddr::from(([127, 0, 0, 1], 8443)),
-        /// Base URL of the server; without it `https://localhost:PORT`.
+        /// Base URL of the server. Without this setting, `https://localhost:PORT`.
         base_url: Option<String> = None,
-        /// PEM file with the certificate chain; without it a development certificate is generated.
+        /// PEM file with the certificate chain. Without this setting, a development certificate is generated.
         certificate: Option<PathBuf> = None,
         /// PEM file with the private key.
         private_key: Option<PathBuf> = None,
-        /// Networks of the proxies that are trusted to name the client.
+        /// Networks of the proxies whose header with the address of the client is trusted.
         trusted_proxies: Vec<Spanned<String>> = Vec::new(),
-        /// The header in which they do so; `forwarded` is that of RFC 7239.
+        /// Header in which these proxies send the address of the client; `forwarded` is that of RFC 7239.
         proxy_header: ProxyHeader = ProxyHeader::default(),
-        /// Time without a byte in either direction until a connection is closed, 1 to 3600; use more than your load
-        /// balancer does.
+        /// Time without data in either direction after which a connection is closed, 1 to 3600. Set it higher than the
+        /// idle timeout of your load balancer.
         idle_timeout_s: Spanned<u32> ["seconds"] = implicit(75),
-        /// Time between the signal to stop and the last accepted connection.
+        /// Time after the stop signal during which new connections are still accepted.
         shutdown_grace_s: u32 ["seconds"] = 1,
     }
 }
@@ -67,15 +67,15 @@ settings_table! {
 settings_table! {
     /// Keys, passwords, and the hosts of clients' key sets.
     pub struct IdentitySection {
-        /// Hosts with private addresses from which key sets may be fetched: all, none or those that are named.
+        /// Hosts with private addresses from which key sets may be fetched: all, none, or a list of names.
         allow_private_jwks: PrivateHosts = PrivateHosts::default(),
         /// Time for which a signing key is active, 1 to 3650.
         rotate_keys_days: Spanned<u32> ["days"] = implicit(90),
         /// File with the key that encrypts secrets in the store: 32 bytes in base64.
         key_encryption_key_file: Option<Spanned<PathBuf>> = None,
-        /// Environment variable with that key.
+        /// Environment variable with the key that encrypts secrets in the store.
         key_encryption_key_env: Option<Spanned<String>> = None,
-        /// File with the previous key, while the key is being rotated.
+        /// File with the previous key, during a rotation of the key.
         previous_key_encryption_key_file: Option<Spanned<PathBuf>> = None,
         /// Environment variable with the previous key.
         previous_key_encryption_key_env: Option<Spanned<String>> = None,
@@ -89,15 +89,15 @@ settings_table! {
 }
 
 settings_table! {
-    /// Failed sign-ins: numbers of failures before delays begin, each 1 to 1000000.
+    /// Limits on failed sign-ins: numbers of failures after which attempts are delayed, each 1 to 1000000.
     pub struct ThrottleSection {
-        /// Failures of one user name at one address, or in one known browser.
+        /// Failures for one user name at one address, or for one known browser.
         free_failures_per_pair: Spanned<u32> = implicit(ThrottleLimits::default().per_pair),
-        /// Failures of one user name over all addresses.
+        /// Failures for one user name at all addresses.
         free_failures_per_user: Spanned<u32> = implicit(ThrottleLimits::default().per_user),
-        /// Failures of one address over all user names.
+        /// Failures for one address and all user names.
         free_failures_per_address: Spanned<u32> = implicit(ThrottleLimits::default().per_address),
-        /// Maximum lockout, 1 to 86400.
+        /// Maximum duration of a delay, 1 to 86400.
         max_lockout_s: Spanned<u32> ["seconds"] = implicit(ThrottleLimits::default().max_lockout.as_secs() as u32),
     }
 }
@@ -105,14 +105,14 @@ settings_table! {
 settings_table! {
     /// Engine and folder.
     pub struct StoreSection {
-        /// `memory` or `file`.
+        /// Storage engine: `memory` or `file`.
         engine: String = "file".to_owned(),
-        /// Folder of store, files, keys and certificate.
+        /// Folder for the store, exports, keys and certificate.
         data: PathBuf = PathBuf::from(DEFAULT_DATA_FOLDER),
     }
 }
 
-/// The data folder of the server, and of the commands on it.
+/// Default data folder of the server and of the administration commands.
 pub const DEFAULT_DATA_FOLDER: &str = "trefoil-data";
 
 settings_table! {
@@ -126,19 +126,20 @@ settings_table! {
 settings_table! {
     /// Maximum numbers and sizes.
     pub struct LimitsSection {
-        /// Maximum number of open connections; never more than the file descriptors allow.
+        /// Maximum number of open connections. The limit of file descriptors can reduce it.
         connections: usize = 10_000,
         /// Maximum number of open connections of one address, or of one IPv6 network of 64 bits. Trusted proxies are
         /// exempt.
         connections_per_address: usize = 512,
         /// Maximum number of pending requests of each kind (pushed requests, device authorizations, passkey ceremonies,
-        /// sign-ins at a provider) that one address may create; then 429.
+        /// sign-ins at a provider) that one address may create. Above it, requests are answered with 429.
         pending_per_address: usize = PendingLimits::default().per_address,
         /// The same maximum for all addresses together.
         pending_total: usize = PendingLimits::default().total,
         /// Maximum size of a FHIR request body.
         body_limit_bytes: usize ["bytes"] = 16 << 20,
-        /// Memory for all request bodies together; one address can use a quarter of it; then 503.
+        /// Maximum memory for all request bodies together; one address can use a quarter of it. Above it, requests are
+        /// answered with 503.
         body_memory_bytes: usize ["bytes"] = 256 << 20,
     }
 }

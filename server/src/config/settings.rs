@@ -1,5 +1,5 @@
-//! The settings that can change while the server runs. They are replaced as a whole when the configuration is read
-//! again, so that a request sees either the old or the new settings.
+//! The settings that can change while the server runs. A reload of the configuration replaces all of them at once, so
+//! that a request sees either the old or the new settings.
 
 use std::sync::Arc;
 
@@ -17,13 +17,13 @@ use crate::config::TrustedProxies;
 pub struct Settings {
     /// External providers.
     pub providers: Vec<ConfiguredProvider>,
-    /// Custom scopes.
+    /// Scopes declared in the configuration.
     pub scopes: Vec<CustomScope>,
-    /// Answer terminology requests without a token.
+    /// `true` if terminology requests are answered without a token.
     pub anonymous_terminology: bool,
-    /// Maximum size of a FHIR request body and of a resource.
+    /// Maximum size of a FHIR request body and of a resource, in bytes.
     pub body_limit_bytes: usize,
-    /// Proxies that are trusted to name the client.
+    /// Proxies whose header with the client's address is trusted.
     pub trusted_proxies: TrustedProxies,
     /// Hosts with private addresses from which key sets may be fetched.
     pub private_key_hosts: PrivateHosts,
@@ -31,21 +31,21 @@ pub struct Settings {
     pub rotate_keys_every: SignedDuration,
     /// Requirements for new passwords.
     pub passwords: PasswordPolicy,
-    /// Limits for failed sign-ins.
+    /// Limits on failed sign-ins.
     pub throttle: ThrottleLimits,
 }
 
-/// A custom scope and its text on the consent page.
+/// A custom scope and its description for users.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomScope {
-    /// The scope.
+    /// Name of the scope.
     pub name: String,
-    /// Text on the consent page.
+    /// Description on the consent page.
     pub description: String,
 }
 
 impl Settings {
-    /// Returns the text of a custom scope.
+    /// Returns the description of a custom scope, if the scope is declared.
     pub fn describe(&self, scope: &str) -> Option<&str> {
         self.scopes.iter().find(|known| known.name == scope).map(|known| known.description.as_str())
     }

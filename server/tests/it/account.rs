@@ -1,4 +1,4 @@
-//! The account page, and the effect of its actions elsewhere.
+//! Tests of the account page, and of the effects of its actions.
 
 use serde_json::Value;
 
@@ -6,12 +6,12 @@ use crate::sign_in::{Browser, location, tokens, userinfo};
 use crate::support::Server;
 
 impl Browser<'_> {
-    /// The account page.
+    /// Returns the account page.
     async fn account(&mut self, base: &str) -> String {
         self.get(&format!("{base}/account")).await.text().await.unwrap()
     }
 
-    /// Sends one of our forms.
+    /// Submits a form of the account page.
     async fn form(&mut self, address: String, page: &str, fields: &[(&str, &str)]) -> reqwest::Response {
         let csrf = Self::hidden(page).into_iter().find(|(name, _)| name == "csrf").unwrap();
         let fields = fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
@@ -27,7 +27,7 @@ impl Browser<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sessions_are_seen_and_ended_from_another_browser() {
+async fn sessions_are_listed_and_ended_from_another_browser() {
     let server = Server::demo();
     let (base, demo) = (server.base(), server.demo_json());
     let (mut desk, mut phone) = (Browser::new(&server), Browser::new(&server));
@@ -35,9 +35,9 @@ async fn sessions_are_seen_and_ended_from_another_browser() {
     let on_phone = tokens(&server, &mut phone, &demo["user"]).await;
 
     let page = desk.account(&base).await;
-    assert_eq!(page.matches("class=\"tag\"").count(), 1, "one of them is this browser: {page}");
+    assert_eq!(page.matches("class=\"tag\"").count(), 1, "one session is marked as this browser: {page}");
     let sid = page.split("name=\"sid\" value=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    assert_eq!(page.matches("name=\"sid\"").count(), 1, "the other one can be ended");
+    assert_eq!(page.matches("name=\"sid\"").count(), 1, "the other session can be ended");
     let done = desk.form(format!("{base}/account/sessions/end"), &page, &[("sid", &sid)]).await;
     assert_eq!((done.status().as_u16(), location(&done)), (303, format!("{base}/account?notice=ended")));
     assert_eq!(userinfo(&server, &on_phone.access).await, 401);
@@ -57,7 +57,7 @@ async fn sessions_are_seen_and_ended_from_another_browser() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_new_password_ends_what_stood_on_the_old_one() {
+async fn a_new_password_ends_other_sessions_and_all_tokens() {
     let server = Server::demo();
     let (base, demo) = (server.base(), server.demo_json());
     let (name, old) =
@@ -81,7 +81,7 @@ async fn a_new_password_ends_what_stood_on_the_old_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_known_browser_is_let_in_while_strangers_are_locked() {
+async fn a_known_browser_can_sign_in_while_others_are_locked() {
     let server = Server::demo();
     let (base, demo) = (server.base(), server.demo_json());
     let (name, password) =
@@ -98,7 +98,7 @@ async fn a_known_browser_is_let_in_while_strangers_are_locked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_gets_its_tokens_and_loses_them_with_the_session() {
+async fn a_device_gets_tokens_that_end_with_the_session() {
     let server = Server::demo();
     let (base, demo) = (server.base(), server.demo_json());
     let mut browser = Browser::new(&server);
@@ -120,7 +120,7 @@ async fn a_device_gets_its_tokens_and_loses_them_with_the_session() {
     ];
     let (status, answer) = post("/oauth2/token", &grant).await;
     assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["refresh_token"], Value::Null, "offline_access was not asked for");
+    assert_eq!(answer["refresh_token"], Value::Null, "offline_access was not requested");
     let token = answer["access_token"].as_str().unwrap();
     assert_eq!(userinfo(&server, token).await, 200);
     let page = browser.account(&base).await;

@@ -1,4 +1,4 @@
-//! Operation: a configuration that is reloaded, encrypted keys, and an audit log without secrets.
+//! Tests of operation: reload of the configuration, encrypted keys, and an audit log without secrets.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -26,7 +26,7 @@ fn settings(server: &Server) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_file_is_read_again_without_a_restart() {
+async fn the_configuration_is_reloaded_without_a_restart() {
     let mut server = Server::in_fresh_folder();
     let file = settings(&server);
     let web = "[[client]]\nclient_id = \"web\"\nredirect_uris = [\"https://app.example/cb\"]\n";
@@ -57,14 +57,14 @@ async fn the_file_is_read_again_without_a_restart() {
     let reloaded = server.trefoil(&["reload"]);
     check(&reloaded, 0, "reloaded: 1 declared clients, 0 providers, 1 scopes");
     check(&reloaded, 0, "[limits] connections was changed; that needs a restart");
-    assert_eq!(put().await, 413, "the limit of bodies changed");
+    assert_eq!(put().await, 413, "the reload changed the limit of request bodies");
     let listed = text(&server.trefoil(&["client", "list"]));
     assert!(listed.contains("batch") && listed.contains("hand") && !listed.contains("web  web"), "{listed}");
     let discovery = format!("{}/.well-known/openid-configuration", server.base());
     let discovery: Value = server.client().get(discovery).send().await.unwrap().json().await.unwrap();
     assert!(discovery["scopes_supported"].as_array().unwrap().contains(&"notes".into()), "{discovery}");
 
-    // A fault changes nothing; a client of the command line is not taken over.
+    // An invalid file changes nothing. A client that was added by command is not replaced by a declared one.
     std::fs::write(&file, format!("{web}scopes = 3\n")).unwrap();
     check(&server.trefoil(&["reload"]), 3, "line 4");
     std::fs::write(&file, format!("{web}\n[[client]]\nclient_id = \"hand\"\n")).unwrap();
@@ -73,18 +73,18 @@ async fn the_file_is_read_again_without_a_restart() {
     let listed = text(&server.trefoil(&["client", "list"]));
     assert!(listed.contains("batch") && !listed.contains("web  web"), "{listed}");
 
-    // SIGHUP does the same; the log says so, and the list shows it sooner or later.
+    // SIGHUP also reloads the file, but the caller gets no answer, so the test polls the list of clients.
     std::fs::write(&file, web).unwrap();
     server.signal("HUP");
-    // Each look is a process of its own, which takes its time.
+    // Each poll starts a process, so no further pause is needed.
     let seen = (0..500).any(|_| text(&server.trefoil(&["client", "list"])).contains("web  web"));
-    assert!(seen, "the server did not heed SIGHUP");
+    assert!(seen, "the server did not reload the file after SIGHUP");
     assert_eq!(server.stop(), Some(0));
     std::fs::write(&file, "[[client]]\nclient_id = \"hand\"\n").unwrap();
     check(&serve(&server, &["--config", file.to_str().unwrap()]), 3, "line 2: client_id");
 }
 
-/// Sends a line to the administration socket of a running server and returns its answer.
+/// Sends a line to the administration socket of a running server and returns the events that it answers.
 fn send_line(server: &Server, line: &str) -> Vec<Value> {
     let mut socket = UnixStream::connect(server.data().join("admin.sock")).unwrap();
     writeln!(socket, "{line}").unwrap();
@@ -94,7 +94,7 @@ fn send_line(server: &Server, line: &str) -> Vec<Value> {
 }
 
 #[test]
-fn another_version_of_the_administration_protocol_is_refused() {
+fn another_version_of_the_administration_protocol_is_rejected() {
     let server = Server::demo();
     let trouble = "error: version 2 of the administration protocol is not supported: the running server (trefoil 0.1.0) \
                    has version 1; use the trefoil program of the running server, or restart the server with this \
@@ -107,7 +107,7 @@ fn another_version_of_the_administration_protocol_is_refused() {
     check(&server.trefoil(&["reload"]), 0, "reloaded");
 }
 
-/// A server that is to refuse to start.
+/// Starts a server that is expected to refuse to start, and returns its output.
 fn serve(server: &Server, args: &[&str]) -> Output {
     let command = ["serve", "--listen", "127.0.0.1:0"];
     let data = server.data().to_str().unwrap();
@@ -121,7 +121,7 @@ fn serve(server: &Server, args: &[&str]) -> Output {
 }
 
 #[test]
-fn a_sealed_folder_needs_its_key() {
+fn an_encrypted_folder_needs_its_key() {
     let mut server = Server::in_fresh_folder();
     let (file, data) = (settings(&server), server.data().to_owned());
     let key = |name: &str, byte: u8| std::fs::write(data.join(name), STANDARD.encode([byte; 32])).unwrap();
@@ -152,7 +152,7 @@ fn a_sealed_folder_needs_its_key() {
 }
 
 #[test]
-fn a_key_that_is_configured_later_replaces_the_secrets_that_were_stored_in_plain() {
+fn secrets_stored_in_plain_are_replaced_when_a_key_is_configured() {
     let mut server = Server::in_fresh_folder();
     let (file, data) = (settings(&server), server.data().to_owned());
     std::fs::write(data.join("key"), STANDARD.encode([1; 32])).unwrap();
@@ -215,7 +215,7 @@ async fn the_audit_log_records_actions_without_secrets() {
     let export = client.get(format!("{}/$export", server.fhir())).bearer_auth(&backend).send().await.unwrap();
     assert_eq!(export.status(), 202);
     assert!(server.trefoil(&["keys", "rotate", "--now"]).status.success());
-    // An open connection would be waited for.
+    // The stop would wait for the open connection of the client.
     drop(client);
     assert_eq!(server.stop(), Some(0));
 
@@ -239,7 +239,7 @@ async fn the_audit_log_records_actions_without_secrets() {
             |event: &&Value| event["subtype"][0]["code"] == code && event["entity"].to_string().contains(id);
         events.iter().find(is_it).unwrap_or_else(|| panic!("no {code} of {id}"))
     };
-    // Who did it: the back-end client over the wire, the operator on the command line.
+    // The events name the actor: the back-end client for requests over HTTP, the operator for commands.
     let created = of("user", &sub);
     assert_eq!(created["agent"][0]["who"]["identifier"]["value"], "office", "{created}");
     assert!(created["agent"][0]["network"]["address"].is_string(), "{created}");
@@ -253,11 +253,11 @@ async fn the_audit_log_records_actions_without_secrets() {
     collect(&demo, &members, &mut secrets);
     assert!(secrets.len() > 8);
     for secret in secrets {
-        assert!(!log.contains(&secret), "a secret stands in the audit log");
+        assert!(!log.contains(&secret), "the audit log contains a secret");
     }
 }
 
-/// Collects the values of these members at any depth.
+/// Collects the values of the members with these names at any depth.
 fn collect(value: &Value, members: &[&str], found: &mut Vec<String>) {
     match value {
         Value::Object(object) => {

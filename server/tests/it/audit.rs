@@ -1,11 +1,11 @@
-//! The audit log of reads and changes of FHIR resources, with each setting.
+//! Tests of the audit log of reads and changes of FHIR resources, with each setting.
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{Server, manifest_at};
 
-/// One event as text: action, interaction, what it refers to, and the number of Patients.
+/// Returns one event as text: action, interaction, reference, and number of Patients.
 fn told(event: &Value) -> String {
     let entities = event["entity"].as_array().unwrap();
     let what = entities[0]["what"]["reference"].as_str().unwrap_or("-");
@@ -15,18 +15,18 @@ fn told(event: &Value) -> String {
     format!("{action} {subtype} {what} {patients}")
 }
 
-/// The events about resources and exports, in their order.
+/// Returns the events about resources and exports in order.
 fn events(server: &Server) -> Vec<Value> {
     let mut files: Vec<_> = std::fs::read_dir(server.data().join("audit")).unwrap().collect();
     files.sort_by_key(|file| file.as_ref().unwrap().path());
     let text = files.into_iter().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     let text: String = text.collect();
-    // The last line may be half written.
+    // The last line may be incomplete.
     let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     events.filter(|event| matches!(event["type"]["code"].as_str(), Some("rest" | "110106"))).collect()
 }
 
-/// Sends one request of each kind; returns the events, and the text of the whole log.
+/// Sends one request of each kind. Returns the events as text, and all events of the log.
 async fn journey(settings: &str) -> (Vec<String>, Vec<Value>) {
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();
@@ -62,14 +62,14 @@ async fn journey(settings: &str) -> (Vec<String>, Vec<Value>) {
     assert_eq!(send(Method::DELETE, "/Group?_id=h", None).await, 204);
     assert_eq!(send(Method::DELETE, "/Group/h", None).await, 204);
     let kick_off = client.get(format!("{fhir}/Group/$export")).bearer_auth(&token).send().await.unwrap();
-    assert_eq!(kick_off.status(), 404, "there is no such address");
+    assert_eq!(kick_off.status(), 404, "the export does not exist");
     let kick_off =
         client.get(format!("{fhir}/$export?_type=Patient")).bearer_auth(&token).send().await.unwrap();
     let status = kick_off.headers()["content-location"].to_str().unwrap().to_owned();
     let manifest = manifest_at(&client, &token, &status).await;
     let file = manifest["output"][0]["url"].as_str().unwrap();
     assert_eq!(client.get(file).bearer_auth(&token).send().await.unwrap().status(), 200);
-    // Nothing is stopped here: the lines of an answered request are in the file.
+    // The server is still running: the lines of an answered request must already be in the file.
     let events = events(&server);
     let text = serde_json::to_string(&events).unwrap();
     assert!(!text.contains(&token), "the log contains the token");
@@ -101,7 +101,7 @@ async fn changes_are_recorded_by_default_and_none_if_it_is_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_searches_and_downloads_are_recorded_if_configured() {
     let (told, _) = journey("[audit]\nresources = \"all\"\ndurability = \"queued\"\n").await;
-    // With "queued" the last lines may not be in the file yet.
+    // With the durability `queued`, the last lines may not be in the file yet.
     let expected = [
         CHANGES[0],
         CHANGES[1],
@@ -122,7 +122,7 @@ async fn reads_searches_and_downloads_are_recorded_if_configured() {
     assert_eq!(told, expected);
 }
 
-/// A server whose audit log cannot be written: folders are in the place of the files of today and tomorrow.
+/// Starts a server whose audit log cannot be written: folders have the names of today's and tomorrow's files.
 fn with_blocked_log(settings: &str) -> (Server, [std::path::PathBuf; 2]) {
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();
@@ -145,7 +145,7 @@ async fn readiness(server: &Server) -> (u16, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_cannot_be_written_stops_answers_only_if_they_must_be_recorded() {
+async fn a_log_that_cannot_be_written_fails_only_requests_that_must_be_recorded() {
     let (server, _) = with_blocked_log("");
     server.backend_token("system/*.read").await;
     let (status, text) = readiness(&server).await;
@@ -155,7 +155,7 @@ async fn a_log_that_cannot_be_written_stops_answers_only_if_they_must_be_recorde
     let (server, files) = with_blocked_log("[audit]\ndurability = \"synced\"\n");
     let refused = server.try_backend_token("system/*.read").await.unwrap_err();
     assert!(refused.contains("requires it for every response"), "{refused}");
-    // From now on nothing is changed that could not be recorded.
+    // From now on, changes that cannot be recorded are rejected.
     let refused = server.try_backend_token("system/*.read").await.unwrap_err();
     assert!(refused.contains("the server cannot store data at the moment; try again later"), "{refused}");
     let (status, text) = readiness(&server).await;
@@ -170,6 +170,6 @@ async fn a_log_that_cannot_be_written_stops_answers_only_if_they_must_be_recorde
     assert_eq!(
         lines.matches("Access token issued").count(),
         2,
-        "the token that was not sent, and the one that was"
+        "two tokens were issued, of which only the second was sent"
     );
 }

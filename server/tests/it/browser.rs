@@ -1,4 +1,4 @@
-//! A real browser signs in and out.
+//! Test of sign-in and sign-out with a real browser.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_browser_signs_in_and_out() {
     let demo = server.demo_json();
     let driver = Driver::start().await;
 
-    // The app listens on the person's own machine, on a port of its own.
+    // The app listens on a local port, as a native app does.
     let app = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let callback = format!("http://localhost:{}/callback", app.local_addr().unwrap().port());
     let received = tokio::spawn(async move {
@@ -51,8 +51,10 @@ async fn a_browser_signs_in_and_out() {
     driver.press("button").await;
     driver.find("form[action='/consent']").await;
     driver.press("button[value=allow]").await;
-    let line =
-        tokio::time::timeout(Duration::from_secs(60), received).await.expect("the app is called").unwrap();
+    let line = tokio::time::timeout(Duration::from_secs(60), received)
+        .await
+        .expect("the browser is redirected to the app")
+        .unwrap();
     assert!(line.starts_with("GET /callback?code=") && line.contains("state=from-the-browser"), "{line}");
 
     driver.go(&format!("{}/account", server.base())).await;

@@ -1,6 +1,6 @@
-//! Real clients of other languages. With their standard libraries alone: Python signs in and asks terminology,
-//! Node exports. With the libraries that apps use (`tests/it/clients/package.json`, `requirements.txt`; `.ci/run`
-//! installs them): openid-client and Authlib go through everything that they can do, smart-fetch exports.
+//! Tests with real clients in other languages. With only their standard libraries, Python signs in and validates codes,
+//! and Node exports. With libraries that apps use (`tests/it/clients/package.json`, `requirements.txt`; `.ci/run`
+//! installs them), openid-client and Authlib run all flows that they support, and smart-fetch exports.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ fn check(program: &str, script: &str, server: &Server) {
 }
 
 #[test]
-fn openid_client_does_all_that_it_can() {
+fn openid_client_completes_all_flows_that_it_supports() {
     let modules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/node_modules");
     if have("node", "openid-client") && installed("openid-client", &modules.join("openid-client")) {
         check("node", "openid_client.mjs", &Server::demo());
@@ -30,7 +30,7 @@ fn openid_client_does_all_that_it_can() {
 }
 
 #[test]
-fn authlib_does_the_code_flow_and_client_credentials() {
+fn authlib_completes_the_code_flow_and_client_credentials() {
     if have("python3", "Authlib") && installed("Authlib", &python_packages().join("authlib")) {
         check("python3", "authlib_flow.py", &Server::demo());
     }
@@ -44,7 +44,7 @@ fn smart_fetch_exports_a_group_and_everything() {
 }
 
 #[test]
-fn python_signs_in_and_asks_terminology() {
+fn python_signs_in_and_validates_codes() {
     if have("python3", "the Python client") {
         check("python3", "sign_in.py", &Server::demo());
     }

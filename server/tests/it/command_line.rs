@@ -1,4 +1,4 @@
-//! The command line: exit codes, texts, administration with the server stopped and running.
+//! Tests of the command line: exit codes, messages, and administration of a stopped and a running server.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -23,7 +23,7 @@ fn add_user(server: &Server, name: &str, password: &str) -> std::process::Output
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that exits before it reads closes the pipe, which is not a failure of the test.
+    // A command that exits before it reads the password closes the pipe. This is not an error of the test.
     drop(child.stdin.take().unwrap().write_all(password.as_bytes()));
     child.wait_with_output().unwrap()
 }
@@ -61,12 +61,12 @@ fn the_same_commands_work_stopped_and_running() {
     check(&server.trefoil(&["client", "show", "television"]), 0, DEVICE);
     check(&server.trefoil(&["client", "delete", "office"]), 0, "deleted client office");
     assert_eq!(server.stop(), Some(0));
-    assert!(!server.data().join("endpoint.json").exists(), "nobody is misled after the stop");
+    assert!(!server.data().join("endpoint.json").exists(), "the stopped server has removed endpoint.json");
     check(&server.trefoil(&["user", "list"]), 0, "during");
 }
 
 #[test]
-fn files_in_an_open_folder_are_private() {
+fn files_in_a_readable_folder_are_private() {
     let server = Server::in_fresh_folder();
     std::fs::set_permissions(server.data(), std::fs::Permissions::from_mode(0o755)).unwrap();
     check(&server.trefoil(&["user", "list"]), 0, "");
@@ -77,7 +77,7 @@ fn files_in_an_open_folder_are_private() {
 }
 
 #[test]
-fn mistakes_have_their_exit_codes() {
+fn each_error_has_its_exit_code() {
     let server = Server::in_fresh_folder();
     check(&server.trefoil(&["serve", "--no-such-flag"]), 2, "--no-such-flag");
     check(&server.trefoil(&["serve", "--demo", "--listen", "0.0.0.0:0"]), 3, "--demo is refused");
@@ -94,7 +94,7 @@ fn mistakes_have_their_exit_codes() {
 }
 
 #[test]
-fn an_import_says_what_was_wrong_and_where() {
+fn an_import_reports_invalid_lines_with_their_position() {
     let server = Server::in_fresh_folder();
     let file = server.data().join("mixed.ndjson");
     std::fs::write(
@@ -110,8 +110,8 @@ fn an_import_says_what_was_wrong_and_where() {
 }
 
 #[test]
-fn an_export_of_an_operator_is_the_same_stopped_and_running() {
-    // The demo project is added at the first start.
+fn an_operator_export_is_the_same_for_a_stopped_and_a_running_server() {
+    // The first start adds the demo project.
     let mut server = Server::demo();
     server.stop();
     let file = server.data().join("some.ndjson");

@@ -1,4 +1,4 @@
-//! `kill -9` at critical moments: no acknowledged write is lost, and no export hangs.
+//! Tests with `kill -9` at critical times: no acknowledged write may be lost, and every export must complete.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::support::{Server, TREFOIL};
 
-/// Writes Patients with a record each.
+/// Writes a file with Patients, each with one medical record.
 fn write_patients(path: &std::path::Path, count: usize) {
     let mut text = String::new();
     for number in 0..count {
@@ -21,7 +21,7 @@ fn write_patients(path: &std::path::Path, count: usize) {
     std::fs::write(path, text).unwrap();
 }
 
-/// Polls until any answer except 202, and returns the manifest.
+/// Polls until the response is not 202, and returns the manifest.
 async fn finish(server: &Server, status: &str, token: &str) -> Value {
     for _ in 0..10_000 {
         let answer = server.client().get(status).bearer_auth(token).send().await.unwrap();
@@ -53,13 +53,13 @@ fn count(manifest: &Value, kind: &str) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_killed_import_keeps_every_acknowledged_line() {
+async fn a_killed_import_keeps_all_acknowledged_lines() {
     const PATIENTS: usize = 10_000;
     let mut server = Server::in_fresh_folder();
     let file = server.data().join("patients.ndjson");
     write_patients(&file, PATIENTS);
     let mut least = 0;
-    // Each kill comes after another number of acknowledgements.
+    // Each kill happens after a different number of acknowledgements.
     for acknowledged in [1, 4, 2, 7] {
         let mut import = Command::new(TREFOIL)
             .args(["import", "--data"])
@@ -81,7 +81,7 @@ async fn a_killed_import_keeps_every_acknowledged_line() {
         assert!(stored >= least, "{least} lines were acknowledged, {stored} resources are there");
         server.stop();
     }
-    // The same import again brings in the rest.
+    // Repeating the import adds the remaining resources.
     let again = server.trefoil(&["import", file.to_str().unwrap()]);
     assert!(again.status.success());
     server.start();
@@ -104,7 +104,7 @@ async fn a_killed_export_resumes_and_contains_the_snapshot() {
     for polls in 0..6 {
         let token = server.backend_token("system/*.read").await;
         let status = kick_off(&server, &token).await;
-        // A write after the kick-off is not in the export, also after the kill.
+        // A write after the kick-off must not be in the export, even after the kill.
         let late = serde_json::json!({ "resourceType": "Patient", "id": format!("late{polls}") });
         let writer = server.backend_token("system/Group.cud").await;
         let refused =

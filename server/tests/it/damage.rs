@@ -1,5 +1,5 @@
-//! Damaged files and folders without write permission: each is reported with its name and the remedy, and no damaged
-//! content is returned. (Saved indexes of terminology: see `releases`.)
+//! Tests of damaged files and of folders without write permission. Each defect must be reported with the file name and
+//! the remedy, and damaged content must not be returned. (Saved terminology indexes are tested in `releases`.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::support::Server;
 
-/// Flips four bytes.
+/// Inverts four bytes of a file.
 fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at..at + 4].iter_mut().for_each(|byte| *byte ^= 0x55);
     fs::write(path, bytes).unwrap();
 }
 
-/// The files below a folder that end so.
+/// Returns the files of a folder tree whose names end with `end`.
 fn files(folder: &Path, end: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -38,7 +38,7 @@ fn outcome_of(text: &str) -> String {
     [&issue["diagnostics"], &issue["details"]["text"]].iter().filter_map(|text| text.as_str()).collect()
 }
 
-/// An export of everything of a type, when it has ended.
+/// Exports all resources of a type. Returns the status of the completed job and its response.
 async fn export(server: &Server, client: &reqwest::Client, token: &str, kind: &str) -> (u16, String) {
     let request = format!("{}/$export?_type={kind}", server.fhir());
     let answer = client.get(request).bearer_auth(token).send().await.unwrap();
@@ -76,11 +76,11 @@ async fn a_corrupt_journal_is_reported_at_the_start() {
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains(journal.to_str().unwrap()) && said.contains("restore a backup"), "{said}");
     assert!(ended.stdout.is_empty());
-    // Nothing was cut off or written over.
+    // The refused start must not have modified the journal.
     let damaged = fs::read(&journal).unwrap();
     assert_eq!(damaged.len(), sound.len());
 
-    // A start after the bytes are as they were, and one after a crash in the middle of a write.
+    // The server must start with the restored bytes, and with a journal that ends within a write, as after a crash.
     for journal_bytes in [&sound[..], &sound[..sound.iter().rposition(|&byte| byte != 0).unwrap() - 2]] {
         fs::write(&journal, journal_bytes).unwrap();
         server.start();
@@ -92,7 +92,7 @@ async fn a_corrupt_journal_is_reported_at_the_start() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_table_fails_what_reads_it_and_nothing_else() {
+async fn a_damaged_table_fails_only_requests_that_read_it() {
     const COUNT: usize = 2_500;
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings("");
     let file = server.data().join("basics.ndjson");
@@ -136,7 +136,7 @@ async fn a_damaged_table_fails_what_reads_it_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_export_file_is_not_given_out() {
+async fn a_damaged_export_file_is_not_returned() {
     let mut server = Server::in_fresh_folder().over_plain_http();
     server.start();
     let client = server.client();
@@ -168,11 +168,11 @@ async fn a_damaged_export_file_is_not_given_out() {
     }
 }
 
-/// A small file system over a folder of the server.
+/// A small file system that is mounted over a folder of the server.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// `None` where none can be mounted, which takes root.
+    /// Mounts a file system. Returns `None` if the test lacks the root permission for this.
     fn over(folder: PathBuf, options: &str) -> Option<Self> {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(&folder).stderr(std::process::Stdio::null());

@@ -1,5 +1,5 @@
-//! The examples of the documents, checked by the programs that read them: TOML by `trefoil serve`, JSON by a parser, and
-//! commands by the command line of the program, without running them.
+//! Checks the examples of the documents with the programs that read them: TOML with `trefoil serve`, JSON with a
+//! parser, and commands with the command-line parser of the program, without running the commands.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use trefoil_server::cli::CommandLine;
 
 use crate::support::TREFOIL;
 
-/// A fenced block of a document.
+/// A fenced code block of a document.
 #[derive(Debug, PartialEq, Eq)]
 struct FencedBlock {
     /// Document and line of the opening fence, for messages.
@@ -21,19 +21,21 @@ struct FencedBlock {
 }
 
 #[test]
-fn every_fenced_block_is_accepted_by_its_reader() {
+fn every_fenced_block_is_accepted_by_the_program_that_reads_it() {
     let mut checked = [("toml", 0), ("json", 0), ("sh", 0), ("", 0)];
     for block in documents().iter().flat_map(|(name, text)| fenced_blocks(name, text)) {
         let FencedBlock { place, language, text } = &block;
         let count = checked.iter_mut().find(|(known, _)| known == language);
-        count.unwrap_or_else(|| panic!("{place}: '{language}' is checked by no reader; add one here")).1 += 1;
+        count
+            .unwrap_or_else(|| panic!("{place}: '{language}' is not checked by any reader; add one here"))
+            .1 += 1;
         match language.as_str() {
             "toml" => check_configuration(place, text),
             "json" => drop(parse_json(place, text)),
             "sh" => {
                 shell_commands(text).iter().for_each(|words| check_command(place, words, MayLack::Nothing))
             }
-            // Output of a program, or a drawing.
+            // Output of a program or a diagram, which no program reads.
             _ => {}
         }
     }
@@ -42,8 +44,8 @@ fn every_fenced_block_is_accepted_by_its_reader() {
     }
 }
 
-/// Checks commands in running text, such as `trefoil client add`: a sentence can leave required arguments out. A text with
-/// `<` or `…` is a pattern.
+/// Checks commands in running text, such as `trefoil client add`. A sentence may omit required arguments. A text with
+/// `<` or `…` is a pattern and is not checked.
 #[test]
 fn every_command_in_running_text_is_accepted() {
     let mut checked = 0;
@@ -58,7 +60,7 @@ fn every_command_in_running_text_is_accepted() {
     assert!(checked > 0, "no document names a command in its text");
 }
 
-/// Returns the names and texts of the documents for users.
+/// Returns the names and texts of the user documents.
 fn documents() -> Vec<(String, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut paths = vec![root.join("README.md"), root.join("client-tui/README.md")];
@@ -103,7 +105,7 @@ fn parse_json(place: &str, text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"))
 }
 
-/// Starts a server with a configuration whose absolute paths are moved to a temporary folder, where the files exist.
+/// Starts a server with a configuration. Its absolute paths are moved to a temporary folder in which the files exist.
 fn check_configuration(place: &str, text: &str) {
     let dir = tempfile::tempdir().unwrap();
     let parsed: toml::Table = toml::from_str(text).unwrap_or_else(|error| panic!("{place}: {error}"));
@@ -115,7 +117,7 @@ fn check_configuration(place: &str, text: &str) {
         let content = match member.as_str() {
             "certificate" => key.cert.pem(),
             "private_key" => key.signing_key.serialize_pem(),
-            // 32 bytes.
+            // A key of 32 bytes in base64.
             "key_encryption_key_file" => "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=".to_owned(),
             "jwks_file" => r#"{"keys":[]}"#.to_owned(),
             _ => "a secret".to_owned(),
@@ -160,14 +162,15 @@ fn collect_paths(value: &toml::Value, member: &str, paths: &mut Vec<(String, Str
     }
 }
 
-/// Whether a command in a document must be complete.
+/// Whether a command in a document may lack required arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MayLack {
     Nothing,
     Arguments,
 }
 
-/// Checks that a program of the workspace accepts a command. Other programs are not checked.
+/// Checks that a program of the workspace accepts the arguments of a command. Commands of other programs are not
+/// checked.
 fn check_command(place: &str, words: &[String], may_lack: MayLack) {
     let (program, args) = match words {
         [cargo, xtask, args @ ..] if cargo == "cargo" && xtask == "xtask" => ("xtask", args),
@@ -191,8 +194,8 @@ fn check_command(place: &str, words: &[String], may_lack: MayLack) {
     assert!(is_accepted, "{place}: '{}' is not accepted: {error}", words.join(" "));
 }
 
-/// Checks a command of xtask, which is only a program: `--help` keeps the command from running. It hides that a required
-/// argument is missing, but no command of xtask has one.
+/// Checks a command of xtask, which has no library. The option `--help` prevents the command from running. It also
+/// hides missing arguments, but no command of xtask has required ones.
 fn check_xtask(place: &str, args: &[String]) {
     let path = Path::new(TREFOIL).with_file_name("xtask");
     if !path.exists() {
@@ -204,8 +207,8 @@ fn check_xtask(place: &str, args: &[String]) {
     assert!(output.status.success(), "{place}: 'cargo xtask {}' is not accepted: {stderr}", args.join(" "));
 }
 
-/// Splits a shell script into commands and these into words. Separators of commands are line ends, pipes, `;`, `&` and
-/// the parentheses of a substitution. Variables are left as they are.
+/// Splits a shell script into commands, and each command into words. Commands are separated by line ends, pipes, `;`,
+/// `&` and the parentheses of a substitution. Variables are not expanded.
 fn shell_commands(script: &str) -> Vec<Vec<String>> {
     let (mut commands, mut words, mut word) = (Vec::new(), Vec::new(), None::<String>);
     let mut chars = script.chars().peekable();
@@ -258,7 +261,7 @@ fn fenced_blocks_and_inline_code_are_separated() {
 }
 
 #[test]
-fn faults_in_examples_are_found() {
+fn invalid_examples_are_detected() {
     #[track_caller]
     fn fails(check: impl FnOnce() + std::panic::UnwindSafe) {
         assert!(std::panic::catch_unwind(check).is_err());

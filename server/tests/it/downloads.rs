@@ -1,4 +1,4 @@
-//! Downloads of export files by real clients: cut off and resumed, packed and unpacked.
+//! Tests of downloads of export files with real clients: interrupted and resumed, compressed and uncompressed.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::support::{Server, have, installed, manifest_at, python_packages};
 
 const PATIENTS: usize = 6_000;
 
-/// A server with an export of one large file; its address, a token, and its text.
+/// Starts a server with an export of one large file. Returns the server, the URL of the file, a token, and the content.
 async fn exported() -> (Server, String, String, Vec<u8>) {
     let mut server = Server::in_fresh_folder().over_plain_http();
     let file = server.data().join("patients.ndjson");
@@ -32,7 +32,7 @@ async fn exported() -> (Server, String, String, Vec<u8>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn downloads_that_are_cut_off_go_on_to_the_same_bytes() {
+async fn interrupted_downloads_resume_with_the_same_bytes() {
     let (server, url, token, text) = exported().await;
     let client = server.client();
     let mut random = fastrand::Rng::with_seed(11);
@@ -51,7 +51,7 @@ async fn downloads_that_are_cut_off_go_on_to_the_same_bytes() {
             assert_eq!(answer.status(), 206);
             let expected = format!("bytes {}-{}/{length}", got.len(), length - 1);
             assert_eq!(answer.headers()["content-range"].to_str().unwrap(), expected);
-            // The connection ends somewhere.
+            // The connection ends at a random position.
             let until = got.len() + random.usize(1..length / 3);
             let mut pieces = answer.bytes_stream();
             while let Some(piece) = pieces.next().await {
@@ -76,7 +76,7 @@ async fn downloads_that_are_cut_off_go_on_to_the_same_bytes() {
     }
 }
 
-/// Takes the gzip form by the standard library, and sees that it is one member.
+/// Downloads the gzip form with Python's standard library, and checks that it has one member.
 const PYTHON: &str = "
 import sys, urllib.request, zlib
 url, token, out = sys.argv[1:]
@@ -90,7 +90,7 @@ assert one.eof and not one.unused_data, 'more than one member'
 open(out, 'wb').write(text)
 ";
 
-/// Streams it, as programs do that keep no file in memory.
+/// Streams the file with httpx, as programs do that do not hold a file in memory.
 const HTTPX: &str = "
 import sys, httpx
 url, token, out = sys.argv[1:]

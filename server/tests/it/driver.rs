@@ -1,8 +1,8 @@
-//! A browser: Chromium, driven by the WebDriver protocol through chromedriver.
+//! A browser for tests: Chromium, controlled through chromedriver with the WebDriver protocol.
 //!
-//! A client library does not make this file shorter: `fantoccini` 0.22 would add 19 crates to `Cargo.lock` (among them
-//! `http` 0.2, `cookie` twice and ICU 1.5), and the start of chromedriver, its virtual authenticator and the commands of
-//! DevTools would still be written here.
+//! A client library would not make this file shorter. `fantoccini` 0.22 would add 19 crates to `Cargo.lock` (among them
+//! `http` 0.2, `cookie` twice and ICU 1.5), and this file would still have to start chromedriver and send the commands
+//! of the virtual authenticator and of DevTools.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,12 +13,12 @@ use serde_json::{Value, json};
 
 use crate::support::have;
 
-/// Is there a browser here?
+/// Returns `true` if a browser is installed.
 pub fn have_browser() -> bool {
     have("chromedriver", "the browser") && have("chromium", "the browser")
 }
 
-/// One browser and what drives it.
+/// A browser with the chromedriver process that controls it.
 pub struct Driver {
     child: Child,
     base: String,
@@ -41,7 +41,7 @@ impl Driver {
             .find_map(|line| {
                 line.split("successfully on port ").nth(1)?.trim_end_matches('.').parse::<u16>().ok()
             })
-            .expect("chromedriver says its port");
+            .expect("chromedriver prints its port");
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         let mut driver = Self { child, base: format!("http://127.0.0.1:{port}"), http };
         let options = json!({ "capabilities": { "alwaysMatch": {
@@ -54,7 +54,7 @@ impl Driver {
         } } });
         let session = driver.post("/session", options).await;
         driver.base = format!("{}/session/{}", driver.base, session["sessionId"].as_str().unwrap());
-        // The element may be on a page that is still loading.
+        // Finding an element waits, because its page may still be loading.
         driver.post("/timeouts", json!({ "implicit": 20_000 })).await;
         driver
     }
@@ -64,18 +64,18 @@ impl Driver {
         self.post("/execute/sync", json!({ "script": script, "args": [] })).await
     }
 
-    /// A command of Chromium's own protocol.
+    /// Sends a command of the Chrome DevTools protocol.
     async fn devtools(&self, command: &str, params: Value) {
         self.post("/goog/cdp/execute", json!({ "cmd": command, "params": params })).await;
     }
 
-    /// Makes the page so large, as a phone's or as a desktop's.
+    /// Sets the size of the page, for example to that of a phone.
     pub async fn resize(&self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.devtools("Emulation.setDeviceMetricsOverride", size).await;
     }
 
-    /// Sets the user's preferences: this colour scheme, and reduced motion.
+    /// Sets the user preferences of the browser: this color scheme, and reduced motion.
     pub async fn prefer(&self, scheme: &str) {
         let features = json!({ "features": [
             { "name": "prefers-color-scheme", "value": scheme },
@@ -84,7 +84,7 @@ impl Driver {
         self.devtools("Emulation.setEmulatedMedia", features).await;
     }
 
-    /// A picture of the whole page, as PNG.
+    /// Returns a screenshot of the whole page as PNG.
     pub async fn picture(&self) -> Vec<u8> {
         let height = self.run("return document.documentElement.scrollHeight").await.as_u64().unwrap();
         let width = self.run("return document.documentElement.clientWidth").await.as_u64().unwrap();
@@ -100,14 +100,15 @@ impl Driver {
         self.post("/actions", actions).await;
     }
 
-    /// Takes the suggestions in the field of the user name away from pages to come: with them a virtual
-    /// authenticator, whose user always says yes, signs in as soon as the page is there.
+    /// Disables passkey suggestions in the user name field for all later pages. Otherwise a virtual authenticator,
+    /// which always confirms, signs in as soon as the page is loaded.
     pub async fn refuse_suggestions(&self) {
         let source = "PublicKeyCredential.isConditionalMediationAvailable = async () => false;";
         self.devtools("Page.addScriptToEvaluateOnNewDocument", json!({ "source": source })).await;
     }
 
-    /// An authenticator of software, in the device, whose user always says yes (WebAuthn 11.2).
+    /// Adds a virtual authenticator inside the device, whose user always confirms (Web Authentication section 11.2).
+    /// Returns its id.
     pub async fn add_authenticator(&self) -> String {
         let authenticator = json!({
             "protocol": "ctap2", "transport": "internal", "hasResidentKey": true, "hasUserVerification": true,
@@ -154,7 +155,7 @@ impl Driver {
 }
 
 impl Drop for Driver {
-    /// Ends the browser, which would outlive its driver.
+    /// Ends the browser, which would otherwise keep running after its driver.
     fn drop(&mut self) {
         let address = self.base.trim_start_matches("http://");
         if let Some((host, path)) = address.split_once('/')

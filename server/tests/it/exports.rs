@@ -1,10 +1,10 @@
-//! Exports as operators see them: the log of what clients did, and limits on what is under way.
+//! Tests of exports from the perspective of operators: the export log, and limits on running exports.
 
 use serde_json::{Value, json};
 
 use crate::support::{Server, manifest_at};
 
-/// The events of a log.
+/// Returns the events of the export log of a job.
 fn events(server: &Server, folder: &str, job: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(server.data().join(folder).join(format!("log.{job}.ndjson"))).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -54,7 +54,7 @@ async fn the_export_log_records_requests_without_secrets() {
     assert_eq!(told, expected);
     let text = events.iter().map(Value::to_string).collect::<String>();
     for secret in [&*token, "signature", "pat-01"] {
-        assert!(!text.contains(secret), "{secret} stands in the log: {text}");
+        assert!(!text.contains(secret), "the log contains {secret}: {text}");
     }
     let detail = |name: &str| &events[names.iter().position(|found| *found == name).unwrap()]["eventDetail"];
     assert_eq!(detail("kickoff")["requestParameters"], json!({ "_type": "Patient,Observation" }));
@@ -107,7 +107,7 @@ async fn the_end_of_an_export_is_logged_once_despite_kills() {
     for file in files {
         server.start();
         bytes += download(&client, &token, file).await;
-        // The client has the last byte, and the server no time any more.
+        // The server is killed as soon as the client has received the last byte.
         server.kill();
     }
     let job = status.rsplit('/').next().unwrap();
@@ -116,7 +116,7 @@ async fn the_end_of_an_export_is_logged_once_despite_kills() {
     assert!(once.iter().all(|name| count(&told, name) == 1), "{told:?}");
     assert_eq!(count(&told, "download_complete"), files.len());
 
-    // As a server leaves it that is killed between the last file and the end.
+    // Simulates a server that was killed between the last file and the end of the log.
     let log = server.data().join("log").join(format!("log.{job}.ndjson"));
     let text = std::fs::read_to_string(&log).unwrap();
     let before = text.split_inclusive('\n').filter(|line| !line.contains("\"export_complete\""));
@@ -128,7 +128,7 @@ async fn the_end_of_an_export_is_logged_once_despite_kills() {
     }
     let text = std::fs::read_to_string(&log).unwrap();
     let told: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    assert_eq!(told.len() + 1, text.lines().count(), "all but the line that was cut off is JSON");
+    assert_eq!(told.len() + 1, text.lines().count(), "all lines except the truncated one are JSON");
     let ends: Vec<_> = told.iter().filter(|event| event["eventId"] == "export_complete").collect();
     let [end] = ends[..] else { panic!("{} ends", ends.len()) };
     assert_eq!(
@@ -138,7 +138,7 @@ async fn the_end_of_an_export_is_logged_once_despite_kills() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_that_were_read_while_the_export_ran_belong_to_its_end() {
+async fn the_log_of_the_end_counts_pages_read_during_the_export() {
     let settings = "[bulk]\nguide = \"3.0.0\"\nfile_size = 2000\nexport_log = \"log\"\n";
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();
@@ -175,7 +175,7 @@ async fn pages_that_were_read_while_the_export_ran_belong_to_its_end() {
     assert_eq!((&detail("export_complete")["files"], count(&told, "export_complete")), (&json!(files), 1));
 }
 
-/// A token of a client that is added by this.
+/// Adds a client and returns an access token for it.
 async fn token_of_another_client(server: &Server) -> String {
     let add = ["client", "add", "other", "--auth-method", "client_secret_post", "--scope", "system/*.rs"];
     let added = String::from_utf8(server.trefoil(&add).stdout).unwrap();
@@ -186,7 +186,7 @@ async fn token_of_another_client(server: &Server) -> String {
     answer["access_token"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
 }
 
-/// Is there something in the files of an export, while it is under way?
+/// Returns `true` if a running export has written bytes to its files.
 async fn has_bytes_under_way(client: &reqwest::Client, token: &str, status: &str) -> bool {
     loop {
         let answer = client.get(status).bearer_auth(token).send().await.unwrap();
@@ -201,12 +201,12 @@ async fn has_bytes_under_way(client: &reqwest::Client, token: &str, status: &str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
+async fn bytes_of_running_exports_are_limited_per_client_and_in_total() {
     for (setting, is_everybodys, says) in [
         ("in_flight_bytes_per_client", false, "the running exports of this client have reached 1000 bytes"),
         ("in_flight_bytes", true, "all running exports have reached 1000 bytes"),
     ] {
-        // Many small files, each brought to the disk, take long.
+        // The export takes long, because it syncs many small files.
         let settings = format!("[bulk]\nfile_size = 1024\n{setting} = 1000\n");
         let mut server = Server::in_fresh_folder().over_plain_http().with_settings(&settings);
         let file = server.data().join("patients.ndjson");
@@ -230,7 +230,7 @@ async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
         let mut rounds = 0;
         let (first, refused) = loop {
             rounds += 1;
-            assert!(rounds <= 20, "{setting}: no export was refused while another one was under way");
+            assert!(rounds <= 20, "{setting}: no export was rejected while another one was running");
             let first = kick_off(&own).await;
             assert_eq!(first.status(), 202);
             let status = first.headers()["content-location"].to_str().unwrap();
@@ -239,7 +239,7 @@ async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
                 if more.status() != 202 {
                     break (first, more);
                 }
-                // The first one has ended in between.
+                // The first export was complete before the second one started; the test tries again.
                 delete(second, &more).await;
             }
             delete(&own, &first).await;
@@ -255,7 +255,7 @@ async fn bytes_under_way_are_limited_for_a_client_and_for_all() {
             let more = kick_off(&other).await;
             assert_eq!(more.status(), 202, "another client has its own limit");
         }
-        // Deleted exports do not count.
+        // Deleted exports do not count towards the limit.
         delete(&own, &first).await;
         assert_eq!(kick_off(second).await.status(), 202);
     }

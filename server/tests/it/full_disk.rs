@@ -1,4 +1,4 @@
-//! A full disk: writes are refused with 507, reads continue, and writes resume automatically.
+//! Test of a full disk: writes are rejected with 507, reads continue, and writes resume automatically.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -8,11 +8,11 @@ use tempfile::TempDir;
 
 use crate::support::Server;
 
-/// A small file system of its own.
+/// A small file system that the test mounts.
 pub struct Small(pub TempDir);
 
 impl Small {
-    /// `None` where none can be mounted, which takes root.
+    /// Mounts a file system. Returns `None` if the test lacks the root permission for this.
     pub fn mount(size: &str) -> Option<Self> {
         let dir = TempDir::new().unwrap();
         let mut mount = Command::new("mount");
@@ -32,7 +32,7 @@ impl Drop for Small {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_disk_refuses_writes_until_there_is_room() {
+async fn a_full_disk_rejects_writes_until_space_is_free() {
     let Some(disk) = Small::mount("256m") else { return };
     let mut server = Server::in_folder(TempDir::new_in(disk.0.path()).unwrap());
     server.start();

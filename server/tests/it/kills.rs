@@ -1,14 +1,15 @@
-//! `kill -9` at random moments while resources come in and exports are under way: nothing that was acknowledged is
-//! lost, and each export ends with the bytes of an undisturbed one.
+//! Kills the server with `kill -9` at random times while resources are written and exports are running. No acknowledged
+//! write may be lost, and each export must have the same bytes as an undisturbed one.
 //!
-//! The moments follow from a seed. 20 of them are a test; `TREFOIL_KILLS` asks for more, `TREFOIL_KILL_SEED` for others.
+//! The times are derived from a seed. The test kills the server 20 times; `TREFOIL_KILLS` sets another number and
+//! `TREFOIL_KILL_SEED` another seed.
 
 use serde_json::{Value, json};
 
 use crate::support::Server;
 
 const PATIENTS: usize = 2_000;
-/// Files so small that an export has many.
+/// Settings with a small maximum file size, so that an export has many files.
 const SETTINGS: &str = "[bulk]\nfile_size = 20000\n";
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -31,7 +32,8 @@ async fn kick_off(server: &Server, client: &reqwest::Client, token: &str) -> Str
     answer.headers()["content-location"].to_str().unwrap().to_owned()
 }
 
-/// Polls up to a number of times. Returns the manifest if the export has ended. Progress must not decrease.
+/// Polls up to a number of times. Returns the manifest if the export is complete. Checks that the progress does not
+/// decrease.
 async fn poll(
     client: &reqwest::Client,
     status: &str,
@@ -56,7 +58,7 @@ async fn poll(
     None
 }
 
-/// Name, number of lines, validator and text of each file.
+/// Returns the name, number of lines, ETag and text of each file.
 async fn files(
     client: &reqwest::Client,
     token: &str,
@@ -76,7 +78,7 @@ async fn files(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_at_random_moments_nothing_is_lost_and_exports_give_the_same_bytes() {
+async fn after_random_kills_no_write_is_lost_and_exports_have_the_same_bytes() {
     let (kills, seed) = (number("TREFOIL_KILLS", 20), number("TREFOIL_KILL_SEED", 5));
     println!("{kills} kills by seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -97,7 +99,7 @@ async fn killed_at_random_moments_nothing_is_lost_and_exports_give_the_same_byte
         let token = server.backend_token("system/*.read").await;
         let status = kick_off(&server, &client, &token).await;
         let mut progress = 0;
-        // One job may be broken off several times.
+        // One export may be interrupted several times.
         for _ in 0..random.usize(1..4).min(usize::try_from(kills - killed).unwrap()) {
             let token = server.backend_token("system/*.read system/Group.cud").await;
             let (writer, groups) = (client.clone(), format!("{}/Group/", server.fhir()));
@@ -112,7 +114,7 @@ async fn killed_at_random_moments_nothing_is_lost_and_exports_give_the_same_byte
                     match sent {
                         Ok(answer) if answer.status() == 201 => acknowledged.push(id),
                         Ok(answer) => panic!("{}: {}", answer.status(), answer.text().await.unwrap()),
-                        // The server is gone.
+                        // The server was killed.
                         Err(_) => break,
                     }
                 }
@@ -127,7 +129,7 @@ async fn killed_at_random_moments_nothing_is_lost_and_exports_give_the_same_byte
             let token = server.backend_token("system/*.read").await;
             for id in acknowledged {
                 let answer = client.get(format!("{}/Group/{id}", server.fhir())).bearer_auth(&token);
-                assert_eq!(answer.send().await.unwrap().status(), 200, "{id} was acknowledged and is lost");
+                assert_eq!(answer.send().await.unwrap().status(), 200, "{id} was acknowledged but is lost");
             }
         }
         let token = server.backend_token("system/*.read").await;
@@ -138,6 +140,6 @@ async fn killed_at_random_moments_nothing_is_lost_and_exports_give_the_same_byte
             assert!(resumed == undisturbed, "{} differs in round {round}", resumed.0);
         }
     }
-    println!("{broken_off} of {killed} kills broke an export off");
-    assert!(broken_off > 0, "no moment was within an export");
+    println!("{broken_off} of {killed} kills interrupted an export");
+    assert!(broken_off > 0, "no kill happened during an export");
 }

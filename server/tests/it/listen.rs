@@ -1,5 +1,5 @@
-//! The accept loop against slow and silent clients, with short timers: every connection ends, and
-//! the others are served meanwhile.
+//! Tests of the accept loop with slow and silent clients and short timeouts. Every connection must be closed
+//! eventually, and other clients must be served meanwhile.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const TIMERS: ConnectionTimers = ConnectionTimers {
     drain: Duration::from_millis(1_000),
 };
 
-/// `/` answers at once, `/endless` never ends, POST reads the whole body first.
+/// Routes of the test: `/` answers immediately, `/endless` never completes, and POST reads the whole body first.
 fn routes() -> Routes {
     let endless = warp::path("endless").map(|| {
         let pieces = stream::repeat_with(|| Ok::<_, std::io::Error>(vec![b'x'; 64 * 1024]));
@@ -65,13 +65,13 @@ async fn ask(stream: &mut TcpStream) -> String {
     String::from_utf8(answer).unwrap()
 }
 
-/// Sends bytes and reads until the server ends the connection, however it does.
+/// Sends bytes and reads until the server closes or resets the connection.
 async fn until_closed(address: SocketAddr, sent: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(sent).await.unwrap();
     let mut all = Vec::new();
     let read = stream.read_to_end(&mut all);
-    // A reset is an end too; what must not happen is that nothing does.
+    // A reset also ends the connection. The test fails only if the connection stays open.
     drop(tokio::time::timeout(Duration::from_secs(20), read).await.expect("the server ends the connection"));
     all
 }
@@ -83,7 +83,7 @@ fn check(answer: &[u8], begins: &str) {
 }
 
 #[tokio::test]
-async fn slow_and_silent_clients_are_let_go() {
+async fn slow_and_silent_clients_are_disconnected() {
     let server = start(100).await;
     check(&until_closed(server.address, b"").await, "");
     check(&until_closed(server.address, b"G").await, "");
@@ -93,14 +93,14 @@ async fn slow_and_silent_clients_are_let_go() {
         &until_closed(server.address, b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nabc").await,
         "",
     );
-    // A kept connection ends after the idle time.
+    // A persistent connection is closed after the idle time.
     check(&until_closed(server.address, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await, "HTTP/1.1 200");
     check(&until_closed(server.address, b"nonsense\r\n\r\n").await, "HTTP/1.1 400");
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_reading_is_let_go_and_its_place_is_free() {
-    // One connection: the next client is served only when the slow one is gone, and refused until then.
+async fn a_client_that_stops_reading_is_disconnected_and_frees_its_connection() {
+    // Only one connection is allowed: the next client is rejected until the slow one is disconnected.
     let server = start(1).await;
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     slow.write_all(b"GET /endless HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -118,7 +118,7 @@ async fn a_reader_that_stops_reading_is_let_go_and_its_place_is_free() {
         }
     };
     let answer =
-        tokio::time::timeout(Duration::from_secs(20), served).await.expect("the slow reader is let go");
+        tokio::time::timeout(Duration::from_secs(20), served).await.expect("the slow reader is disconnected");
     check(&answer, "HTTP/1.1 200");
     drop(slow);
 }
@@ -132,13 +132,13 @@ async fn an_idle_connection_is_closed_for_a_new_one() {
     ask(&mut second).await;
     let mut third = TcpStream::connect(server.address).await.unwrap();
     ask(&mut third).await;
-    // The oldest one was closed.
+    // The server has closed the oldest connection.
     assert_eq!(first.read(&mut [0]).await.unwrap_or_default(), 0);
     ask(&mut second).await;
 }
 
 #[tokio::test]
-async fn a_kept_connection_outlives_the_time_for_a_head() {
+async fn a_persistent_connection_may_exceed_the_header_timeout() {
     let timers = ConnectionTimers { idle: Duration::from_secs(60), ..TIMERS };
     let server = start_with(100, timers).await;
     let mut kept = TcpStream::connect(server.address).await.unwrap();
@@ -146,13 +146,14 @@ async fn a_kept_connection_outlives_the_time_for_a_head() {
     let mut slow = TcpStream::connect(server.address).await.unwrap();
     ask(&mut slow).await;
     slow.write_all(b"GET / HTTP/1.1\r\nHost:").await.unwrap();
-    // Closed for its head, which is later than the other connection's last request.
+    // The connection is closed because its request headers did not arrive in time, which is after the last request of
+    // the other connection.
     assert_eq!(slow.read(&mut [0]).await.unwrap_or_default(), 0);
     ask(&mut kept).await;
 }
 
 #[tokio::test]
-async fn ambiguous_targets_are_refused() {
+async fn ambiguous_targets_are_rejected() {
     let server = start(100).await;
     let close = "Connection: close\r\n\r\n";
     for (head, status) in [
@@ -166,7 +167,7 @@ async fn ambiguous_targets_are_refused() {
 }
 
 #[tokio::test]
-async fn a_stop_loses_neither_kept_connections_nor_the_accept_queue() {
+async fn a_stop_serves_persistent_connections_and_the_accept_queue() {
     let server = start(100).await;
     let mut kept = TcpStream::connect(server.address).await.unwrap();
     ask(&mut kept).await;
@@ -175,7 +176,7 @@ async fn a_stop_loses_neither_kept_connections_nor_the_accept_queue() {
     for stream in [&mut kept, &mut new] {
         assert!(ask(stream).await.contains("connection: close\r\n"));
     }
-    // The kernel has accepted these; the accept loop has had no turn since.
+    // The kernel has accepted these connections, but the accept loop has not run since then.
     let queued: Vec<_> = (0..30).map(|_| std::net::TcpStream::connect(server.address).unwrap()).collect();
     server.phase.send(ServingPhase::Stopping).unwrap();
     for stream in queued {
@@ -186,7 +187,7 @@ async fn a_stop_loses_neither_kept_connections_nor_the_accept_queue() {
 }
 
 #[tokio::test]
-async fn a_stop_lets_requests_end_and_cuts_what_hangs() {
+async fn a_stop_waits_for_requests_and_disconnects_hanging_ones() {
     let server = start(100).await;
     let mut under_way = TcpStream::connect(server.address).await.unwrap();
     under_way.write_all(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc").await.unwrap();

@@ -1,6 +1,7 @@
-//! Every page in a real browser, checked for accessibility (WCAG 2.2 AA, as far as a program can).
+//! Tests every page in a real browser for accessibility (the criteria of WCAG 2.2 AA that a program can check).
 //!
-//! `TREFOIL_PICTURES=DIR` saves a picture of each page on a phone and on a desktop, light and dark.
+//! `TREFOIL_PICTURES=DIR` saves screenshots of each page with the sizes of a phone and a desktop, in light and dark
+//! mode.
 
 use std::path::PathBuf;
 
@@ -9,10 +10,10 @@ use serde_json::Value;
 use crate::driver::{Driver, have_browser};
 use crate::support::Server;
 
-/// Returns the faults of the current page as sentences.
+/// Script that returns the defects of the current page as sentences.
 const CHECKS: &str = include_str!("pages/checks.js");
 
-/// Returns the elements that the keyboard reaches, in the order of the page.
+/// Script that returns the elements that the keyboard can focus, in the order of the page.
 const REACHED: &str = r#"
 window.reachable = [...document.querySelectorAll("a[href], button, input:not([type=hidden]), summary")]
   .filter((element) => element.checkVisibility({ checkVisibilityCSS: true }) && !element.disabled);
@@ -24,7 +25,7 @@ document.body.removeAttribute("tabindex");
 return window.reachable.length;
 "#;
 
-/// Returns the focused element, and whether the focus is visible (2.4.7, 1.4.11).
+/// Script that returns the focused element, and whether the focus is visible (2.4.7, 1.4.11).
 const FOCUS: &str = r#"
 const style = getComputedStyle(document.activeElement);
 const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
@@ -33,7 +34,7 @@ return [window.reachable.indexOf(document.activeElement), seen, document.activeE
 
 const TAB: char = '\u{e004}';
 
-/// Looks at the page that is shown.
+/// Checks the current page.
 async fn look(driver: &Driver, name: &str) {
     let pictures = std::env::var_os("TREFOIL_PICTURES").map(PathBuf::from);
     for (scheme, width, height) in [
@@ -62,7 +63,7 @@ async fn look(driver: &Driver, name: &str) {
     }
 }
 
-/// A device that shows its code.
+/// Starts a device authorization and returns its user code.
 async fn device_code(server: &Server) -> String {
     let form = [("client_id", "demo-device"), ("scope", "openid profile garden.notes offline_access")];
     let answer = server.client().post(format!("{}/oauth2/device_authorization", server.base())).form(&form);
@@ -71,7 +72,7 @@ async fn device_code(server: &Server) -> String {
 }
 
 #[tokio::test]
-async fn every_page_can_be_read_and_used() {
+async fn every_page_is_accessible() {
     if !have_browser() {
         return;
     }
@@ -112,7 +113,7 @@ async fn every_page_can_be_read_and_used() {
     go(&authorize(planner, back, "openid profile offline_access garden.notes", "")).await;
     driver.find("form[action='/consent']").await;
     look(&driver, "consent").await;
-    // The redirect leads to an address without a server; the consent is listed on the account page.
+    // No server listens at the redirect URI; the consent is listed on the account page.
     driver.press("button[value=allow]").await;
     while driver.run("return location.href").await.as_str().unwrap().contains("/consent") {
         tokio::task::yield_now().await;
@@ -165,7 +166,7 @@ async fn every_page_can_be_read_and_used() {
     look(&driver, "patient").await;
 }
 
-/// The path of an authorization request.
+/// Returns the path and query of an authorization request.
 fn authorize(client: &Value, redirect_uri: &str, scope: &str, aud: &str) -> String {
     let query = form_urlencoded::Serializer::new(String::new())
         .extend_pairs([

@@ -1,4 +1,4 @@
-//! Passkeys in a real browser, with WebDriver's virtual authenticator.
+//! Tests of passkeys in a real browser with the virtual authenticator of WebDriver.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ impl Driver {
         }
     }
 
-    /// Signs in with name and password.
+    /// Signs in with user name and password.
     pub async fn sign_in(&self, server: &Server) {
         let demo = server.demo_json();
         self.go(&format!("{}/sign-in", server.base())).await;
@@ -29,7 +29,7 @@ impl Driver {
         self.press("form[action='/sign-in'] button").await;
     }
 
-    /// Signs out of the account page.
+    /// Signs out on the account page.
     pub async fn sign_out(&self, server: &Server) {
         self.go(&format!("{}/account", server.base())).await;
         self.press("form[action='/sign-out'] button").await;
@@ -59,13 +59,13 @@ async fn a_passkey_is_added_used_and_removed() {
     assert!(driver.text("main").await.contains("Garden phone"));
     driver.sign_out(&server).await;
 
-    // By the button.
+    // Sign-in with the passkey button.
     driver.go(&format!("{}/sign-in", server.base())).await;
     driver.press("form[data-passkey=get] button").await;
     driver.wait_for("Your account").await;
     assert!(driver.text("main").await.contains("Willow Marsh"));
 
-    // After the password, where the user wants it so.
+    // Sign-in with password and passkey, after the user has enabled this.
     driver.press("form[action='/account/passkeys/ask'] button").await;
     assert_eq!(driver.text("p.done").await, "Saved.");
     driver.sign_out(&server).await;
@@ -74,12 +74,12 @@ async fn a_passkey_is_added_used_and_removed() {
     driver.go(&format!("{}/account", server.base())).await;
     driver.wait_for("Sign in").await;
     driver.sign_in(&server).await;
-    // The page before has such a button too.
+    // The previous page has a button with the same selector, so the test waits for the new page.
     driver.wait_for("Use your passkey").await;
     driver.press("form[data-passkey=get] button").await;
     driver.wait_for("Your account").await;
 
-    // A removed passkey no longer signs in, though the device still has it.
+    // A removed passkey is rejected, even if the device still has it.
     driver.press("form[action='/account/passkeys/remove'] button").await;
     assert_eq!(driver.text("p.done").await, "The passkey was removed and no longer signs you in.");
     driver.sign_out(&server).await;
@@ -91,7 +91,7 @@ async fn a_passkey_is_added_used_and_removed() {
 }
 
 #[tokio::test]
-async fn a_passkey_is_suggested_in_the_field_of_the_user_name() {
+async fn a_passkey_is_suggested_in_the_user_name_field() {
     if !have_browser() {
         return;
     }

@@ -1,5 +1,5 @@
-//! Code systems from releases and large resources: imported into a stopped and a running server, queried over HTTP,
-//! kept over restarts. The releases are those of `fixtures/releases`.
+//! Tests of code systems from releases and large resources: imported into a stopped and a running server, queried over
+//! HTTP, and kept over restarts. The releases are those of `fixtures/releases`.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -22,14 +22,14 @@ const FLOWER: &str = "700110003";
 const LILY: &str = "700112006";
 const IRIS: &str = "700113001";
 const FERN: &str = "700114007";
-/// Only the edition has it.
+/// Code of a concept that only the edition contains.
 const MOSS: &str = "70099910002105";
 
 fn releases() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/releases")
 }
 
-/// A copy of the International release, to be broken.
+/// Copies the International release, so that a test can modify it.
 fn copy_of_international(into: &Path) -> PathBuf {
     let to = into.join(INTERNATIONAL);
     copy(&releases().join(INTERNATIONAL), &to);
@@ -49,12 +49,12 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// `trefoil import` of one path.
+/// Runs `trefoil import` with one path.
 fn import(server: &Server, path: &Path) -> Output {
     import_all(server, &[path])
 }
 
-/// `trefoil import` of several paths.
+/// Runs `trefoil import` with several paths.
 fn import_all(server: &Server, paths: &[&Path]) -> Output {
     let paths = paths.iter().map(|path| path.to_str().unwrap());
     server.trefoil(&std::iter::once("import").chain(paths).collect::<Vec<_>>())
@@ -68,7 +68,7 @@ fn imported(output: &Output) -> String {
     printed
 }
 
-/// Questions to a server that runs.
+/// A running server with a client for terminology requests.
 struct Asked {
     client: reqwest::Client,
     fhir: String,
@@ -85,7 +85,7 @@ impl Asked {
         (answer.status().as_u16(), answer.json().await.unwrap())
     }
 
-    /// Is a code of a system in a value set?
+    /// Returns `true` if a code of a system is in a value set.
     async fn is_in(&self, set: &str, system: &str, code: &str) -> bool {
         let query = [("url", set), ("system", system), ("code", code)];
         let (status, answer) = self.get("ValueSet/$validate-code", &query).await;
@@ -93,7 +93,7 @@ impl Asked {
         parameter(&answer, "result").and_then(Value::as_bool).unwrap()
     }
 
-    /// The outcome of `$subsumes`.
+    /// Returns the outcome of `$subsumes`.
     async fn subsumes(&self, system: &str, a: &str, b: &str) -> String {
         let query = [("system", system), ("codeA", a), ("codeB", b)];
         let (status, answer) = self.get("CodeSystem/$subsumes", &query).await;
@@ -101,7 +101,7 @@ impl Asked {
         parameter(&answer, "outcome").and_then(Value::as_str).unwrap().to_owned()
     }
 
-    /// The codes of an expansion, sorted.
+    /// Returns the codes of an expansion, sorted.
     async fn expanded(&self, set: &str) -> Vec<String> {
         let (status, answer) = self.get("ValueSet/$expand", &[("url", set), ("excludeNested", "true")]).await;
         assert_eq!(status, 200, "{set}: {answer}");
@@ -111,7 +111,7 @@ impl Asked {
         codes
     }
 
-    /// Checks the answers of the International release.
+    /// Checks responses from the content of the International release.
     async fn knows_the_garden(&self) {
         let flowers = format!("{SCT}?fhir_vs=ecl/<< {FLOWER}");
         assert!(self.is_in(&flowers, SCT, LILY).await);
@@ -122,7 +122,7 @@ impl Asked {
     }
 }
 
-/// The value of a parameter of an answer.
+/// Returns the value of a parameter of a response.
 fn parameter<'a>(answer: &'a Value, name: &str) -> Option<&'a Value> {
     let all = answer["parameter"].as_array()?;
     let found = all.iter().find(|parameter| parameter["name"] == name)?.as_object()?;
@@ -151,7 +151,7 @@ async fn releases_imported_before_the_start_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pipe_gets_one_line_for_a_release_however_large() {
+async fn output_to_a_pipe_has_one_line_per_release() {
     let mut server = Server::open_terminology();
     let folder = tempfile::tempdir().unwrap();
     let herbs = folder.path().join("many.csv");
@@ -168,7 +168,7 @@ async fn a_pipe_gets_one_line_for_a_release_however_large() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_is_recognised_in_any_folder() {
+async fn a_release_is_recognized_in_any_folder() {
     let server = Server::open_terminology();
     let folder = tempfile::tempdir().unwrap();
     let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
@@ -177,7 +177,7 @@ async fn a_release_is_recognised_in_any_folder() {
         fs::copy(releases().join("icd10cm-garden").join(file), first.join(part).join(file)).unwrap();
     }
     copy(&releases().join(INTERNATIONAL), &first.join("sct"));
-    // Seven codes, a chapter and two sections.
+    // The release contains seven codes, a chapter and two sections.
     let printed = imported(&import(&server, &first));
     assert_eq!(printed.lines().count(), 2, "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("ICD-10-CM ") && line.contains(" 10 ")), "{printed}");
@@ -187,7 +187,7 @@ async fn a_release_is_recognised_in_any_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_server_takes_in_a_release_at_once() {
+async fn a_release_imported_into_a_running_server_is_served_at_once() {
     let mut server = Server::open_terminology();
     server.start();
     let asked = Asked::of(&server);
@@ -198,7 +198,7 @@ async fn a_running_server_takes_in_a_release_at_once() {
     assert!(printed.contains("snomed.info-sct-900000000000207008-version-20250101"), "{printed}");
     asked.knows_the_garden().await;
 
-    // Two editions are stored: each answers when it is named, and neither otherwise.
+    // Two editions are stored. Each is used when a request names its version; without a version, neither is used.
     imported(&import(&server, &releases().join(EDITION)));
     asked.knows_the_garden().await;
     let international = format!("{SCT}/900000000000207008/version/20250101");
@@ -221,7 +221,7 @@ async fn an_extension_is_imported_with_its_base_in_one_command() {
     server.start();
     let asked = Asked::of(&server);
 
-    // Alone it is refused, whatever was imported before.
+    // Without its base, the extension is rejected, even if the base was imported before.
     let output = import(&server, &extension);
     let printed = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{printed}");
@@ -252,7 +252,7 @@ async fn a_broken_release_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let broken = copy_of_international(folder.path());
     let file = broken.join(RELATIONSHIPS);
-    // The lily leaves the flowers; and the fifth line is cut short.
+    // The modified release removes the lily from the flowers, and its fifth line is truncated.
     let text = fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> =
         text.lines().filter(|line| !line.contains("\t700112006\t700110003\t")).collect();
@@ -272,7 +272,7 @@ async fn a_broken_release_changes_nothing() {
     check(&import(&server, &broken));
     Asked::of(&server).knows_the_garden().await;
 
-    // Mended, it takes the place of the first.
+    // After the line is repaired, the release replaces the first one.
     lines.remove(4);
     fs::write(&file, lines.join("\r\n") + "\r\n").unwrap();
     imported(&import(&server, &broken));
@@ -280,11 +280,11 @@ async fn a_broken_release_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn releases_outlive_restarts_and_a_damaged_index_hurts_itself_alone() {
+async fn releases_survive_restarts_and_a_damaged_index_affects_only_its_release() {
     let mut server = Server::open_terminology();
     server.start();
     imported(&import(&server, &releases()));
-    // A crash right after the acknowledgement takes nothing away.
+    // A crash right after the acknowledgement must not lose the release.
     server.kill();
     server.start();
     Asked::of(&server).knows_the_garden().await;
@@ -309,7 +309,7 @@ async fn releases_outlive_restarts_and_a_damaged_index_hurts_itself_alone() {
     assert_eq!(asked.get("CodeSystem/$lookup", &loinc).await.0, 200);
 }
 
-/// Returns the names in the folder of releases.
+/// Returns the names of the entries in the folder of releases.
 fn kept(server: &Server) -> Vec<String> {
     let folder = server.data().join("terminology/releases");
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
@@ -323,7 +323,7 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     let mut server = Server::open_terminology();
     let source = tempfile::tempdir().unwrap();
     let base = copy_of_international(source.path());
-    // Large enough that it is still being read when the previous line is printed.
+    // The file is so large that it is still being read when the line of the previous release is printed.
     let herbs = source.path().join("many.csv");
     let mut text = "# url: http://garden.example/many\ncode,display\n".to_owned();
     (0..400_000).for_each(|number| text.push_str(&format!("h{number},Herb {number}\n")));
@@ -344,7 +344,7 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     let of_base = ["index", "source"].map(|end| format!("{international}.{end}"));
     assert_eq!(kept(&server), of_base);
 
-    // State after a kill during the write of an index. A running server removes nothing.
+    // Creates the file that a kill during the write of an index leaves. A running server must not remove it.
     let half = server.data().join("terminology/releases/garden.example-many-.part");
     fs::write(&half, "TREFOIL").unwrap();
     let both = [base.as_path(), &herbs];
@@ -361,7 +361,7 @@ async fn a_killed_import_resumes_after_the_completed_releases() {
     let query = [("system", "http://garden.example/many"), ("code", "h399999")];
     assert_eq!(asked.get("CodeSystem/$lookup", &query).await.0, 200);
 
-    // All of it is there; a release that is changed is not; nor one whose index is damaged.
+    // All releases are stored. A changed release and a release with a damaged index are imported again.
     let printed = imported(&import_all(&server, &both));
     assert_eq!(printed.matches("already there").count(), 2, "{printed}");
     fs::write(&herbs, text.replace("Herb 7\n", "Herb seven\n")).unwrap();
@@ -403,7 +403,7 @@ async fn a_cyclic_hierarchy_is_reported() {
             printed.contains(&format!("CodeSystem/{name}: the hierarchy has a cycle: hen > egg > hen")),
             "{printed}"
         );
-        // A resource that is stored already is not reported again.
+        // A resource that was already stored is not reported again.
         assert!(!imported(&import(&server, &file)).contains("cycle"));
     }
     let asked = Asked::of(&server);
@@ -424,7 +424,7 @@ async fn a_cyclic_hierarchy_is_reported() {
 async fn saved(asked: &Asked, server: &Server, id: &str) -> PathBuf {
     let folder = server.data().join("terminology/resources");
     for _ in 0..10_000 {
-        // A request gives the server time to write.
+        // A request gives the server time to write the index.
         asked.get("metadata", &[("mode", "terminology")]).await;
         let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
         let of_id = |path: &PathBuf| {
@@ -440,7 +440,7 @@ async fn saved(asked: &Asked, server: &Server, id: &str) -> PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_resources_are_indexed_once() {
-    // Both are larger than 1 MiB; they are versions of one system.
+    // Both resources are larger than 1 MiB and are versions of one system.
     let (written, brought) = (Polyhierarchy::new(1, 4_000), Polyhierarchy::new(2, 4_200));
     let json = |system: &Polyhierarchy, id: &str| {
         let mut out = Vec::new();
@@ -471,7 +471,8 @@ async fn large_resources_are_indexed_once() {
     let of_written = saved(&asked, &server, "written").await;
     let of_brought = saved(&asked, &server, "brought").await;
     assert_eq!(server.stop(), Some(0));
-    // A restart takes what is saved: with the other one's index in its place, a resource answers as the other one.
+    // The restart loads saved indexes: if its index is replaced by that of the other resource, a resource answers like
+    // the other one.
     fs::remove_file(&of_brought).unwrap();
     fs::copy(&of_written, &of_brought).unwrap();
     server.start();
@@ -492,7 +493,7 @@ async fn large_resources_are_indexed_once() {
     saved(&asked, &server, "written").await;
 }
 
-/// Asks about some concepts of a version of the system and their parents.
+/// Checks the parents of some concepts in a version of the system.
 async fn check_links(asked: &Asked, system: &Polyhierarchy) {
     let version = system.len().to_string();
     for concept in (1..system.len()).step_by(500) {

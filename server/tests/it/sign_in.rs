@@ -1,11 +1,11 @@
-//! Sign-in by hand: what a browser does, step by step, and what ends a sign-in.
+//! Tests of the sign-in, in which the test performs each step of a browser, and of the ways in which a sign-in ends.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::Value;
 
 use crate::support::Server;
 
-/// A browser without pictures: cookies and forms.
+/// A minimal browser: cookies and forms, without rendering.
 pub struct Browser<'a> {
     server: &'a Server,
     pub client: reqwest::Client,
@@ -40,7 +40,7 @@ impl<'a> Browser<'a> {
         self.send(self.client.get(address)).await
     }
 
-    /// The hidden fields of the first form of a page.
+    /// Returns the hidden fields of the first form of a page.
     pub fn hidden(page: &str) -> Vec<(String, String)> {
         let value = |tag: &str, name: &str| {
             let rest = tag.split(&format!("{name}=\"")).nth(1)?;
@@ -51,7 +51,7 @@ impl<'a> Browser<'a> {
         tags.filter_map(|tag| Some((value(tag, "name")?, value(tag, "value")?))).collect()
     }
 
-    /// From an authorization request to the address that carries the answer.
+    /// Performs a sign-in from the authorization request to the redirect URL with the answer.
     async fn sign_in(&mut self, query: &str, username: &str, password: &str) -> String {
         let base = self.server.base();
         let mut to = self.get(&format!("{base}/oauth2/authorize?{query}")).await;
@@ -130,18 +130,18 @@ pub async fn userinfo(server: &Server, token: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sign_in_ends_as_its_user_or_operator_wishes() {
+async fn a_user_or_an_operator_can_end_a_sign_in() {
     let server = Server::demo();
     let demo = server.demo_json();
     let user = &demo["user"];
 
-    // The browser session serves a second request without asking again.
+    // The browser session serves a second request without another sign-in.
     let mut browser = Browser::new(&server);
     let first = tokens(&server, &mut browser, user).await;
     let second = tokens(&server, &mut browser, user).await;
     assert_eq!((userinfo(&server, &first.access).await, userinfo(&server, &second.access).await), (200, 200));
 
-    // Refresh tokens turn; the second use of a spent one kills the family.
+    // Refresh tokens are rotated. The second use of a spent token revokes its family.
     let client = &demo["confidential"];
     let refresh = async |token: &str| {
         let form = [("grant_type", "refresh_token"), ("refresh_token", token)];
@@ -158,15 +158,15 @@ async fn a_sign_in_ends_as_its_user_or_operator_wishes() {
     assert_eq!(refresh(&spent).await.0, 400);
     assert_eq!(userinfo(&server, renewed["access_token"].as_str().unwrap()).await, 401);
     assert_eq!(userinfo(&server, &second.access).await, 401);
-    assert_eq!(userinfo(&server, &first.access).await, 200, "the other family lives");
+    assert_eq!(userinfo(&server, &first.access).await, 200, "the other token family is still valid");
 
-    // Sign-out by the client: the session ends, and with it what was issued from it.
+    // Sign-out by the client ends the session and all tokens issued from it.
     let logout = format!("{}/logout?id_token_hint={}", server.base(), first.id);
     assert_eq!(browser.get(&logout).await.status(), 200);
     assert_eq!(userinfo(&server, &first.access).await, 401);
     assert!(browser.cookies.iter().all(|(name, _)| name != "__Host-trefoil"));
 
-    // Global sign-out and a locked account, by the operator of the running server.
+    // The operator of the running server signs a user out globally and disables a user.
     let third = tokens(&server, &mut browser, user).await;
     let name = user["username"].as_str().unwrap();
     assert!(server.trefoil(&["user", "sign-out", name]).status.success());
@@ -176,7 +176,11 @@ async fn a_sign_in_ends_as_its_user_or_operator_wishes() {
     assert!(server.trefoil(&["user", "disable", name]).status.success());
     assert_eq!(userinfo(&server, &fourth.access).await, 401);
     assert!(server.trefoil(&["user", "enable", name]).status.success());
-    assert_eq!(userinfo(&server, &fourth.access).await, 401, "what has ended does not come back");
+    assert_eq!(
+        userinfo(&server, &fourth.access).await,
+        401,
+        "tokens stay revoked after the user is enabled again"
+    );
     let fifth = tokens(&server, &mut browser, user).await;
     assert_eq!(userinfo(&server, &fifth.access).await, 200);
     assert!(server.trefoil(&["user", "delete", name]).status.success());
@@ -184,7 +188,7 @@ async fn a_sign_in_ends_as_its_user_or_operator_wishes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_turn_without_breaking_what_they_signed() {
+async fn rotated_keys_still_verify_their_tokens() {
     let server = Server::demo();
     let demo = server.demo_json();
     let mut browser = Browser::new(&server);
@@ -196,6 +200,6 @@ async fn keys_turn_without_breaking_what_they_signed() {
     let active = listed.lines().find(|line| line.contains("access-token  ES256  active")).unwrap();
     let kid = active.split(' ').next().unwrap();
     assert!(server.trefoil(&["keys", "revoke", kid]).status.success());
-    assert_eq!(userinfo(&server, &after.access).await, 401, "signed by the revoked key");
-    assert_eq!(userinfo(&server, &before.access).await, 200, "signed by the one before");
+    assert_eq!(userinfo(&server, &after.access).await, 401, "the token was signed by the revoked key");
+    assert_eq!(userinfo(&server, &before.access).await, 200, "the token was signed by the previous key");
 }

@@ -1,4 +1,4 @@
-//! A running server of the real binary, and what a client needs to talk to it.
+//! A running server of the real binary, and helper functions for clients of it.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
@@ -13,10 +13,10 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// The real program.
+/// Path of the server program.
 pub const TREFOIL: &str = env!("CARGO_BIN_EXE_trefoil");
 
-/// A folder and the server on it.
+/// A data folder and the server that runs on it.
 pub struct Server {
     pub dir: TempDir,
     port: u16,
@@ -28,15 +28,15 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server with the demo project in a fresh folder.
+    /// Starts a server with the demo project in a new folder.
     pub fn demo() -> Self {
         let mut server = Self::in_fresh_folder();
         server.start();
         server
     }
 
-    /// The same over plain HTTP on this machine, where browsers keep passkeys without a certificate that they
-    /// would have to trust.
+    /// Starts a server with the demo project over plain HTTP on this machine. Browsers store passkeys for it without
+    /// having to trust a certificate.
     pub fn plain_demo() -> Self {
         let mut server = Self::in_fresh_folder();
         server.plain = true;
@@ -44,12 +44,12 @@ impl Server {
         server
     }
 
-    /// A fresh folder and a port that was free, so that addresses stay the same over restarts.
+    /// Prepares a server in a new folder with a free port. The port stays the same over restarts.
     pub fn in_fresh_folder() -> Self {
         Self::in_folder(tempfile::tempdir().unwrap())
     }
 
-    /// The same in a folder that is there.
+    /// Prepares a server in an existing folder.
     pub fn in_folder(dir: TempDir) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
@@ -60,31 +60,31 @@ impl Server {
         self.dir.path()
     }
 
-    /// A fresh folder with anonymous terminology; the log can be read.
+    /// Prepares a server in a new folder with anonymous terminology and a log file.
     pub fn open_terminology() -> Self {
         Self::in_fresh_folder().with_settings("[terminology]\nanonymous = true\n")
     }
 
-    /// Over plain HTTP on this machine.
+    /// Sets the server to plain HTTP on this machine.
     pub fn over_plain_http(mut self) -> Self {
         self.plain = true;
         self
     }
 
-    /// With no more file descriptors than this.
+    /// Limits the number of file descriptors of the server.
     pub fn with_descriptors(mut self, limit: u32) -> Self {
         self.descriptors = Some(limit);
         self
     }
 
-    /// With these settings; the log can be read.
+    /// Sets the content of the configuration file. The server writes a log file.
     pub fn with_settings(mut self, text: &str) -> Self {
         self.open = true;
         std::fs::write(self.settings(), text).unwrap();
         self
     }
 
-    /// Path of the configuration.
+    /// Returns the path of the configuration file.
     fn settings(&self) -> PathBuf {
         self.data().join("trefoil.toml")
     }
@@ -99,14 +99,14 @@ impl Server {
         self.start_with(&[]);
     }
 
-    /// The same with more flags.
+    /// Starts the server with further command-line options and waits until it is ready.
     pub fn start_with(&mut self, flags: &[&str]) {
         if let Err(line) = self.try_start(flags) {
             panic!("{line:?}");
         }
     }
 
-    /// Starts the server and waits until it is ready; returns what it printed instead.
+    /// Starts the server and waits until it is ready. If it does not start, returns its output.
     pub fn try_start(&mut self, flags: &[&str]) -> Result<(), String> {
         let mut command = match self.descriptors {
             None => Command::new(TREFOIL),
@@ -144,14 +144,14 @@ impl Server {
         Ok(())
     }
 
-    /// Starts a server that cannot start, and returns its output.
+    /// Starts a server that is expected to fail, and returns its output.
     pub fn start_in_vain(&self) -> std::process::Output {
         let mut command = Command::new(TREFOIL);
         command.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
         command.arg(self.data()).env("TREFOIL_LOG", "warn").stdin(Stdio::null()).output().unwrap()
     }
 
-    /// `kill -9`.
+    /// Kills the server with SIGKILL.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("the server runs");
         child.kill().unwrap();
@@ -165,7 +165,7 @@ impl Server {
         child.wait().unwrap().code()
     }
 
-    /// Waits for the end of a server that was stopped; returns the exit code.
+    /// Waits until a stopped server ends, and returns the exit code.
     pub fn wait(&mut self) -> Option<i32> {
         self.child.take().expect("the server runs").wait().unwrap().code()
     }
@@ -209,17 +209,17 @@ impl Server {
         self.json("endpoint.json")["ca"].as_str().unwrap().into()
     }
 
-    /// Trusts the development CA, follows no redirect.
+    /// Returns a client that trusts the development CA and follows no redirects.
     pub fn client(&self) -> reqwest::Client {
         self.try_client().unwrap()
     }
 
-    /// The same; fails if the CA is not a certificate.
+    /// Returns such a client, or an error if the CA file is not a certificate.
     pub fn try_client(&self) -> reqwest::Result<reqwest::Client> {
         self.client_builder()?.build()
     }
 
-    /// A client that connects from this address of the machine.
+    /// Returns a client that connects from this address of the machine.
     pub fn client_from(&self, address: [u8; 4]) -> reqwest::Client {
         self.client_builder().and_then(|builder| builder.local_address(Some(address.into())).build()).unwrap()
     }
@@ -235,12 +235,12 @@ impl Server {
             .timeout(Duration::from_secs(30)))
     }
 
-    /// An access token of the ES384 back-end client.
+    /// Returns an access token of the back-end client that signs with ES384.
     pub async fn backend_token(&self, scope: &str) -> String {
         self.try_backend_token(scope).await.unwrap_or_else(|answer| panic!("{answer}"))
     }
 
-    /// The same, or what the server answered.
+    /// Returns such an access token, or the response of the server if it is not issued.
     pub async fn try_backend_token(&self, scope: &str) -> Result<String, String> {
         let demo = self.demo_json();
         let backend = demo["backend"].as_array().unwrap().iter().find(|c| c["alg"] == "ES384").unwrap();
@@ -271,7 +271,7 @@ impl Drop for Server {
     }
 }
 
-/// A client assertion by the private JWK (P-384) of `demo.json`.
+/// Returns a client assertion, signed with the private JWK (P-384) in `demo.json`.
 fn assertion(backend: &Value, audience: &str) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let jwk = &backend["jwk"];
@@ -290,7 +290,7 @@ fn assertion(backend: &Value, audience: &str) -> String {
     format!("{signed}.{}", URL_SAFE_NO_PAD.encode(signature.as_ref()))
 }
 
-/// Is this program here? A test that needs it says so when it is left out.
+/// Returns `true` if a program is installed. Otherwise prints that the test is left out.
 pub fn have(program: &str, what: &str) -> bool {
     let here = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !here {
@@ -299,12 +299,12 @@ pub fn have(program: &str, what: &str) -> bool {
     here
 }
 
-/// Folder of the Python packages that `.ci/run` installs.
+/// Returns the folder of the Python packages that `.ci/run` installs.
 pub fn python_packages() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/python")
 }
 
-/// Are the packages of a language installed? Says so where they are not.
+/// Returns `true` if the packages of a language are installed. Otherwise prints that the test is left out.
 pub fn installed(what: &str, at: &std::path::Path) -> bool {
     if !at.exists() {
         println!("left out: {what}: not installed; .ci/run does that");
@@ -312,7 +312,7 @@ pub fn installed(what: &str, at: &std::path::Path) -> bool {
     at.exists()
 }
 
-/// Polls an export and returns its manifest.
+/// Polls an export until it is complete and returns its manifest.
 pub async fn manifest_at(client: &reqwest::Client, token: &str, status: &str) -> Value {
     loop {
         let answer = client.get(status).bearer_auth(token).send().await.unwrap();

@@ -1,6 +1,6 @@
-//! A validator at work: it sends the codings of real records, each with the value set that FHIR R4 binds its element
-//! to. The records and R4's terminology package are in the folder `data` of the folder named by TREFOIL_SHARED, or of
-//! `shared` next to the workspace. Without them the test reports that it is left out.
+//! Test of a validator with real data: it sends the codings of records, each with the value set that FHIR R4 binds to
+//! the element. The records and the terminology package of R4 are in the folder `data` of the folder named by
+//! TREFOIL_SHARED, or of `shared` next to the workspace. Without them, the test prints that it is left out.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -14,10 +14,10 @@ use crate::support::Server;
 
 /// Number of codings.
 const CODINGS: usize = 10_000;
-/// How many at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 16;
 
-/// Elements and the value sets that R4 binds them to.
+/// Elements and the value sets to which R4 binds them.
 const BINDINGS: [(&str, &str, &str); 22] = [
     ("AllergyIntolerance", "clinicalStatus", "http://hl7.org/fhir/ValueSet/allergyintolerance-clinical"),
     ("AllergyIntolerance", "code", "http://hl7.org/fhir/ValueSet/allergyintolerance-code"),
@@ -47,7 +47,7 @@ const BINDINGS: [(&str, &str, &str); 22] = [
     ("Procedure", "code", "http://hl7.org/fhir/ValueSet/procedure-code"),
 ];
 
-/// A file or folder of the data, where it is there.
+/// Returns the path of a file or folder of the data, if it exists.
 fn data(name: &str) -> Option<PathBuf> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared");
     let path = std::env::var_os("TREFOIL_SHARED").map_or_else(beside, PathBuf::from).join("data").join(name);
@@ -58,7 +58,7 @@ fn data(name: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// Everything below that has a system and a code.
+/// Collects all objects in a value that have a system and a code.
 fn codings<'v>(value: &'v Value, out: &mut Vec<&'v Value>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| codings(item, out)),
@@ -132,5 +132,5 @@ async fn ten_thousand_codings_of_records_are_validated() {
     }
     let right: usize =
         sums.iter().filter(|((.., result), _)| *result == Some(true)).map(|(_, count)| count).sum();
-    assert!(right > CODINGS / 10, "{right} of {CODINGS} are right");
+    assert!(right > CODINGS / 10, "{right} of {CODINGS} are valid");
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask bench bulk` writes a population into the file engine and exports it. It measures resources per CPU
-//! second, the ratio to `cat in > out` of the same bytes in the same run, and the peak memory. Each step is a
-//! separate process, so that these figures are its own. With `--parquet` it measures the memory of a Parquet export
-//! only, which needs the feature of that name.
+//! Benchmark of bulk export, run by `cargo xtask bench bulk`: it writes a population into the file engine and exports
+//! it. It measures resources per CPU second, the ratio to `cat in > out` of the same bytes in the same run, and the
+//! peak memory. Each step runs in a separate process, so that the figures of the steps do not mix. With `--parquet` it
+//! measures only the memory of a Parquet export, which requires the cargo feature `parquet`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ use trefoil_bulk::{
 };
 use trefoil_fixtures::population;
 
-/// Maximum resident memory of a step, and of one with Parquet.
+/// Maximum resident memory of a step in MiB.
 const MIB: u64 = 96;
 const PARQUET_MIB: u64 = 400;
 
@@ -41,7 +41,7 @@ fn main() {
         return measure_parquet(resources);
     }
     let rates = [resources / 10, resources].map(|resources| measure(resources, rounds));
-    told("median cost of a resource, of that in a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
+    told("median cost of a resource, relative to a tenth", format!("{:.2}", rates[0] / rates[1]), "1.25");
     measure_crowd();
 }
 
@@ -49,36 +49,40 @@ fn told(work: &str, figure: String, goal: &str) {
     println!("{work:<52} {figure:>14} {goal:>14}");
 }
 
-/// A store of so many resources in a folder, settled.
+/// Fills a store in `folder` with about `resources` resources, and waits until its compaction is done. Returns the
+/// store's data folder.
 fn fill(folder: &Path, resources: u64) -> PathBuf {
     let patients = resources / population::EACH;
     println!("{} resources of {patients} patients", patients * population::EACH);
     let (files, data) = (folder.join("in"), folder.join("data"));
-    std::fs::create_dir(&files).expect("a folder");
+    std::fs::create_dir(&files).expect("the new folder can be created");
     for (number, kind) in population::kinds().enumerate() {
         let path = files.join(format!("{number}-{kind}.ndjson"));
-        let mut out =
-            std::io::BufWriter::with_capacity(1 << 20, std::fs::File::create(path).expect("a file"));
-        population::write(kind, patients, &mut out).expect("the disk takes it");
+        let mut out = std::io::BufWriter::with_capacity(
+            1 << 20,
+            std::fs::File::create(path).expect("the new file can be created"),
+        );
+        population::write(kind, patients, &mut out).expect("the file can be written");
     }
-    std::fs::write(files.join("9-group.json"), population::group("tenth", patients, 10)).expect("a file");
+    std::fs::write(files.join("9-group.json"), population::group("tenth", patients, 10))
+        .expect("the file can be written");
     step(&["--ingest", text(&data), text(&files)]);
     step(&["--settle", text(&data)]);
     data
 }
 
-/// Exports as Parquet while eight write.
+/// Measures an export as Parquet during writes of eight tasks.
 fn measure_parquet(resources: u64) {
     if !cfg!(feature = "parquet") {
         panic!("this was built without Parquet; run `cargo xtask bench parquet`");
     }
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     step(&["--export", text(&fill(folder.path(), resources)), "parquet"]);
 }
 
-/// Returns the median of exported resources per CPU second at system level.
+/// Returns the median number of resources per CPU second in system-level exports.
 fn measure(resources: u64, rounds: u64) -> f64 {
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let data = fill(folder.path(), resources);
     let (mut ratios, mut rates, mut group_rates) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
@@ -88,15 +92,15 @@ fn measure(resources: u64, rounds: u64) -> f64 {
         let (system, rate) = step(&["--export", text(&data), "system"]);
         rates.push(rate);
         let cat = cat(&exported, folder.path());
-        told("cat in > out of these files", format!("{:.0} ms", cat * 1e3), "");
-        told("system export, of the speed of cat", format!("{:.2}", cat / system), "0.3");
+        told("cat in > out of the same files", format!("{:.0} ms", cat * 1e3), "");
+        told("system export, speed relative to cat", format!("{:.2}", cat / system), "0.3");
         ratios.push(cat / system);
         group_rates.push(step(&["--export", text(&data), "group"]).1);
     }
-    told("median: system export, of the speed of cat", format!("{:.2}", median(&mut ratios)), "0.3");
+    told("median: system export, speed relative to cat", format!("{:.2}", median(&mut ratios)), "0.3");
     let (rate, group) = (median(&mut rates), median(&mut group_rates));
-    told("median: system export, resources a CPU second", format!("{rate:.0}"), "500000");
-    told("median: group export, of the system's cost", format!("{:.2}", rate / group), "1.5");
+    told("median: system export, resources per CPU second", format!("{rate:.0}"), "500000");
+    told("median: group export, cost relative to system", format!("{:.2}", rate / group), "1.5");
     step(&["--export", text(&data), "writers"]);
     rate
 }
@@ -106,33 +110,41 @@ fn median(figures: &mut [f64]) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Measures a kick-off for a Group of a million members that do not exist.
+/// Measures a kick-off for a Group with a million members that do not exist.
 fn measure_crowd() {
     println!("a Group of 1000000 members");
-    let folder = tempfile::tempdir().expect("a folder");
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let (files, data) = (folder.path().join("in"), folder.path().join("data"));
-    std::fs::create_dir(&files).expect("a folder");
-    std::fs::write(files.join("group.json"), population::group("crowd", 1_000_000, 1)).expect("a file");
+    std::fs::create_dir(&files).expect("the new folder can be created");
+    std::fs::write(files.join("group.json"), population::group("crowd", 1_000_000, 1))
+        .expect("the file can be written");
     step(&["--ingest", text(&data), text(&files)]);
     step(&["--crowd", text(&data)]);
 }
 
 fn text(path: &Path) -> &str {
-    path.to_str().expect("the folder of the benchmark is text")
+    path.to_str().expect("the path of the benchmark is UTF-8")
 }
 
-/// Runs a step in its own process. Returns the seconds and the resources per CPU second of its line of `figures`, if
+/// Runs a step in a separate process. Returns the seconds and the resources per CPU second from its line `figures`, if
 /// it prints one.
 fn step(args: &[&str]) -> (f64, f64) {
-    let this = std::env::current_exe().expect("this program has a path");
-    let output = Command::new(this).args(args).stderr(Stdio::inherit()).output().expect("it starts");
+    let this = std::env::current_exe().expect("the path of the running program is known");
+    let output = Command::new(this)
+        .args(args)
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("the benchmark can start itself");
     assert!(output.status.success(), "{args:?} failed");
     let said = String::from_utf8_lossy(&output.stdout);
     let mut told = (0.0, 0.0);
     for line in said.lines() {
         match line.strip_prefix("figures ").and_then(|figures| figures.split_once(' ')) {
             Some((seconds, rate)) => {
-                told = (seconds.parse().expect("a number"), rate.parse().expect("a number"));
+                told = (
+                    seconds.parse().expect("the seconds are the rate is a number"),
+                    rate.parse().expect("a number"),
+                );
             }
             None => println!("{line}"),
         }
@@ -140,31 +152,35 @@ fn step(args: &[&str]) -> (f64, f64) {
     told
 }
 
-/// Seconds of `cat in > out` for all files of an export, to fresh files.
+/// Returns the seconds that `cat in > out` takes for all files of an export, with new output files.
 fn cat(exported: &Path, folder: &Path) -> f64 {
     let mut files = Vec::new();
     walk(exported, &mut files);
     let out = folder.join("copied");
-    std::fs::create_dir_all(&out).expect("a folder");
+    std::fs::create_dir_all(&out).expect("the new folder can be created");
     let started = Instant::now();
     for (number, file) in files.iter().enumerate() {
-        let target = std::fs::File::create(out.join(number.to_string())).expect("a file");
+        let target =
+            std::fs::File::create(out.join(number.to_string())).expect("the new file can be created");
         let copied = Command::new("cat").arg(file).stdout(target).status();
-        assert!(copied.expect("cat is there").success());
+        assert!(copied.expect("cat is installed").success());
     }
     let seconds = started.elapsed().as_secs_f64();
-    std::fs::remove_dir_all(out).expect("it is ours");
+    std::fs::remove_dir_all(out).expect("the folder was created by this function");
     seconds
 }
 
 fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("an export is there").flatten() {
+    for entry in std::fs::read_dir(folder).expect("the folder of the exports exists").flatten() {
         if entry.path().is_dir() { walk(&entry.path(), files) } else { files.push(entry.path()) }
     }
 }
 
 fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("threads")
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .expect("the runtime can start its threads")
 }
 
 fn open(data: &Path) -> Store {
@@ -172,26 +188,29 @@ fn open(data: &Path) -> Store {
 }
 
 fn ingest(data: &Path, files: &Path) {
-    let bytes: u64 =
-        std::fs::read_dir(files).expect("files").flatten().map(|f| f.metadata().map_or(0, |m| m.len())).sum();
+    let bytes: u64 = std::fs::read_dir(files)
+        .expect("the folder of the input files exists")
+        .flatten()
+        .map(|f| f.metadata().map_or(0, |m| m.len()))
+        .sum();
     let (started, cpu) = (Instant::now(), cpu_seconds());
     let total = runtime().block_on(async {
         let resources = Resources::new(open(data));
         let options = ImportOptions::default();
-        let new_id = || unreachable!("all have ids");
+        let new_id = || unreachable!("all imported resources have ids");
         let imported =
             resources.import(vec![files.to_owned()], options, new_id, |_| {}, Timestamp::now).await;
-        let imported = imported.expect("the disk takes it");
+        let imported = imported.expect("the store can be written");
         assert_eq!(imported.bad_total, 0);
         imported.total()
     });
     let seconds = started.elapsed().as_secs_f64();
     told("ingest", format!("{:.0} MB/s", bytes as f64 / 1e6 / seconds), "40 MB/s");
-    told("ingest, resources a CPU second", format!("{:.0}", total as f64 / (cpu_seconds() - cpu)), "");
-    told_memory("ingest, resident at most", MIB);
+    told("ingest, resources per CPU second", format!("{:.0}", total as f64 / (cpu_seconds() - cpu)), "");
+    told_memory("ingest, maximum resident memory", MIB);
 }
 
-/// Waits until the store's own work is done.
+/// Waits until the compaction of the store is done.
 fn settle(data: &Path) {
     let store = open(data);
     let mut idle = 0;
@@ -224,25 +243,25 @@ fn export(data: &Path, which: &str) {
                 .parameters
                 .push(("_outputFormat".to_owned(), "application/vnd.apache.parquet".to_owned()));
         }
-        let job = bulk.kick_off(request, Timestamp::now()).await.expect("it can be exported");
+        let job = bulk.kick_off(request, Timestamp::now()).await.expect("the kick-off is accepted");
         let began = started.elapsed();
         let manifest = finished(&bulk, &job).await;
         let (seconds, cpu) = (started.elapsed().as_secs_f64(), cpu_seconds() - cpu);
         stop.store(true, Ordering::Relaxed);
         for writer in writers {
-            writer.await.expect("it ends");
+            writer.await.expect("the writer does not panic");
         }
-        let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("JSON");
-        let files = manifest["output"].as_array().expect("output");
+        let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("the manifest is JSON");
+        let files = manifest["the manifest has the list output"].as_array().expect("output");
         let count: u64 = files.iter().filter_map(|file| file["count"].as_u64()).sum();
         if is_crowded {
             let rate = written.load(Ordering::Relaxed) as f64 / seconds;
-            told("eight writers meanwhile, writes a second", format!("{rate:.0}"), "");
+            told("eight concurrent writers, writes per second", format!("{rate:.0}"), "");
         } else {
             let goal = if which == "group" { "system / 1.5" } else { "500000" };
             let rate = |seconds: f64| format!("{:.0}", count as f64 / seconds);
-            told(&format!("{which} export, resources a CPU second"), rate(cpu), goal);
-            told(&format!("{which} export, resources a second"), rate(seconds), "");
+            told(&format!("{which} export, resources per CPU second"), rate(cpu), goal);
+            told(&format!("{which} export, resources per second"), rate(seconds), "");
             told(
                 &format!("{which} export, kick-off"),
                 format!("{:.1} ms", began.as_secs_f64() * 1e3),
@@ -251,9 +270,9 @@ fn export(data: &Path, which: &str) {
             println!("figures {seconds} {}", count as f64 / cpu);
         }
         let goal = if which == "parquet" { PARQUET_MIB } else { MIB };
-        told_memory(&format!("{which} export, resident at most"), goal);
-        // In long runs, only the results of a step are checked.
-        assert!(which != "parquet" || resident("VmHWM:") <= goal, "Parquet takes more memory than it may");
+        told_memory(&format!("{which} export, maximum resident memory"), goal);
+        // In repeated measurements, only the memory limit of Parquet fails the run.
+        assert!(which != "parquet" || resident("VmHWM:") <= goal, "Parquet exceeds its memory limit");
     });
 }
 
@@ -273,7 +292,7 @@ fn request(level: ExportLevel) -> KickOff {
 async fn finished(bulk: &Bulk, job: &str) -> Vec<u8> {
     loop {
         let status = bulk.status(job, 1, "bench", &TypeAccess::All, Timestamp::now());
-        match status.await.expect("the job is there") {
+        match status.await.expect("the job exists") {
             JobStatus::InProgress { .. } | JobStatus::TooSoon { .. } => {
                 tokio::time::sleep(Duration::from_millis(5)).await
             }
@@ -284,22 +303,26 @@ async fn finished(bulk: &Bulk, job: &str) -> Vec<u8> {
     }
 }
 
-/// Exports the crowd.
+/// Measures the memory of a kick-off for the Group with a million members.
 fn crowd(data: &Path) {
     runtime().block_on(async {
         let store = open(data);
         let resources = Resources::new(store.clone());
         let bulk = open_bulk(data, store, &resources);
         let before = resident("VmRSS:");
-        // Resets the peak.
+        // Writing 5 resets the peak memory of the process.
         drop(std::fs::write("/proc/self/clear_refs", "5"));
         let started = Instant::now();
         let level = ExportLevel::Group("crowd".to_owned());
-        let job = bulk.kick_off(request(level), Timestamp::now()).await.expect("it can be exported");
+        let job = bulk.kick_off(request(level), Timestamp::now()).await.expect("the kick-off is accepted");
         let began = started.elapsed();
         finished(&bulk, &job).await;
         told("kick-off", format!("{:.1} ms", began.as_secs_f64() * 1e3), "100 ms");
-        told("memory that it adds", format!("{} MiB", resident("VmHWM:").saturating_sub(before)), "50 MiB");
+        told(
+            "additional memory of the kick-off",
+            format!("{} MiB", resident("VmHWM:").saturating_sub(before)),
+            "50 MiB",
+        );
     });
 }
 
@@ -325,10 +348,10 @@ fn open_bulk(data: &Path, store: Store, resources: &Resources) -> Bulk {
         in_flight: InFlight::default(),
     };
     let clock = BulkClock { now: Arc::new(Timestamp::now), random: Arc::new(random) };
-    Bulk::open(store, resources.clone(), options, clock).expect("a folder")
+    Bulk::open(store, resources.clone(), options, clock).expect("the folder of the exports can be created")
 }
 
-/// Writes Observations until it is stopped.
+/// Writes Observations until `stop` is set.
 async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) {
     let note = "n".repeat(900);
     for number in 0.. {
@@ -340,7 +363,7 @@ async fn write(writer: u32, resources: Resources, stop: Arc<AtomicBool>, written
             r#"{{"resourceType":"Observation","id":"{id}","status":"final","subject":{{"reference":"Patient/p{patient:07}"}},"note":[{{"text":"{note}"}}]}}"#
         );
         let put = resources.update("Observation", &id, body.as_bytes(), None, Timestamp::now());
-        put.await.expect("the disk takes it");
+        put.await.expect("the store can be written");
         written.fetch_add(1, Ordering::Relaxed);
     }
 }
@@ -349,7 +372,7 @@ fn told_memory(what: &str, goal: u64) {
     told(what, format!("{} MiB", resident("VmHWM:")), &format!("{goal} MiB"));
 }
 
-/// MiB of this process: now (`VmRSS:`) or at most (`VmHWM:`).
+/// Returns the resident memory of this process in MiB: the current (`VmRSS:`) or the peak (`VmHWM:`).
 fn resident(which: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let found = status.lines().find_map(|line| line.strip_prefix(which));
@@ -358,7 +381,7 @@ fn resident(which: &str) -> u64 {
     kib / 1024
 }
 
-/// CPU seconds of this process so far (Linux: ticks of 10 ms).
+/// Returns the CPU seconds of this process so far (on Linux in ticks of 10 ms).
 fn cpu_seconds() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

@@ -6,16 +6,16 @@ use std::task::{Context, Poll};
 
 use tokio::task::JoinHandle;
 
-/// A task that is aborted when this is dropped.
+/// Handle of a spawned task. Dropping the handle aborts the task.
 pub(crate) struct AbortOnDrop<T>(pub(crate) JoinHandle<T>);
 
 impl<T: Send + 'static> AbortOnDrop<T> {
-    /// Spawns the work as a task.
+    /// Spawns `work` as a task.
     pub fn of(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self(tokio::spawn(work))
     }
 
-    /// Returns true if the task has ended.
+    /// Returns `true` if the task has ended.
     pub fn is_finished(&self) -> bool {
         self.0.is_finished()
     }
@@ -28,7 +28,8 @@ impl<T> Future for AbortOnDrop<T> {
         match std::task::ready!(Pin::new(&mut self.0).poll(context)) {
             Ok(output) => Poll::Ready(output),
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            // The runtime is shutting down and drops the waiting task too.
+            // The task was cancelled because the runtime is shutting down, which also drops the task that polls this
+            // handle.
             Err(_) => Poll::Pending,
         }
     }

@@ -1,7 +1,7 @@
-//! Members of a Group: Patients that are not inactive and whose period has not ended.
+//! Members of a Group: the Patients whose membership is not inactive and whose period has not ended.
 //!
-//! A Group is read in one pass over its bytes. The members are stored as one text with the ends of the ids: a million
-//! members take some 15 MB, a fifth of a list of texts.
+//! A Group is read in one pass over its bytes. The member ids are stored as one string with the end offset of each id.
+//! A million members take about 15 MB, a fifth of a list of strings.
 
 use std::fmt;
 
@@ -14,11 +14,11 @@ use store::StoreError;
 use resources::json::Text;
 use resources::references::local;
 
-/// Failure to read the members of a Group.
+/// Reasons why the members of a Group cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// The Group did not exist at that moment.
-    #[error("Group/{0} is not there")]
+    /// The Group does not exist in the snapshot.
+    #[error("Group/{0} does not exist")]
     NoGroup(String),
     /// The Group cannot be parsed.
     #[error("{0}")]
@@ -28,11 +28,11 @@ pub enum GroupError {
     Store(#[from] StoreError),
 }
 
-/// Ids of Patients, sorted, without duplicates.
+/// Ids of Patients, sorted and without duplicates.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GroupMembers {
     text: String,
-    /// End of each id in `text`.
+    /// End of each id as an offset in `text`.
     ends: Vec<u32>,
 }
 
@@ -42,19 +42,19 @@ impl GroupMembers {
         self.ends.len()
     }
 
-    /// Returns true if there are no members.
+    /// Returns `true` if there are no members.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Returns the id at a position.
+    /// Returns the id at a position of the sorted list.
     pub fn get(&self, at: usize) -> Option<&str> {
         let end = *self.ends.get(at)?;
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.text[start as usize..end as usize])
     }
 
-    /// Returns the position of an id.
+    /// Returns the position of an id in the sorted list.
     pub fn position(&self, id: &str) -> Option<usize> {
         let (mut from, mut to) = (0, self.len());
         while from < to {
@@ -68,16 +68,16 @@ impl GroupMembers {
         None
     }
 
-    /// Returns all members in order.
+    /// Returns all member ids in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// Adds a member; [`GroupMembers::sort`] follows at the end. Text beyond the range of the offsets, which is 60
-    /// million members, is refused.
+    /// Adds a member; the caller calls [`GroupMembers::sort`] after the last one. Rejects ids beyond the range of the
+    /// 32-bit offsets, about 60 million members.
     fn push(&mut self, id: &str) -> Result<(), &'static str> {
         self.text.push_str(id);
-        self.ends.push(u32::try_from(self.text.len()).map_err(|_| "it has too many members")?);
+        self.ends.push(u32::try_from(self.text.len()).map_err(|_| "the Group has too many members")?);
         Ok(())
     }
 
@@ -104,46 +104,46 @@ impl<T: AsRef<str>> FromIterator<T> for GroupMembers {
     fn from_iter<I: IntoIterator<Item = T>>(ids: I) -> Self {
         let mut members = Self::default();
         for id in ids {
-            members.push(id.as_ref()).expect("a request is shorter than what offsets can name");
+            members.push(id.as_ref()).expect("the ids of a request are shorter than 4 GiB");
         }
         members.sort();
         members
     }
 }
 
-/// Collects the members of a Group and of the Groups in it.
+/// Collects the members of a Group and of its nested Groups.
 #[derive(Debug)]
 pub struct MemberCollector<'a> {
     fhir_base: &'a str,
     at: Timestamp,
     members: GroupMembers,
-    /// Ids of Groups that are members.
+    /// Ids of the nested Groups found so far.
     nested: Vec<String>,
 }
 
 impl<'a> MemberCollector<'a> {
-    /// Creates a collector of the members at `at`. References are relative, or absolute below `fhir_base`: a patient
-    /// of another server is not a member, even with the same id.
+    /// Creates a collector of the members at time `at`. References are relative, or absolute below `fhir_base`. A
+    /// Patient of another server is not a member, even if its id is the same.
     pub fn new(fhir_base: &'a str, at: Timestamp) -> Self {
         Self { fhir_base, at, members: GroupMembers::default(), nested: Vec::new() }
     }
 
-    /// Adds the members of one Group from its bytes.
+    /// Adds the members of one Group from its JSON.
     ///
     /// # Errors
-    /// Returns a text that names the part of the Group that cannot be read.
+    /// Returns a text that names the part of the Group that is invalid.
     pub fn add(&mut self, group: &[u8]) -> Result<(), String> {
         let mut reader = serde_json::Deserializer::from_slice(group);
         let read = GroupVisitor(self).deserialize(&mut reader).and_then(|()| reader.end());
         read.map_err(|error| format!("the Group cannot be read: {error}"))
     }
 
-    /// Returns the Groups among the members added since the last call.
+    /// Returns the nested Groups found since the last call.
     pub fn take_nested(&mut self) -> Vec<String> {
         std::mem::take(&mut self.nested)
     }
 
-    /// Returns all members.
+    /// Returns all collected members, sorted.
     pub fn finish(mut self) -> GroupMembers {
         self.members.sort();
         self.members.text.shrink_to_fit();
@@ -196,7 +196,7 @@ struct MembershipPeriod<'a> {
     end: Option<Text<'a>>,
 }
 
-/// Reads a Group member by member, without a list in memory.
+/// Deserializes a Group member by member, without building a list of them.
 struct GroupVisitor<'a, 'b>(&'b mut MemberCollector<'a>);
 
 impl<'de> DeserializeSeed<'de> for GroupVisitor<'_, '_> {
@@ -251,7 +251,7 @@ impl<'de> Visitor<'de> for MemberListVisitor<'_, '_> {
     }
 }
 
-/// Returns the moment at which a period with this end is over: a year, month or day lasts until the next one begins.
+/// Returns the time at which a period with this end is over. A year, month or day lasts until the next one begins.
 fn end_of(end: &str) -> Option<Timestamp> {
     let first = fhir::instant::parse_partial(end).ok()?;
     let span = match end.len() {
@@ -270,7 +270,7 @@ mod tests {
     const BASE: &str = "https://here.example/fhir/R4";
 
     #[test]
-    fn a_named_end_lasts_until_it_is_over() {
+    fn a_period_includes_the_whole_year_month_or_day_of_its_end() {
         for (end, over) in [
             ("2025", "2026-01-01T00:00:00Z"),
             ("2024", "2025-01-01T00:00:00Z"),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn many_members_are_kept_small() {
+    fn many_members_take_little_memory() {
         let ids: Vec<String> =
             (0..100_000_u32).map(|n| format!("p{:x}", n.wrapping_mul(0x9e37_79b9))).collect();
         let list: Vec<String> =

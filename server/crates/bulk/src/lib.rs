@@ -1,10 +1,10 @@
-//! Bulk Data export (Bulk Data Access 2.0.0 and 3.0.0). No HTTP.
+//! Bulk Data export (Bulk Data Access 2.0.0 and 3.0.0), without HTTP.
 //!
-//! A kick-off is checked completely before a job exists. A job is a record in the ledger: the sequence number of its
-//! snapshot, the request, and the files written so far. The files follow from the snapshot: types in alphabetical
-//! order, resources in the order of the store, each file up to a size, then the deleted resources. After a crash, a
-//! worker resumes after the last file on the disk and writes the same bytes. A worker holds a lease, and every write
-//! of the record is a compare-and-set.
+//! A kick-off request is checked completely before a job is created. A job is a record in the ledger: the sequence
+//! number of its snapshot, the request, and the files written so far. The snapshot determines the files: types in
+//! alphabetical order, resources in the order of the store, each file up to a maximum size, then the deleted resources.
+//! After a crash, a worker resumes after the last synced file and writes the same bytes. A worker holds a lease, and
+//! every update of the record is a compare-and-set.
 //!
 //! | module | contents |
 //! |---|---|
@@ -17,7 +17,7 @@
 //! | `write` | runs a job: writes the files and records the progress |
 //! | [`serve`] | [`Bulk`]: start, poll, delete, download; export into a folder |
 //!
-//! Each module uses only those above it.
+//! Each module uses only modules above it in this table.
 
 mod abort_on_drop;
 pub mod files;
@@ -40,14 +40,14 @@ pub use serve::service::{Bulk, BulkClock, BulkOptions, InFlight};
 
 use serde::{Deserialize, Serialize};
 
-/// The version of the guide that is spoken.
+/// The version of the guide that the server follows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum GuideVersion {
     /// Bulk Data Access 2.0.0 (STU2).
     #[default]
     #[serde(rename = "2.0.0")]
     V2,
-    /// Bulk Data Access 3.0.0 (STU3): more parameters, and a manifest that may come in pages.
+    /// Bulk Data Access 3.0.0 (STU3): more parameters, and manifests with pages.
     #[serde(rename = "3.0.0")]
     V3,
 }

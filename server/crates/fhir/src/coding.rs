@@ -1,10 +1,10 @@
-//! Coding and CodeableConcept (FHIR R4, datatypes).
+//! The data types Coding and CodeableConcept (FHIR R4, datatypes).
 
 use serde::Deserialize;
 
 use crate::json::{Json, Object, serialize};
 
-/// A code in a code system. Members that we do not use are ignored when read.
+/// A code in a code system. Members that this type does not have are ignored when it is parsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Coding {
@@ -12,28 +12,28 @@ pub struct Coding {
     pub system: Option<String>,
     /// Version of the code system.
     pub version: Option<String>,
-    /// The code itself.
+    /// The code.
     pub code: Option<String>,
-    /// Text for people.
+    /// Display text of the code.
     pub display: Option<String>,
-    /// Was this coding chosen by a person?
+    /// `true` if a person selected this coding.
     pub user_selected: Option<bool>,
 }
 
 impl Coding {
-    /// A coding of a system and a code.
+    /// Creates a coding from a system and a code.
     pub fn new(system: impl Into<String>, code: impl Into<String>) -> Self {
         Self { system: Some(system.into()), code: Some(code.into()), ..Self::default() }
     }
 }
 
-/// Several codings of one concept.
+/// A concept, given by several codings or by text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct CodeableConcept {
-    /// The codings, in the order given.
+    /// The codings in the order of the JSON array.
     #[serde(default)]
     pub coding: Vec<Coding>,
-    /// Plain text.
+    /// The concept as plain text.
     pub text: Option<String>,
 }
 

@@ -1,8 +1,8 @@
-//! Instants as FHIR writes them: RFC 3339, UTC, milliseconds.
+//! Instants in the format of FHIR: RFC 3339 in UTC with milliseconds.
 
 use jiff::{Timestamp, civil};
 
-/// Writes an instant as `2026-11-21T08:00:00.000Z`: always UTC, always three decimals, 24 bytes.
+/// Formats an instant as `2026-11-21T08:00:00.000Z`: always UTC, always three decimals, 24 bytes.
 ///
 /// ```
 /// let t = jiff::Timestamp::from_millisecond(1_700_000_000_007).unwrap();
@@ -12,12 +12,12 @@ pub fn format(at: Timestamp) -> String {
     format!("{at:.3}")
 }
 
-/// Reads a FHIR `instant`: date, time with seconds, and a zone (`Z` or `±hh:mm`).
+/// Parses a FHIR `instant`: date, time with seconds, and a zone (`Z` or `±hh:mm`).
 ///
-/// A space in the place of `+` is read as `+`: a raw plus in a query string arrives as a space.
+/// A space instead of `+` is accepted, because an unencoded plus sign in a query string is decoded as a space.
 ///
 /// # Errors
-/// Says what an instant looks like.
+/// Returns a text that describes the expected format.
 pub fn parse(text: &str) -> Result<Timestamp, String> {
     let wrong = || {
         format!("'{text}' is not an instant such as 2026-01-31T08:00:00Z or 2026-01-31T08:00:00.000+01:00")
@@ -26,7 +26,7 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     let zone = text.get(19..).ok_or_else(wrong)?;
     let has_zone =
         zone.ends_with('Z') || (zone.len() >= 6 && matches!(zone.as_bytes()[zone.len() - 6], b'+' | b'-'));
-    // jiff is wider than FHIR: it also takes `t`, spaces and missing seconds.
+    // jiff accepts more than FHIR: a lower-case `t`, spaces and missing seconds.
     let shape = text.as_bytes();
     if !has_zone || shape[10] != b'T' || shape[13] != b':' || shape[16] != b':' {
         return Err(wrong());
@@ -34,10 +34,10 @@ pub fn parse(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| wrong())
 }
 
-/// Reads a FHIR `date`, `dateTime` or `instant` and returns its first moment in UTC.
+/// Parses a FHIR `date`, `dateTime` or `instant` and returns the start of its period in UTC.
 ///
 /// # Errors
-/// Returns a text that describes the fault.
+/// Returns a text that describes the expected format.
 pub fn parse_partial(text: &str) -> Result<Timestamp, String> {
     let wrong = || format!("'{text}' is not a date such as 2026, 2026-01, 2026-01-31 or an instant");
     let number = |s: &str| s.parse::<i16>().map_err(|_| wrong());
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_written_instant_reads_back() {
+    fn a_formatted_instant_parses_to_the_same_instant() {
         for ms in [0, 1, 999, 1_700_000_000_123, 4_102_444_800_000] {
             let at = Timestamp::from_millisecond(ms).unwrap();
             let text = format(at);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_are_demanded_and_a_space_is_a_plus() {
+    fn a_zone_is_required_and_a_space_is_read_as_a_plus() {
         let utc = parse("2026-01-31T07:00:00Z").unwrap();
         assert_eq!(parse("2026-01-31T08:00:00+01:00"), Ok(utc));
         assert_eq!(parse("2026-01-31T08:00:00 01:00"), Ok(utc));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_dates_mean_their_first_moment() {
+    fn partial_dates_are_parsed_as_the_start_of_their_period() {
         let first = parse("2026-01-01T00:00:00Z").unwrap();
         for text in ["2026", "2026-01", "2026-01-01"] {
             assert_eq!(parse_partial(text), Ok(first));

@@ -1,6 +1,6 @@
-//! FHIR R4 data types that more than one leaf needs. No IO, no rules of any leaf.
+//! FHIR R4 data types that several crates use. It performs no IO and contains no domain rules.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`types`] | resource types and ids |
 //! | [`root_elements`](mod@root_elements) | root elements of each resource type |

@@ -1,28 +1,28 @@
-//! OperationOutcome (FHIR R4): what a FHIR endpoint says when it refuses or warns.
+//! OperationOutcome (FHIR R4), the body of errors and warnings of FHIR endpoints.
 
 use serde::{Deserialize, Serialize};
 
 use crate::json::{Json, Object, serialize};
 use crate::{CodeableConcept, Coding};
 
-/// Code system of `issue.details.coding` in terminology answers (HL7 terminology ecosystem).
+/// Code system of `issue.details.coding` in terminology responses (HL7 terminology ecosystem).
 pub const TX_ISSUE_TYPE: &str = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type";
 
 /// `OperationOutcome.issue.severity`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
-    /// The action could not be carried out at all.
+    /// The action could not be performed at all.
     Fatal,
-    /// The action failed, or the answer is negative.
+    /// The action failed, or the result is negative.
     Error,
-    /// The action succeeded, but something deserves a look.
+    /// The action succeeded, but the issue may need attention.
     Warning,
-    /// A remark.
+    /// Information without a problem.
     Information,
 }
 
-/// `OperationOutcome.issue.code`, the values that Trefoil uses.
+/// The values of `OperationOutcome.issue.code` that Trefoil uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names are FHIR's own codes")]
@@ -58,7 +58,7 @@ pub enum IssueCode {
 }
 
 impl Severity {
-    /// As FHIR spells it.
+    /// Returns the code that FHIR defines for the severity.
     pub fn code(self) -> &'static str {
         match self {
             Self::Fatal => "fatal",
@@ -70,7 +70,7 @@ impl Severity {
 }
 
 impl IssueCode {
-    /// As FHIR spells it.
+    /// Returns the code that FHIR defines for the issue type.
     pub fn code(self) -> &'static str {
         match self {
             Self::Invalid => "invalid",
@@ -108,27 +108,27 @@ impl IssueCode {
 /// One item of `OperationOutcome.issue`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Issue {
-    /// How bad it is.
+    /// Severity of the issue.
     pub severity: Severity,
-    /// Kind of the issue.
+    /// Type of the issue.
     pub code: IssueCode,
-    /// Text for people and, in terminology, a coding for programs.
+    /// Text for people. Terminology operations add a coding for programs.
     pub details: CodeableConcept,
-    /// The element at fault, as a simple path; sent beside `expression` for older clients.
+    /// Path of the element that caused the issue; sent in addition to `expression` for older clients.
     #[serde(default)]
     pub location: Vec<String>,
-    /// The element at fault, as FHIRPath.
+    /// FHIRPath of the element that caused the issue.
     #[serde(default)]
     pub expression: Vec<String>,
 }
 
 impl Issue {
-    /// An issue of severity `error` with a text.
+    /// Creates an issue of severity `error` with a text.
     pub fn error(code: IssueCode, text: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, text)
     }
 
-    /// An issue with a text.
+    /// Creates an issue with a text.
     pub fn new(severity: Severity, code: IssueCode, text: impl Into<String>) -> Self {
         Self {
             severity,
@@ -146,7 +146,7 @@ impl Issue {
         self
     }
 
-    /// Names the element at fault, in `location` and in `expression`.
+    /// Sets the element that caused the issue, in `location` and in `expression`.
     #[must_use]
     pub fn at(mut self, path: impl Into<String>) -> Self {
         let path = path.into();
@@ -155,26 +155,26 @@ impl Issue {
         self
     }
 
-    /// The text for people.
+    /// Returns the text for people.
     pub fn text(&self) -> &str {
         self.details.text.as_deref().unwrap_or_default()
     }
 }
 
-/// The body of an error answer of a FHIR endpoint, and `issues` of validate-code.
+/// The body of an error response of a FHIR endpoint, and the parameter `issues` of `$validate-code`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct OperationOutcome {
-    /// At least one.
+    /// The issues, at least one.
     pub issue: Vec<Issue>,
 }
 
 impl OperationOutcome {
-    /// An outcome of these issues.
+    /// Creates an outcome with these issues.
     pub fn new(issue: Vec<Issue>) -> Self {
         Self { issue }
     }
 
-    /// An outcome of one issue of severity `error`.
+    /// Creates an outcome with one issue of severity `error`.
     pub fn error(code: IssueCode, text: impl Into<String>) -> Self {
         Self::new(vec![Issue::error(code, text)])
     }
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_are_spelled_as_they_are_read() {
+    fn codes_are_the_same_for_reading_and_writing() {
         let codes = "invalid structure required value invariant security login expired forbidden processing \
             not-supported duplicate not-found deleted multiple-matches too-long code-invalid extension too-costly \
             business-rule conflict transient lock-error no-store exception timeout throttled informational";
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_reads_as_the_specification_shows_it() {
+    fn an_error_has_the_json_of_the_specification() {
         let outcome = OperationOutcome::error(IssueCode::Invalid, "ValueSet http://x not found");
         insta::assert_snapshot!(serde_json::to_string(&outcome).unwrap(), @r#"{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid","details":{"text":"ValueSet http://x not found"}}]}"#);
     }

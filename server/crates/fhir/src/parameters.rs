@@ -1,9 +1,8 @@
-//! Parameters (FHIR R4): input and output of operations.
+//! The resource Parameters (FHIR R4), input and output of operations.
 //!
-//! Reading is kind where FHIR leaves room (members that we do not use are passed over) and strict
-//! where a mistake would change the meaning (two values in one parameter, a value of the wrong JSON
-//! type). The primitive type of a string value is kept, since clients expect `valueCode` where the
-//! operation says `code`.
+//! The parser ignores members that this type does not have. It rejects input with an unclear meaning: two values in one
+//! parameter, or a value of the wrong JSON type. The primitive type of a string value is kept, because clients expect
+//! `valueCode` if an operation defines a parameter as `code`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,26 +14,26 @@ use serde_json::value::RawValue;
 use crate::json::{Json, Object, serialize};
 use crate::{CodeableConcept, Coding, OperationOutcome, Text};
 
-/// The value of a parameter.
+/// The value of a parameter, or its resource.
 #[derive(Debug, Clone)]
 pub enum Value {
     /// `valueBoolean`.
     Boolean(bool),
-    /// A primitive that JSON writes as a string; the first field is its FHIR type as spelled in
-    /// the member name (`Uri`, `Code`, `String`, `Canonical`, `DateTime`, …).
+    /// A primitive that is a JSON string. The first field is its FHIR type as in the member name (`Uri`, `Code`,
+    /// `String`, `Canonical`, `DateTime`, …).
     Text(&'static str, String),
-    /// A primitive that is a number in JSON, with its original text (`Integer`, `Decimal`, …).
+    /// A primitive that is a JSON number, with its original digits (`Integer`, `Decimal`, …).
     Number(&'static str, serde_json::Number),
     /// `valueCoding`.
     Coding(Coding),
     /// `valueCodeableConcept`.
     CodeableConcept(CodeableConcept),
-    /// Any other complex type (`valuePeriod`, …), kept as JSON; the first field is the member name, of ASCII letters
-    /// and digits.
+    /// Any other complex type (`valuePeriod`, …) as JSON. The first field is the member name, which consists of ASCII
+    /// letters and digits.
     Other(String, Box<RawValue>),
-    /// `resource`.
+    /// `resource` as JSON.
     Resource(Box<RawValue>),
-    /// `resource`, of an answer.
+    /// `resource` with an OperationOutcome of a response.
     Outcome(OperationOutcome),
 }
 
@@ -54,7 +53,7 @@ impl PartialEq for Value {
     }
 }
 
-/// FHIR primitives that JSON writes as strings.
+/// FHIR primitives that are JSON strings.
 const TEXT_TYPES: &[&str] = &[
     "Base64Binary",
     "Canonical",
@@ -71,22 +70,22 @@ const TEXT_TYPES: &[&str] = &[
     "Url",
     "Uuid",
 ];
-/// FHIR primitives that JSON writes as numbers.
+/// FHIR primitives that are JSON numbers.
 const NUMBER_TYPES: &[&str] = &["Decimal", "Integer", "PositiveInt", "UnsignedInt"];
 
 /// One item of `Parameters.parameter`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parameter {
-    /// Name; never empty. Names in responses are static.
+    /// Name of the parameter, not empty. Names in responses are static.
     pub name: Cow<'static, str>,
-    /// The value or resource; `None` where the parameter has only parts.
+    /// The value or resource. `None` if the parameter has only parts.
     pub value: Option<Value>,
     /// Nested parameters.
     pub part: Vec<Parameter>,
 }
 
 impl Parameter {
-    /// A parameter with a value.
+    /// Creates a parameter with a value.
     pub fn new(name: impl Into<Cow<'static, str>>, value: Value) -> Self {
         Self { name: name.into(), value: Some(value), part: Vec::new() }
     }
@@ -95,25 +94,25 @@ impl Parameter {
 /// A Parameters resource.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parameters {
-    /// In the order given.
+    /// The parameters in order.
     pub parameter: Vec<Parameter>,
 }
 
 impl Parameters {
-    /// No parameters yet.
+    /// Creates a resource without parameters.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Reads a Parameters resource.
+    /// Parses a Parameters resource.
     ///
     /// # Errors
-    /// Says in one line what was wrong and where.
+    /// Returns one line that describes the defect and its position.
     pub fn from_json(body: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(body).map_err(|error| error.to_string())
     }
 
-    /// Reads a query string: every pair becomes a parameter of type `String`.
+    /// Parses a query string. Each pair becomes a parameter of type `String`.
     pub fn from_query(query: &str) -> Self {
         let parameter = form_urlencoded::parse(query.as_bytes())
             .map(|(name, value)| Parameter::new(name.into_owned(), Value::Text("String", value.into_owned())))
@@ -121,17 +120,17 @@ impl Parameters {
         Self { parameter }
     }
 
-    /// All parameters of this name.
+    /// Returns all parameters with this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Parameter> {
         self.parameter.iter().filter(move |p| p.name == name)
     }
 
-    /// The first parameter of this name.
+    /// Returns the first parameter with this name.
     pub fn get(&self, name: &str) -> Option<&Parameter> {
         self.parameter.iter().find(|p| p.name == name)
     }
 
-    /// The first value of this name as text, whatever its primitive type.
+    /// Returns the first value with this name as text, for any primitive type.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.get(name)?.value.as_ref()? {
             Value::Text(_, text) => Some(text),
@@ -164,12 +163,13 @@ impl Parameters {
         self.push(name, Value::Text("Uri", value.into()));
     }
 
-    /// Appends `resource`, written as JSON.
+    /// Appends `resource`, serialized to JSON.
     ///
     /// # Panics
-    /// Never for types whose `Serialize` cannot fail, which is what Trefoil passes.
+    /// If `resource` cannot be serialized to JSON, which does not occur for the types of Trefoil.
     pub fn push_resource(&mut self, name: &'static str, resource: &impl serde::Serialize) {
-        let json = serde_json::value::to_raw_value(resource).expect("these types serialise to JSON");
+        let json = serde_json::value::to_raw_value(resource)
+            .expect("the caller passes types that serialize to JSON");
         self.push(name, Value::Resource(json));
     }
 
@@ -306,7 +306,7 @@ impl<'de> Deserialize<'de> for Parameter {
     }
 }
 
-/// A JSON boolean, or its name as a string: some clients write all primitives as strings.
+/// A JSON boolean, or `true` or `false` as a string, because some clients send all primitives as strings.
 struct Bool(bool);
 
 impl<'de> Deserialize<'de> for Bool {
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_written_as_they_were_read() {
+    fn parameters_are_written_as_they_were_parsed() {
         for json in [
             r#"{"resourceType":"Parameters"}"#,
             r#"{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}"#,
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn defects_are_described() {
         for (json, text) in [
             ("{}", "resourceType 'Parameters' is missing"),
             (r#"{"resourceType":"Patient"}"#, "resourceType is 'Patient'"),

@@ -1,11 +1,11 @@
-//! The Patient compartment of FHIR R4 (CompartmentDefinition/patient 4.0.1): elements that put a resource into the
-//! compartment of a Patient.
+//! The Patient compartment of FHIR R4 (CompartmentDefinition/patient 4.0.1): the elements whose references determine
+//! the compartments that a resource belongs to.
 //!
-//! A Patient belongs to its own compartment. `Patient.link` and `Group.member`, which the definition lists too, are
-//! left out: an export of one patient must not contain patients who are linked to it or are in the same Group.
+//! A Patient belongs to its own compartment. `Patient.link` and `Group.member` are in the definition but not in this
+//! table: an export of one patient must not contain patients who are linked to the patient or are in the same Group.
 
-/// Elements of each type as paths from the resource, through arrays and backbone elements to a Reference.
-/// `cargo xtask gen-fhir-tables` generates the rows from HL7's definitions.
+/// For each type, the paths from the resource to References, through arrays and backbone elements. `cargo xtask
+/// gen-fhir-tables` generates the rows from HL7's definitions.
 const PATIENT: &[(&str, &[&str])] = &[
     ("Account", &["subject"]),
     ("AdverseEvent", &["subject"]),
@@ -73,7 +73,7 @@ const PATIENT: &[(&str, &[&str])] = &[
     ("VisionPrescription", &["patient"]),
 ];
 
-/// Paths, below a resource of this type, to the References that decide its compartments.
+/// Returns the paths of the References that determine the compartments of a resource of this type.
 pub fn paths(kind: &str) -> &'static [&'static str] {
     PATIENT.binary_search_by_key(&kind, |row| row.0).map_or(&[], |at| PATIENT[at].1)
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_sorted_and_names_types_that_exist() {
+    fn the_table_is_sorted_and_contains_only_existing_types() {
         assert!(PATIENT.windows(2).all(|pair| pair[0].0 < pair[1].0));
         assert_eq!(PATIENT.len(), 64, "66 types of the definition without Patient and Group");
         for (kind, paths) in PATIENT {

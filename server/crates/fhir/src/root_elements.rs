@@ -1,18 +1,18 @@
 //! The root elements of each resource type of FHIR R4.
 //!
-//! `cargo xtask gen-fhir-tables` generates the table from HL7's structure definitions 4.0.1. A line is a resource type and
-//! its root elements: `name!` is mandatory, `value[x]` is a choice of types.
+//! `cargo xtask gen-fhir-tables` generates the table from HL7's structure definitions 4.0.1. Each line contains a
+//! resource type and its root elements: `name!` is mandatory, and `value[x]` is a choice of data types.
 
 const TABLE: &str = include_str!("../data/root-elements.txt");
 
 /// A root element of a resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RootElement {
-    /// Its name, of a choice of types without the type.
+    /// Name of the element. For a choice of data types, the name without `[x]`.
     pub name: &'static str,
-    /// It is a choice of types. In JSON, its name ends with the type.
+    /// `true` for a choice of data types. Its JSON name ends with the data type.
     pub is_choice: bool,
-    /// FHIR requires at least one value.
+    /// `true` if FHIR requires at least one value.
     pub is_mandatory: bool,
 }
 
@@ -30,8 +30,8 @@ impl RootElement {
         Self { name: choice.unwrap_or(written), is_choice: choice.is_some(), is_mandatory }
     }
 
-    /// Returns true if a member of JSON has the name of this element. A choice of types also has the names `value[x]` and
-    /// `valueQuantity`: the type begins with a capital letter.
+    /// Returns `true` if a JSON member with this name belongs to the element. For a choice of data types, these are
+    /// `value[x]` and names such as `valueQuantity`, in which the data type begins with a capital letter.
     pub fn has_member(&self, member: &str) -> bool {
         let rest = member.strip_prefix(self.name);
         rest.is_some_and(|rest| {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_each_type() {
+    fn the_table_contains_each_type() {
         for kind in crate::RESOURCE_TYPES {
             for name in ["id", "meta"] {
                 assert!(root_elements(kind).any(|root| root.name == name), "{kind}.{name}");
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_the_table_are_read() {
+    fn the_marks_of_mandatory_and_choice_elements_are_parsed() {
         let find = |kind, name| root_elements(kind).find(|root| root.name == name).unwrap();
         let element = |name, is_choice, is_mandatory| RootElement { name, is_choice, is_mandatory };
         assert_eq!(find("Observation", "status"), element("status", false, true));

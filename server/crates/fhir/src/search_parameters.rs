@@ -1,15 +1,15 @@
-//! Search parameters of FHIR R4: for each type and code, the paths of its values and their data types.
+//! Search parameters of FHIR R4: for each type and code, the paths of the values and their data types.
 //!
-//! `cargo xtask gen-fhir-tables` generates the table from HL7's search parameters and structure definitions 4.0.1. A line
-//! is `code type path:DataType …`, below the line `[ResourceType]`. `path:Reference=Patient` counts only references to
-//! Patients, `telecom:ContactPoint=email` only values of that system. Paths are members of JSON, so a choice of types is
-//! listed as each of its members.
+//! `cargo xtask gen-fhir-tables` generates the table from HL7's search parameters and structure definitions 4.0.1.
+//! Below the line `[ResourceType]`, each line has the form `code type path:DataType …`. `path:Reference=Patient` means
+//! that only references to Patients are compared; `telecom:ContactPoint=email` means that only values of that system
+//! are. Paths consist of JSON member names, so a choice of data types is listed with each of its members.
 //!
-//! Composite and special parameters are left out, and data types for which no comparison is implemented. So are
-//! parameters with an expression that the generator does not support (`where(type='depends-on')`), and choices of types
-//! within a data type (`useContext.value`).
+//! The table omits composite and special parameters, data types without an implemented comparison, parameters with an
+//! expression that the generator does not support (`where(type='depends-on')`), and choices of types within a data type
+//! (`useContext.value`).
 
-/// How values of a parameter are compared.
+/// The way in which values of a parameter are compared.
 #[expect(missing_docs, reason = "the names are those of FHIR's types of search parameters")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueComparison {
@@ -22,31 +22,31 @@ pub enum ValueComparison {
     Uri,
 }
 
-/// A path to values of a parameter.
+/// A path to values of a search parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ElementPath {
-    /// The members to go down.
+    /// JSON member names from the root of the resource to the values.
     pub path: Vec<&'static str>,
     /// Data type of the values.
     pub data: &'static str,
-    /// The only type of target, or the only system, that counts.
+    /// If set, only references to this type, or only values of this system, are compared.
     pub only: Option<&'static str>,
 }
 
 /// A search parameter of one resource type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchParameter {
-    /// Its code, as in a query.
+    /// Code of the parameter, as used in a query.
     pub code: &'static str,
-    /// How its values are compared.
+    /// The way in which its values are compared.
     pub comparison: ValueComparison,
-    /// The paths of its values.
+    /// The paths to its values.
     pub places: Vec<ElementPath>,
 }
 
 const TABLE: &str = include_str!("../data/search-parameters.txt");
 
-/// Returns the search parameter of this code for this type, or for all types.
+/// Returns the search parameter with this code for this type. Parameters of all types are found too.
 pub fn find(kind: &str, code: &str) -> Option<SearchParameter> {
     [kind, "Resource"]
         .into_iter()
@@ -55,8 +55,8 @@ pub fn find(kind: &str, code: &str) -> Option<SearchParameter> {
         .and_then(read)
 }
 
-/// Returns code and type of the search parameters of a type, such as `("birthdate", "date")`. Those of all types are
-/// the search parameters of `Resource`.
+/// Returns code and type of the search parameters of a resource type, such as `("birthdate", "date")`. Parameters of
+/// all types are returned for the type `Resource`.
 pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {
     rows(kind).filter_map(|row| {
         let mut words = row.split(' ');
@@ -64,7 +64,7 @@ pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)>
     })
 }
 
-/// The lines of a type.
+/// Returns the lines of a resource type.
 fn rows(kind: &str) -> impl Iterator<Item = &'static str> {
     let start = TABLE.find(&format!("[{kind}]\n")).map_or(TABLE.len(), |at| at + kind.len() + 3);
     TABLE[start..].lines().take_while(|line| !line.starts_with('['))
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_line_can_be_read() {
+    fn every_line_can_be_parsed() {
         let mut count = 0;
         for kind in TABLE.lines().filter_map(|line| line.strip_prefix('[')?.strip_suffix(']')) {
             assert!(kind == "Resource" || crate::resource_type(kind).is_some(), "{kind}");

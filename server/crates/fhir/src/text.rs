@@ -1,4 +1,4 @@
-//! A string of JSON that is not copied.
+//! A JSON string that is deserialized without copying, if possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// A string that is borrowed from the bytes where it holds no escapes. `Cow` alone would always be read as owned.
+/// A string that borrows from the input if it contains no escapes. Serde always deserializes a plain `Cow` as owned.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Text<'a>(pub Cow<'a, str>);
 

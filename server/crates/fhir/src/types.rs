@@ -1,6 +1,6 @@
 //! The resource types of FHIR R4 and the rules for ids (FHIR R4, datatypes `id` and resource list).
 
-/// Every resource type that R4 can store, in alphabetical order.
+/// Every resource type that can be stored in FHIR R4, in alphabetical order.
 pub const RESOURCE_TYPES: &[&str] = &[
     "Account",
     "ActivityDefinition",
@@ -159,7 +159,7 @@ pub fn resource_type(name: &str) -> Option<&'static str> {
     RESOURCE_TYPES.binary_search(&name).ok().map(|at| RESOURCE_TYPES[at])
 }
 
-/// Returns true if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`.
+/// Returns `true` if the text is a FHIR `id`: 1 to 64 letters, digits, `-` and `.`.
 ///
 /// ```
 /// assert!(trefoil_fhir::is_id("pat-1.a"));
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_end_at_64() {
+    fn ids_have_at_most_64_characters() {
         assert!(is_id(&"a".repeat(64)));
         assert!(!is_id(&"a".repeat(65)));
         assert!(!is_id(""));

@@ -1,5 +1,5 @@
-//! Typed events for the audit log. The rules emit them; the server adds the origin of the request, renders and stores
-//! them.
+//! Typed events for the audit log. This crate emits the events; the server adds the address of the request, renders the
+//! events and stores them.
 //!
 //! Events contain ids only. They never contain a token, a code, a password or other user input.
 
@@ -13,59 +13,59 @@ pub enum AuditEvent {
     SignIn {
         sub: String,
         sid: String,
-        /// Methods (RFC 8176).
+        /// Authentication methods (`amr` values of RFC 8176).
         amr: Vec<String>,
-        /// The external provider, if one authenticated the user.
+        /// External provider that authenticated the user, if any.
         provider: Option<String>,
     },
     /// A sign-in was rejected.
     SignInFailed {
-        /// The user, if the name belongs to one. The typed name is not recorded, because it may be a password.
+        /// Subject of the user, if the user name exists. The typed name is not recorded, because it may be a password.
         sub: Option<String>,
-        /// A fixed text.
+        /// Reason for the rejection, one of a fixed set of texts.
         reason: &'static str,
     },
-    /// A session ended, with the tokens issued from it.
+    /// A session ended; the tokens issued from it were revoked.
     SignOut { sid: String },
     /// All sessions and tokens of a user ended.
     SignOutEverywhere { sub: String },
-    /// A user allowed a client some scopes, or withdrew the consent.
+    /// A user consented to scopes of a client, or withdrew the consent.
     Consent {
         sub: String,
         client_id: String,
-        /// The allowed scopes; empty if the consent was withdrawn.
+        /// Consented scopes; empty if the consent was withdrawn.
         scope: String,
     },
-    /// A user granted a request: a code was issued, or tokens on the front channel.
+    /// A user granted an authorization request: the server issued a code, or tokens in the redirect URL.
     Granted {
         sub: String,
         client_id: String,
         scope: String,
-        /// Id of the family of tokens.
+        /// Id of the token family.
         family: String,
     },
     /// An access token was issued.
     TokenIssued {
         jti: String,
-        /// The user, or the client for its own tokens.
+        /// Subject of the user, or the client id for a token of the client itself.
         sub: String,
         client_id: String,
         scope: String,
     },
     /// Client authentication failed.
     ClientRejected {
-        /// The client id that was sent, if such a client exists.
+        /// The `client_id` of the request, if such a client exists.
         client_id: Option<String>,
-        /// The reason, as it was sent to the caller.
+        /// The reason, as sent to the client.
         reason: String,
     },
-    /// A code or refresh token was used again, and its family was revoked.
+    /// A code or refresh token was used again, and its token family was revoked.
     Reused {
         /// `code`, `refresh_token` or `device_code`.
         kind: &'static str,
         client_id: String,
         sub: String,
-        /// Id of the revoked family.
+        /// Id of the revoked token family.
         family: String,
     },
     /// A client revoked a token.
@@ -73,7 +73,7 @@ pub enum AuditEvent {
         client_id: String,
         /// `family` or `jti`.
         kind: &'static str,
-        /// Id of the family or the token.
+        /// Id of the token family or the token.
         id: String,
     },
     /// The signing keys or the server secret were rotated.
@@ -82,9 +82,9 @@ pub enum AuditEvent {
     KeyRevoked { kid: String },
     /// A user was added, changed or deleted.
     User { action: RecordAction, sub: String },
-    /// A way to sign in besides the password was added, used up or removed.
+    /// A sign-in method other than the password was added, used up or removed.
     SignInMethod { action: RecordAction, sub: String, method: SignInMethod },
-    /// A user answered the request of a device (RFC 8628).
+    /// A user approved or denied the request of a device (RFC 8628).
     DeviceAnswered {
         sub: String,
         client_id: String,
@@ -95,7 +95,7 @@ pub enum AuditEvent {
     Client { action: RecordAction, client_id: String },
 }
 
-/// A way to sign in besides the password.
+/// A sign-in method other than the password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignInMethod {
     /// A passkey.
@@ -104,12 +104,12 @@ pub enum SignInMethod {
     RecoveryCodes,
     /// An account at an external provider.
     LinkedAccount,
-    /// All of them.
+    /// All passkeys, recovery codes and linked accounts of a user.
     All,
 }
 
 impl SignInMethod {
-    /// Returns the name in audit events.
+    /// Returns the name that audit events use for the method.
     pub fn name(self) -> &'static str {
         match self {
             Self::Passkey => "passkey",

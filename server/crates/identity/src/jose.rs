@@ -1,7 +1,8 @@
-//! Compact JWS (RFC 7515): parsing, signing with keys of this server, and verification with keys of others.
+//! Compact JWS (RFC 7515): parsing, signing with keys of this server, and verification with keys of clients and
+//! providers.
 //!
-//! This module checks signatures only. Claims are checked by the module that knows the kind of token, so that one kind
-//! cannot be used as another.
+//! This module checks signatures only. The module for each kind of token checks the claims, so that one kind of token
+//! is not accepted as another.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{EcdsaKeyPair, Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair};
@@ -15,7 +16,7 @@ use crate::encoding::{decode_base64url, encode_base64url};
 /// Algorithms that this server signs with (RFC 7518 3.1, RFC 8037 3.1).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SigningAlg {
-    /// RSASSA-PKCS1-v1_5 with SHA-256. Every client must support it.
+    /// RSASSA-PKCS1-v1_5 with SHA-256, which OpenID Connect requires every client to support.
     #[default]
     #[serde(rename = "RS256")]
     Rs256,
@@ -44,7 +45,7 @@ impl SigningAlg {
         }
     }
 
-    /// Returns the algorithm with this name.
+    /// Returns the algorithm with this registered name, or `None` for any other name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|alg| alg.name() == name)
     }
@@ -58,8 +59,8 @@ impl SigningAlg {
         }
     }
 
-    /// Returns the left half of a hash (OpenID Connect Core section 3.1.3.6). The hash is that of the algorithm; for
-    /// Ed25519 it is SHA-512.
+    /// Returns the left half of the hash of a text in base64url (OpenID Connect Core section 3.1.3.6). The algorithm
+    /// determines the hash function; for Ed25519 it is SHA-512.
     pub(crate) fn left_half_hash(self, text: &str) -> String {
         match self {
             Self::Rs256 | Self::Es256 => encode_base64url(&Sha256::digest(text.as_bytes())[..16]),
@@ -69,7 +70,7 @@ impl SigningAlg {
     }
 }
 
-/// Algorithms that can be registered for client assertions. RS256 is accepted only if it is registered.
+/// Algorithms that can be registered for client assertions. RS256 is accepted only if the client registered it.
 pub(crate) const ASSERTION_ALGORITHMS: [(&str, Algorithm); 7] = [
     ("RS384", Algorithm::RS384),
     ("ES384", Algorithm::ES384),
@@ -106,19 +107,22 @@ impl SigningKeyPair {
     /// Signs claims and returns a compact JWS.
     pub fn sign(&self, kid: &str, typ: &str, claims: &impl Serialize) -> String {
         let header = serde_json::json!({ "alg": self.alg().name(), "kid": kid, "typ": typ });
-        let claims = serde_json::to_vec(claims).expect("claims serialise to JSON");
+        let claims =
+            serde_json::to_vec(claims).expect("claims have string keys only, so they serialize to JSON");
         let mut jws =
             format!("{}.{}", encode_base64url(header.to_string().as_bytes()), encode_base64url(&claims));
         let random = SystemRandom::new();
         let signature = match self {
-            Self::Es256(key) | Self::Es384(key) => {
-                key.sign(&random, jws.as_bytes()).expect("a key in memory signs").as_ref().to_vec()
-            }
+            Self::Es256(key) | Self::Es384(key) => key
+                .sign(&random, jws.as_bytes())
+                .expect("a valid key in memory signs any message")
+                .as_ref()
+                .to_vec(),
             Self::EdDsa(key) => key.sign(jws.as_bytes()).as_ref().to_vec(),
             Self::Rs256(key) => {
                 let mut signature = vec![0; key.public_modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, jws.as_bytes(), &mut signature)
-                    .expect("a key in memory signs");
+                    .expect("a valid key in memory signs any message");
                 signature
             }
         };
@@ -145,13 +149,13 @@ impl SigningKeyPair {
 }
 
 fn ec_jwk(curve: &str, key: &EcdsaKeyPair) -> serde_json::Value {
-    // An uncompressed point: 0x04, then x and y.
+    // The public key is an uncompressed point: the byte 0x04, then x and y.
     let point = &key.public_key().as_ref()[1..];
     let (x, y) = point.split_at(point.len() / 2);
     serde_json::json!({ "kty": "EC", "crv": curve, "x": encode_base64url(x), "y": encode_base64url(y) })
 }
 
-/// The members of a JWS header that are used here.
+/// The members of a JWS header that this server reads.
 #[derive(Debug, Deserialize)]
 pub(crate) struct JwsHeader {
     pub alg: String,
@@ -161,14 +165,14 @@ pub(crate) struct JwsHeader {
     pub typ: Option<String>,
     #[serde(default)]
     pub jku: Option<String>,
-    /// A public key in the header. Only DPoP proofs may have one.
+    /// A public key in the header, which only DPoP proofs may contain.
     #[serde(default)]
     pub jwk: Option<serde_json::Value>,
     #[serde(default)]
     pub crit: Option<serde_json::Value>,
 }
 
-/// The parts of a JWS, not verified.
+/// The parts of a JWS whose signature is not verified yet.
 pub(crate) struct JwsParts<'a> {
     pub header: JwsHeader,
     signed: &'a str,
@@ -176,7 +180,7 @@ pub(crate) struct JwsParts<'a> {
     signature: &'a str,
 }
 
-/// Maximum length of a token in bytes.
+/// Maximum length of a JWS in bytes.
 const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
 impl<'a> JwsParts<'a> {
@@ -194,7 +198,7 @@ impl<'a> JwsParts<'a> {
         Some(Self { header, signed, payload: decode_base64url(payload)?, signature })
     }
 
-    /// Returns the claims. They are trustworthy only after [`JwsParts::has_valid_signature`] returned `true`.
+    /// Returns the claims. Do not trust them before [`JwsParts::has_valid_signature`] has returned `true`.
     pub fn claims<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_slice(&self.payload).ok()
     }
@@ -209,7 +213,7 @@ impl<'a> JwsParts<'a> {
     }
 }
 
-/// Returns `true` if the key supports the algorithm. An algorithm in a header is never used without this check.
+/// Returns `true` if the key supports the algorithm. The algorithm of a JWS header is used only after this check.
 pub(crate) fn supports_algorithm(jwk: &Jwk, alg: Algorithm) -> bool {
     match (&jwk.algorithm, alg) {
         (AlgorithmParameters::EllipticCurve(key), Algorithm::ES256) => key.curve == EllipticCurve::P256,

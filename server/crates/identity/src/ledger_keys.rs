@@ -1,4 +1,4 @@
-//! The keys of all records that identity stores in the ledger.
+//! The keys of all records that this crate stores in the ledger.
 //!
 //! | key | record | written |
 //! |---|---|---|
@@ -57,7 +57,7 @@ pub(crate) fn account_link(account_id: &str) -> String {
     format!("link/{account_id}")
 }
 
-/// Returns the prefix of all linked accounts of a user if `account_id` is empty.
+/// Returns the key of a linked account, or the prefix of all linked accounts of a user if `account_id` is empty.
 pub(crate) fn user_link(sub: &str, account_id: &str) -> String {
     format!("link-of/{sub}/{account_id}")
 }
@@ -82,12 +82,12 @@ pub(crate) fn session_by_digest(cookie_digest: &str) -> String {
     format!("session/{cookie_digest}")
 }
 
-/// Returns the prefix of all sessions of a user if `sid` is empty.
+/// Returns the key of a session of a user, or the prefix of all sessions of a user if `sid` is empty.
 pub(crate) fn user_session(sub: &str, sid: &str) -> String {
     format!("session-of/{sub}/{sid}")
 }
 
-/// Returns the prefix of all consents of a user if `client_id` is empty.
+/// Returns the key of a consent, or the prefix of all consents of a user if `client_id` is empty.
 pub(crate) fn consent_record(sub: &str, client_id: &str) -> String {
     format!("consent/{sub}/{client_id}")
 }

@@ -1,7 +1,7 @@
 //! The rules of OAuth 2.0, OpenID Connect and SMART Backend Services, without HTTP.
 //!
-//! [`Identity`] offers one service for each part of the rules. Time is passed as an argument and randomness comes from
-//! [`Random`]: this crate opens no socket and reads no clock.
+//! [`Identity`] contains one service for each part of the rules. The caller passes the time as an argument, and
+//! randomness comes from [`Random`]: this crate opens no socket and reads no clock.
 //!
 //! | module | contents |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | [`lifetimes`], `ledger_keys` | the lifetimes and the ledger keys of all records |
 //! | [`params`], `encoding`, `jose`, [`random`], [`audit`] | parameters, base64url, JWS, random bytes, audit events |
 //!
-//! The modules depend on each other in one direction: `authorize` on `sign_in` and `tokens`, these on `directory`, and
-//! `directory` on `model` and `storage`.
+//! Dependencies between the modules have one direction: `authorize` depends on `sign_in` and `tokens`, these two depend
+//! on `directory`, and `directory` depends on `model` and `storage`.
 
 pub mod audit;
 pub mod authorize;
@@ -64,7 +64,7 @@ use tokens::token_service::{TokenCache, TokenService};
 pub use jose::{SigningAlg, assertion_algorithms};
 pub use random::{Random, SystemRandom};
 
-/// Services from outside of this crate. By default nothing is encrypted, fetched or logged.
+/// Services that the caller provides. The default encrypts nothing, fetches nothing and discards audit events.
 pub struct Dependencies {
     /// Encrypts secrets at rest.
     pub encryption: storage::encryption::SecretEncryption,
@@ -88,15 +88,15 @@ impl Default for Dependencies {
 pub struct Identity {
     /// Registered clients.
     pub clients: Arc<ClientRegistry>,
-    /// Users.
+    /// The users.
     pub users: Arc<UserDirectory>,
-    /// Authentication of clients.
+    /// Authenticates the clients of requests.
     pub client_auth: ClientAuthenticator,
     /// Passkeys, recovery codes and linked accounts.
     pub sign_in: SignInService,
     /// Sign-ins at external providers.
     pub provider_sign_ins: ProviderSignIns,
-    /// Limits on failed sign-ins.
+    /// Limits the number of failed sign-ins.
     pub throttle: SignInThrottle,
     /// Browser sessions.
     pub sessions: SessionStore,
@@ -114,20 +114,20 @@ pub struct Identity {
     pub dpop: Arc<DpopVerifier>,
     /// Signing keys.
     pub signing_keys: Arc<SigningKeys>,
-    /// The secret behind message authentication codes.
+    /// The secret that message authentication codes are computed with.
     pub server_secret: Arc<ServerSecret>,
     /// Receives audit events.
     pub audit: Arc<dyn AuditSink>,
     /// Issuer identifier: the base URL without a trailing slash.
     pub issuer: String,
-    /// FHIR base, the audience of tokens with SMART scopes.
+    /// FHIR base URL, the audience of tokens with SMART scopes.
     pub fhir_base: String,
-    /// `true` if demo users and demo clients are served.
+    /// `true` if demo users and demo clients are enabled.
     pub demo: bool,
 }
 
 impl Identity {
-    /// Opens identity without encryption at rest, key set fetching and audit log, for tests and tools.
+    /// Opens the services without encryption at rest, key set fetching and audit log, for tests and tools.
     ///
     /// # Errors
     /// See [`Identity::open_with`].
@@ -141,8 +141,8 @@ impl Identity {
         Self::open_with(store, random, Dependencies::default(), issuer, demo, now).await
     }
 
-    /// Opens identity. Reads the signing keys and the server secret from the ledger, creates them if they are missing,
-    /// and encrypts them with the current key-encryption key.
+    /// Opens the services. Reads the signing keys and the server secret from the ledger, creates them if they are
+    /// missing, and encrypts them with the current key-encryption key.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the store fails, or if no configured key decrypts a record.

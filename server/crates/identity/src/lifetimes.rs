@@ -10,23 +10,24 @@ pub const BACKEND_ACCESS_TOKEN: SignedDuration = SignedDuration::from_secs(300);
 pub const ID_TOKEN: SignedDuration = SignedDuration::from_secs(3600);
 /// Authorization code.
 pub const AUTHORIZATION_CODE: SignedDuration = SignedDuration::from_mins(5);
-/// Family of refresh tokens, counted from the first one.
+/// Refresh tokens of one family, counted from the first token.
 pub const REFRESH_TOKEN_FAMILY: SignedDuration = SignedDuration::from_hours(30 * 24);
 /// Device code and user code (RFC 8628 section 3.2, `expires_in`).
 pub const DEVICE_CODE: SignedDuration = SignedDuration::from_mins(10);
-/// Record of an expired device code. While it exists, the token endpoint answers `expired_token`.
+/// Time for which the record of an expired device code is kept. While it exists, the token endpoint answers
+/// `expired_token`.
 pub const EXPIRED_DEVICE_CODE: SignedDuration = SignedDuration::from_mins(10);
 /// Pushed authorization request (RFC 9126).
 pub const PUSHED_REQUEST: SignedDuration = SignedDuration::from_secs(90);
-/// Authorization request on its way through the pages of this server.
+/// Authorization request between its arrival and its answer, while the user is on the pages of this server.
 pub const INTERACTION: SignedDuration = SignedDuration::from_hours(1);
-/// Passkey ceremony: the time for the browser's dialogue.
+/// Passkey ceremony, during which the browser displays its passkey dialog.
 pub const PASSKEY_CEREMONY: SignedDuration = SignedDuration::from_mins(5);
 /// Sign-in at an external provider.
 pub const PROVIDER_SIGN_IN: SignedDuration = SignedDuration::from_mins(15);
-/// Browser session without requests.
+/// Browser session, counted from its last request.
 pub const IDLE_SESSION: SignedDuration = SignedDuration::from_hours(1);
 /// Browser session, counted from the sign-in.
 pub const SESSION: SignedDuration = SignedDuration::from_hours(12);
-/// Copy of the key set in a client's cache. A new key is published for this long before it signs.
+/// Time for which clients may cache the published key set. A new key is published for this long before it signs tokens.
 pub const PUBLISHED_KEY_SET: SignedDuration = SignedDuration::from_secs(300);

@@ -1,12 +1,12 @@
-//! Parameters of OAuth requests, from a query or a form (RFC 6749 sections 3.1 and 3.2): decoded once, in one pass. An
-//! empty value counts as absent; repeated names and bytes that are not UTF-8 are recorded.
+//! Parameters of OAuth requests, from a query or a form (RFC 6749 sections 3.1 and 3.2). The parser treats an empty
+//! value as absent, and records repeated names and bytes that are not UTF-8.
 
 use std::collections::HashSet;
 
 /// Maximum number of parameters in one request. No endpoint uses more than 30.
 pub const MAX_PARAMETERS: usize = 100;
 
-/// Decoded parameters in the order given.
+/// Decoded parameters in the order of the request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Params {
     pairs: Vec<(String, String)>,
@@ -22,13 +22,13 @@ pub enum ParamsDefect {
     /// The value or the name is not UTF-8 after percent-decoding.
     #[error("parameter '{0}' is not UTF-8 after percent-decoding")]
     NotUtf8(String),
-    /// More than [`MAX_PARAMETERS`]; the rest was not read.
+    /// The request has more than [`MAX_PARAMETERS`]; the parameters after the maximum were not read.
     #[error("the request has more than {MAX_PARAMETERS} parameters")]
     TooMany,
 }
 
 impl Params {
-    /// Reads `application/x-www-form-urlencoded`.
+    /// Parses text in the format `application/x-www-form-urlencoded`.
     pub fn parse(encoded: &[u8]) -> Self {
         let mut params = Self::default();
         let mut seen = HashSet::new();
@@ -38,7 +38,8 @@ impl Params {
                 break;
             }
             let (name, value) = form_urlencoded::parse(part).next().unwrap_or_default();
-            // The decoder replaces invalid bytes with U+FFFD, which a client may also send as such.
+            // The decoder replaces invalid bytes with U+FFFD. A valid U+FFFD in the request must not be reported as
+            // invalid.
             let replaced = value.contains('\u{fffd}') || name.contains('\u{fffd}');
             if replaced && !part.to_ascii_uppercase().windows(9).any(|w| w == b"%EF%BF%BD") {
                 params.defects.push(ParamsDefect::NotUtf8(name.into_owned()));
@@ -52,13 +53,13 @@ impl Params {
         params
     }
 
-    /// Returns the value if the parameter is present and not empty; the first one if it was repeated.
+    /// Returns the value if the parameter is present and not empty. For a repeated parameter, returns the first value.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.pairs.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str()).filter(|v| !v.is_empty())
     }
 
-    /// Returns `true` if the value of this parameter is ambiguous: it was repeated, is not UTF-8, or may be among the
-    /// parameters that were not read.
+    /// Returns `true` if the value of this parameter is ambiguous: the parameter was repeated, its value is not UTF-8,
+    /// or it may be among the parameters that were not read.
     pub fn is_ambiguous(&self, name: &str) -> bool {
         self.defects.iter().any(|defect| match defect {
             ParamsDefect::Repeated(n) | ParamsDefect::NotUtf8(n) => n == name,
@@ -66,12 +67,12 @@ impl Params {
         })
     }
 
-    /// Returns the first defect, in the order of the request.
+    /// Returns the first defect in the order of the request.
     pub fn defect(&self) -> Option<&ParamsDefect> {
         self.defects.first()
     }
 
-    /// Encodes all pairs except those with these names.
+    /// Encodes all parameters except those with these names.
     pub fn without(&self, names: &[&str]) -> String {
         let kept = self.pairs.iter().filter(|(name, _)| !names.contains(&name.as_str()));
         form_urlencoded::Serializer::new(String::new()).extend_pairs(kept).finish()

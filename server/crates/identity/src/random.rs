@@ -2,7 +2,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 
-/// A source of random bytes. Tests use a seeded one.
+/// A source of random bytes. Tests use a deterministic source.
 pub trait Random: Send + Sync {
     /// Fills the buffer with random bytes.
     fn fill(&self, buffer: &mut [u8]);
@@ -22,11 +22,11 @@ pub trait Random: Send + Sync {
     }
 }
 
-/// The generator of the operating system.
+/// The random number generator of the operating system.
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
     fn fill(&self, buffer: &mut [u8]) {
-        getrandom::fill(buffer).expect("the operating system provides random bytes");
+        getrandom::fill(buffer).expect("every supported operating system has a random number generator");
     }
 }

@@ -1,4 +1,4 @@
-//! Reads a Bundle (FHIR R4): its entries, their new ids, and the addresses by which they refer to each other.
+//! Parses a Bundle (FHIR R4): its entries, their ids on this server, and the URLs by which they refer to each other.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,10 +9,10 @@ use serde_json::value::RawValue;
 use crate::ResourceBodyError;
 use crate::scan::RenamedReferences;
 
-/// A Bundle as received. Its resources are still text.
+/// A parsed Bundle. Its resources are still JSON text.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ParsedBundle<'a> {
-    /// `ParsedBundle.type`.
+    /// `Bundle.type`.
     #[serde(borrow, rename = "type")]
     pub kind: Cow<'a, str>,
     #[serde(borrow, default)]
@@ -30,7 +30,7 @@ pub(crate) struct BundleEntry<'a> {
     pub request: Option<EntryRequest<'a>>,
 }
 
-/// `ParsedBundle.entry.request`.
+/// `Bundle.entry.request`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct EntryRequest<'a> {
@@ -46,7 +46,7 @@ pub(crate) struct EntryRequest<'a> {
     pub if_none_exist: Option<Cow<'a, str>>,
 }
 
-/// The two members that say what a text is.
+/// The two members that identify a Bundle and its type.
 #[derive(Deserialize)]
 pub(crate) struct BundleHead<'a> {
     #[serde(borrow, rename = "resourceType")]
@@ -56,19 +56,19 @@ pub(crate) struct BundleHead<'a> {
 }
 
 impl<'a> BundleHead<'a> {
-    /// Returns `None` if the text is not an object with these members as strings.
+    /// Returns `None` if the text is not an object in which these members are strings.
     pub fn of(text: &'a [u8]) -> Option<Self> {
         serde_json::from_slice(text).ok()
     }
 }
 
-/// Reads a text whose `resourceType` is Bundle.
+/// Parses a text whose `resourceType` is Bundle.
 pub(crate) fn parse(text: &[u8]) -> Result<ParsedBundle<'_>, ResourceBodyError> {
     serde_json::from_slice(text).map_err(|error| ResourceBodyError::BadBundle(error.to_string()))
 }
 
-/// Determines type and id of each entry with a resource: its own id, else the id in `fullUrl`, else a new one.
-/// Entries without a resource have `None`.
+/// Returns type and id of each entry with a resource. The id is that of the resource, else the id in `fullUrl`, else a
+/// new one. Entries without a resource have `None`.
 pub(crate) fn places(
     entries: &[BundleEntry<'_>],
     new_id: &mut impl FnMut() -> String,
@@ -96,8 +96,8 @@ fn place(
     Ok(Some((kind, id)))
 }
 
-/// Returns the `urn:` names of entries and their ids on this server. For Patients, any full URL is such a name; for
-/// other types it may be a canonical URL, which is not replaced.
+/// Returns a map from the `urn:` names of entries to their ids on this server. For Patients, every `fullUrl` is such a
+/// name. For other types, a `fullUrl` may be a canonical URL, which must not be replaced.
 pub(crate) fn names(
     entries: &[BundleEntry<'_>],
     places: &[Option<(&'static str, String)>],

@@ -1,4 +1,5 @@
-//! Resources restricted to what a caller may see: all, the compartments of some Patients, or some ids of a type.
+//! A view of the resources that a caller may access: all, those in the compartments of some Patients, or those with
+//! some ids of a type.
 
 use std::sync::Arc;
 
@@ -12,20 +13,20 @@ use crate::{
     DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources, StoredResource, references,
 };
 
-/// Restriction of a caller.
+/// Restriction of the resources that a caller may access.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Restriction {
     /// All resources.
     #[default]
     None,
-    /// Resources in these compartments: `Patient/p1`, …; sorted.
+    /// Resources in these compartments, such as `Patient/p1`, sorted.
     Compartments(Arc<[String]>),
-    /// Resources with these ids, which the caller may read and not write.
+    /// Resources with these ids. The caller may read but not write them.
     ReadOnly(Arc<[String]>),
 }
 
 impl Restriction {
-    /// The compartments of the Patients with these ids.
+    /// Returns a restriction to the compartments of the Patients with these ids.
     pub fn patients<'a>(ids: impl IntoIterator<Item = &'a str>) -> Self {
         let mut compartments: Vec<_> = ids.into_iter().map(|id| format!("Patient/{id}")).collect();
         compartments.sort_unstable();
@@ -34,9 +35,9 @@ impl Restriction {
     }
 }
 
-/// A view of the resources under a [`Restriction`]. A resource outside is reported as missing; it is neither read nor
-/// replaced, and none can be created outside. A resource that is also in the compartment of another Patient is read, but
-/// not written.
+/// A view of the resources under a [`Restriction`]. A resource outside of the view is reported as missing. It can be
+/// neither read nor replaced, and no resource can be created outside of the view. A resource that is also in the
+/// compartment of another Patient can be read but not written.
 #[derive(Clone)]
 pub struct CompartmentView<'a> {
     resources: &'a Resources,
@@ -44,13 +45,13 @@ pub struct CompartmentView<'a> {
 }
 
 impl Resources {
-    /// The view under a restriction.
+    /// Returns the view under a restriction.
     pub fn restricted_to(&self, restriction: Restriction) -> CompartmentView<'_> {
         CompartmentView { resources: self, restriction }
     }
 }
 
-/// Returns true if a sorted list of compartments contains this one.
+/// Returns `true` if the sorted list of compartments contains `wanted`.
 fn has(compartments: &[String], wanted: &str) -> bool {
     compartments.binary_search_by(|own| own.as_str().cmp(wanted)).is_ok()
 }
@@ -68,7 +69,7 @@ impl CompartmentView<'_> {
         self.restriction == Restriction::None
     }
 
-    /// Returns true if the view contains a resource with this id and these compartments.
+    /// Returns `true` if the view contains a resource with this id and these compartments.
     pub(crate) fn contains(&self, id: &str, compartments: &[String]) -> bool {
         match &self.restriction {
             Restriction::None => true,
@@ -81,9 +82,9 @@ impl CompartmentView<'_> {
         self.contains(&version.key.id, &version.compartments)
     }
 
-    /// Returns true if the caller may write a resource with these compartments: it is in the view, and in the
-    /// compartment of no Patient outside. Otherwise the performer of an observation could write observations of any
-    /// subject.
+    /// Returns `true` if the caller may write a resource with these compartments: the resource must be in the view, and
+    /// must not be in the compartment of a Patient outside of it. Otherwise the performer of an observation could write
+    /// observations of any patient.
     fn may_write(&self, compartments: &[String]) -> bool {
         match &self.restriction {
             Restriction::None => true,
@@ -95,7 +96,7 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Prepares a resource that must be in the view.
+    /// Prepares a resource, which must be in the view.
     pub(crate) fn prepared(
         &self,
         body: &[u8],
@@ -106,8 +107,8 @@ impl CompartmentView<'_> {
         self.inside(prepare(body, Some(kind), id, &limits, fhir_base)?)
     }
 
-    /// Checks that the targets of a Provenance are inside: an export of a Patient contains the Provenance of each of its
-    /// resources, so one about another Patient's resource would be written into that Patient's data.
+    /// Checks that the targets of a Provenance are in the view. An export of a Patient contains the Provenance of each of
+    /// its resources. A Provenance about another Patient's resource would therefore become part of that Patient's data.
     async fn check_targets(&self, prepared: &PreparedResource) -> Result<(), ResourceError> {
         if self.is_unrestricted() || prepared.kind != "Provenance" {
             return Ok(());
@@ -119,7 +120,7 @@ impl CompartmentView<'_> {
             let local =
                 reference.and_then(|reference| references::local(reference, self.resources.fhir_base()));
             let Some((kind, id)) = local else { continue };
-            // Patients were compared when the compartments were checked.
+            // Targets that are Patients were checked with the compartments.
             if kind == "Patient" {
                 continue;
             }
@@ -138,7 +139,8 @@ impl CompartmentView<'_> {
     /// Returns the newest version of a resource in the view.
     ///
     /// # Errors
-    /// Returns [`ResourceError::NotFound`], also for resources outside the view, or [`ResourceError::Gone`].
+    /// Returns [`ResourceError::NotFound`] for missing resources and resources outside of the view, and
+    /// [`ResourceError::Gone`] for deleted ones.
     pub async fn read(&self, kind: &'static str, id: &str) -> Result<StoredResource, ResourceError> {
         if self.is_unrestricted() {
             return self.resources.read(kind, id).await;
@@ -150,7 +152,7 @@ impl CompartmentView<'_> {
     /// Returns one version of a resource, if that version is in the view.
     ///
     /// # Errors
-    /// The same as [`CompartmentView::read`].
+    /// Returns the errors of [`CompartmentView::read`].
     pub async fn read_version(
         &self,
         kind: &'static str,
@@ -164,8 +166,8 @@ impl CompartmentView<'_> {
         stored(kind, id, found.filter(|version| self.contains_version(version)))
     }
 
-    /// Returns the versions of a resource that are in the view, with tombstones, the newest first; see
-    /// [`Resources::history`]. The second value is the start of the next page, if there may be more.
+    /// Returns the versions of a resource that are in the view, including tombstones, newest first (see
+    /// [`Resources::history`]). The second value is the start of the next page, if there may be more versions.
     ///
     /// # Errors
     /// Returns [`ResourceError::NotFound`] if the first page is empty.
@@ -182,15 +184,15 @@ impl CompartmentView<'_> {
         if seen.is_empty() && before == Seq::LATEST {
             return Err(ResourceError::NotFound { kind: kind.to_owned(), id: id.to_owned() });
         }
-        // The existence of versions outside the view must not be revealed.
+        // A next page must not reveal that versions outside of the view exist.
         let next = next.filter(|_| !seen.is_empty());
         Ok((seen, next))
     }
 
-    /// Creates a resource in the view; see [`Resources::create`].
+    /// Creates a resource in the view (see [`Resources::create`]).
     ///
     /// # Errors
-    /// Returns [`ResourceError::Outside`] if the resource would be outside the view.
+    /// Returns [`ResourceError::Outside`] if the resource would be outside of the view.
     pub async fn create(
         &self,
         kind: &'static str,
@@ -204,11 +206,11 @@ impl CompartmentView<'_> {
         Ok(self.resources.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
-    /// Replaces a resource of the view; see [`Resources::update`]. Under a restriction it creates none: the answer would
-    /// reveal whether the id is taken outside.
+    /// Replaces a resource in the view (see [`Resources::update`]). Under a restriction it does not create a resource,
+    /// because the response would reveal whether a resource outside of the view has the id.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Outside`] if the new version, or what is stored under the id, is not in the view.
+    /// Returns [`ResourceError::Outside`] if the new version, or the stored resource with the id, is not in the view.
     pub async fn update(
         &self,
         kind: &'static str,
@@ -233,7 +235,7 @@ impl CompartmentView<'_> {
         self.resources.put(prepared, expect, now).await
     }
 
-    /// Writes a new version of a resource that was found.
+    /// Writes a new version of an existing resource.
     pub(crate) async fn replace(
         &self,
         kind: &'static str,
@@ -256,10 +258,10 @@ impl CompartmentView<'_> {
         self.resources.put(prepared, expect, now).await
     }
 
-    /// Deletes a resource in the view; see [`Resources::delete`].
+    /// Deletes a resource in the view (see [`Resources::delete`]).
     ///
     /// # Errors
-    /// Returns [`ResourceError::Outside`] if the resource is outside the view.
+    /// Returns [`ResourceError::Outside`] if the resource is outside of the view.
     pub async fn delete(
         &self,
         kind: &'static str,
@@ -285,7 +287,8 @@ impl CompartmentView<'_> {
         Err(ResourceError::Outside { kind: prepared.kind.to_owned(), id: prepared.id })
     }
 
-    /// Finds what the caller would replace. Whether an id outside exists is not revealed: it is reported like a free one.
+    /// Finds the resource that the caller would replace. An id that is used outside of the view is treated like an
+    /// unused id, so that the result does not reveal it.
     pub(crate) async fn write_target(
         &self,
         kind: &'static str,
@@ -304,19 +307,19 @@ impl CompartmentView<'_> {
     }
 }
 
-/// Result of looking up an id that a restricted caller writes.
+/// Result of looking up the id that a restricted caller writes.
 pub(crate) enum WriteTarget {
-    /// This version, which may be replaced. The write is bound to it, so that the resource cannot leave the view in
-    /// between.
+    /// The resource exists with this version and may be replaced. The write requires this version, because the resource
+    /// could leave the view in between.
     Version(u64),
-    /// A deleted resource of the view.
+    /// The resource is in the view and deleted.
     Tombstone,
-    /// No resource, or one outside.
+    /// There is no resource with this id, or it is outside of the view.
     Unseen,
 }
 
 impl WriteTarget {
-    /// The precondition of a write under this id; `None` if the target is unseen.
+    /// Returns the precondition of a write to this id, or `None` if the target is unseen.
     fn precondition(
         &self,
         kind: &str,
@@ -340,7 +343,7 @@ impl WriteTarget {
     }
 }
 
-/// The targets of a Provenance.
+/// The members of a Provenance that contain its targets.
 #[derive(Deserialize)]
 struct Provenance {
     #[serde(default)]

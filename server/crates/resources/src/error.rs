@@ -2,20 +2,20 @@
 
 use store::StoreError;
 
-/// Fault of a text that should be a resource, with its place if known.
+/// The defect of a text that is not a valid resource, with its position if it is known.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceBodyError {
-    /// Not JSON (RFC 8259).
+    /// The text is not JSON (RFC 8259).
     #[error("not JSON at line {line}, column {column}: {what}")]
     Json {
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
-        /// In bytes, counted from 1.
+        /// Column in bytes, counted from 1.
         column: usize,
-        /// The fault.
+        /// Description of the defect.
         what: &'static str,
     },
-    /// JSON, but not an object.
+    /// The text is JSON, but not an object.
     #[error("a resource is a JSON object, this is {found}")]
     NotObject {
         /// The actual JSON type, such as `an array`.
@@ -24,33 +24,33 @@ pub enum ResourceBodyError {
     /// Two members of one object have the same name.
     #[error("member '{name}' is repeated: the member names of a JSON object must be unique")]
     DuplicateMember {
-        /// The name.
+        /// The repeated member name.
         name: String,
     },
     /// `resourceType` is missing or not a string.
     #[error("'resourceType' is missing or not a string")]
     NoType,
-    /// A type that FHIR R4 does not have.
+    /// FHIR R4 does not have this resource type.
     #[error("'{0}' is not a resource type of FHIR R4")]
     UnknownType(String),
-    /// Another type than the address says.
+    /// The type differs from that in the URL.
     #[error("'resourceType' is '{found}', but '{expected}' belongs here")]
     WrongType {
-        /// Type in the address.
+        /// Type in the URL.
         expected: String,
         /// Type in the body.
         found: String,
     },
-    /// No `id` where one is needed.
+    /// The `id` is missing but required.
     #[error("'id' is missing")]
     NoId,
-    /// An `id` against the rules.
+    /// The `id` is not valid.
     #[error("'{0}' is not an id: 1 to 64 letters, digits, '-' and '.'")]
     BadId(String),
-    /// Another id than the address says.
+    /// The id differs from that in the URL.
     #[error("'id' is '{found}', but the URL has '{expected}'")]
     WrongId {
-        /// Id in the address.
+        /// Id in the URL.
         expected: String,
         /// Id in the body.
         found: String,
@@ -58,44 +58,44 @@ pub enum ResourceBodyError {
     /// `meta` is not an object.
     #[error("'meta' is not an object")]
     BadMeta,
-    /// More bytes than the limit.
+    /// The text is longer than the limit.
     #[error("the resource has more than {limit} bytes")]
     TooBig {
         /// The limit in bytes.
         limit: usize,
     },
-    /// Objects and arrays within each other beyond the limit.
+    /// Objects and arrays are nested deeper than the limit.
     #[error("objects and arrays are nested more than {limit} levels deep at line {line}")]
     TooDeep {
-        /// The limit in levels.
+        /// The limit in levels of nesting.
         limit: usize,
-        /// Counted from 1.
+        /// Line number, counted from 1.
         line: usize,
     },
-    /// A Bundle that cannot be taken apart.
+    /// The text is not a valid Bundle.
     #[error("not a Bundle: {0}")]
     BadBundle(String),
-    /// A request of a Bundle that cannot be carried out.
+    /// The request of a Bundle entry cannot be performed.
     #[error("{0}")]
     Entry(&'static str),
-    /// A search in a request of a Bundle that is not understood.
+    /// The search in the request of a Bundle entry is not supported.
     #[error("{0}")]
     Search(String),
-    /// An entry of a Bundle that is wrong.
+    /// An entry of a Bundle is not valid.
     #[error("Bundle.entry[{entry}]: {reason}")]
     BadEntry {
-        /// Counted from 0, as in `ParsedBundle.entry[0]`.
+        /// Index of the entry, counted from 0.
         entry: usize,
-        /// The fault.
+        /// Description of the defect.
         reason: String,
     },
-    /// A Bundle of a type that cannot be carried out or imported.
+    /// A Bundle of this type cannot be processed or imported.
     #[error("a Bundle of type '{0}' cannot be used here")]
     BundleType(String),
 }
 
 impl ResourceBodyError {
-    /// Says that the text was a line of a file.
+    /// Adds the number of the line of the file that contained the text.
     #[must_use]
     pub fn at_line(self, number: u64) -> Self {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
@@ -106,56 +106,56 @@ impl ResourceBodyError {
         }
     }
 
-    /// Says that the text was an entry of a Bundle, counted from 0.
+    /// Adds the index of the Bundle entry that contained the text, counted from 0.
     #[must_use]
     pub fn in_entry(self, entry: usize) -> Self {
         Self::BadEntry { entry, reason: self.to_string() }
     }
 }
 
-/// A request on resources that could not be carried out. Nothing was written.
+/// Reasons why a request on resources could not be performed. Nothing was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
-    /// The body is not a resource that can be stored.
+    /// The body is not a valid resource.
     #[error(transparent)]
     Body(#[from] ResourceBodyError),
     /// The resource, or this version of it, never existed.
     #[error("{kind}/{id} is not known")]
     NotFound {
-        /// The type.
+        /// The resource type.
         kind: String,
-        /// The id, with `/_history/n` if a version was requested.
+        /// The id, followed by `/_history/n` if a version was requested.
         id: String,
     },
     /// The resource, or this version of it, is deleted.
     #[error("{kind}/{id} was deleted")]
     Gone {
-        /// The type.
+        /// The resource type.
         kind: String,
-        /// The id.
+        /// The id of the resource.
         id: String,
     },
-    /// The resource is outside the compartments that the caller may access.
+    /// The resource is outside of the compartments that the caller may access.
     #[error("{kind}/{id} is not, or not only, in the compartment of a Patient that the token is for")]
     Outside {
-        /// The type.
+        /// The resource type.
         kind: String,
-        /// The id.
+        /// The id of the resource.
         id: String,
     },
-    /// The version in `If-Match` is not the newest one, or someone else was faster.
+    /// The version in `If-Match` is not the newest one, or another request has changed the resource.
     #[error("{key} has changed: read it again and repeat the change")]
     VersionConflict {
         /// `Type/id`.
         key: String,
     },
-    /// A conditional request whose search is met by more than one resource.
+    /// More than one resource matches the search of a conditional request.
     #[error("more than one {kind} meets the search; name one of them by its id")]
     Several {
-        /// The type.
+        /// The resource type.
         kind: String,
     },
-    /// A place in a search that no page of it gave.
+    /// The cursor in the URL of a search page was not issued by this server.
     #[error("this page of the search is unknown; start the search again")]
     Page,
     /// The store failed.

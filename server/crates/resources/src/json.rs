@@ -1,4 +1,4 @@
-//! Reads values at a path of a resource as borrowed slices, without building a tree. Everything else is skipped.
+//! Reads the values at a path of a resource as borrowed slices, without building a tree. All other values are skipped.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ pub use fhir::Text;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Adds the values at `path` below `value` to `found`, through lists on the way and at the end. Invalid JSON has no
-/// values.
+/// Adds the values at `path` in `value` to `found`. Arrays on the path and at its end are traversed. Invalid JSON has
+/// no values.
 pub fn values<'a>(value: &'a RawValue, path: &[&str], found: &mut Vec<&'a RawValue>) {
     let text = value.get();
     match (text.as_bytes().first(), path) {
@@ -28,7 +28,7 @@ pub fn values<'a>(value: &'a RawValue, path: &[&str], found: &mut Vec<&'a RawVal
     }
 }
 
-/// Picks one member of an object.
+/// Deserializes one member of an object.
 struct MemberOf<'n>(&'n str);
 
 impl<'de> DeserializeSeed<'de> for MemberOf<'_> {
@@ -59,7 +59,7 @@ impl<'de> Visitor<'de> for MemberOf<'_> {
     }
 }
 
-/// A text of JSON, unescaped.
+/// Returns the unescaped text of a JSON string.
 pub fn text(value: &RawValue) -> Option<Text<'_>> {
     serde_json::from_str(value.get()).ok()
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_on_the_way_are_walked() {
+    fn arrays_on_the_path_are_traversed() {
         #[track_caller]
         fn check(json: &str, path: &str, expected: &[&str]) {
             let value: &RawValue = serde_json::from_str(json).unwrap();

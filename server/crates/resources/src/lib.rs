@@ -1,6 +1,6 @@
-//! FHIR resources on the store: what may be stored, ids, versions, compartments, ingest. No HTTP.
+//! FHIR resources in the store: validation, ids, versions, compartments, searches and import. Without HTTP.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! |---|---|
 //! | [`service`] | [`Resources`]: create, update, delete, read, history |
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |

@@ -1,5 +1,6 @@
-//! Converts a text to a resource that can be stored: checks it, removes the whitespace between tokens, and leaves
-//! room in `meta` for version and time. A pure function, and the hot path of an import.
+//! Converts a text to a resource that can be stored: checks the text, removes the whitespace between tokens, and
+//! reserves a position in `meta` for version and time. This is a pure function that takes most of the time of an
+//! import.
 
 use fhir::patient_compartment;
 use store::ResourceDraft;
@@ -7,30 +8,30 @@ use store::ResourceDraft;
 use crate::scan::{self, RenamedReferences, ResourceScan};
 use crate::{ResourceBodyError, references};
 
-/// Limits on a resource.
+/// Limits for one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Length of the text in bytes.
+    /// Maximum length of the text in bytes.
     pub bytes: usize,
-    /// Levels of objects and arrays within each other.
+    /// Maximum nesting depth of objects and arrays.
     pub depth: usize,
 }
 
 impl Default for ResourceLimits {
-    /// 16 MiB and 100 levels.
+    /// Returns limits of 16 MiB and 100 levels.
     fn default() -> Self {
         Self { bytes: 16 << 20, depth: 100 }
     }
 }
 
-/// Source of a resource's id.
+/// The source of a resource's id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IdSource<'a> {
-    /// The text must have one.
+    /// The text must contain an id.
     Own,
-    /// The text must have this one.
+    /// The text must contain this id.
     Same(&'a str),
-    /// The resource gets this one, whatever the text has.
+    /// The resource gets this id. An id in the text is replaced.
     Given(&'a str),
 }
 
@@ -39,22 +40,23 @@ pub enum IdSource<'a> {
 pub struct PreparedResource {
     /// The resource type.
     pub kind: &'static str,
-    /// The id, as in the draft.
+    /// The id, which the draft also contains.
     pub id: String,
-    /// The text, for the store to splice `versionId` and `lastUpdated` in.
+    /// The text in which the store inserts `versionId` and `lastUpdated`.
     pub draft: ResourceDraft,
-    /// The compartments that it belongs to, those of Patients first. Beside those of Patients, a Provenance is in a compartment of
-    /// each of its targets, named by it (`Observation/o1`), so that it can be found from there.
+    /// Compartments that the resource belongs to, those of Patients first. A Provenance also belongs to a compartment
+    /// for each of its targets, named after the target (`Observation/o1`), so that the Provenance of a resource can be
+    /// found.
     pub compartments: Vec<String>,
 }
 
-/// Prepares one resource. A reference determines compartments if it is relative, or absolute below `fhir_base`; a
-/// Patient of another server has no compartment here, even with the same id.
+/// Prepares one resource. A reference determines a compartment if it is relative, or absolute below `fhir_base`. A
+/// Patient of another server has no compartment on this server, even if the id is the same.
 ///
-/// `kind` is the type named by the address, if any. The text must be one JSON object in UTF-8 (a byte order mark is
-/// dropped) of a type of FHIR R4. `resourceType`, `id` and `meta` must not be repeated; strings, numbers and the
-/// order of members are preserved. `meta` is added after `id` if it is missing; its `versionId` and `lastUpdated` are
-/// replaced.
+/// `kind` is the type in the URL of the request, if any. The text must be one JSON object in UTF-8, whose type is a
+/// resource type of FHIR R4. A byte order mark is removed. `resourceType`, `id` and `meta` must not be repeated.
+/// Strings, numbers and the order of members are preserved. If `meta` is missing, it is added after `id`. `versionId`
+/// and `lastUpdated` in `meta` are replaced.
 ///
 /// ```
 /// use trefoil_resources::prepare::{IdSource, ResourceLimits, prepare};
@@ -69,7 +71,7 @@ pub struct PreparedResource {
 /// ```
 ///
 /// # Errors
-/// Returns the first fault of the text.
+/// Returns the first defect of the text.
 pub fn prepare(
     body: &[u8],
     kind: Option<&'static str>,
@@ -80,7 +82,7 @@ pub fn prepare(
     prepare_named(body, kind, id, limits, fhir_base, None)
 }
 
-/// The same, and replaces strings that name entries of a Bundle.
+/// Prepares a resource, and replaces strings that refer to entries of the same Bundle.
 pub(crate) fn prepare_named(
     body: &[u8],
     kind: Option<&'static str>,
@@ -102,7 +104,7 @@ pub(crate) fn prepare_named(
         return Err(ResourceBodyError::WrongType { expected: expected.to_owned(), found: known.to_owned() });
     }
     if scan.late_type && !patient_compartment::paths(known).is_empty() {
-        // The type came after elements whose meaning depends on it.
+        // The type followed elements whose meaning depends on it, so the text is scanned again.
         scan = scan::scan(body, Some(known), limits.depth, names)?;
     }
     let id = settle_id(&mut scan, id)?;
@@ -110,7 +112,7 @@ pub(crate) fn prepare_named(
     Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments })
 }
 
-/// The text as UTF-8 bytes without byte order mark.
+/// Returns the text as UTF-8 bytes without byte order mark.
 fn text(body: &[u8]) -> Result<&[u8], ResourceBodyError> {
     let body = body.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(body);
     if let Err(error) = std::str::from_utf8(body) {
@@ -122,7 +124,7 @@ fn text(body: &[u8]) -> Result<&[u8], ResourceBodyError> {
     Ok(body)
 }
 
-/// Writes the id into the copy and returns it; `scan.id_range` is its range there.
+/// Writes the id into the copy and returns the id. `scan.id_range` is its position in the copy.
 fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>) -> Result<String, ResourceBodyError> {
     let own = scan.id.take();
     let id = match (id, own) {
@@ -147,7 +149,7 @@ fn settle_id(scan: &mut ResourceScan, id: IdSource<'_>) -> Result<String, Resour
     if fhir::is_id(&id) { Ok(id) } else { Err(ResourceBodyError::BadId(id)) }
 }
 
-/// Replaces a part of the copy and moves the positions after it.
+/// Replaces a range of the copy and adjusts the positions after it.
 fn replace(scan: &mut ResourceScan, range: std::ops::Range<usize>, text: &str) {
     let moved = |mark: usize| if mark >= range.end { mark + text.len() - range.len() } else { mark };
     if let Some(meta) = &mut scan.meta {
@@ -158,7 +160,7 @@ fn replace(scan: &mut ResourceScan, range: std::ops::Range<usize>, text: &str) {
     scan.out.splice(range, text.bytes());
 }
 
-/// The copy with room for the two values of the store.
+/// Returns the copy, with the offsets for the two values that the store inserts.
 fn draft(mut scan: ResourceScan) -> ResourceDraft {
     const META: &str = r#","meta":{"versionId":"","lastUpdated":""}"#;
     let (version_at, updated_at) = match scan.meta {
@@ -180,7 +182,7 @@ fn compartments(kind: &str, id: &str, scan: &ResourceScan, fhir_base: &str) -> V
         .map(|(target, id)| format!("{target}/{id}"))
         .chain(own)
         .collect();
-    // Patients first: the store may lay a resource beside others of its first compartment.
+    // Patients come first, because the store may place a resource next to others of its first compartment.
     all.sort_unstable_by(|a, b| (!a.starts_with("Patient/"), a).cmp(&(!b.starts_with("Patient/"), b)));
     all.dedup();
     all
@@ -199,7 +201,7 @@ mod tests {
         prepare(body.as_ref(), None, IdSource::Own, &ResourceLimits::default(), BASE)
     }
 
-    /// The draft with the values that the store would splice in.
+    /// Returns the draft with example values for those that the store inserts.
     fn ready(prepared: &PreparedResource) -> String {
         let ResourceDraft { bytes, version_at, updated_at } = &prepared.draft;
         assert!(version_at < updated_at);
@@ -254,7 +256,7 @@ mod tests {
     fn invalid_resources_are_rejected() {
         #[track_caller]
         fn check(body: impl AsRef<[u8]>, expected: &str) {
-            let error = prepared(body).expect_err("it must be refused");
+            let error = prepared(body).expect_err("the resource must be rejected");
             assert_eq!(error.to_string(), expected);
         }
         let basic = |rest: &str| format!("{{\"resourceType\":\"Basic\",\"id\":\"b\"{rest}");
@@ -325,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_id_comes_from() {
+    fn the_id_is_taken_from_its_source() {
         #[track_caller]
         fn check(body: &str, id: IdSource<'_>, expected: Result<&str, &str>) {
             let answer = prepare(body.as_bytes(), Some("Basic"), id, &ResourceLimits::default(), BASE);
@@ -360,12 +362,13 @@ mod tests {
     }
 
     #[test]
-    fn compartments_of_a_resource() {
+    fn references_determine_the_compartments_of_a_resource() {
         #[track_caller]
         fn check(body: Value, expected: &[&str]) {
             let mut body = body;
             body["id"] = json!("x");
-            // `serde_json` sorts members, so `resourceType` is late here and first below.
+            // `serde_json` sorts members, so `resourceType` is not the first member in this text, but is the first one
+            // in the text below.
             let late = body.to_string();
             let kind = body["resourceType"].take();
             body.as_object_mut().unwrap().remove("resourceType");
@@ -412,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn an_escaped_reference_counts() {
+    fn an_escaped_reference_determines_a_compartment() {
         let body = r#"{"resourceType":"Basic","id":"b","subject":{"ref\u0065rence":"Patient\/p"}}"#;
         assert_eq!(prepared(body).unwrap().compartments, ["Patient/p"]);
     }
@@ -442,7 +445,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
         #[test]
-        fn content_is_kept(
+        fn content_is_preserved(
             members in proptest::collection::vec((name(), any_json()), 0..5),
             meta in proptest::option::of(proptest::collection::vec((name(), any_json()), 0..3)),
             pretty: bool,
@@ -456,7 +459,7 @@ mod tests {
             }
             let text = if pretty { serde_json::to_string_pretty(&body) } else { serde_json::to_string(&body) };
             let text = text.unwrap();
-            // Floating-point numbers may lose a digit on their way through the library.
+            // `serde_json` may change the last digit of floating-point numbers.
             let mut body: Map<String, Value> = serde_json::from_str(&text).unwrap();
             let prepared = prepared(text).unwrap();
             let text = ready(&prepared);
@@ -469,18 +472,18 @@ mod tests {
                 meta.remove("lastUpdated");
             }
             prop_assert_eq!(&found, &body);
-            // A prepared text is minimal, and to prepare it again changes nothing.
+            // Preparing a prepared text again changes nothing.
             let again = prepare(text.as_bytes(), None, IdSource::Own, &ResourceLimits::default(), BASE).unwrap();
             prop_assert_eq!(again, prepared);
         }
 
         #[test]
-        fn any_text_is_judged_as_a_json_library_does(text in "[{}\\[\\]\",:0-9eE.+\\-tfnul\\\\u d\t\n]{0,24}") {
+        fn validity_agrees_with_a_json_library(text in "[{}\\[\\]\",:0-9eE.+\\-tfnul\\\\u d\t\n]{0,24}") {
             let body = format!(r#"{{"resourceType":"Basic","id":"b","x":{text}}}"#);
             let ours = prepared(&body);
             let theirs = serde_json::from_str::<serde::de::IgnoredAny>(&body);
-            // Texts that close the object early may hold our three members twice; those are refused by both
-            // or by us alone.
+            // If the text closes the object early, one of the three required members may be repeated. The scanner
+            // rejects these texts, and the library may accept them.
             if !matches!(ours, Err(ResourceBodyError::DuplicateMember { .. })) {
                 prop_assert_eq!(ours.is_ok(), theirs.is_ok(), "{:?} {:?} {}", ours, theirs, body);
             }

@@ -1,7 +1,7 @@
-//! Literal references of FHIR R4: the type and id that they name.
+//! Literal references of FHIR R4, and the type and id that they contain.
 
-/// Returns the type and id named by a literal reference: `Patient/p`, the same after any base address, or with a
-/// version (`/_history/2`), which is removed. Returns `None` for other references: `#p`, `urn:…`, a search.
+/// Returns the type and id in a literal reference: `Patient/p`, also after any base URL. A version (`/_history/2`) is
+/// removed. Returns `None` for other references: `#p`, `urn:…`, or a search.
 ///
 /// ```
 /// use trefoil_resources::references::target;
@@ -22,7 +22,7 @@ pub fn target(reference: &str) -> Option<(&'static str, &str)> {
     Some((fhir::resource_type(kind)?, id)).filter(|_| fhir::is_id(id))
 }
 
-/// Returns the type and id that a reference names on the server at `fhir_base`.
+/// Returns the type and id of a reference to a resource on the server at `fhir_base`, or `None` for other servers.
 pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &'a str)> {
     match reference.strip_prefix(fhir_base).and_then(|rest| rest.strip_prefix('/')) {
         Some(local) => target(local),
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references() {
+    fn literal_references_are_parsed() {
         #[track_caller]
         fn check(reference: &str, expected: Option<&str>) {
             let found = target(reference).map(|(kind, id)| format!("{kind}/{id}"));

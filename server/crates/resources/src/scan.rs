@@ -1,6 +1,6 @@
-//! Reads a resource as JSON in one pass over its bytes, without building a tree: checks it strictly
-//! (RFC 8259, UTF-8, depth), copies it without whitespace between tokens, and notes on the way what
-//! [`prepare`](crate::prepare) needs. Strings, numbers and the order of members stay as they are.
+//! Reads a resource as JSON in one pass over its bytes, without building a tree. The scanner checks the text strictly
+//! (RFC 8259, UTF-8, depth), copies it without whitespace between tokens, and collects the data that
+//! [`prepare`](crate::prepare) needs. Strings, numbers and the order of members are preserved.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -11,38 +11,38 @@ use smallvec::SmallVec;
 
 use crate::ResourceBodyError;
 
-/// Result of one pass, with the copy.
+/// Result of a scan, with the copy of the resource.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceScan {
-    /// The resource without whitespace between tokens; `meta`, where there is one, begins with empty
-    /// strings for `versionId` and `lastUpdated`.
+    /// The resource without whitespace between tokens. `meta`, if there is one, begins with empty strings for
+    /// `versionId` and `lastUpdated`.
     pub out: Vec<u8>,
     pub kind: Option<String>,
-    /// Position after the member `resourceType` in `out`.
+    /// Position in `out` after the member `resourceType`.
     pub after_type: usize,
     /// The value of the member `id`.
     pub id: Option<String>,
-    /// Range of the id in `out`, without quotes.
+    /// Range of the id in `out`, without the quotation marks.
     pub id_range: Range<usize>,
     pub meta: Option<ScannedMeta>,
-    /// References at the ends of the requested paths.
+    /// References found at the requested paths.
     pub references: Vec<String>,
-    /// Whether another member preceded `resourceType`.
+    /// `true` if another member preceded `resourceType`.
     pub late_type: bool,
 }
 
-/// Positions of the two values of `meta` in `out`.
+/// Positions in `out` of the two values in `meta`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScannedMeta {
     pub version_at: usize,
     pub updated_at: usize,
 }
 
-/// Replacements of whole strings: from the addresses of entries in the Bundle to their new references.
+/// Replacements for whole strings: from the URLs of entries in a Bundle to the new references.
 pub(crate) type RenamedReferences = HashMap<String, String>;
 
-/// Reads `body`, which is UTF-8 without byte order mark. `kind` is the type where it is known already; else
-/// it is taken from `resourceType` as soon as that is read.
+/// Scans `body`, which must be UTF-8 without byte order mark. `kind` is the type if it is already known. Otherwise the
+/// type is taken from the member `resourceType`.
 pub(crate) fn scan(
     body: &[u8],
     kind: Option<&str>,
@@ -65,9 +65,9 @@ pub(crate) fn scan(
 
 struct ResourceScanner<'a> {
     bytes: &'a [u8],
-    /// The next byte to read.
+    /// Position of the next byte to read.
     at: usize,
-    /// Everything before is in `out` or dropped.
+    /// Position up to which the bytes were copied to `out` or dropped.
     copied: usize,
     depth: usize,
     depth_limit: usize,
@@ -76,7 +76,7 @@ struct ResourceScanner<'a> {
     found: ResourceScan,
 }
 
-/// The paths that lead to the current member: one bit for each path, and the number of completed steps.
+/// The paths that match the position of the current member: one bit for each path, and the number of matched steps.
 #[derive(Clone, Copy)]
 struct ReferenceTrail {
     mask: u16,
@@ -87,10 +87,11 @@ impl ReferenceTrail {
     const OFF: Self = Self { mask: 0, steps: 0 };
 }
 
-/// The member names of one object, which must be unique: two readers of the same bytes could take different values.
+/// The member names of one object. They must be unique, because two readers of the same bytes could otherwise use
+/// different values.
 #[derive(Default)]
 struct MemberNames<'a> {
-    /// Most objects have few members, and comparing those is faster than hashing them.
+    /// Names of an object with few members. Comparing them is faster than hashing.
     few: SmallVec<[Cow<'a, str>; 16]>,
     many: HashSet<Cow<'a, str>>,
 }
@@ -113,7 +114,7 @@ impl<'a> ResourceScanner<'a> {
     fn resource(&mut self) -> Result<(), ResourceBodyError> {
         self.space();
         if self.peek() != Some(b'{') {
-            // Text that is no JSON at all says so rather than 'not an object'.
+            // A text that does not begin with a JSON value is reported as invalid JSON instead of as another JSON type.
             let found = match self.peek() {
                 Some(b'[') => "an array",
                 Some(b'"') => "a string",
@@ -169,7 +170,7 @@ impl<'a> ResourceScanner<'a> {
         Ok(())
     }
 
-    /// Copies `meta` with `versionId` and `lastUpdated` empty and in front, whatever they were.
+    /// Copies `meta`. `versionId` and `lastUpdated` are moved to the front and left empty.
     fn meta(&mut self) -> Result<(), ResourceBodyError> {
         if self.peek() != Some(b'{') {
             return Err(ResourceBodyError::BadMeta);
@@ -182,7 +183,7 @@ impl<'a> ResourceScanner<'a> {
         let updated_at = out.len();
         out.push(b'"');
         self.found.meta = Some(ScannedMeta { version_at, updated_at });
-        // The pass appends braces, commas and the two dropped members after `end`; they are cut off again.
+        // The scan appends braces, commas and the two dropped members after `end`; they are removed again.
         let mut end = out.len();
         self.members(|scanner, key| {
             scanner.found.out.truncate(end);
@@ -204,7 +205,7 @@ impl<'a> ResourceScanner<'a> {
         Ok(())
     }
 
-    /// Reads an object; `member` is called behind each colon and reads the value.
+    /// Reads an object. `member` is called after each colon and reads the value.
     fn members(
         &mut self,
         mut member: impl FnMut(&mut Self, MemberKey<'a>) -> Result<(), ResourceBodyError>,
@@ -274,7 +275,10 @@ impl<'a> ResourceScanner<'a> {
                 self.members(|scanner, key| {
                     let name = key.text();
                     if is_end && name == "reference" && scanner.peek() == Some(b'"') {
-                        let reference = scanner.text_value()?.expect("a quote begins a string").into_owned();
+                        let reference = scanner
+                            .text_value()?
+                            .expect("the next character is a quotation mark, so a string follows")
+                            .into_owned();
                         scanner.found.references.push(reference);
                         return Ok(());
                     }
@@ -294,7 +298,7 @@ impl<'a> ResourceScanner<'a> {
         }
     }
 
-    /// Returns the trail after a member with this name.
+    /// Returns the matching paths after a member with this name.
     fn step(&self, trail: ReferenceTrail, name: &str) -> ReferenceTrail {
         let mut mask = 0;
         for (at, path) in self.paths.iter().enumerate() {
@@ -305,13 +309,14 @@ impl<'a> ResourceScanner<'a> {
         ReferenceTrail { mask, steps: trail.steps + 1 }
     }
 
-    /// Returns true if one of the paths ends here.
+    /// Returns `true` if one of the paths ends at this position.
     fn is_end(&self, trail: ReferenceTrail) -> bool {
         let on = |at: usize| trail.mask & (1 << at) != 0;
         self.paths.iter().enumerate().any(|(at, path)| on(at) && path.split('.').count() == trail.steps)
     }
 
-    /// Reads a string and returns its text, replaced if it is a renamed reference; `None` for other values.
+    /// Reads a string and returns its text, or its replacement if it is a renamed reference. Returns `None` for other
+    /// values.
     fn text_value(&mut self) -> Result<Option<Cow<'a, str>>, ResourceBodyError> {
         if self.peek() != Some(b'"') {
             self.value(ReferenceTrail::OFF)?;
@@ -329,7 +334,7 @@ impl<'a> ResourceScanner<'a> {
         Ok(Some(Cow::Borrowed(name)))
     }
 
-    /// Reads a string; says whether it holds an escape.
+    /// Reads a string. Returns `true` if the string contains an escape.
     fn string(&mut self) -> Result<bool, ResourceBodyError> {
         self.at += 1;
         let mut escaped = false;
@@ -368,7 +373,7 @@ impl<'a> ResourceScanner<'a> {
         Ok(())
     }
 
-    /// The value of `\uXXXX` at this place.
+    /// Returns the value of `\uXXXX` at this position.
     fn unit(&self, at: usize) -> Result<u16, ResourceBodyError> {
         let digits = self.bytes.get(at..at + 6).and_then(|text| text.strip_prefix(b"\\u"));
         digits
@@ -435,7 +440,7 @@ impl<'a> ResourceScanner<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Passes over whitespace, which is not copied.
+    /// Skips whitespace, which is not copied.
     fn space(&mut self) {
         if !matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             return;
@@ -452,7 +457,7 @@ impl<'a> ResourceScanner<'a> {
         self.copied = self.at;
     }
 
-    /// Line and column, both from 1.
+    /// Returns line and column of the current position, both counted from 1.
     fn place(&self) -> (usize, usize) {
         let before = &self.bytes[..self.at.min(self.bytes.len())];
         let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
@@ -466,7 +471,7 @@ impl<'a> ResourceScanner<'a> {
     }
 }
 
-/// A checked string as written, with its quotes.
+/// A checked string as in the text, with its quotation marks.
 struct MemberKey<'a> {
     quoted: &'a [u8],
     escaped: bool,

@@ -1,5 +1,5 @@
-//! Searches of one type, page by page, at one moment from the first page to the last (FHIR R4, search); and the one
-//! resource that a conditional request means.
+//! Searches of one type with pages (FHIR R4, search), and conditional requests. All pages of a search show the same
+//! snapshot.
 
 use jiff::Timestamp;
 use store::{PageLimit, ResourceKey, ScanOptions, Seq, Version, Versions};
@@ -13,26 +13,28 @@ use crate::{
     StoredResource,
 };
 
-/// Resources that one page looks at, at most: where few meet a search, its pages hold few.
+/// Maximum number of resources that are examined for one page. If few resources match, the pages contain few.
 const LOOKED_AT: usize = 20_000;
-/// Bytes that one page holds, about.
+/// Approximate maximum size of a page in bytes.
 const BYTES: usize = 16 << 20;
-/// Maximum size of a page in memory.
+/// Maximum size of a page of the underlying scan.
 const PAGE: PageLimit = PageLimit { count: 500, bytes: 512 * 1024 };
 
 /// A page of a search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundResource {
-    /// Resources that meet the search, in an order that is the same on all pages.
+    /// Resources that match the search. All pages have the same order.
     pub resources: Vec<StoredResource>,
-    /// Start of the next page; `None` on the last.
+    /// Cursor of the next page. `None` on the last page.
     pub next: Option<String>,
 }
 
-/// Most compartments that are scanned one after the other; for more of them the type is scanned.
+/// Maximum number of compartments that are scanned one after the other. For more compartments, the whole type is
+/// scanned.
 const MAX_SCANNED_COMPARTMENTS: usize = 64;
 
-/// Start of a page: the moment of the search, the compartment (empty for a scan of the type), and the id before it.
+/// Position of a page: the sequence number of the snapshot, the compartment (empty for a scan of the type), and the
+/// last id before the page.
 struct SearchCursor {
     at: Seq,
     compartment: String,
@@ -53,11 +55,11 @@ impl SearchCursor {
 }
 
 impl CompartmentView<'_> {
-    /// Up to `count` resources of a type that meet a search, where it has parameters, from the place on that an earlier
-    /// page gave as [`FoundResource::next`].
+    /// Returns up to `count` resources of a type that match a search, if one is given. The cursor
+    /// [`FoundResource::next`] of a page continues the search.
     ///
     /// # Errors
-    /// [`ResourceError::Page`] for a place that no page gave; the store's.
+    /// Returns [`ResourceError::Page`] for a cursor that this server did not issue, or a store error.
     pub async fn search(
         &self,
         kind: &'static str,
@@ -79,7 +81,8 @@ impl CompartmentView<'_> {
         }
         let compartments = self.scanned_compartments();
         if let Some(compartments) = compartments {
-            // Earlier compartments are complete; one that was removed since the last page is skipped.
+            // Earlier compartments were scanned completely. If the compartment of the cursor was removed from the
+            // restriction, the next one is scanned.
             let next = compartments.partition_point(|own| *own < cursor.compartment);
             let Some(compartment) = compartments.get(next) else {
                 return Ok(FoundResource { resources: Vec::new(), next: None });
@@ -133,7 +136,7 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// The resources of these ids, which needs no scan.
+    /// Returns the resources with these ids, without a scan.
     async fn by_ids(
         &self,
         kind: &'static str,
@@ -155,10 +158,10 @@ impl CompartmentView<'_> {
         Ok(FoundResource { resources, next: None })
     }
 
-    /// Returns the only resource that meets a search, for a conditional request; `None` if there is none.
+    /// Returns the only resource that matches the search of a conditional request, or `None` if no resource matches.
     ///
     /// # Errors
-    /// Returns [`ResourceError::Several`] if there are several.
+    /// Returns [`ResourceError::Several`] if several resources match.
     pub async fn only(
         &self,
         kind: &'static str,
@@ -180,11 +183,11 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Writes the resource that meets a search, or a new one where none does: with the id of the body, else with
-    /// `new_id` (FHIR R4, conditional update). `searched` is what the caller may search.
+    /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one with the
+    /// id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
     ///
     /// # Errors
-    /// [`ResourceError::Several`]; as of [`CompartmentView::update`].
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::update`].
     pub async fn update_only(
         &self,
         searched: &Self,
@@ -201,7 +204,7 @@ impl CompartmentView<'_> {
                 Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into())
             }
             (Some(found), _) => self.replace(kind, &found, body, now).await,
-            // Under a restriction the answer would reveal whether the id is taken outside.
+            // Under a restriction, the response would reveal whether a resource outside of the view has the id.
             (None, Some(own)) if *self.restriction() != Restriction::None => {
                 Err(ResourceError::Outside { kind: kind.to_owned(), id: own })
             }
@@ -212,10 +215,11 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// Adds a resource, unless one meets a search, which is then given (FHIR R4, conditional create).
+    /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned (FHIR R4,
+    /// conditional create).
     ///
     /// # Errors
-    /// [`ResourceError::Several`]; as of [`CompartmentView::create`].
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::create`].
     pub async fn create_unless(
         &self,
         searched: &Self,
@@ -231,10 +235,10 @@ impl CompartmentView<'_> {
         Ok(WrittenResource { stored: self.create(filter.kind, new_id, body, now).await?, created: true })
     }
 
-    /// Deletes the resource that meets a search (FHIR R4, conditional delete).
+    /// Deletes the resource that matches a search (FHIR R4, conditional delete).
     ///
     /// # Errors
-    /// [`ResourceError::Several`]; as of [`CompartmentView::delete`].
+    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::delete`].
     pub async fn delete_only(
         &self,
         searched: &Self,
@@ -250,7 +254,7 @@ impl CompartmentView<'_> {
         }
     }
 
-    /// The compartments to scan; `None` if the type is to be scanned.
+    /// Returns the compartments to scan, or `None` if the whole type is to be scanned.
     fn scanned_compartments(&self) -> Option<&[String]> {
         match self.restriction() {
             Restriction::Compartments(own) if own.len() <= MAX_SCANNED_COMPARTMENTS => Some(own),
@@ -259,13 +263,14 @@ impl CompartmentView<'_> {
     }
 }
 
-/// Returns true if this is the first of the scanned compartments that contain the resource; it was not found before.
+/// Returns `true` if no earlier scanned compartment contains the resource, so that the resource was not returned
+/// before.
 fn is_first(scanned: &[String], compartment: &str, version: &Version) -> bool {
     scanned.iter().find(|own| version.compartments.contains(own)).is_some_and(|own| own == compartment)
 }
 
 impl Resources {
-    /// The id that a body has, where it has one.
+    /// Returns the id in a body, if it has one.
     pub(crate) fn own_id(
         &self,
         body: &[u8],

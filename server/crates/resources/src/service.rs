@@ -1,4 +1,4 @@
-//! One resource at a time: create, update, delete, read, history (FHIR R4, RESTful API).
+//! Operations on single resources: create, update, delete, read and history (FHIR R4, RESTful API).
 
 use std::sync::{Arc, RwLock};
 
@@ -12,14 +12,15 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::prepare::{IdSource, PreparedResource, ResourceLimits, prepare};
 use crate::{ResourceBodyError, ResourceError};
 
-/// The resources in a store. Cheap to clone.
+/// The resources in a store. Clones share the same state and are cheap.
 #[derive(Clone)]
 pub struct Resources {
     store: Store,
     limits: Arc<RwLock<ResourceLimits>>,
-    /// Address of the FHIR side; empty where none is known.
+    /// Base URL of the FHIR interface; empty if it is not known.
     fhir_base: Arc<str>,
-    /// Conditional requests go one after the other: of two alike the second finds what the first wrote.
+    /// Serializes conditional requests: of two equal requests, the second finds the resource that the first has
+    /// written.
     conditional: Arc<Mutex<()>>,
 }
 
@@ -28,7 +29,7 @@ pub struct Resources {
 pub struct StoredResource {
     /// The resource type.
     pub kind: &'static str,
-    /// The id.
+    /// The id of the resource.
     pub id: String,
     /// `meta.versionId`.
     pub version: u64,
@@ -36,25 +37,25 @@ pub struct StoredResource {
     pub updated: Timestamp,
     /// The compartments of the version, such as `Patient/p`.
     pub compartments: Vec<String>,
-    /// The resource as JSON, ready to be sent.
+    /// The resource as JSON, as it is sent to clients.
     pub bytes: Bytes,
 }
 
-/// Precondition of a write.
+/// Precondition of a write on the stored resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExpectedVersion {
-    /// Whatever there is.
+    /// No precondition.
     Anything,
-    /// A resource, in any version.
+    /// The resource exists, in any version.
     Present,
-    /// No resource.
+    /// The resource does not exist.
     Absent,
-    /// This version.
+    /// The newest version has this number.
     Version(u64),
 }
 
 impl From<Option<u64>> for ExpectedVersion {
-    /// A version, or whatever there is.
+    /// Converts a version number to a precondition. `None` means no precondition.
     fn from(version: Option<u64>) -> Self {
         version.map_or(Self::Anything, Self::Version)
     }
@@ -63,9 +64,9 @@ impl From<Option<u64>> for ExpectedVersion {
 /// Result of an update.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WrittenResource {
-    /// The current version.
+    /// The version that was written.
     pub stored: StoredResource,
-    /// Did it not exist before?
+    /// `true` if the resource did not exist before.
     pub created: bool,
 }
 
@@ -74,51 +75,52 @@ pub struct WrittenResource {
 pub struct Tombstone {
     /// The resource type.
     pub kind: &'static str,
-    /// The id.
+    /// The id of the resource.
     pub id: String,
-    /// The number of the version.
+    /// Number of the version.
     pub version: u64,
-    /// The compartments of the deleted version.
+    /// Compartments of the deleted version.
     pub compartments: Vec<String>,
 }
 
 /// Result of a delete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeleteResult {
-    /// The resource is deleted now.
+    /// The delete added this tombstone.
     Deleted(Tombstone),
-    /// There was nothing to delete.
+    /// The resource did not exist or was already deleted.
     WasAbsent,
 }
 
 impl Resources {
-    /// Resources in this store, with the usual limits. Absolute references are to other servers.
+    /// Creates the service on a store with the default limits. All absolute references are to other servers.
     pub fn new(store: Store) -> Self {
         Self::at(store, "")
     }
 
-    /// Resources in this store; absolute references below this address of the FHIR side are to them.
+    /// Creates the service on a store. Absolute references below the base URL `fhir_base` are to resources in this
+    /// store.
     pub fn at(store: Store, fhir_base: &str) -> Self {
         Self { store, limits: Arc::default(), fhir_base: fhir_base.into(), conditional: Arc::default() }
     }
 
-    /// Address of the FHIR side; empty where none is known.
+    /// Returns the base URL of the FHIR interface; empty if it is not known.
     pub fn fhir_base(&self) -> &str {
         &self.fhir_base
     }
 
-    /// Sets the limits of a resource for all clones.
+    /// Sets the limits for one resource, for all clones.
     ///
     /// # Panics
-    /// Never: no thread panics while it holds the lock.
+    /// Does not panic, because no thread panics while it holds the lock.
     pub fn set_limits(&self, limits: ResourceLimits) {
         *self.limits.write().expect("no thread panics while it holds the lock") = limits;
     }
 
-    /// Returns the limits of a resource.
+    /// Returns the limits for one resource.
     ///
     /// # Panics
-    /// Never: no thread panics while it holds the lock.
+    /// Does not panic, because no thread panics while it holds the lock.
     pub fn limits(&self) -> ResourceLimits {
         *self.limits.read().expect("no thread panics while it holds the lock")
     }
@@ -127,15 +129,16 @@ impl Resources {
         self.conditional.lock().await
     }
 
-    /// The store, for those who scan: its keys are type and id.
+    /// Returns the store, for scans. Its keys consist of type and id.
     pub fn store(&self) -> &Store {
         &self.store
     }
 
-    /// Adds a resource under an id that the caller chose; an id in the body is replaced.
+    /// Creates a resource with an id that the caller has chosen. An id in the body is replaced.
     ///
     /// # Errors
-    /// [`ResourceError::Body`]; [`ResourceError::VersionConflict`] where the id is taken.
+    /// Returns [`ResourceError::Body`] if the body is invalid, [`ResourceError::VersionConflict`] if the id is in use,
+    /// or a store error.
     pub async fn create(
         &self,
         kind: &'static str,
@@ -145,15 +148,16 @@ impl Resources {
     ) -> Result<StoredResource, ResourceError> {
         let prepared =
             prepare(body.as_ref(), Some(kind), IdSource::Given(&id), &self.limits(), &self.fhir_base)?;
-        // The caller's copy is dropped before the store makes its own.
+        // The body is dropped before the store allocates its copy.
         drop(body);
         Ok(self.put(prepared, ExpectVersion::Absent, now).await?.stored)
     }
 
-    /// Writes a new version of a resource, or the first one. The body must have the same id.
+    /// Writes a new version of a resource, or its first version. The body must contain the same id.
     ///
     /// # Errors
-    /// [`ResourceError::Body`]; [`ResourceError::VersionConflict`] where it is not as expected.
+    /// Returns [`ResourceError::Body`] if the body is invalid, [`ResourceError::VersionConflict`] if the precondition
+    /// does not hold, or a store error.
     pub async fn update(
         &self,
         kind: &'static str,
@@ -171,7 +175,7 @@ impl Resources {
         self.put(prepared, self.condition(kind, id, expected.into()).await?, now).await
     }
 
-    /// Converts the precondition for the store.
+    /// Converts a precondition to a condition of the store.
     async fn condition(
         &self,
         kind: &'static str,
@@ -205,10 +209,10 @@ impl Resources {
         Ok(WrittenResource { stored: stored(kind, &id, version)?, created })
     }
 
-    /// Deletes a resource; its versions stay readable.
+    /// Deletes a resource. Its earlier versions can still be read.
     ///
     /// # Errors
-    /// [`ResourceError::VersionConflict`] where it is not as expected.
+    /// Returns [`ResourceError::VersionConflict`] if the precondition does not hold, or a store error.
     pub async fn delete(
         &self,
         kind: &'static str,
@@ -227,7 +231,7 @@ impl Resources {
         }
     }
 
-    /// Reads the tombstone that a commit has written.
+    /// Returns the tombstone that a commit has written.
     pub(crate) async fn deletion(
         &self,
         kind: &'static str,
@@ -241,18 +245,20 @@ impl Resources {
         Ok(DeleteResult::Deleted(Tombstone { kind, id: id.to_owned(), version, compartments }))
     }
 
-    /// The newest version of a resource.
+    /// Returns the newest version of a resource.
     ///
     /// # Errors
-    /// [`ResourceError::NotFound`], [`ResourceError::Gone`].
+    /// Returns [`ResourceError::NotFound`] if the resource never existed, [`ResourceError::Gone`] if it is deleted, or
+    /// a store error.
     pub async fn read(&self, kind: &'static str, id: &str) -> Result<StoredResource, ResourceError> {
         stored(kind, id, self.store.read(&ResourceKey::new(kind, id), Seq::LATEST).await?)
     }
 
-    /// One version of a resource.
+    /// Returns one version of a resource.
     ///
     /// # Errors
-    /// [`ResourceError::NotFound`], [`ResourceError::Gone`] where this version is a delete.
+    /// Returns [`ResourceError::NotFound`] if the version does not exist, [`ResourceError::Gone`] if it is a tombstone,
+    /// or a store error.
     pub async fn read_version(
         &self,
         kind: &'static str,
@@ -285,11 +291,11 @@ impl Resources {
         }
     }
 
-    /// The versions of a resource, tombstones included, the newest first, beginning before the sequence
-    /// number `before` ([`Seq::LATEST`] for the first page). Empty where nothing is left.
+    /// Returns versions of a resource, including tombstones, newest first, starting before the sequence number `before`
+    /// ([`Seq::LATEST`] for the first page). The result is empty after the last version.
     ///
     /// # Errors
-    /// [`ResourceError::Store`].
+    /// Returns [`ResourceError::Store`] if the read fails.
     pub async fn history(
         &self,
         kind: &'static str,
@@ -301,7 +307,7 @@ impl Resources {
     }
 }
 
-/// Converts a version that was read, or explains why it cannot be returned.
+/// Converts a version of the store to a resource. Returns an error if the version does not exist or is a tombstone.
 pub(crate) fn stored(
     kind: &'static str,
     id: &str,

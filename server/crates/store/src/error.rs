@@ -1,11 +1,13 @@
-//! Errors of the store, the same for every engine.
+//! Errors of the store, which are the same for every engine.
 
 use std::path::PathBuf;
 
-/// A request that the store could not carry out. Nothing of it was written, except where it says so.
+/// Reasons why the store could not carry out a request. Unless a variant says otherwise, nothing of the request was
+/// written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The condition on this key did not hold: someone else was faster. Read again and decide again.
+    /// The condition on this key did not hold, because another request has changed it. The caller must read it again
+    /// and decide again.
     #[error("condition on '{key}' does not hold: it was written, added or removed meanwhile")]
     Conflict {
         /// The ledger key, or `Type/id`.
@@ -16,35 +18,37 @@ pub enum StoreError {
     Locked {
         /// The store's folder.
         dir: PathBuf,
-        /// Likely holder of the lock, for messages.
+        /// Process that probably holds the lock, for messages.
         holder: String,
     },
     /// The disk is nearly full, or a write failed and the store could not be reopened yet. Reads continue, and writes
     /// resume automatically.
     #[error("the store is read-only at the moment: {reason}; free space on its disk or repair the disk")]
     ReadOnly {
-        /// The part that fails, for callers that must not learn more: `disk`, `engine`, `descriptors`.
+        /// The part that fails: `disk`, `engine` or `descriptors`. Callers without access to the log receive only this
+        /// part.
         part: &'static str,
-        /// Why, for the log.
+        /// Reason of the failure, for the log.
         reason: String,
     },
-    /// The wall clock has jumped forward. Times of writes never decrease, so a wrong time would persist.
+    /// The wall clock has jumped forward. Times of writes never decrease, so a write with a wrong time would affect all
+    /// later ones.
     #[error(
         "the clock of this machine has jumped {ahead_s} s ahead; correct it, or accept it with `trefoil clock accept`"
     )]
     Clock {
-        /// Difference in seconds.
+        /// Size of the jump in seconds.
         ahead_s: i64,
     },
-    /// A key, kind, id or compartment that no engine can hold.
+    /// The text is not valid as a ledger key, type, id or compartment.
     #[error("'{key}' cannot be a key: {reason}")]
     Key {
         /// The rejected text.
         key: String,
-        /// The violated rule.
+        /// The rule that the text violates.
         reason: &'static str,
     },
-    /// The splice offsets of a draft are outside its bytes.
+    /// The insertion offsets of a draft are outside of its bytes.
     #[error("draft of '{key}' has splice offsets outside its {length} bytes")]
     Draft {
         /// `Type/id`.
@@ -52,18 +56,18 @@ pub enum StoreError {
         /// Length of the draft in bytes.
         length: usize,
     },
-    /// Stored bytes that this program did not write.
+    /// The stored bytes are not in the format that this program writes.
     #[error("the store is corrupt: {what}")]
     Corrupt {
-        /// The corrupt data and their place.
+        /// The corrupt data, and where they are stored.
         what: String,
     },
-    /// The engine or the operating system refused.
+    /// The engine or the operating system returned an error.
     #[error("failed to {action}: {reason}")]
     Engine {
         /// The action that failed.
         action: &'static str,
-        /// The engine's own words.
+        /// The text of the error.
         reason: String,
     },
 }

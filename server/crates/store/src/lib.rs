@@ -1,4 +1,4 @@
-//! Storage: two ports and their engines. It contains no FHIR and no rules of a domain.
+//! Storage: two ports (traits) and the engines that implement them. It contains no FHIR and no domain rules.
 //!
 //! | module | contents |
 //! |---|---|
@@ -22,7 +22,7 @@
 //! let now = Timestamp::UNIX_EPOCH;
 //! store.write(vec![LedgerWrite::put("code/1", "live", Expect::Absent)], now).await?;
 //! let record = store.get("code/1", now).await?.expect("it was just written");
-//! // The revision that was read is the condition: a code is spent once.
+//! // The write requires the revision that was read, so the code is spent only once.
 //! let spend = LedgerWrite::put("code/1", "spent", Expect::Revision(record.revision));
 //! store.write(vec![spend.clone()], now).await?;
 //! assert!(store.write(vec![spend], now).await.is_err());

@@ -1,4 +1,4 @@
-//! The engine for tests and trials: ordered maps behind one lock. Nothing outlives the process.
+//! The engine for tests and trials: ordered maps behind one lock. The data are lost when the process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -15,7 +15,7 @@ use crate::{
     VersionWrite, Versions,
 };
 
-/// A store in memory. Clones share it.
+/// A store in memory. Clones share the same data.
 #[derive(Clone)]
 pub struct MemoryEngine {
     shared: Arc<SharedState>,
@@ -29,25 +29,26 @@ struct SharedState {
 #[derive(Default)]
 struct StoreState {
     counters: StoreCounters,
-    /// The versions of each resource, the oldest first.
+    /// The versions of each resource, oldest first.
     versions: BTreeMap<ResourceKey, Vec<Version>>,
-    /// Compartment, kind, id; from which sequence on the resource was in (`true`) or out.
+    /// For each compartment, kind and id: the sequence numbers from which the resource was in (`true`) or not in the
+    /// compartment.
     members: BTreeMap<(String, String, String), Vec<(Seq, bool)>>,
     changes: BTreeMap<Seq, ChangeRecord>,
-    /// The first write of each kind.
+    /// Sequence number of the first write of each kind.
     kinds: BTreeMap<String, Seq>,
     records: BTreeMap<String, StoredRecord>,
     expiries: BTreeSet<(i64, String)>,
 }
 
 impl MemoryEngine {
-    /// An empty store.
+    /// Creates an empty store.
     pub fn new() -> Self {
         let shared = SharedState { state: RwLock::default(), last: watch::Sender::new(Seq::ZERO) };
         Self { shared: Arc::new(shared) }
     }
 
-    // A panic while the lock was held cannot leave half a round: `apply` only inserts into maps.
+    // A panic while the lock is held cannot leave a round half applied, because `apply` only inserts into maps.
     fn read_state(&self) -> RwLockReadGuard<'_, StoreState> {
         self.shared.state.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -56,7 +57,7 @@ impl MemoryEngine {
         self.shared.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides one request and carries it out.
+    /// Decides one request and applies it.
     fn round<T>(
         &self,
         decide: impl FnOnce(&mut WriteRound<'_, StoreState>) -> Result<T, StoreError>,
@@ -96,7 +97,7 @@ impl MemoryEngine {
                 None => state.records.remove(&put.key),
             };
         }
-        // Still under the lock, so that the numbers that watchers see only go up.
+        // The number is sent while the lock is still held, so that watchers see increasing numbers.
         self.shared.last.send_if_modified(|last| {
             let is_new = last.0 != counters.seq;
             *last = Seq(counters.seq);
@@ -117,8 +118,8 @@ impl StoreState {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
     }
 
-    /// Visits versions of a type between two positions, until the visitor has enough. Returns the id of the last one
-    /// then.
+    /// Visits the versions of a type between two positions, until the visitor stops. Returns the id of the last visited
+    /// version if the visitor stopped.
     fn walk_kind(
         &self,
         kind: &str,
@@ -144,7 +145,7 @@ impl StoreState {
         Ok(last.map(|version| version.key.id.clone()))
     }
 
-    /// The same of a type within a compartment.
+    /// Like `walk_kind`, for a type within a compartment.
     fn walk_compartment(
         &self,
         compartment: &str,

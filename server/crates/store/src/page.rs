@@ -4,7 +4,7 @@ use crate::{
     LinePage, PageLimit, ResourceKey, ScanPosition, StoreError, Version, VersionHeader, VersionPage,
 };
 
-/// A page that is being filled.
+/// A page of versions that is being filled.
 pub(crate) struct PageBuilder {
     page: VersionPage,
     limit: PageLimit,
@@ -16,33 +16,34 @@ impl PageBuilder {
         Self { page: VersionPage::default(), limit, bytes: 0 }
     }
 
-    /// Adds a version; says whether the page is full now.
+    /// Adds a version. Returns `true` if the page is full.
     pub fn push(&mut self, version: Version) -> bool {
         self.bytes += version.body.as_ref().map_or(0, |body| body.len());
         self.page.versions.push(version);
         self.page.versions.len() >= self.limit.count || self.bytes >= self.limit.bytes
     }
 
-    /// The page after which nothing is left.
+    /// Returns the last page of a scan.
     pub fn last(self) -> VersionPage {
         self.page
     }
 
-    /// Returns the page, from whose last version the scan continues.
+    /// Returns a full page. The scan continues after its last version.
     pub fn full(mut self) -> VersionPage {
         self.page.next = self.page.versions.last().map(|version| version.key.id.clone());
         self.page
     }
 }
 
-/// Pages of lines in construction. Rejected lines count too, so that the time of a page is bounded.
+/// Pages of lines that are being filled. Resources that `keep` rejects are counted too, so that the time for a page is
+/// limited.
 pub(crate) struct FillingLines<K, P> {
     page: LinePage,
     text: Vec<u8>,
-    /// The id that was added last, in this compartment.
+    /// Id that was added last, in the current compartment.
     last: String,
     keep: K,
-    /// Takes each page; says whether one more is wanted.
+    /// Receives each page, and returns whether another page is wanted.
     give: P,
     limit: PageLimit,
     count: usize,
@@ -63,7 +64,8 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
         }
     }
 
-    /// Adds a version that is not a tombstone, with its key in a scan of a type. Returns true if the page is full.
+    /// Adds a version that is not a tombstone. `key` is its key in a scan of a type. Returns `true` if the page is
+    /// full.
     pub fn push(&mut self, key: Option<&[u8]>, seen: &VersionHeader<'_>, body: &[u8]) -> bool {
         self.count += 1;
         self.bytes += body.len();
@@ -71,7 +73,7 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
         self.last.push_str(seen.id);
         if (self.keep)(seen) {
             if self.text.capacity() == 0 {
-                // The last body may go beyond the limit.
+                // The last body may exceed the size limit, so more memory is reserved.
                 self.text.reserve_exact(self.limit.bytes + self.limit.bytes / 8);
             }
             self.text.extend_from_slice(body);
@@ -85,19 +87,19 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
         is_full && !self.give()
     }
 
-    /// A compartment is at its end.
+    /// Records that the current compartment is complete.
     pub fn leave_compartment(&mut self) {
         self.page.compartments += 1;
         self.last.clear();
     }
 
-    /// All that there was.
+    /// Passes on the last page.
     pub fn end(mut self) {
         self.page.done = true;
         self.give();
     }
 
-    /// Passes the page on and begins another one.
+    /// Passes the page on and starts a new one.
     fn give(&mut self) -> bool {
         (self.count, self.bytes) = (0, 0);
         let text = std::mem::take(&mut self.text).into();
@@ -106,7 +108,7 @@ impl<K: Fn(&VersionHeader<'_>) -> bool, P: FnMut(LinePage) -> bool> FillingLines
     }
 }
 
-/// The error of a scan that begins after a resource that does not exist.
+/// Returns the error of a scan that should start after a resource that never existed.
 pub(crate) fn unknown_start(key: &ResourceKey) -> StoreError {
     StoreError::Key { key: key.to_string(), reason: "a scan must continue after a resource that exists" }
 }

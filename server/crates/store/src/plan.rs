@@ -1,9 +1,9 @@
-//! The rules of every engine: checks the conditions of a request, assigns sequence, version and revision numbers and
-//! times, and returns what to write. No IO.
+//! The rules that every engine follows: checks the conditions of a request, assigns sequence numbers, versions,
+//! revisions and times, and returns what to write. Performs no IO.
 //!
-//! A [`WriteRound`] takes several requests in order; each sees the decisions on the requests before it. The engine
-//! then writes [`WriteRound::into_puts`] in one step and answers all of them. A request that fails leaves no trace in
-//! the round.
+//! A [`WriteRound`] receives several requests in order. Each request sees the decisions on the requests before it. The
+//! engine then writes [`WriteRound::into_puts`] in one step and answers all requests. A rejected request does not
+//! change the round.
 
 use std::collections::HashMap;
 
@@ -16,27 +16,27 @@ use crate::{
     StoreSnapshot, Version, VersionWrite, WriteEffect, WriteResult,
 };
 
-/// Longest key, kind, id or compartment, in bytes.
+/// Maximum length of a key, kind, id or compartment in bytes.
 const KEY_LIMIT: usize = 1_024;
 
-/// The numbers that an engine keeps beside its data.
+/// The counters that an engine stores besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct StoreCounters {
-    /// The last sequence number given.
+    /// The last assigned sequence number.
     pub seq: u64,
-    /// The last ledger revision given.
+    /// The last assigned ledger revision.
     pub revision: u64,
-    /// The earliest `lastUpdated` that may be given next, in milliseconds: a hybrid clock. A commit moves
-    /// it up to its own time, a snapshot one millisecond beyond.
+    /// The minimum for the next `lastUpdated` in milliseconds (a hybrid clock). A commit sets it to its own time, and a
+    /// snapshot to one millisecond after its own time.
     pub floor_ms: i64,
 }
 
-/// A ledger record as an engine keeps it.
+/// A ledger record in the form that engines store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoredRecord {
     pub value: Bytes,
     pub revision: u64,
-    /// Microseconds since 1970.
+    /// Expiry in microseconds since 1970.
     pub expires_us: Option<i64>,
 }
 
@@ -50,13 +50,14 @@ impl StoredRecord {
     }
 }
 
-/// Content of an engine. It may be read several times in a round and does not change during it.
+/// The content of an engine before a round. It may be read several times in a round and does not change during the
+/// round.
 pub(crate) trait PresentState {
-    /// The newest version of a resource, tombstones included.
+    /// Returns the newest version of a resource, which may be a tombstone.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError>;
-    /// The record under this key, expired or not.
+    /// Returns the record under this key, expired or not.
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError>;
-    /// Up to `limit` keys of records that have expired, the first to expire first.
+    /// Returns up to `limit` keys of expired records, in order of expiry.
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError>;
 }
 
@@ -64,17 +65,18 @@ pub(crate) trait PresentState {
 #[derive(Debug)]
 pub(crate) struct VersionPut {
     pub new: Version,
-    /// The version that was the newest until now.
+    /// The newest version before this one.
     pub replaced: Option<Version>,
-    /// The first compartment that was given: where an engine may put a resource that is new.
+    /// The first compartment of the write. An engine may store a new resource with the other resources of this
+    /// compartment.
     pub home: Option<String>,
-    /// Compartments of the new version that the replaced one was not in.
+    /// Compartments of the new version that the replaced version was not in.
     pub joined: Vec<String>,
-    /// The other way round.
+    /// Compartments of the replaced version that the new version is not in.
     pub left: Vec<String>,
 }
 
-/// A record to write, or to remove.
+/// A record to write or to remove.
 #[derive(Debug)]
 pub(crate) struct RecordPut {
     pub key: String,
@@ -82,16 +84,16 @@ pub(crate) struct RecordPut {
     pub replaced: Option<StoredRecord>,
 }
 
-/// Requests that are decided together.
+/// Requests that are decided together and written in one step.
 pub(crate) struct WriteRound<'a, P> {
     present: &'a P,
     newest: HashMap<ResourceKey, Option<Version>>,
     current: HashMap<String, Option<StoredRecord>>,
-    /// To be written in this order.
+    /// Versions, to be written in this order.
     pub versions: Vec<VersionPut>,
-    /// To be written in this order.
+    /// Records, to be written in this order.
     pub records: Vec<RecordPut>,
-    /// The numbers after all of it.
+    /// Counters after all requests of the round.
     pub counters: StoreCounters,
 }
 
@@ -107,7 +109,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         }
     }
 
-    /// Decides a commit. See [`crate::Versions::commit`].
+    /// Decides a commit (see [`crate::Versions::commit`]).
     pub fn commit(&mut self, writes: Vec<VersionWrite>, now: Timestamp) -> Result<Commit, StoreError> {
         let (before, mark) = (self.counters, self.versions.len());
         let updated = self.updated(now);
@@ -135,7 +137,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         }
     }
 
-    /// Decides a batch of ledger writes. See [`crate::Ledger::write`].
+    /// Decides a batch of ledger writes (see [`crate::Ledger::write`]).
     pub fn write(&mut self, writes: Vec<LedgerWrite>, now: Timestamp) -> Result<Vec<u64>, StoreError> {
         let (before, mark) = (self.counters, self.records.len());
         let revisions: Result<Vec<u64>, StoreError> =
@@ -149,18 +151,18 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         revisions
     }
 
-    /// Decides a snapshot. See [`StoreSnapshot`].
+    /// Decides a snapshot (see [`StoreSnapshot`]).
     pub fn snapshot(&mut self, now: Timestamp) -> StoreSnapshot {
         let time = self.updated(now);
         self.counters.floor_ms += 1;
         StoreSnapshot { seq: Seq(self.counters.seq), time }
     }
 
-    /// Decides which expired records go.
+    /// Decides which expired records are removed.
     pub fn sweep(&mut self, now: Timestamp, limit: usize) -> Result<usize, StoreError> {
         let mark = self.records.len();
         for key in self.present.expired(now.as_microsecond(), limit)? {
-            // An earlier request of this round may have written it.
+            // An earlier request of this round may have written the record again.
             let replaced = self.current_record(&key)?;
             if replaced.as_ref().is_some_and(|record| !record.is_live(now)) {
                 self.current.insert(key.clone(), None);
@@ -170,16 +172,16 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         Ok(self.records.len() - mark)
     }
 
-    /// Returns the puts and the counters after them. Bodies may be large, so the rest of the round is dropped.
+    /// Returns the writes and the counters after them. The rest of the round is dropped, because bodies may be large.
     pub fn into_puts(self) -> (Vec<VersionPut>, Vec<RecordPut>, StoreCounters) {
         (self.versions, self.records, self.counters)
     }
 
-    /// Advances the hybrid clock to `now` unless it is ahead already, and returns its time.
+    /// Advances the hybrid clock to `now`, unless the clock is already ahead, and returns its time.
     fn updated(&mut self, now: Timestamp) -> Timestamp {
         self.counters.floor_ms = self.counters.floor_ms.max(now.as_millisecond());
         Timestamp::from_millisecond(self.counters.floor_ms)
-            .expect("the floor is a time that was given plus a few milliseconds")
+            .expect("the floor is a valid timestamp plus a few milliseconds")
     }
 
     fn version(
@@ -285,7 +287,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
     }
 }
 
-/// Refuses what cannot be a part of an engine's key.
+/// Checks that a text can be part of an engine's key.
 pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     let reason = if key.is_empty() {
         "it is empty"
@@ -299,7 +301,7 @@ pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
     Err(StoreError::Key { key: key.to_owned(), reason })
 }
 
-/// Splits the draft at its two offsets and inserts version and update time there, as elements 1 and 3.
+/// Splits the draft at its two offsets, and inserts the version number and the update time as elements 1 and 3.
 fn pieces<'a>(draft: &'a ResourceDraft, version: &'a str, updated: &'a str) -> [&'a [u8]; 5] {
     let (version, updated) = (version.as_bytes(), updated.as_bytes());
     let bytes = &draft.bytes;
@@ -311,12 +313,13 @@ fn pieces<'a>(draft: &'a ResourceDraft, version: &'a str, updated: &'a str) -> [
     [&bytes[..first_at], first, &bytes[first_at..second_at], second, &bytes[second_at..]]
 }
 
-/// The draft with the two values in between, in the buffer that it came in: a resource may be large.
+/// Returns the draft with both values inserted. Reuses the draft's buffer, because a resource may be large.
 fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
     let ResourceDraft { mut bytes, version_at, updated_at } = draft;
     bytes.reserve_exact(version.len() + updated.len());
     let mut values = [(version_at, version), (updated_at, updated)];
-    // Stable, so that the version number stays in front. The last one goes in first and moves no mark.
+    // The sort is stable, so the version number stays first if the offsets are equal. Inserting from the end keeps the
+    // other offset valid.
     values.sort_by_key(|(at, _)| *at);
     for (at, value) in values.into_iter().rev() {
         bytes.splice(at..at, value.bytes());
@@ -324,8 +327,8 @@ fn filled(draft: ResourceDraft, version: &str, updated: &str) -> Vec<u8> {
     bytes
 }
 
-/// Would this draft, under the number and a time of the stored version, be the stored bytes? `any_time`
-/// only lends its length, which is the same for all.
+/// Returns `true` if the draft, with the version number and a time of the stored version, equals the stored bytes.
+/// `any_time` provides only the length of a time, which is the same for all times.
 fn is_same(draft: &ResourceDraft, stored: &Version, any_time: &str) -> bool {
     let number = stored.version.to_string();
     let mut rest = stored.body.as_deref().unwrap_or_default();
@@ -357,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_spliced_in_either_order() {
+    fn values_are_inserted_in_either_order() {
         #[track_caller]
         fn check(version_at: usize, updated_at: usize, expected: &str) {
             let draft = ResourceDraft { bytes: b"v=,t=.".to_vec(), version_at, updated_at };
@@ -371,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn sameness_looks_past_the_two_values_only() {
+    fn only_the_two_inserted_values_are_ignored_by_the_comparison() {
         let draft =
             |text: &str| ResourceDraft { bytes: text.as_bytes().to_vec(), version_at: 2, updated_at: 5 };
         let stored = stored(&draft("v=,t=.end"), 117);
@@ -382,7 +385,7 @@ mod tests {
         }
     }
 
-    /// A store that holds nothing.
+    /// An engine without any data.
     struct EmptyStore;
 
     impl PresentState for EmptyStore {
@@ -418,13 +421,13 @@ mod tests {
         assert!(round.write(fails, now).is_err());
         assert_eq!(round.write(vec![put(Expect::Absent)], now), Ok(vec![1]));
         assert_eq!(round.records.len(), 1);
-        // The next request of the round sees successful writes.
+        // The next request of the round sees the writes of successful requests only.
         assert!(round.write(vec![put(Expect::Absent)], now).is_err());
         assert_eq!(round.write(vec![put(Expect::Revision(1))], now), Ok(vec![2]));
     }
 
     #[test]
-    fn keys_have_rules() {
+    fn invalid_keys_are_rejected() {
         assert!(check_key("Patient/p1").is_ok());
         assert!(check_key(&"a".repeat(KEY_LIMIT)).is_ok());
         for bad in ["", "a\0b", &"a".repeat(KEY_LIMIT + 1)] {

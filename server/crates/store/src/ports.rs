@@ -1,7 +1,7 @@
-//! The two traits of a store engine. The other crates use only these.
+//! The two traits of a store engine. The other crates use only these traits.
 //!
-//! They expose nothing of an engine: a sequence number is a stored fact, a condition is part of the write, and no
-//! handle outlives a call. The caller supplies the time; the store never reads a clock.
+//! The traits do not expose engine details: a sequence number is a stored number, a condition is part of the write, and
+//! no handle outlives a call. The caller passes the time; the store never reads the wall clock.
 
 use std::future::Future;
 
@@ -13,17 +13,17 @@ use crate::{
     ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite,
 };
 
-/// Small records with compare-and-set and expiry: users, clients, codes, sessions, jobs, audit.
+/// Small records with compare-and-set and expiry, for example users, clients, codes, sessions, jobs and audit events.
 pub trait Ledger: Clone + Send + Sync + 'static {
-    /// Returns the record under `key`; `None` if it is absent or has expired by `now`.
+    /// Returns the record under `key`, or `None` if it is absent or has expired at `now`.
     fn get(
         &self,
         key: &str,
         now: Timestamp,
     ) -> impl Future<Output = Result<Option<LedgerRecord>, StoreError>> + Send;
 
-    /// Performs all writes or none, durably. Returns one new revision for each put and 0 for each delete. Writes of
-    /// one batch see each other in order.
+    /// Performs all writes or none, durably. Returns a new revision for each put and 0 for each delete. A write sees
+    /// the earlier writes of the same batch.
     ///
     /// # Errors
     /// Returns [`StoreError::Conflict`] with the first key whose condition does not hold.
@@ -33,7 +33,7 @@ pub trait Ledger: Clone + Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<Vec<u64>, StoreError>> + Send;
 
-    /// Returns up to `limit` records whose key begins with `prefix` and follows the key `after`, in byte order of the
+    /// Returns up to `limit` records whose key begins with `prefix` and is greater than `after`, in byte order of the
     /// keys.
     fn scan(
         &self,
@@ -43,18 +43,18 @@ pub trait Ledger: Clone + Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<Vec<(String, LedgerRecord)>, StoreError>> + Send;
 
-    /// Removes up to `limit` records that have expired by `now`, the earliest first, and returns their number.
-    /// Expired records count as absent already, so this only frees space.
+    /// Removes up to `limit` records that have expired at `now`, in order of expiry, and returns their number. Expired
+    /// records are already treated as absent, so this function only frees space.
     fn sweep(&self, now: Timestamp, limit: usize) -> impl Future<Output = Result<usize, StoreError>> + Send;
 }
 
-/// Resource bytes by key and sequence, with a compartment index and tombstones.
+/// Versions of resources by key and sequence number, with a compartment index and tombstones.
 ///
-/// Each version remains readable at its sequence as long as the store exists: history is not pruned for now.
+/// Every version remains readable at its sequence number as long as the store exists. History is not pruned.
 pub trait Versions: Clone + Send + Sync + 'static {
-    /// Performs all writes or none, durably; all become visible at once. Writes of one commit see each other in
-    /// order. `lastUpdated` is the latest of `now`, the previous `lastUpdated`, and one millisecond after the last
-    /// snapshot.
+    /// Performs all writes or none, durably. All writes become visible at the same time. A write sees the earlier
+    /// writes of the same commit. `lastUpdated` is the latest of three times: `now`, the previous `lastUpdated`, and
+    /// one millisecond after the last snapshot.
     ///
     /// # Errors
     /// Returns [`StoreError::Conflict`] with the first resource whose condition does not hold.
@@ -64,19 +64,20 @@ pub trait Versions: Clone + Send + Sync + 'static {
         now: Timestamp,
     ) -> impl Future<Output = Result<Commit, StoreError>> + Send;
 
-    /// Takes a durable snapshot of the current state: see [`StoreSnapshot`].
+    /// Takes a durable snapshot of the current state (see [`StoreSnapshot`]).
     fn snapshot(&self, now: Timestamp) -> impl Future<Output = Result<StoreSnapshot, StoreError>> + Send;
 
-    /// Returns the newest version of a resource at or before `at`, which may be a tombstone; `None` if the resource
-    /// did not exist then.
+    /// Returns the newest version of a resource at or before `at`, which may be a tombstone. Returns `None` if the
+    /// resource did not exist at `at`.
     fn read(
         &self,
         key: &ResourceKey,
         at: Seq,
     ) -> impl Future<Output = Result<Option<Version>, StoreError>> + Send;
 
-    /// Returns versions of one resource, the newest first, from the newest one *before* `before` ([`Seq::LATEST`] for
-    /// the first page, then the `seq` of the last version of the previous page). Empty after the last one.
+    /// Returns versions of one resource, newest first, starting with the newest one *before* `before`. Pass
+    /// [`Seq::LATEST`] for the first page, and the `seq` of the last version of a page for the next page. The result is
+    /// empty after the last version.
     fn history(
         &self,
         key: &ResourceKey,
@@ -84,7 +85,7 @@ pub trait Versions: Clone + Send + Sync + 'static {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Vec<Version>, StoreError>> + Send;
 
-    /// Reads the resources of one type as of [`ScanOptions::at`], each once, in an order that the engine chooses.
+    /// Reads the resources of one type as of [`ScanOptions::at`], each once, in an order that the engine defines.
     ///
     /// # Errors
     /// Returns [`StoreError::Key`] if [`ScanOptions::after`] names a resource that never existed.
@@ -94,8 +95,8 @@ pub trait Versions: Clone + Send + Sync + 'static {
         scan: ScanOptions<'_>,
     ) -> impl Future<Output = Result<VersionPage, StoreError>> + Send;
 
-    /// Like [`scan_kind`](Self::scan_kind), but only for resources whose version at [`ScanOptions::at`] belongs to
-    /// `compartment`. A tombstone belongs to the compartments of the version that it replaced.
+    /// Reads resources as [`scan_kind`](Self::scan_kind) does, but only those whose version at [`ScanOptions::at`]
+    /// belongs to `compartment`. A tombstone belongs to the compartments of the version that it replaced.
     fn scan_compartment(
         &self,
         compartment: &str,
@@ -103,10 +104,10 @@ pub trait Versions: Clone + Send + Sync + 'static {
         scan: ScanOptions<'_>,
     ) -> impl Future<Output = Result<VersionPage, StoreError>> + Send;
 
-    /// Like [`scan_kind`](Self::scan_kind), but returns the bodies as lines of text, without tombstones, for callers
-    /// that only forward them. `keep` selects resources. [`ScanOptions::after`] is in the first of the compartments.
-    /// `page` receives each page as soon as it is full, and returns whether to continue; the last page has
-    /// [`LinePage::done`]. It must not block, because it runs on a reader thread.
+    /// Reads resources as [`scan_kind`](Self::scan_kind) does, but returns the bodies as lines of text, without
+    /// tombstones, for callers that only forward them. `keep` selects resources. [`ScanOptions::after`] refers to the
+    /// first of the compartments. `page` receives each full page and returns whether to continue; the last page has
+    /// [`LinePage::done`] set. `page` must not block, because it is called on a reader thread.
     ///
     /// # Errors
     /// Returns [`StoreError::Key`] if [`ScanOptions::after`] names a resource that never existed.
@@ -119,10 +120,11 @@ pub trait Versions: Clone + Send + Sync + 'static {
         page: impl FnMut(LinePage) -> bool + Send + 'static,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
-    /// Returns the types that had at least one version at `at`, sorted. The newest version may be a tombstone.
+    /// Returns the types that had at least one version at `at`, sorted. A type is included even if all its resources
+    /// were deleted.
     fn kinds(&self, at: Seq) -> impl Future<Output = Result<Vec<String>, StoreError>> + Send;
 
-    /// Returns up to `limit` writes after `after`, in order, so that an index can follow the store.
+    /// Returns up to `limit` writes after sequence number `after`, in order. An index can use them to follow the store.
     fn changes(
         &self,
         after: Seq,
@@ -132,6 +134,7 @@ pub trait Versions: Clone + Send + Sync + 'static {
     /// Returns the sequence number of the last visible commit.
     fn last_seq(&self) -> Seq;
 
-    /// Watches [`Versions::last_seq`], which changes after each commit that wrote something.
+    /// Returns a channel with the value of [`Versions::last_seq`], which is updated after each commit that wrote
+    /// something.
     fn watch(&self) -> watch::Receiver<Seq>;
 }

@@ -1,4 +1,4 @@
-//! Free space on a disk, and the reserve that is kept free of large writes.
+//! Free space on a disk, and the reserve that large writes must not use.
 //!
 //! | kind of write | keeps free |
 //! |---|---|
@@ -11,49 +11,50 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Space that is kept free for small writes and for background tasks of the engine; a tenth of a small disk.
+/// Space in bytes that is reserved for small writes and for background tasks of the engine. On a small disk, it is
+/// limited to a tenth of the disk.
 const RESERVE_BYTES: u64 = 48 << 20;
 
-/// Space on the disk of a folder.
+/// Space on the disk that contains a folder.
 #[derive(Debug, Clone, Copy)]
 pub struct FreeSpace {
-    /// Bytes that this process may write.
+    /// Number of bytes that this process may still write.
     pub free: u64,
-    /// Bytes of the disk.
+    /// Size of the disk in bytes.
     pub total: u64,
 }
 
-/// Asks for the space on the disk of a folder.
+/// A function that returns the space on the disk of a folder.
 pub type SpaceProbe = Arc<dyn Fn(&Path) -> io::Result<FreeSpace> + Send + Sync>;
 
-/// Kind of a write.
+/// The purpose of a write, which determines how much space must stay free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritePurpose {
     /// A small write to the store.
     Small,
-    /// A large write to the store, with the bytes that the engine needs to merge its files.
+    /// A large write to the store.
     Large {
-        /// Bytes of the files to be merged.
+        /// Number of bytes that the engine needs to merge its files.
         merge: u64,
     },
     /// A file of an export.
     Export,
 }
 
-/// The disk of a folder.
+/// The disk that contains a folder.
 #[derive(Clone)]
 pub struct DiskSpace {
     dir: PathBuf,
     probe: SpaceProbe,
 }
 
-/// There is not enough space for a write.
+/// The error for a write that needs more space than is available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the disk has {} KiB left and a write needs {} KiB", free >> 10, needed >> 10)]
 pub struct NoSpace {
-    /// Bytes that are free.
+    /// Number of free bytes.
     pub free: u64,
-    /// Bytes that have to be free.
+    /// Number of bytes that must be free for the write.
     pub needed: u64,
 }
 
@@ -64,22 +65,22 @@ impl fmt::Debug for DiskSpace {
 }
 
 impl DiskSpace {
-    /// The disk of a folder, as the operating system reports it.
+    /// Returns the disk of a folder, whose space the operating system reports.
     pub fn of(dir: &Path) -> Self {
         Self::with_probe(dir, Arc::new(probe))
     }
 
-    /// The disk of a folder, as `probe` reports it.
+    /// Returns the disk of a folder, whose space `probe` reports.
     pub fn with_probe(dir: &Path, probe: SpaceProbe) -> Self {
         Self { dir: dir.to_owned(), probe }
     }
 
-    /// Checks that so many bytes can be written.
+    /// Checks that `bytes` bytes can be written.
     ///
     /// # Errors
-    /// [`NoSpace`] if what is kept free would be touched.
+    /// Returns [`NoSpace`] if the write would use space that must stay free for its purpose.
     pub fn check(&self, bytes: u64, purpose: WritePurpose) -> Result<(), NoSpace> {
-        // If the free space cannot be determined, the write itself will fail.
+        // If the free space is unknown, the check succeeds; the write itself reports a full disk.
         let Ok(FreeSpace { free, total }) = (self.probe)(&self.dir) else { return Ok(()) };
         let reserve = RESERVE_BYTES.min(total / 10);
         let kept = match purpose {

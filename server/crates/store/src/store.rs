@@ -1,4 +1,4 @@
-//! The handle that the domains hold: one of the engines, chosen when the server starts.
+//! [`Store`], the handle for one of the engines, which is chosen when the server starts.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -13,10 +13,10 @@ use crate::{
     ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
-/// Decides whether writes are accepted now.
+/// A function that decides whether writes are accepted now.
 pub type WriteGate = Arc<dyn Fn() -> Result<(), StoreError> + Send + Sync>;
 
-/// A store on one of the engines. Clones share it.
+/// A store on one of the engines. Clones share the same data.
 #[derive(Clone)]
 pub struct Store {
     engine: StoreEngine,
@@ -25,7 +25,7 @@ pub struct Store {
 
 #[derive(Clone)]
 enum StoreEngine {
-    /// In memory: for tests and trials.
+    /// In memory, for tests and trials.
     Memory(MemoryEngine),
     /// In a folder: durable, for one process.
     File(FileEngine),
@@ -36,12 +36,12 @@ impl Store {
         Self { engine, gate: Arc::default() }
     }
 
-    /// An empty store in memory.
+    /// Creates an empty store in memory.
     pub fn memory() -> Self {
         Self::over(StoreEngine::Memory(MemoryEngine::new()))
     }
 
-    /// Opens the store in a folder, or creates it. It is closed when the last clone is dropped.
+    /// Opens the store in a folder, or creates it. The store is closed when its last clone is dropped.
     ///
     /// # Errors
     /// See [`FileEngine::open`].
@@ -49,7 +49,7 @@ impl Store {
         FileEngine::open(dir).map(|file| Self::over(StoreEngine::File(file)))
     }
 
-    /// The store in a folder, with other options.
+    /// Opens the store in a folder with other options.
     ///
     /// # Errors
     /// See [`FileEngine::open`].
@@ -57,8 +57,8 @@ impl Store {
         FileEngine::open_with(dir, options).map(|file| Self::over(StoreEngine::File(file)))
     }
 
-    /// Asks `gate` before each write from now on, for this store and its clones. A store has one gate; a second call
-    /// changes nothing.
+    /// Sets a function that is called before each write of this store and its clones, and can reject the write. Only
+    /// the first call of this method has an effect.
     pub fn set_gate(&self, gate: WriteGate) {
         drop(self.gate.set(gate));
     }
@@ -67,8 +67,8 @@ impl Store {
         self.gate.get().map_or(Ok(()), |gate| gate())
     }
 
-    /// The id of this store, which its export files carry. All stores in memory have one id: their files are of no use
-    /// to the next process.
+    /// Returns the id of this store, which is part of the names of its export files. All stores in memory have the same
+    /// id, because the next process cannot use their files.
     pub fn id(&self) -> String {
         match &self.engine {
             StoreEngine::Memory(_) => "memory".to_owned(),
@@ -76,7 +76,7 @@ impl Store {
         }
     }
 
-    /// The latest time that was given to a write, if there was one.
+    /// Returns the latest time that was assigned to a write, or `None` if there was no write.
     ///
     /// # Errors
     /// See [`FileEngine::last_time`].
@@ -87,10 +87,10 @@ impl Store {
         }
     }
 
-    /// Checks what a write needs, without writing.
+    /// Checks the requirements of a write without writing.
     ///
     /// # Errors
-    /// [`StoreError::Clock`]; see [`FileEngine::check_writable`].
+    /// Returns [`StoreError::Clock`] if the gate rejects writes, and the errors of [`FileEngine::check_writable`].
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         self.pass_gate()?;
         match &self.engine {
@@ -100,7 +100,7 @@ impl Store {
     }
 }
 
-/// The same call on whichever engine it is.
+/// Calls the same method on the engine of the store.
 macro_rules! each {
     ($store:expr, $engine:ident => $call:expr) => {
         match &$store.engine {

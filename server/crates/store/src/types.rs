@@ -5,19 +5,19 @@ use std::fmt;
 use bytes::Bytes;
 use jiff::Timestamp;
 
-/// Position of a write in the order of all writes to [`Versions`](crate::Versions).
+/// Sequence number: the position of a write in the order of all writes to [`Versions`](crate::Versions).
 ///
-/// Each write of a commit has its own number, and the numbers of a commit are consecutive. A number is stored and is
-/// not a handle of the engine: a read at it has the same result at any later time.
+/// Each write of a commit has its own sequence number, and the numbers of a commit are consecutive. A sequence number
+/// can be stored and is not a handle of the engine: a read at it has the same result at any later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
 impl Seq {
-    /// Before the first write.
+    /// The position before the first write.
     pub const ZERO: Self = Self(0);
-    /// After every write: reads the newest version.
+    /// The position after every write. A read at it returns the newest version.
     pub const LATEST: Self = Self(u64::MAX);
-    /// The same as [`Seq::LATEST`].
+    /// Another name of [`Seq::LATEST`].
     pub const MAX: Self = Self::LATEST;
 }
 
@@ -27,17 +27,17 @@ impl fmt::Display for Seq {
     }
 }
 
-/// Names a resource: its type and its id. Neither is empty or holds a zero byte.
+/// Identifies a resource by type and id. Neither of them is empty or contains a zero byte.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceKey {
-    /// The resource type, such as `Patient`.
+    /// Resource type, such as `Patient`.
     pub kind: String,
-    /// The id within the type.
+    /// Id of the resource within its type.
     pub id: String,
 }
 
 impl ResourceKey {
-    /// A key of these two.
+    /// Creates a key from a type and an id.
     pub fn new(kind: impl Into<String>, id: impl Into<String>) -> Self {
         Self { kind: kind.into(), id: id.into() }
     }
@@ -49,23 +49,23 @@ impl fmt::Display for ResourceKey {
     }
 }
 
-/// A ledger record as read.
+/// A ledger record that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LedgerRecord {
-    /// The bytes that were put.
+    /// The stored bytes.
     pub value: Bytes,
-    /// Changes with every put and is never reused, not even after a delete.
+    /// Number that changes with every put and is never reused, not even after a delete.
     pub revision: u64,
 }
 
-/// The condition of a ledger write. Expired records count as absent.
+/// The condition of a ledger write. An expired record is treated as absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expect {
     /// No condition.
     Any,
-    /// The record does not exist.
+    /// The record must not exist.
     Absent,
-    /// The record still has this revision.
+    /// The record must have this revision.
     Revision(u64),
 }
 
@@ -74,31 +74,31 @@ pub enum Expect {
 pub enum LedgerWrite {
     /// Adds or replaces a record.
     Put {
-        /// Up to 1,024 bytes of UTF-8 without a zero byte, such as `token/…`.
+        /// Key of up to 1,024 bytes of UTF-8 without a zero byte, such as `token/…`.
         key: String,
-        /// Any bytes.
+        /// Bytes to store.
         value: Bytes,
-        /// From this moment on (inclusive) the record counts as absent.
+        /// Time from which (inclusive) the record is treated as absent.
         expires: Option<Timestamp>,
-        /// Condition.
+        /// Condition of the write.
         expect: Expect,
     },
-    /// Removes a record; removing an absent one succeeds with [`Expect::Any`] and [`Expect::Absent`].
+    /// Removes a record. Removing an absent record succeeds with [`Expect::Any`] and [`Expect::Absent`].
     Delete {
-        /// The key.
+        /// Key of the record.
         key: String,
-        /// Condition.
+        /// Condition of the write.
         expect: Expect,
     },
 }
 
 impl LedgerWrite {
-    /// A put without expiry.
+    /// Returns a put without expiry.
     pub fn put(key: impl Into<String>, value: impl Into<Bytes>, expect: Expect) -> Self {
         Self::Put { key: key.into(), value: value.into(), expires: None, expect }
     }
 
-    /// A delete.
+    /// Returns a delete.
     pub fn delete(key: impl Into<String>, expect: Expect) -> Self {
         Self::Delete { key: key.into(), expect }
     }
@@ -112,7 +112,7 @@ impl LedgerWrite {
         self
     }
 
-    /// The key that is written.
+    /// Returns the key of the record that is written.
     pub fn key(&self) -> &str {
         let (Self::Put { key, .. } | Self::Delete { key, .. }) = self;
         key
@@ -124,57 +124,58 @@ impl LedgerWrite {
 pub enum ExpectVersion {
     /// No condition.
     Any,
-    /// The resource never existed or is deleted.
+    /// The resource must not exist: it was never created, or is deleted.
     Absent,
-    /// The resource exists and this is its newest version.
+    /// The resource must exist and have this newest version.
     Version(u64),
 }
 
-/// Resource bytes without the version and time that the store assigns at commit.
+/// The bytes of a resource, without the version and time that the store assigns at commit.
 ///
-/// At commit, the version number (decimal digits) is inserted before the byte at `version_at`, and `lastUpdated` (24
-/// bytes, `2026-11-21T08:00:00.000Z`) before the byte at `updated_at`. Both are offsets in `bytes`. The result is
-/// stored and returned unchanged.
+/// At commit, the store inserts the version number (decimal digits) before the byte at offset `version_at`, and
+/// `lastUpdated` (24 bytes, `2026-11-21T08:00:00.000Z`) before the byte at offset `updated_at`. Both are offsets in
+/// `bytes`. The result is stored and returned unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResourceDraft {
-    /// The bytes around the two values.
+    /// The bytes without the two values.
     pub bytes: Vec<u8>,
-    /// Offset of the version number.
+    /// Offset at which the version number is inserted.
     pub version_at: usize,
-    /// Offset of `lastUpdated`. If it equals `version_at`, the version number comes first.
+    /// Offset at which `lastUpdated` is inserted. If it equals `version_at`, the version number comes first.
     pub updated_at: usize,
 }
 
-/// One write to a resource: a new version, or a tombstone.
+/// One write to a resource: a new version or a tombstone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionWrite {
-    /// The resource.
+    /// Type and id of the resource.
     pub key: ResourceKey,
-    /// Condition.
+    /// Condition of the write.
     pub expect: ExpectVersion,
-    /// The new content; `None` deletes. Deleting what is absent writes nothing ([`WriteEffect::Nothing`]).
+    /// The new content. `None` deletes the resource. Deleting an absent resource writes nothing
+    /// ([`WriteEffect::Nothing`]).
     pub body: Option<ResourceDraft>,
-    /// The compartments that the version belongs to, such as `Patient/p1`; opaque to the store. Ignored
-    /// for a tombstone, which keeps those of the version that it replaces. The first one given when the
-    /// resource is created is the one whose scan an engine may make the fastest.
+    /// Compartments that the version belongs to, such as `Patient/p1`; the store does not interpret them. They are
+    /// ignored for a tombstone, which keeps the compartments of the version that it replaces. Engines may optimize
+    /// scans of the first compartment that is given when the resource is created.
     pub compartments: Vec<String>,
-    /// Write nothing ([`WriteEffect::Nothing`]) where the newest version has the same bytes but for the two
-    /// spliced values, and the same compartments. Makes an import that is run again cheap.
+    /// If `true`, writes nothing ([`WriteEffect::Nothing`]) if the newest version has the same bytes, apart from the
+    /// two inserted values, and the same compartments. A repeated import is therefore cheap.
     pub unless_same: bool,
 }
 
 impl VersionWrite {
-    /// A new version without condition.
+    /// Returns a write of a new version without condition.
     pub fn put(key: ResourceKey, draft: ResourceDraft, compartments: Vec<String>) -> Self {
         Self { key, expect: ExpectVersion::Any, body: Some(draft), compartments, unless_same: false }
     }
 
-    /// A tombstone without condition.
+    /// Returns a write of a tombstone without condition.
     pub fn delete(key: ResourceKey) -> Self {
         Self { key, expect: ExpectVersion::Any, body: None, compartments: Vec::new(), unless_same: false }
     }
 
-    /// Sets the condition.
+    /// Sets the condition of the write.
     #[must_use]
     pub fn expecting(mut self, expect: ExpectVersion) -> Self {
         self.expect = expect;
@@ -185,115 +186,116 @@ impl VersionWrite {
 /// Result of a commit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Commit {
-    /// Reading at this number sees the whole commit.
+    /// Sequence number at which a read sees the whole commit.
     pub seq: Seq,
-    /// One answer for each write, in their order.
+    /// One result for each write, in the order of the writes.
     pub written: Vec<WriteResult>,
 }
 
 /// Result of one write of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriteResult {
-    /// Effect.
+    /// Effect of the write on the resource.
     pub effect: WriteEffect,
-    /// Newest version of the resource after the write; 0 if it never existed.
+    /// Number of the newest version after the write, or 0 if the resource never existed.
     pub version: u64,
-    /// `lastUpdated` of that version; the time of the commit if the resource never existed.
+    /// `lastUpdated` of that version, or the time of the commit if the resource never existed.
     pub updated: Timestamp,
-    /// Sequence number of that version; that of the commit if the resource never existed.
+    /// Sequence number of that version, or that of the commit if the resource never existed.
     pub seq: Seq,
 }
 
-/// Effect of one write.
+/// The effect of one write of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteEffect {
-    /// The resource did not exist before, or was deleted.
+    /// The write created the resource, which did not exist before or was deleted.
     Created,
-    /// The resource has a newer version.
+    /// The write added a newer version to an existing resource.
     Replaced,
-    /// The resource is deleted.
+    /// The write deleted the resource.
     Deleted,
-    /// Nothing was written: a delete of what is absent, or a put `unless_same` of the same content.
+    /// Nothing was written: a delete of an absent resource, or a put with `unless_same` and the same content.
     Nothing,
 }
 
 /// One stored version of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// The resource.
+    /// Type and id of the resource.
     pub key: ResourceKey,
-    /// 1, 2, 3 … for each resource. A delete has a number too.
+    /// Version number: 1, 2, 3 and so on for each resource. A delete also has a version number.
     pub version: u64,
-    /// When it was written, in the order of all writes.
+    /// Sequence number of the write.
     pub seq: Seq,
-    /// When it was written, as FHIR says it (`meta.lastUpdated`), in whole milliseconds.
+    /// Time of the write in whole milliseconds (`meta.lastUpdated` in FHIR).
     pub updated: Timestamp,
-    /// The compartments that it belongs to, sorted.
+    /// Compartments that the version belongs to, sorted.
     pub compartments: Vec<String>,
-    /// The stored bytes; `None` says that this version is a tombstone.
+    /// The stored bytes. `None` for a tombstone.
     pub body: Option<Bytes>,
 }
 
 impl Version {
-    /// Returns true for a tombstone.
+    /// Returns `true` for a tombstone.
     pub fn is_deleted(&self) -> bool {
         self.body.is_none()
     }
 }
 
-/// A moment that can be read at any later time.
+/// A point in the order of writes that can be read at any later time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreSnapshot {
-    /// Everything that was committed before is at or below this number.
+    /// Sequence number of the snapshot. All earlier commits are at or below this number.
     pub seq: Seq,
-    /// Every later commit has a `lastUpdated` that is at least one millisecond later, also after a
-    /// restart and with a clock that went back; no earlier commit has a later one.
+    /// Time of the snapshot. No earlier commit has a later `lastUpdated`. Every later commit has a `lastUpdated` that
+    /// is at least one millisecond later, even after a restart and if the clock goes back.
     pub time: Timestamp,
 }
 
-/// Maximum size of a page. A page that is not empty contains at least one version, regardless of its size.
+/// Maximum size of a page. A page that is not empty contains at least one version, whatever its size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PageLimit {
-    /// Number of versions, at least 1.
+    /// Maximum number of versions, at least 1.
     pub count: usize,
-    /// Bytes of their bodies together; the last one may go beyond.
+    /// Maximum total length of the bodies in bytes. The last body may exceed it.
     pub bytes: usize,
 }
 
 impl Default for PageLimit {
-    /// 1,000 versions or 1 MiB.
+    /// Returns a limit of 1,000 versions or 1 MiB.
     fn default() -> Self {
         Self { count: 1_000, bytes: 1 << 20 }
     }
 }
 
-/// Selection and limit of a scan.
+/// Options for a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanOptions<'a> {
-    /// Start behind this id, which an earlier page gave ([`VersionPage::next`]); `None` starts at the first.
+    /// Id after which the page starts, as returned by an earlier page ([`VersionPage::next`]). `None` starts at the
+    /// first resource.
     pub after: Option<&'a str>,
-    /// The newest version at or before this number, of each id.
+    /// Sequence number: the scan returns the newest version of each resource at or before this number.
     pub at: Seq,
-    /// The size of the page.
+    /// Maximum size of the page.
     pub limit: PageLimit,
-    /// Whether tombstones are included.
+    /// `true` if tombstones are included.
     pub deleted: bool,
 }
 
 impl<'a> ScanOptions<'a> {
-    /// The first page at `at`, of default size and without tombstones.
+    /// Returns options for the first page at `at`, with the default page size and without tombstones.
     pub fn at(at: Seq) -> Self {
         Self { after: None, at, limit: PageLimit::default(), deleted: false }
     }
 
-    /// Starts behind this id.
+    /// Starts the page after this id.
     #[must_use]
     pub fn after(mut self, id: Option<&'a str>) -> Self {
         self.after = id;
         self
     }
 
-    /// Sets the size of the page.
+    /// Sets the maximum size of the page.
     #[must_use]
     pub fn limit(mut self, limit: PageLimit) -> Self {
         self.limit = limit;
@@ -308,43 +310,43 @@ impl<'a> ScanOptions<'a> {
     }
 }
 
-/// A page of a scan. The order is the engine's own; two scans at one sequence have the same order at any time.
+/// A page of a scan. The engine defines the order. Two scans at the same sequence number have the same order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct VersionPage {
     /// The versions.
     pub versions: Vec<Version>,
-    /// Start of the next page ([`ScanOptions::after`]); `None` at the end.
+    /// Id with which the next page continues ([`ScanOptions::after`]). `None` at the end.
     pub next: Option<String>,
 }
 
 /// One entry of the change feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ChangeRecord {
-    /// Its place.
+    /// Sequence number of the change.
     pub seq: Seq,
     /// The resource that changed.
     pub key: ResourceKey,
-    /// The version that was written.
+    /// Number of the version that was written.
     pub version: u64,
-    /// Is that version a tombstone?
+    /// `true` if the version is a tombstone.
     pub deleted: bool,
 }
 
-/// Header of a stored version, read before its body.
+/// Header of a stored version. It can be read without the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VersionHeader<'a> {
-    /// The id.
+    /// Id of the resource.
     pub id: &'a str,
-    /// When it was written.
+    /// Time of the write.
     pub updated: Timestamp,
-    /// The compartment that is being walked.
+    /// Compartment that the scan is reading, if it is a scan of compartments.
     pub within: Option<&'a str>,
-    /// See [`VersionHeader::compartments`].
+    /// Compartments, separated by zero bytes (see [`VersionHeader::compartments`]).
     compartments: &'a str,
 }
 
 impl<'a> VersionHeader<'a> {
-    /// `compartments` have a zero byte between each two.
+    /// Creates a header. `compartments` are separated by zero bytes.
     pub(crate) fn new(
         id: &'a str,
         updated: Timestamp,
@@ -354,28 +356,28 @@ impl<'a> VersionHeader<'a> {
         Self { id, updated, within, compartments }
     }
 
-    /// The compartments that it belongs to, sorted.
+    /// Returns the compartments that the version belongs to, sorted.
     pub fn compartments(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.compartments.split('\0').filter(|name| !name.is_empty())
     }
 }
 
-/// Range of a scan of lines.
+/// The resources that a scan of lines covers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LineScanRange {
-    /// A type, between two positions if they are set. Without a first one, [`ScanOptions::after`] applies.
+    /// A whole type, or its part between two positions. Without `from`, the scan starts at [`ScanOptions::after`].
     Kind {
-        /// Position of the first resource, or before it.
+        /// Position at or before the first resource.
         from: Option<ScanPosition>,
-        /// The last one is before it.
+        /// Position after the last resource.
         until: Option<ScanPosition>,
     },
-    /// At a type within these compartments, one after the other.
+    /// The resources of a type within these compartments, one compartment after the other.
     Compartments(Vec<String>),
 }
 
-/// A position between two resources of a type, in the engine's order. It is valid for concurrent scans and must not
-/// be stored.
+/// A position between two resources of a type, in the order of the engine. It can be used by concurrent scans and must
+/// not be stored.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScanPosition(Vec<u8>);
 
@@ -389,8 +391,8 @@ impl ScanPosition {
         &self.0
     }
 
-    /// Returns an estimate of the position that is as far after this one as this one is after `before`, an earlier
-    /// position of the same type. The estimate is exact if keys are evenly distributed, and always follows this
+    /// Returns an estimate of the position that is as far after this position as this one is after `before`, an earlier
+    /// position of the same type. The estimate is exact if keys are evenly distributed. It is always after this
     /// position.
     pub fn extrapolate(&self, before: &Self) -> Self {
         let same = self.0.iter().zip(&before.0).take_while(|(a, b)| a == b).count();
@@ -406,19 +408,21 @@ impl ScanPosition {
     }
 }
 
-/// A part of a scan as text: the bodies of the versions that were wanted, with a line feed behind each.
+/// A part of a scan as text: the bodies of the selected versions, each followed by a line feed.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LinePage {
-    /// The text.
+    /// The lines as UTF-8 text.
     pub text: Bytes,
-    /// End of each line in `text`, including its line feed.
+    /// End of each line as an offset in `text`, including the line feed.
     pub ends: Vec<usize>,
-    /// Number of compartments that were completed since the previous page.
+    /// Number of compartments that the scan has completed since the previous page.
     pub compartments: usize,
-    /// Start of the next page ([`ScanOptions::after`]) in the compartment after these; `None` is its beginning.
+    /// Id with which the scan of the current compartment continues ([`ScanOptions::after`]). `None` starts the
+    /// compartment.
     pub next: Option<String>,
-    /// The last resource of a page that is full, in a scan of a type: [`ScanPosition`]s beyond it can be guessed.
+    /// Position after the last resource of a full page, in a scan of a type. Later positions can be extrapolated from
+    /// it.
     pub mark: Option<ScanPosition>,
-    /// Is nothing left?
+    /// `true` if this is the last page.
     pub done: bool,
 }

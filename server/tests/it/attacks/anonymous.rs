@@ -1,4 +1,4 @@
-//! Requests that anybody can send: forms with very many parameters, and requests that leave a record behind.
+//! Attacks without authentication: forms with very many parameters, and requests that create a pending record.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use super::{report, size};
 use crate::support::Server;
 
 #[tokio::test]
-async fn a_form_with_very_many_parameters_is_refused() {
+async fn a_form_with_very_many_parameters_is_rejected() {
     let server = Server::demo();
     let form: String = (0..17_505).map(|n| format!("{n:x}&")).take_while(|_| true).collect();
     let form = &form[..form.len().min(64 * 1024)];
@@ -52,7 +52,7 @@ async fn one_address_cannot_fill_the_store_with_pending_requests() {
 }
 
 #[tokio::test]
-async fn strangers_do_not_share_what_they_keep_under_a_cache_id() {
+async fn resources_under_a_cache_id_belong_to_one_address() {
     let mut server = Server::open_terminology().over_plain_http();
     server.start();
     let value_set = json!({
@@ -74,6 +74,6 @@ async fn strangers_do_not_share_what_they_keep_under_a_cache_id() {
         request.send().await.unwrap().status().as_u16()
     };
     assert_eq!(ask([127, 0, 3, 1], Some(&value_set)).await, 200);
-    assert_eq!(ask([127, 0, 3, 1], None).await, 200, "kept under the cache-id");
-    assert_eq!(ask([127, 0, 3, 2], None).await, 400, "another address has not sent it");
+    assert_eq!(ask([127, 0, 3, 1], None).await, 200, "the resource is stored under the cache-id");
+    assert_eq!(ask([127, 0, 3, 2], None).await, 400, "another address has no resource under this cache-id");
 }

@@ -1,5 +1,5 @@
-//! The server is killed while tokens are granted and resources are written: every answer that a client received has its
-//! line in the audit log.
+//! Kills the server while it grants tokens and writes resources. For every response that a client received, the audit
+//! log must contain a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,11 @@ use tokio::sync::Semaphore;
 use super::{report, size};
 use crate::support::Server;
 
-/// Clients that send requests at the same time.
+/// Number of clients that send requests concurrently.
 const CLIENTS: usize = 4;
 
-/// The lines of the audit log, by code of the subtype. A line that the kill cut off is ended by the next start.
+/// Returns the events of the audit log by code of the subtype. The next start of the server completes a line that the
+/// kill truncated.
 fn events(server: &Server) -> BTreeMap<String, Vec<Value>> {
     let mut events = BTreeMap::<_, Vec<Value>>::new();
     for file in std::fs::read_dir(server.data().join("audit")).unwrap() {
@@ -25,19 +26,19 @@ fn events(server: &Server) -> BTreeMap<String, Vec<Value>> {
     events
 }
 
-/// Returns the entities of all events of one kind.
+/// Returns the entities of all events with this code.
 fn recorded(events: &BTreeMap<String, Vec<Value>>, code: &str, pointer: &str) -> BTreeSet<String> {
     let events = events.get(code).into_iter().flatten();
     events.filter_map(|event| event.pointer(pointer)?.as_str().map(str::to_owned)).collect()
 }
 
-/// Id of an access token.
+/// Returns the id (`jti`) of an access token.
 fn jti(token: &str) -> String {
     let claims = URL_SAFE_NO_PAD.decode(token.split('.').nth(1).unwrap()).unwrap();
     serde_json::from_slice::<Value>(&claims).unwrap()["jti"].as_str().unwrap().to_owned()
 }
 
-/// Answers that clients received.
+/// Tokens and writes that the received responses acknowledged.
 #[derive(Default)]
 struct Acknowledged {
     tokens: BTreeSet<String>,
@@ -45,7 +46,7 @@ struct Acknowledged {
     deleted: BTreeSet<String>,
 }
 
-/// Requests a token, creates a Group with it and deletes every third one, until the server is gone.
+/// Requests tokens, creates a Group with each one and deletes every third Group, until the server is killed.
 async fn work(server: &Server, name: &str, grants: &Semaphore) -> Acknowledged {
     let mut acknowledged = Acknowledged::default();
     let Ok(client) = server.try_client() else { return acknowledged };
@@ -68,7 +69,7 @@ async fn work(server: &Server, name: &str, grants: &Semaphore) -> Acknowledged {
     acknowledged
 }
 
-/// Kills the server again and again while it works, and compares.
+/// Repeatedly kills the server under load, and compares the responses with the audit log.
 async fn kill_while_it_works(settings: &str, kills: usize) {
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     let mut random = fastrand::Rng::with_seed(14);
@@ -78,7 +79,7 @@ async fn kill_while_it_works(settings: &str, kills: usize) {
         let grants = Semaphore::new(0);
         let names: Vec<_> = (0..CLIENTS).map(|client| format!("k{kill}-{client}")).collect();
         let clients = futures_util::future::join_all(names.iter().map(|name| work(&server, name, &grants)));
-        // The kill comes after a random number of grants.
+        // The server is killed after a random number of granted tokens.
         let wanted = random.u32(1..40);
         let killer = async {
             grants.acquire_many(wanted).await.unwrap().forget();
@@ -103,24 +104,22 @@ async fn kill_while_it_works(settings: &str, kills: usize) {
     ] {
         let recorded = recorded(&events, code, pointer);
         let missing: Vec<_> = received.difference(&recorded).collect();
-        assert!(missing.is_empty(), "answered and not recorded ({code}): {missing:?}");
+        assert!(missing.is_empty(), "acknowledged but not recorded ({code}): {missing:?}");
     }
     assert!(all.tokens.len() >= kills && !all.created.is_empty());
     let [tokens, created, deleted] = [&all.tokens, &all.created, &all.deleted].map(BTreeSet::len);
     report(
         "audit log under SIGKILL",
-        format!(
-            "{kills} kills, {tokens} tokens, {created} creates, {deleted} deletes, none without its line"
-        ),
+        format!("{kills} kills, {tokens} tokens, {created} creates, {deleted} deletes, all of them recorded"),
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_has_its_audit_line_after_a_kill() {
+async fn every_response_has_an_audit_line_after_a_kill() {
     kill_while_it_works("", size(4, 20)).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_same_with_lines_synchronized_to_the_disk() {
+async fn every_response_has_an_audit_line_after_a_kill_with_synced_lines() {
     kill_while_it_works("[audit]\ndurability = \"synced\"\n", size(2, 10)).await;
 }

@@ -1,4 +1,5 @@
-//! Floods of connections: idle ones from several addresses, under a low limit of file descriptors; and a stop under load.
+//! Attacks with many connections: idle connections from several addresses with a low limit of file descriptors, and a
+//! stop under load.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use super::{report, size};
 use crate::support::Server;
 
-/// Opens a connection from an address of this machine and sends nothing.
+/// Opens a connection from an address of this machine and sends no data.
 async fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::from((from, 0)))?;
@@ -18,7 +19,7 @@ async fn connect_from(from: [u8; 4], to: SocketAddr) -> std::io::Result<TcpStrea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_idle_connections_stops_neither_sign_in_nor_writes() {
+async fn sign_in_and_writes_continue_during_a_flood_of_idle_connections() {
     trefoil_server::node::descriptors::descriptor_budget();
     let mut server = Server::in_fresh_folder().with_descriptors(300);
     server.start();
@@ -26,7 +27,7 @@ async fn a_flood_of_idle_connections_stops_neither_sign_in_nor_writes() {
     for n in 0..size(1_000, 10_000) {
         let from = [127, 0, 0, u8::try_from(2 + n % 5).unwrap()];
         held.extend(connect_from(from, server.address()).await);
-        // The flood keeps no more than this open itself.
+        // The attacker keeps at most this many connections open, because its own descriptors are limited too.
         if held.len() > 900 {
             held.remove(0);
         }
@@ -41,7 +42,7 @@ async fn a_flood_of_idle_connections_stops_neither_sign_in_nor_writes() {
         assert_eq!(answer.send().await.unwrap().status(), 201);
     }
     report("10 tokens and writes beside a flood under ulimit -n 300", format!("{:?}", started.elapsed()));
-    // Most of the flood was closed by the server.
+    // The server must have closed most connections of the flood.
     let mut closed = 0;
     for stream in &mut held {
         let read = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut [0])).await;
@@ -58,7 +59,7 @@ async fn a_flood_of_idle_connections_stops_neither_sign_in_nor_writes() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_under_load_resets_no_request() {
     for _ in 0..size(2, 12) {
-        // Each kept connection must carry a request within this time, also on a busy machine.
+        // Each persistent connection must send a request within this time, even on a busy machine.
         let settings = "[server]\nshutdown_grace_s = 5\n";
         let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
         server.start();
@@ -71,7 +72,7 @@ async fn a_stop_under_load_resets_no_request() {
                 tokio::spawn(async move {
                     let mut answered = 0;
                     loop {
-                        // Half of the clients keep their connections.
+                        // Half of the clients keep their connections open.
                         let request = client.get(&url);
                         let request =
                             if n % 2 == 0 { request } else { request.header("connection", "close") };
@@ -80,7 +81,8 @@ async fn a_stop_under_load_resets_no_request() {
                                 assert_eq!(answer.status(), 200);
                                 answered += 1;
                             }
-                            // Refused: the listener is closed. Anything else is a lost request.
+                            // The connection is refused after the listener was closed. Any other error means that the
+                            // server lost a request.
                             Err(error) if error.is_connect() && *stopped.borrow() => return answered,
                             Err(error) => panic!("after {answered} answers: {error:?}"),
                         }
@@ -93,7 +95,7 @@ async fn a_stop_under_load_resets_no_request() {
         stop.send(true).unwrap();
         server.signal("TERM");
         let answer = probe.get(format!("{base}/health/ready")).send().await;
-        // The accept loop still answers, and says that it is not ready.
+        // The server still accepts connections, and reports that it is not ready.
         assert!(answer.is_ok_and(|answer| answer.status() == 503 || answer.status() == 200));
         let mut answered = 0;
         for client in clients {

@@ -1,7 +1,7 @@
-//! One damage to one file of the data folder of a stopped server: it is refused at the start, reported by a request, or
-//! harmless. What is served is what was written.
+//! Damages one file of the data folder of a stopped server. The server must refuse to start, report the damage in a
+//! response, or return correct content only.
 //!
-//! The audit log is left out: the server does not read it. The settings and the log of the test are not the server's.
+//! The audit log is excluded, because the server does not read it. The settings and the log file belong to the test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -44,7 +44,7 @@ impl Damage {
     }
 }
 
-/// Numbers that are the same in each run (a linear congruential generator).
+/// Pseudo-random numbers that are the same in each run (a linear congruential generator).
 struct Seeded(u64);
 
 impl Seeded {
@@ -54,7 +54,7 @@ impl Seeded {
     }
 }
 
-/// The files of a data folder that the server reads, by their paths below it.
+/// Returns the files of a data folder that the server reads, by their relative paths.
 fn files(root: &Path) -> Vec<PathBuf> {
     let (mut folders, mut found) = (vec![root.to_owned()], Vec::new());
     while let Some(folder) = folders.pop() {
@@ -76,12 +76,12 @@ fn files(root: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Damages of all files, in an order that is mixed by kind of file and damage.
+/// Returns damages of all files, ordered such that kinds of files and of damages alternate.
 fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     let (files, mut seeded, mut all) = (files(root), Seeded(305), Vec::new());
     for file in &files {
         let bytes = fs::read(root.join(file)).unwrap();
-        // The rest of a journal is blank.
+        // The rest of a journal consists of zeros.
         let length = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
         all.extend(
             [Damage::Deleted, Damage::Emptied, Damage::Cut(length / 2)].map(|damage| (file.clone(), damage)),
@@ -121,9 +121,9 @@ fn clear(root: &Path) {
     }
 }
 
-/// Returns the answers of a server, or the request that it refused with an error of its own.
+/// Returns the responses of a server, or the request that failed with a server error.
 async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String> {
-    // A client does not trust a certificate that is damaged.
+    // If the certificate of the development CA is damaged, no client can be created.
     let client = server.try_client().map_err(|error| error.to_string())?;
     let get = async |url: &str, token: &str, coding: &str| -> Result<Vec<u8>, String> {
         let request = client.get(url).bearer_auth(token).header("accept-encoding", coding);
@@ -133,7 +133,7 @@ async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String
         match status {
             200 => Ok(body.to_vec()),
             500..=599 => Err(format!("{url}: {status}")),
-            // A refusal that a client believes is an answer.
+            // A client treats an error status as a valid response.
             _ => Ok(format!("{url}: {status}").into_bytes()),
         }
     };
@@ -167,7 +167,7 @@ async fn answers(server: &Server, old: &[String]) -> Result<Vec<Vec<u8>>, String
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_damage_of_a_stopped_server_is_silent() {
+async fn damage_to_the_folder_of_a_stopped_server_is_always_detected() {
     let mut server = Server::in_fresh_folder().with_settings("");
     server.start();
     let token = server.backend_token("system/*.read").await;
@@ -192,19 +192,19 @@ async fn no_damage_of_a_stopped_server_is_silent() {
             assert!(server.log().contains("error: "), "{} {damage:?}: {}", file.display(), server.log());
             "refused"
         } else {
-            // The test needs it, and the server reads it only at the start.
+            // The test needs `demo.json`; the server reads it only at the start.
             fs::copy(saved.path().join("demo.json"), server.data().join("demo.json")).unwrap();
             let found = answers(&server, &old).await;
             server.kill();
             match found {
                 Ok(found) if found == sound => "harmless",
-                Ok(_) => panic!("{} {damage:?} is silent; the log: {}", file.display(), server.log()),
+                Ok(_) => panic!("{} {damage:?} was not detected; the log: {}", file.display(), server.log()),
                 Err(_) => "reported",
             }
         };
         println!("{result}: {} {damage:?}", file.display());
         *results.entry(result).or_default() += 1;
     }
-    report("single damages of a stopped server", format!("{results:?} of {count}, none silent"));
+    report("single damages of a stopped server", format!("{results:?} of {count}, all detected or harmless"));
     assert!(results.contains_key("refused"), "{results:?}");
 }

@@ -1,4 +1,5 @@
-//! A client fills the disk with exports: other users still sign in, and deleting exports frees the space.
+//! A client fills the disk with exports. Other users must still be able to sign in, and deleting exports must free the
+//! space.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use super::{report, size};
 use crate::full_disk::Small;
 use crate::support::Server;
 
-/// Bytes of each resource.
+/// Length of the text in each resource, in bytes.
 const TEXT: usize = 20_000;
 
 fn write_resources(path: &Path, count: usize) {
@@ -21,7 +22,7 @@ fn write_resources(path: &Path, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn exports_do_not_take_the_space_that_a_sign_in_needs() {
+async fn exports_leave_enough_space_for_sign_ins() {
     let Some(disk) = Small::mount("160m") else { return };
     let mut server = Server::in_folder(TempDir::new_in(disk.0.path()).unwrap()).with_settings("");
     let source = tempfile::tempdir().unwrap();
@@ -45,7 +46,7 @@ async fn exports_do_not_take_the_space_that_a_sign_in_needs() {
             assert!(matches!(status(job).await, 200 | 202));
         }
     }
-    // Tokens and small writes still succeed.
+    // Tokens and small writes still succeed on the full disk.
     let signed_in = size(20, 400);
     for number in 0..signed_in {
         let token = server.backend_token("system/Group.cud").await;

@@ -1,4 +1,5 @@
-//! Many connections at once, some of them slow: the others are served, and what exceeds the limits is refused cleanly.
+//! Many connections at once, some of them slow. Other clients must be served, and connections above the limits must be
+//! rejected cleanly.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use crate::support::Server;
 
 const LIVE: &[u8] = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-/// Sends a request and reads its response; `false` if the server closed the connection.
+/// Sends a request and reads its response. Returns `false` if the server closed the connection.
 async fn ask(stream: &mut TcpStream) -> bool {
     let mut answer = Vec::new();
     if stream.write_all(LIVE).await.is_err() {
@@ -24,8 +25,8 @@ async fn ask(stream: &mut TcpStream) -> bool {
     true
 }
 
-/// Opens connections from several addresses; every fifth is slow and stops within the head of a request, the others have
-/// sent one and are kept.
+/// Opens connections from several addresses. Every fifth one is slow and stops within the request headers. The others
+/// have sent a request and stay open.
 async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
     let mut held = Vec::new();
     for n in 0..count {
@@ -43,8 +44,8 @@ async fn crowd(server: &Server, count: usize) -> Vec<TcpStream> {
     held
 }
 
-/// The 99th percentile of the time of a request, over clients that keep their connections and open them again if the
-/// server closes one.
+/// Returns the 99th percentile of the request time, for clients with persistent connections. A client opens a new
+/// connection if the server has closed its connection.
 async fn p99(server: &Server, requests: usize) -> Duration {
     let clients = (0..8).map(|_| {
         let address = server.address();
@@ -71,7 +72,7 @@ async fn p99(server: &Server, requests: usize) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_are_served_among_many_connections() {
+async fn clients_are_served_during_many_other_connections() {
     trefoil_server::node::descriptors::descriptor_budget();
     for descriptors in [None, Some(1_024)] {
         let mut server = Server::in_fresh_folder().over_plain_http();

@@ -1,4 +1,4 @@
-//! Clients that make the server hold memory: stalled uploads, and downloads that are not read.
+//! Clients that make the server hold memory: uploads that stall, and downloads that the client does not read.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{Server, manifest_at};
 const MIB: usize = 1 << 20;
 
 #[tokio::test]
-async fn stalled_uploads_hold_no_more_than_the_budget() {
+async fn stalled_uploads_hold_at_most_the_memory_budget() {
     let settings = "[limits]\nbody_limit_bytes = 1048576\nbody_memory_bytes = 2097152\n";
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();
@@ -24,7 +24,7 @@ async fn stalled_uploads_hold_no_more_than_the_budget() {
     let stall = async || {
         let mut stream = TcpStream::connect(server.address()).await.unwrap();
         stream.write_all(head.as_bytes()).await.unwrap();
-        // The server may stop reading: what it does not read stays in the buffers of the machine.
+        // The server may stop reading. Bytes that it does not read stay in the socket buffers.
         let sent = async { stream.write_all(&vec![b' '; MIB - 1]).await };
         drop(tokio::time::timeout(Duration::from_secs(1), sent).await);
         stream
@@ -41,14 +41,14 @@ async fn stalled_uploads_hold_no_more_than_the_budget() {
         let request = server.client().post(format!("{}/Group", server.fhir())).bearer_auth(&token);
         request.header("content-type", "application/fhir+json").body(body).send()
     };
-    // Refused once the server has read what the others sent.
+    // This request is rejected when the server has read the other uploads and the budget is used up.
     let refused = async {
         loop {
             let answer = post(group(MIB - 200)).await.unwrap();
             if answer.status() != 201 {
                 return answer;
             }
-            // An upload that was refused, because this body was faster, begins again.
+            // An upload that was rejected because this body was faster is started again.
             for stream in &mut stalled {
                 if stream.try_read(&mut [0; 64]).is_ok() {
                     *stream = stall().await;
@@ -56,11 +56,12 @@ async fn stalled_uploads_hold_no_more_than_the_budget() {
             }
         }
     };
-    let refused =
-        tokio::time::timeout(Duration::from_secs(60), refused).await.expect("the budget is used up");
+    let refused = tokio::time::timeout(Duration::from_secs(60), refused)
+        .await
+        .expect("a request is rejected when the memory budget is used up");
     assert_eq!(refused.status(), 503);
     assert_eq!(refused.headers()["retry-after"], "5");
-    // A small body needs none of the budget.
+    // A small body does not count against the budget.
     assert_eq!(post(group(0)).await.unwrap().status(), 201);
     drop(stalled);
 }
@@ -102,7 +103,7 @@ async fn stalled_downloads_leave_memory_for_others() {
     assert_eq!(body.iter().filter(|byte| **byte == b'\n').count(), size(5_000, 20_000));
     let count = unread.len();
     report(
-        &format!("memory of {count} downloads that nobody reads"),
+        &format!("memory of {count} downloads that no client reads"),
         format!("{before} to {} MiB", server.resident_mib()),
     );
 }

@@ -1,4 +1,4 @@
-//! Password guesses sent at the same moment from many addresses.
+//! Password guesses that many addresses send at the same time.
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -7,10 +7,10 @@ use super::{report, size};
 use crate::sign_in::{Browser, tokens};
 use crate::support::Server;
 
-/// Failures that one user name may have over all addresses before it is locked: the default of the throttle.
+/// Number of failures that one user name may have at all addresses before it is locked: the default of the throttle.
 const FREE_FAILURES: usize = 25;
 
-/// Returns a client that connects from this address, and the form of the sign-in page that it was shown.
+/// Returns a client that connects from this address, and the fields of its sign-in page.
 async fn shown_sign_in(server: &Server, from: [u8; 4]) -> (Browser<'_>, Vec<(String, String)>) {
     let mut browser = Browser::new(server);
     browser.client = server.client_from(from);
@@ -21,7 +21,7 @@ async fn shown_sign_in(server: &Server, from: [u8; 4]) -> (Browser<'_>, Vec<(Str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_distributed_burst_gets_no_more_guesses_than_attempts_one_by_one() {
+async fn concurrent_attempts_get_no_more_guesses_than_consecutive_ones() {
     let server = Server::demo();
     let user = server.demo_json()["users"][0].clone();
     let name = user["username"].as_str().unwrap();
@@ -54,7 +54,7 @@ async fn a_distributed_burst_gets_no_more_guesses_than_attempts_one_by_one() {
     assert!((1..=FREE_FAILURES).contains(&evaluated), "{answers:?}");
     assert_eq!(evaluated + locked + count(503), answers.len(), "{answers:?}");
 
-    // The user is not locked out of a browser that was used before.
+    // The user can still sign in from a browser that was used before.
     known.cookies.retain(|(name, _)| name.contains("device"));
     tokens(&server, &mut known, &user).await;
 }

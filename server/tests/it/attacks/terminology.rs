@@ -1,5 +1,5 @@
-//! Terminology requests that cost much for their size, many at a time: each is answered or refused, everything else
-//! answers meanwhile, and the server obeys SIGTERM.
+//! Small terminology requests that are expensive to answer, many at a time. Each must be answered or rejected, other
+//! requests must be answered meanwhile, and the server must stop on SIGTERM.
 
 use std::time::Instant;
 
@@ -13,10 +13,11 @@ use super::{report, size};
 use crate::sign_in::{Browser, tokens};
 use crate::support::Server;
 
-/// Requests at a time.
+/// Number of concurrent requests.
 const AT_ONCE: usize = 50;
 
-/// The operations and bodies of a round: each kind as often as it takes to make so many.
+/// Returns the operations and bodies of a round. Each kind of request is repeated until the round has [`AT_ONCE`]
+/// requests.
 fn round() -> Vec<(String, String)> {
     let bodies: Vec<_> = costly::ALL
         .iter()
@@ -28,7 +29,7 @@ fn round() -> Vec<(String, String)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn costly_questions_do_not_delay_other_requests() {
+async fn expensive_requests_do_not_delay_other_requests() {
     let mut server = Server::open_terminology();
     server.start();
     let client = server.client();
@@ -48,7 +49,7 @@ async fn costly_questions_do_not_delay_other_requests() {
         })
         .collect();
     let questions = tokio::spawn(questions.collect::<Vec<_>>());
-    // Identity and health answer during the questions, and again after the last of them.
+    // Identity and health endpoints must answer during the expensive requests, and again after the last one.
     let user = server.demo_json()["users"][0].clone();
     let mut slowest = [std::time::Duration::ZERO; 3];
     let mut rounds = 0;
@@ -148,7 +149,7 @@ async fn is_a_filters_over_a_large_hierarchy_are_answered_or_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_full_of_costly_questions_obeys_sigterm() {
+async fn a_server_with_many_expensive_requests_stops_on_sigterm() {
     let mut server = Server::open_terminology();
     server.start();
     let client = server.client();
@@ -157,18 +158,18 @@ async fn a_server_full_of_costly_questions_obeys_sigterm() {
         .map(|(operation, body)| {
             let request = client.post(format!("{}/{operation}", server.fhir()));
             let request = request.header("content-type", "application/fhir+json").body(body);
-            // An answer that is not read would keep its connection open until the drain time ends.
+            // An unread response would keep its connection open until the drain deadline.
             tokio::spawn(async move { request.send().await?.bytes().await })
         })
         .collect();
-    // As soon as one is answered, others run and wait.
+    // When the first request is answered, others are running or waiting.
     let (first, _, others) = futures_util::future::select_all(questions).await;
     first.unwrap().unwrap();
     let started = Instant::now();
     assert_eq!(server.stop(), Some(0));
     report("terminology", format!("stopped after {:?}", started.elapsed()));
     for question in others {
-        // Answered, refused, or cut off; never left waiting.
+        // Each request was answered, rejected or disconnected; none is still waiting.
         drop(question.await.unwrap());
     }
 }

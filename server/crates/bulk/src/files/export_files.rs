@@ -1,8 +1,8 @@
-//! Files of exports. They are written in chunks off the async threads and hashed meanwhile, and get their name only
-//! when they are complete and synced.
+//! Files of exports. They are written and synced in chunks outside of the async threads and hashed in the same pass. A
+//! file gets its name only when it is complete and synced.
 //!
-//! The path of a file is `{job}/{attempt}.{name}`. Each run of a job writes under its own attempt number, so that a
-//! run that has lost its lease without noticing never touches the files of the current run.
+//! The path of a file is `{job}/{attempt}.{name}`. Each attempt at a job writes under its own number, so that a worker
+//! that has lost its lease without noticing never modifies the files of the current worker.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read as _, Seek as _};
@@ -22,10 +22,10 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::file_stream::{DownloadLimits, DownloadPermit, PIECE};
 use crate::files::gzip;
 
-/// Bytes collected before they are written; a file holds up to two such chunks. Smaller chunks cost more in handing
-/// them between threads.
+/// Number of bytes that are collected before they are written. A file holds up to two such chunks in memory. With
+/// smaller chunks, the transfer between threads would cost more.
 const CHUNK: usize = 4 << 20;
-/// Suffix of the file with the length and hash of a gzip.
+/// Name suffix of the file with the length and hash of a gzip.
 pub(crate) const GZIP_SUM: &str = "gzip1.sum";
 
 /// Storage of export files.
@@ -33,16 +33,16 @@ pub(crate) const GZIP_SUM: &str = "gzip1.sum";
 pub(crate) struct ExportFiles {
     store: Arc<LocalFileSystem>,
     folder: PathBuf,
-    /// Follows the job's id in the name of its folder. Folders without it belong to another store.
+    /// Store id, which is part of the name of each job's folder. Folders with another id belong to another store.
     store_id: String,
     disk: DiskSpace,
     downloads: DownloadLimits,
-    /// Files whose bytes are known to match their hash, because this process wrote or has read them, with their state
-    /// at that time.
+    /// Files whose bytes are known to match their hash, because this process has written or verified them, with the
+    /// state of the file at that time.
     sound: Arc<Mutex<HashMap<Path, FileStamp>>>,
 }
 
-/// State of a file, to detect that it may have changed since its bytes were compared with its hash.
+/// State of a file, to detect changes since its bytes were compared with its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     length: u64,
@@ -55,23 +55,23 @@ impl FileStamp {
     }
 }
 
-/// Failure to write an export file.
+/// Reasons why an export file cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
-    /// The disk is nearly full.
+    /// The free disk space is below the reserve.
     #[error(transparent)]
     NoSpace(#[from] NoSpace),
     #[error(transparent)]
     Files(#[from] object_store::Error),
 }
 
-/// Name of a file that one attempt at a job wrote.
+/// Identifies a file that one attempt at a job wrote.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AttemptFile<'a> {
     pub job: &'a str,
     pub attempt: u32,
     pub name: &'a str,
-    /// Suffix of a derived file such as the gzip; `""` for the file itself.
+    /// Suffix of a derived file such as the gzip; empty for the file itself.
     pub made: &'static str,
 }
 
@@ -83,7 +83,7 @@ impl AttemptFile<'_> {
 }
 
 impl ExportFiles {
-    /// Admits a download; returns `None` if too many files are open.
+    /// Reserves a descriptor for a download. Returns `None` if too many files are open.
     pub fn admit_download(&self) -> Option<DownloadPermit> {
         self.downloads.admit()
     }
@@ -109,12 +109,12 @@ impl ExportFiles {
         Path::from_iter([self.folder_of(at.job), at.in_folder()])
     }
 
-    /// Checks that the space reserved for the store is still free.
+    /// Checks that the disk space reserved for the store is still free.
     pub fn check_space(&self) -> Result<(), NoSpace> {
         self.disk.check(0, WritePurpose::Export)
     }
 
-    /// Returns a writer. No file is created before the first bytes are written.
+    /// Returns a writer for a new file. The file is created when the first bytes are written.
     pub fn create(&self, at: AttemptFile<'_>) -> FileWriter {
         FileWriter {
             store: self.store.clone(),
@@ -136,12 +136,12 @@ impl ExportFiles {
         let length = found.meta.size;
         match found.payload {
             GetResultPayload::File(file, _) => Ok((file, length)),
-            GetResultPayload::Stream(_) => unreachable!("a local store returns files"),
+            GetResultPayload::Stream(_) => unreachable!("object_store returns a file for a local path"),
         }
     }
 
-    /// Returns true if the bytes of a file match its hash. A file is read once per process, not at all if the process
-    /// wrote it, and again after it has changed.
+    /// Returns `true` if the bytes of a file match its hash. A file that this process wrote is not read. Any other file
+    /// is read once, and again after it has changed.
     pub async fn is_sound(&self, at: AttemptFile<'_>, file: &std::fs::File, hash: &str) -> io::Result<bool> {
         let path = self.path(at);
         let stamp = FileStamp::of(&file.metadata()?);
@@ -173,7 +173,7 @@ impl ExportFiles {
         self.store.put(&self.path(at), PutPayload::from(format!("{length} {hash}\n"))).await.map(|_| ())
     }
 
-    /// Reads the file written by [`ExportFiles::write_sum`]; returns `None` if it does not exist or is not valid.
+    /// Reads the file that [`ExportFiles::write_sum`] wrote. Returns `None` if it does not exist or is invalid.
     pub async fn read_sum(&self, at: AttemptFile<'_>) -> Option<(u64, String)> {
         let bytes = self.store.get(&self.path(at)).await.ok()?.bytes().await.ok()?;
         let (length, hash) = str::from_utf8(&bytes).ok()?.strip_suffix('\n')?.split_once(' ')?;
@@ -181,12 +181,12 @@ impl ExportFiles {
         Some((length.parse().ok()?, hash.to_owned()))
     }
 
-    /// Returns true if a file of this length exists.
+    /// Returns `true` if the file exists and has this length.
     pub async fn has(&self, at: AttemptFile<'_>, length: u64) -> bool {
         self.store.head(&self.path(at)).await.is_ok_and(|meta| meta.size == length)
     }
 
-    /// Returns the jobs of this store that have files, and the names of folders that belong to others.
+    /// Returns the ids of the jobs of this store that have files, and the names of folders that belong to other stores.
     pub fn jobs(&self) -> (Vec<String>, Vec<String>) {
         let Ok(folders) = std::fs::read_dir(&self.folder) else { return Default::default() };
         let (mut jobs, mut foreign) = (Vec::new(), Vec::new());
@@ -201,7 +201,7 @@ impl ExportFiles {
         (jobs, foreign)
     }
 
-    /// Returns true if a job has a folder.
+    /// Returns `true` if a job has a folder.
     pub fn has_any(&self, job: &str) -> bool {
         self.folder.join(self.folder_of(job)).exists()
     }
@@ -211,19 +211,19 @@ impl ExportFiles {
         let name = self.folder_of(job);
         known(&self.sound).retain(|path, _| path.parts().next().is_none_or(|of| of.as_ref() != name));
         let folder = self.folder.join(name);
-        // A chunk that is being written at this moment can create a file again.
+        // A worker that is still writing a chunk can create a file again, so the removal is repeated.
         for _ in 0..3 {
             match tokio::fs::remove_dir_all(&folder).await {
                 Ok(()) => return,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return,
                 Err(error) => {
-                    tracing::warn!(%error, folder = %folder.display(), "files of an export are left behind");
+                    tracing::warn!(%error, folder = %folder.display(), "files of an export could not be removed");
                 }
             }
         }
     }
 
-    /// Removes the files of a job except these and the files derived from them.
+    /// Removes the files of a job except those in `keep` and the files derived from them.
     pub async fn remove_others(&self, job: &str, keep: impl Iterator<Item = AttemptFile<'_>>) {
         let keep: HashSet<String> = keep.map(AttemptFile::in_folder).collect();
         let folder = self.folder.join(self.folder_of(job));
@@ -248,7 +248,7 @@ impl ExportFiles {
         if let Ok(Err(error)) = removed.await
             && error.kind() != io::ErrorKind::NotFound
         {
-            tracing::warn!(%error, job, "unfinished files of an export are left behind");
+            tracing::warn!(%error, job, "unfinished files of an export could not be removed");
         }
     }
 }
@@ -261,13 +261,13 @@ fn known(sound: &Mutex<HashMap<Path, FileStamp>>) -> MutexGuard<'_, HashMap<Path
 pub(crate) struct FileWriter {
     store: Arc<LocalFileSystem>,
     disk: DiskSpace,
-    /// Final path.
+    /// Path of the complete file.
     file: PathBuf,
     path: Path,
     gathered: Vec<Bytes>,
-    /// Number of collected bytes.
+    /// Hash of all bytes added so far.
     length: usize,
-    /// Hash of all bytes so far.
+    /// Length of all bytes added so far.
     hasher: Box<FileHasher>,
     sound: Arc<Mutex<HashMap<Path, FileStamp>>>,
     under_way: Option<AbortOnDrop<object_store::Result<Box<dyn MultipartUpload>>>>,
@@ -276,8 +276,8 @@ pub(crate) struct FileWriter {
 }
 
 impl FileWriter {
-    /// Adds bytes without copying them. They are hashed on this thread: to hash a page takes less than to hand it to
-    /// another thread and back.
+    /// Adds bytes without copying them. They are hashed on this thread, because hashing a page takes less time than
+    /// passing it to another thread and back.
     pub fn add(&mut self, bytes: Bytes) {
         self.hasher.update(&bytes);
         self.length += bytes.len();
@@ -285,13 +285,13 @@ impl FileWriter {
         self.gathered.push(bytes);
     }
 
-    /// Writes the collected bytes if they amount to a chunk. Waits for the previous chunk.
+    /// Writes the collected bytes if they fill a chunk. Waits until the previous chunk is written.
     pub async fn flush_if_large(&mut self) -> Result<(), WriteError> {
         if self.length >= CHUNK { self.flush().await } else { Ok(()) }
     }
 
     async fn flush(&mut self) -> Result<(), WriteError> {
-        // The previous chunk may not be on the disk yet.
+        // The previous chunk may not be on the disk yet, so the check counts two chunks.
         self.disk.check(2 * self.length as u64, WritePurpose::Export)?;
         let mut upload = match self.under_way.take() {
             Some(before) => before.await?,
@@ -304,10 +304,11 @@ impl FileWriter {
         Ok(())
     }
 
-    /// Ends the file in the background. The returned task resolves to the hash when the file is complete and synced.
+    /// Completes the file in the background. The returned task resolves to the hash when the file is complete and
+    /// synced.
     pub async fn finish(mut self) -> Result<AbortOnDrop<object_store::Result<String>>, WriteError> {
         self.flush().await?;
-        let last = self.under_way.take().expect("flush has begun a write");
+        let last = self.under_way.take().expect("`flush` starts a write, even for an empty chunk");
         Ok(AbortOnDrop(tokio::spawn(async move {
             last.await?.complete().await?;
             if let Ok(found) = tokio::fs::metadata(&self.file).await {
@@ -318,8 +319,8 @@ impl FileWriter {
     }
 }
 
-/// Hash of a file's bytes for its `ETag`: XXH3, at a twentieth of the cost of a cryptographic hash. An attacker who
-/// could choose two exports with the same hash could as well change their content.
+/// Hash of a file's bytes for its `ETag`. XXH3 takes a twentieth of the time of a cryptographic hash. It does not
+/// protect against manipulation: an attacker who could choose exported bytes could also change the content itself.
 #[derive(Default)]
 pub(crate) struct FileHasher(Xxh3);
 
@@ -328,17 +329,18 @@ impl FileHasher {
         self.0.update(bytes);
     }
 
-    /// Returns the hash as text; the first letter names the algorithm.
+    /// Returns the hash as text. The first letter names the algorithm.
     pub fn finish(&self) -> String {
         format!("x{:032x}", self.0.digest128())
     }
 
-    /// Returns the hash without the letter.
+    /// Returns the hash without the letter of the algorithm.
     pub fn digits(hash: &str) -> &str {
         hash.trim_start_matches('x')
     }
 
-    /// Returns true if the hash is of this algorithm, so that it can be compared.
+    /// Returns `true` if this version of the server computes hashes with the same algorithm, so that `hash` can be
+    /// compared.
     pub fn made(hash: &str) -> bool {
         hash.starts_with('x')
     }

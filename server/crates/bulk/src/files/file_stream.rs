@@ -1,5 +1,5 @@
-//! Streams of export files: read off the async threads, one piece ahead, with a limit on the bytes and descriptors of
-//! all downloads together.
+//! Streams of export files. Files are read outside of the async threads, one chunk ahead. The number of bytes in memory
+//! and of open descriptors is limited for all downloads together.
 
 use std::io::{self, Read as _, Seek as _};
 use std::ops::Range;
@@ -14,11 +14,11 @@ use tokio::task::spawn_blocking;
 
 use crate::abort_on_drop::AbortOnDrop;
 
-/// Length of a piece in bytes; the next piece is read while this one is sent.
+/// Length of a chunk in bytes. The next chunk is read while the current one is sent.
 pub(crate) const PIECE: usize = 256 * 1024;
-/// Length of a piece while other downloads hold all large pieces.
+/// Length of a chunk in bytes while other downloads hold the maximum number of large chunks.
 const SMALL_PIECE: usize = 16 * 1024;
-/// Maximum number of large pieces in memory: 64 MiB.
+/// Maximum number of large chunks in memory: 64 MiB.
 const MAX_PIECES: usize = 256;
 
 /// Limits shared by all downloads.
@@ -29,26 +29,26 @@ pub(crate) struct DownloadLimits {
 }
 
 impl DownloadLimits {
-    /// Allows `files` open files.
+    /// Limits the downloads to `files` open files.
     pub fn new(files: usize) -> Self {
         let files = files.clamp(1, Semaphore::MAX_PERMITS);
         Self { files: Arc::new(Semaphore::new(files)), pieces: Arc::new(Semaphore::new(MAX_PIECES)) }
     }
 
-    /// Admits a download; returns `None` if too many files are open.
+    /// Reserves a descriptor for a download. Returns `None` if too many files are open.
     pub fn admit(&self) -> Option<DownloadPermit> {
         let file = Arc::clone(&self.files).try_acquire_owned().ok()?;
         Some(DownloadPermit { _file: file, pieces: Arc::clone(&self.pieces) })
     }
 }
 
-/// The right to hold a file open.
+/// The permission to hold one file open. Dropping it releases the descriptor.
 pub(crate) struct DownloadPermit {
     _file: OwnedSemaphorePermit,
     pieces: Arc<Semaphore>,
 }
 
-/// Bytes of a piece. A large one counts against the maximum until the connection has taken it.
+/// Bytes of a chunk. A large chunk counts against the maximum until the connection has sent it.
 struct Piece {
     bytes: Vec<u8>,
     _permit: Option<OwnedSemaphorePermit>,
@@ -60,9 +60,9 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-/// A range of a file as a stream, read off the async threads in pieces that are not copied again.
+/// A stream of a range of a file, read outside of the async threads in chunks that are not copied again.
 pub struct FileStream {
-    /// The file, while no read is in progress.
+    /// The file, unless a read is in progress.
     file: Option<std::fs::File>,
     reading: Option<AbortOnDrop<io::Result<(std::fs::File, Bytes)>>>,
     left: u64,
@@ -124,12 +124,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn slow_downloads_leave_pieces_for_others() {
+    async fn slow_downloads_leave_large_pieces_for_others() {
         let limits = DownloadLimits::new(2 * MAX_PIECES + 1);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&vec![7; 4 * PIECE]).unwrap();
         let range = 0..4 * PIECE as u64;
-        // Each download holds the piece that it sends and the piece that it reads ahead.
+        // Each slow download holds two chunks: the one being sent and the one being read ahead.
         let mut slow = Vec::new();
         for _ in 0..2 * MAX_PIECES {
             let mut stream =
@@ -138,10 +138,10 @@ mod tests {
             slow.push((stream, piece));
         }
         assert_eq!(limits.pieces.available_permits(), 0);
-        // Clones share the position of the file, so only the length is checked here.
+        // Clones of a file share its read position, so this test checks only the length.
         let mut other = FileStream::new(file.try_clone().unwrap(), 0..PIECE as u64, limits.admit().unwrap());
         assert_eq!(other.next().await.unwrap().unwrap().len(), SMALL_PIECE);
-        assert!(limits.admit().is_none(), "as many files as permitted are open");
+        assert!(limits.admit().is_none(), "the maximum number of files is open");
         drop((slow, other));
         assert_eq!(limits.pieces.available_permits(), MAX_PIECES);
         assert!(limits.admit().is_some());

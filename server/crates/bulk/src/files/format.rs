@@ -1,7 +1,7 @@
 //! Formats of output files (`_outputFormat`), and the writer of a file in one of them.
 //!
-//! Files are divided by the length of their lines as NDJSON in every format, so that a file has the same resources in
-//! each.
+//! In every format, files are split by the length of their lines as NDJSON, so that a file contains the same resources
+//! in each format.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -15,35 +15,35 @@ use crate::files::parquet_rows::ParquetRows;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Format {
-    /// NDJSON, one resource a line.
+    /// NDJSON, one resource per line.
     #[default]
     Ndjson,
-    /// Apache Parquet, one resource a row. Available with the cargo feature `parquet`.
+    /// Apache Parquet, one resource per row. Requires the cargo feature `parquet`.
     Parquet,
 }
 
-/// The three names of NDJSON that a server must accept.
+/// The three names of NDJSON that the specification requires.
 pub(crate) const NDJSON: [&str; 3] = ["application/fhir+ndjson", "application/ndjson", "ndjson"];
 
 const PARQUET: &str = "application/vnd.apache.parquet";
 
 impl Format {
-    /// Returns the format named by a value of `_outputFormat`, if it is available.
+    /// Returns the format named by a value of `_outputFormat`, if this server supports it.
     pub fn read(value: &str) -> Option<Self> {
         match value {
-            // A raw `+` in a query is decoded as a space.
+            // A literal `+` in a query is decoded as a space.
             _ if NDJSON.contains(&value.replace(' ', "+").as_str()) => Some(Self::Ndjson),
             PARQUET if Self::Parquet.is_offered() => Some(Self::Parquet),
             _ => None,
         }
     }
 
-    /// Returns true if this server can write the format.
+    /// Returns `true` if this server can write the format.
     pub fn is_offered(self) -> bool {
         self == Self::Ndjson || cfg!(feature = "parquet")
     }
 
-    /// Returns the value of `Content-Type`.
+    /// Returns the value of the header `Content-Type`.
     pub fn media_type(self) -> &'static str {
         match self {
             Self::Ndjson => NDJSON[0],
@@ -51,7 +51,7 @@ impl Format {
         }
     }
 
-    /// Returns the extension of file names.
+    /// Returns the file name extension.
     pub(crate) fn extension(self) -> &'static str {
         match self {
             Self::Ndjson => "ndjson",
@@ -59,7 +59,7 @@ impl Format {
         }
     }
 
-    /// Begins a file.
+    /// Starts a file in this format.
     pub(crate) fn begin(self, writing: FileWriter) -> OutputWriter {
         #[cfg(feature = "parquet")]
         let rows = (self == Self::Parquet).then(Box::default);
@@ -75,14 +75,14 @@ impl Format {
 /// A file of resources that is being written.
 pub(crate) struct OutputWriter {
     writing: FileWriter,
-    /// Length so far, as NDJSON.
+    /// Length of the content so far, in bytes of NDJSON.
     pub bytes: u64,
     #[cfg(feature = "parquet")]
     rows: Option<Box<ParquetRows>>,
 }
 
 impl OutputWriter {
-    /// Adds lines.
+    /// Adds lines of NDJSON.
     pub fn add(&mut self, text: Bytes) {
         self.bytes += text.len() as u64;
         #[cfg(feature = "parquet")]
@@ -93,7 +93,7 @@ impl OutputWriter {
         self.writing.add(text);
     }
 
-    /// Writes the collected bytes if they amount to a chunk.
+    /// Writes the collected bytes if they fill a chunk.
     pub async fn flush_if_large(&mut self) -> Result<(), WriteError> {
         #[cfg(feature = "parquet")]
         if let Some(rows) = &mut self.rows {
@@ -106,7 +106,8 @@ impl OutputWriter {
         self.writing.flush_if_large().await
     }
 
-    /// Ends the file. Returns its length, and a task that resolves to the hash when the file is complete and synced.
+    /// Completes the file. Returns its length as NDJSON, and a task that resolves to the hash when the file is complete
+    /// and synced.
     #[cfg_attr(not(feature = "parquet"), expect(unused_mut, reason = "only rows have an end"))]
     pub async fn finish(mut self) -> Result<(u64, AbortOnDrop<object_store::Result<String>>), WriteError> {
         #[cfg(feature = "parquet")]

@@ -1,17 +1,18 @@
-//! gzip in blocks (RFC 1951, RFC 1952). Each block of text is deflated separately and ended by a sync flush, so that
-//! the blocks can be joined into **one** member with one header, one empty last block, and the CRC and length of the
-//! whole. A file of several members would be valid too, but some clients in use stop after the first member.
+//! gzip in blocks (RFC 1951, RFC 1952). Each block of text is compressed separately and followed by a sync flush, so
+//! that the blocks form a single member with one header, one empty final block, and the CRC and length of the whole
+//! text. A file with several members would also be valid, but some clients stop after the first member.
 
 use flate2::{Compress, Compression, FlushCompress};
 
-/// Length of a block of text. Smaller blocks result in larger output: by 1.3 % at 1 MiB, by 5 % at 256 KiB.
+/// Length of a block of text in bytes. Compared with a single block, the output is 1.3 % larger with blocks of 1 MiB,
+/// and 5 % larger with blocks of 256 KiB.
 pub(crate) const BLOCK: usize = 1 << 20;
 
-/// Version of the compressed bytes, part of their `ETag`. It changes if the same text results in other bytes; a test
-/// below detects that.
+/// Version of the compressed format, part of the `ETag`. It must change if the same text is compressed to other bytes;
+/// a test below detects this.
 pub(crate) const VERSION: &str = "gzip1";
 
-/// Deflate, no flags, no time, no level, no system, so that the text alone determines the bytes.
+/// Header: deflate, no flags, no time, no level, no system. The compressed bytes therefore depend only on the text.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
 
 /// Compresses one member, block by block.
@@ -27,7 +28,7 @@ impl GzipMember {
         Self { deflate, crc: crc32fast::Hasher::new(), length: 0 }
     }
 
-    /// Returns the bytes of the next block.
+    /// Returns the compressed bytes of the next block.
     pub fn block(&mut self, text: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(text.len() / 4 + 64);
         if self.length == 0 {
@@ -37,11 +38,12 @@ impl GzipMember {
         self.length += text.len() as u64;
         self.deflate.reset();
         loop {
-            let read = usize::try_from(self.deflate.total_in()).expect("a block is small");
+            let read = usize::try_from(self.deflate.total_in())
+                .expect("the position within a block of text fits into usize");
             self.deflate
                 .compress_vec(&text[read..], &mut out, FlushCompress::Sync)
-                .expect("deflate takes every text");
-            // The flush is complete when the buffer has room left.
+                .expect("a new deflate stream accepts every input");
+            // Free space in the buffer shows that the flush is complete.
             if self.deflate.total_in() == text.len() as u64 && out.len() < out.capacity() {
                 return out;
             }
@@ -49,12 +51,12 @@ impl GzipMember {
         }
     }
 
-    /// Returns the end of the member: an empty last block, CRC and length.
+    /// Returns the end of the member: an empty final block, CRC and length.
     pub fn end(self) -> Vec<u8> {
         let mut out = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
         out.extend_from_slice(&[3, 0]);
         out.extend_from_slice(&self.crc.finalize().to_le_bytes());
-        // Modulo 2^32, as RFC 1952 defines it.
+        // The length is stored modulo 2^32 (RFC 1952).
         out.extend_from_slice(&self.length.to_le_bytes()[..4]);
         out
     }
@@ -115,15 +117,15 @@ mod tests {
     }
 
     #[test]
-    fn whole_blocks_unpack_too() {
+    fn a_text_of_whole_blocks_unpacks() {
         let text = ndjson(60_000);
         assert!(text.len() > 2 * BLOCK);
         assert_eq!(unpacked(&packed(text.chunks(BLOCK))), text);
         assert_eq!(unpacked(&packed([])), b"");
     }
 
-    /// The same `ETag` must mean the same bytes. If this fails, the compressor has changed, and [`VERSION`] must
-    /// change.
+    /// The same `ETag` must identify the same bytes. If this test fails, the compressor has changed, and [`VERSION`]
+    /// must change too.
     #[test]
     fn the_same_text_gives_the_same_bytes() {
         let packed = packed([&ndjson(100)[..]]);

@@ -1,4 +1,4 @@
-//! Files of exports: written in chunks, in one of the formats, and sent in pieces.
+//! Files of exports: written in chunks, in one of the formats, and sent in chunks.
 
 pub(crate) mod export_files;
 pub(crate) mod file_stream;

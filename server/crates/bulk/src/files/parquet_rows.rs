@@ -1,4 +1,4 @@
-//! Output as Apache Parquet: one row for each resource, in the order of NDJSON.
+//! Output as Apache Parquet: one row for each resource, in the same order as NDJSON.
 //!
 //! | column | type | content |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | `lastUpdated` | timestamp, milliseconds, UTC, optional | `meta.lastUpdated` |
 //! | `json` | JSON (a byte array in UTF-8) | the resource, byte for byte the line of NDJSON |
 //!
-//! A row group ends before the resource that would make its JSON longer than a limit, so that the same resources
-//! result in the same bytes. Columns are compressed with snappy.
+//! A row group ends before the resource that would make its JSON exceed a limit. The same resources therefore result in
+//! the same bytes. Columns are compressed with Snappy.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,20 +34,20 @@ const SCHEMA: &str = "message resource {
     required binary json (JSON);
 }";
 
-/// Maximum JSON length of a row group, unless a single resource is longer.
+/// Maximum length of the JSON of a row group in bytes, unless a single resource is longer.
 const GROUP: usize = 8 << 20;
 
 type ParquetFile = SerializedFileWriter<Vec<u8>>;
 
-/// Resources of one row group, concatenated.
+/// The resources of one row group, concatenated.
 #[derive(Default)]
 struct RowGroup {
     text: BytesMut,
-    /// End of each row's JSON in `text`.
+    /// End of each row's JSON as an offset in `text`.
     ends: Vec<usize>,
 }
 
-/// Rows of a file.
+/// Writer of the rows of a file.
 #[derive(Default)]
 pub(crate) struct ParquetRows {
     /// `None` until the first row group is written.
@@ -66,7 +66,7 @@ impl ParquetRows {
         self.last.ends.push(self.last.text.len());
     }
 
-    /// Returns the bytes of the next full row group.
+    /// Writes the next full row group, if there is one, and returns its bytes.
     pub async fn next_group(&mut self) -> object_store::Result<Option<Vec<u8>>> {
         let Some(group) = self.full.pop_front() else { return Ok(None) };
         let (file, bytes) = write(self.file.take(), group).await?;
@@ -74,7 +74,8 @@ impl ParquetRows {
         Ok(Some(bytes))
     }
 
-    /// Returns the bytes of the last row group and of the footer. No row group is full at this point.
+    /// Writes the last row group and the footer, and returns their bytes. Must be called when no full row group is
+    /// left.
     pub async fn end(mut self) -> object_store::Result<Vec<u8>> {
         let (mut file, mut bytes) = write(self.file.take(), self.last).await?;
         file.finish().map_err(failed)?;
@@ -83,14 +84,14 @@ impl ParquetRows {
     }
 }
 
-/// Writes a row group off the async threads. Returns the writer and the new bytes.
+/// Writes a row group outside of the async threads. Returns the writer and the new bytes.
 async fn write(file: Option<ParquetFile>, group: RowGroup) -> object_store::Result<(ParquetFile, Vec<u8>)> {
     let written = spawn_blocking(move || {
         let mut file = file.map_or_else(begin, Ok)?;
         group.write(&mut file)?;
         Ok(file)
     });
-    let mut file = written.await.expect("writing does not panic").map_err(failed)?;
+    let mut file = written.await.expect("the task that writes a row group does not panic").map_err(failed)?;
     let bytes = taken(&mut file)?;
     Ok((file, bytes))
 }
@@ -117,7 +118,7 @@ fn failed(error: ParquetError) -> object_store::Error {
     object_store::Error::Generic { store: "Parquet", source: Box::new(error) }
 }
 
-/// Members of a resource that have a column.
+/// The members of a resource that have their own column.
 #[derive(Deserialize)]
 struct RowHead<'a> {
     #[serde(borrow, rename = "resourceType")]

@@ -15,81 +15,82 @@ use crate::request::kick_off::ExportLevel;
 use crate::request::parameters::ExportParameters;
 use cursor::ExportCursor;
 
-/// A job as stored in the ledger. Every write is a compare-and-set.
+/// A job as stored in the ledger. Every update is a compare-and-set.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Job {
-    /// 128 random bits.
+    /// Id of the job: 128 random bits as text.
     pub id: String,
     /// Client that started the job.
     pub client_id: String,
     /// Level of the export.
     pub level: ExportLevel,
-    /// Checked parameters of the kick-off.
+    /// Checked parameters of the kick-off request.
     pub parameters: ExportParameters,
-    /// The types to export, sorted.
+    /// Resource types to export, sorted.
     pub kinds: Vec<String>,
-    /// Version of the guide that determines the manifest.
+    /// Version of the guide that determines the format of the manifest.
     #[serde(default)]
     pub guide: GuideVersion,
-    /// The full URL of the kick-off.
+    /// Full URL of the kick-off request.
     pub request_url: String,
-    /// The snapshot's sequence number.
+    /// Sequence number of the snapshot.
     seq: u64,
-    /// The snapshot's time.
+    /// Time of the snapshot.
     pub transaction_time: Timestamp,
-    /// Complete files that are on the disk, in order.
+    /// Files that are complete and synced, in order.
     pub files: Vec<OutputFile>,
-    /// Number of files listed up to the end of each page of the manifest, if it has pages. A page that is in this
-    /// list may have been read by the client and does not change any more.
+    /// For each page of the manifest, the number of files listed up to the end of the page. A client may have read
+    /// these pages, so they must not change. Empty if the manifest has no pages.
     #[serde(default)]
     pub(crate) pages: Vec<usize>,
-    /// Start of the next file.
+    /// Position at which the next file begins.
     pub(crate) next: Checkpoint,
-    /// Progress at the time of this record.
+    /// Progress at the time of the last update of this record.
     pub(crate) progress: JobProgress,
-    /// Lease of the worker.
+    /// Lease of the worker that runs the job.
     pub lease: Lease,
-    /// Current state.
+    /// Current state of the job.
     pub state: JobState,
 }
 
-/// The right of one process to run a job until a moment.
+/// The right of one process to run a job until the lease expires.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lease {
     /// Id of the process.
     pub owner: String,
-    /// Incremented whenever a process acquires the lease. Files are written under this number.
+    /// Number of the attempt, incremented whenever a process acquires the lease. It is part of the names of the written
+    /// files.
     pub attempt: u32,
-    /// Number of consecutive attempts that ended without a file.
+    /// Number of consecutive attempts that completed no file.
     pub attempts_without_progress: u32,
-    /// Time at which another process may acquire the lease.
+    /// Time at which the lease expires and another process may acquire it.
     pub until: Timestamp,
 }
 
-/// Start of a file, from which a worker resumes.
+/// Start of a file. A worker resumes an interrupted job from the last checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
-    /// Number of the part, see [`Job::part`].
+    /// Index of the part (see [`Job::part`]).
     pub part: usize,
-    /// Page of the part's selection.
+    /// Cursor of the page in the part's selection.
     pub page: ExportCursor,
-    /// Number of resources of the page that are in earlier files.
+    /// Number of resources of the page that earlier files contain.
     pub skip: usize,
-    /// Number of resources of the next block that are in earlier files.
+    /// Number of resources of the next block that earlier files contain.
     #[serde(default)]
     pub line: u64,
-    /// Number of earlier files of the section and type.
+    /// Number of earlier files of the same section and type.
     pub files: u32,
 }
 
-/// Progress as reported to the client.
+/// Progress of a job, as reported to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(crate) struct JobProgress {
-    /// Estimated percentage; it never decreases.
+    /// Estimated percentage, which never decreases.
     pub percent: u8,
-    /// Resources in the files.
+    /// Number of resources in the files.
     pub resources: u64,
-    /// Bytes of the files.
+    /// Number of bytes in the files.
     pub bytes: u64,
 }
 
@@ -97,78 +98,78 @@ pub(crate) struct JobProgress {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum JobState {
-    /// In progress.
+    /// The job is waiting or running.
     Running,
-    /// All parts are written.
+    /// All files are written.
     Complete {
         /// Time at which the job and its files are removed.
         expires: Timestamp,
     },
     /// The job cannot be completed.
     Failed {
-        /// True if the stored data are the reason, false if the server is.
+        /// `true` if the stored data caused the failure, `false` if the server did.
         by_data: bool,
-        /// Reason, for the client.
+        /// Reason of the failure, as sent to the client.
         reason: String,
         /// Time at which the job is removed.
         expires: Timestamp,
     },
 }
 
-/// List of the manifest.
+/// A list of the manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ManifestSection {
-    /// Resources.
+    /// Exported resources.
     Output,
-    /// Bundles that name deleted resources.
+    /// Bundles that list deleted resources.
     Deleted,
-    /// OperationOutcomes.
+    /// OperationOutcomes about omitted parameters.
     Error,
 }
 
-/// A file of the manifest.
+/// An output file of the manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFile {
-    /// List that contains the file.
+    /// List of the manifest that contains the file.
     pub section: ManifestSection,
-    /// Type of its resources; with organized output, type of the heads.
+    /// Type of the file's resources. With organized output, type of the resources that head the blocks.
     pub kind: String,
-    /// Whether its last block continues in the next file.
+    /// `true` if the last block of the file continues in the next file.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub continues: bool,
-    /// Name: the last segment of its URL.
+    /// File name: the last segment of its URL.
     pub name: String,
-    /// Attempt that wrote it.
+    /// Number of the attempt that wrote the file.
     pub attempt: u32,
     /// Number of lines.
     pub count: u64,
-    /// Length in bytes.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Hash of its bytes.
+    /// Hash of the file's bytes.
     pub hash: String,
 }
 
-/// Content of one part of a job.
+/// The content of one part of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ExportPart<'a> {
-    /// The resources of a type.
+    /// The exported resources of a type.
     Kind(&'a str),
-    /// All resources, in blocks for the resources of this type.
+    /// All exported resources, in blocks headed by resources of this type.
     Organized(&'a str),
-    /// Deleted resources of a type.
+    /// The deleted resources of a type.
     Deleted(&'a str),
 }
 
 impl OutputFile {
-    /// Returns the name of the file in the storage.
+    /// Returns the file's name in the storage of export files.
     pub(crate) fn at<'a>(&'a self, job: &'a str) -> AttemptFile<'a> {
         AttemptFile { job, attempt: self.attempt, name: &self.name, made: "" }
     }
 }
 
 impl Job {
-    /// Returns a job at its start.
+    /// Returns a new job before its first file.
     #[expect(clippy::too_many_arguments, reason = "one argument for each fact that a job begins with")]
     pub fn new(
         id: String,
@@ -201,12 +202,12 @@ impl Job {
         }
     }
 
-    /// Returns the snapshot's sequence number.
+    /// Returns the sequence number of the snapshot.
     pub fn seq(&self) -> Seq {
         Seq(self.seq)
     }
 
-    /// Returns the job's key in the ledger.
+    /// Returns the key of the job in the ledger.
     pub fn key(&self) -> String {
         key(&self.id)
     }
@@ -219,7 +220,7 @@ impl Job {
         }
     }
 
-    /// Returns the number of parts. Deleted resources are listed only if the export has `_since`.
+    /// Returns the number of parts. Deleted resources are exported only if the request has `_since`.
     pub(crate) fn parts(&self) -> usize {
         let deleted = if self.parameters.since.is_some() { self.kinds.len() } else { 0 };
         self.output_parts() + deleted
@@ -229,8 +230,8 @@ impl Job {
         if self.parameters.organize_by.is_some() { 1 } else { self.kinds.len() }
     }
 
-    /// Returns the content of a part: first the output, one part for each type or one for all, then the deleted
-    /// resources of each type.
+    /// Returns the content of a part. The output comes first, with one part for each type or a single part for
+    /// organized output. The deleted resources of each type follow.
     pub(crate) fn part(&self, part: usize) -> ExportPart<'_> {
         match (part.checked_sub(self.output_parts()), &self.parameters.organize_by) {
             (Some(part), _) => ExportPart::Deleted(&self.kinds[part]),
@@ -239,13 +240,14 @@ impl Job {
         }
     }
 
-    /// Adds a page to the manifest if one is due: the first page as soon as a file is ready, another when the number
-    /// of files has doubled, so that pages stay few, and the rest at the end.
+    /// Adds a page to the manifest if one is due. The first page is added when the first file is complete. Another one
+    /// is added whenever the number of files has doubled, so that there are few pages. The last page is added when the
+    /// job is complete.
     pub(crate) fn turn_page(&mut self) {
         if !self.parameters.partial_manifests {
             return;
         }
-        // Errors come first and are listed on every page.
+        // Files with errors are first in the list, and every page lists them.
         let errors = self.files.iter().filter(|file| file.section == ManifestSection::Error).count();
         let ready = self.files.len() - errors;
         let listed = self.pages.last().map_or(0, |end| end.saturating_sub(errors));
@@ -259,8 +261,9 @@ impl Job {
         }
     }
 
-    /// Returns the files of a page of the manifest, counted from 1, and whether another page follows. `None` if the
-    /// page does not exist yet. A manifest without pages has one page, at the end.
+    /// Returns the files of a page of the manifest, counted from 1, and whether another page follows. Returns `None` if
+    /// the page does not exist yet. A manifest without pages consists of one page, which exists when the job is
+    /// complete.
     pub(crate) fn page(&self, number: usize) -> Option<(Range<usize>, bool)> {
         let all = [self.files.len()];
         let ends = match self.state {
@@ -269,12 +272,13 @@ impl Job {
         };
         let end = *ends.get(number.checked_sub(1)?)?;
         let start = number.checked_sub(2).map_or(0, |before| ends[before]);
-        // Damaged files are written again with the same content.
+        // After a restart because of damaged files, `files` is shorter until they are written again with the same
+        // content.
         let is_there = |end: &usize| *end <= self.files.len();
         is_there(&end).then(|| (start..end, ends.get(number).is_some_and(is_there)))
     }
 
-    /// Returns the file with this name if it is visible to the client.
+    /// Returns the file with this name if the client may read it.
     pub(crate) fn listed(&self, name: &str) -> Option<&OutputFile> {
         let known = match self.state {
             JobState::Running => self.pages.iter().copied().filter(|end| *end <= self.files.len()).max()?,
@@ -284,57 +288,57 @@ impl Job {
         self.files[..known].iter().find(|file| file.name == name)
     }
 
-    /// Returns the value of `X-Progress`.
+    /// Returns the value of the header `X-Progress`.
     pub fn progress(&self) -> String {
         let JobProgress { percent, resources, bytes } = self.progress;
         format!("{percent}%: {resources} resources, {} MB", bytes / 1_000_000)
     }
 }
 
-/// Returns the key of a job.
+/// Returns the key of a job in the ledger.
 pub fn key(id: &str) -> String {
     format!("bulk/job/{id}")
 }
 
-/// State of a job.
+/// State of a job, as returned to its client.
 #[derive(Debug, Clone)]
 pub enum JobStatus {
-    /// In progress.
+    /// The job is waiting or running.
     InProgress {
-        /// Value of `X-Progress`, under 100 characters.
+        /// Value of the header `X-Progress`, less than 100 characters.
         progress: String,
-        /// Value of `Retry-After`.
+        /// Value of the header `Retry-After` in seconds.
         retry_after_s: u32,
-        /// Manifest of the files that are ready, as JSON, if the client asked for partial manifests.
+        /// Manifest of the completed files as JSON, if the client requested partial manifests.
         manifest: Option<Bytes>,
     },
-    /// Polled too often.
+    /// The client polled too often.
     TooSoon {
-        /// Value of `Retry-After`.
+        /// Value of the header `Retry-After` in seconds.
         retry_after_s: u32,
     },
-    /// The manifest contains addresses of files of a type that the token does not grant.
+    /// The manifest contains signed URLs of files with a type that the token does not grant access to.
     Forbidden {
-        /// The type.
+        /// The resource type.
         kind: String,
     },
-    /// Completed.
+    /// The job is complete.
     Complete {
         /// The manifest as JSON.
         manifest: Bytes,
         /// Time at which the job and its files are removed.
         expires: Timestamp,
     },
-    /// Failed.
+    /// The job has failed.
     Failed {
-        /// True if the stored data are the reason (422), false if the server is (500).
+        /// `true` if the stored data caused the failure (422), `false` if the server did (500).
         by_data: bool,
-        /// Reason.
+        /// Reason of the failure, as sent to the client.
         reason: String,
     },
 }
 
-/// Failure of a request about a job.
+/// Reasons why a request about a job fails.
 #[derive(Debug, thiserror::Error)]
 pub enum JobRequestError {
     /// The job does not exist, belongs to another client, was deleted or has expired.
@@ -353,7 +357,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_turn_when_there_is_twice_as_much() {
+    fn a_page_is_added_when_the_number_of_files_has_doubled() {
         let parameters = ExportParameters { partial_manifests: true, ..ExportParameters::default() };
         let lease = Lease {
             owner: String::new(),
@@ -377,14 +381,14 @@ mod tests {
         };
         job.files.push(file(ManifestSection::Error));
         job.turn_page();
-        assert_eq!(job.page(1), None, "a page lists something");
+        assert_eq!(job.page(1), None, "there is no page without files");
         for _ in 0..20 {
             job.files.push(file(ManifestSection::Output));
             job.turn_page();
         }
         assert_eq!(job.pages, [2, 3, 5, 9, 17]);
         assert_eq!((job.page(1), job.page(5)), (Some((0..2, true)), Some((9..17, false))));
-        // While files are written again, only the existing ones are listed.
+        // While damaged files are written again, pages list only the files that exist.
         job.files.truncate(4);
         job.turn_page();
         assert_eq!((job.page(2), job.page(3)), (Some((2..3, false)), None));

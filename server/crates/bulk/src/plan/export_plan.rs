@@ -1,4 +1,4 @@
-//! The selection of a job, prepared for its parts: patients, searches and elements.
+//! The selection of a job, prepared for reading: patients, searches and elements.
 
 use std::sync::Arc;
 
@@ -14,18 +14,18 @@ use crate::request::elements::ElementProjection;
 use crate::request::kick_off::{ExportLevel, ExportRole, role};
 use resources::filter::TypeFilter;
 
-/// Settings for reading Groups.
+/// Reads Groups with the settings of the server.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupReader {
-    /// Address of the FHIR interface.
+    /// Base URL of the FHIR interface.
     pub fhir_base: String,
-    /// Whether members of nested Groups are members.
+    /// `true` if the members of nested Groups are included.
     pub nested_groups: bool,
 }
 
 impl GroupReader {
-    /// Returns the members of a Group as of `at`, read from the versions at `seq`. A Group that contains itself is
-    /// read once; a nested Group that does not exist has no members.
+    /// Returns the members of a Group at time `at`, from the snapshot `seq`. A Group that contains itself is read once.
+    /// A nested Group that does not exist has no members.
     pub async fn members(
         &self,
         store: &Store,
@@ -55,7 +55,7 @@ impl GroupReader {
     }
 }
 
-/// Patients whose resources are exported.
+/// The patients whose resources are exported.
 #[derive(Debug)]
 pub(crate) enum PatientScope {
     /// All resources, whether or not they are in a Patient compartment.
@@ -66,34 +66,34 @@ pub(crate) enum PatientScope {
     Members(Arc<GroupMembers>),
 }
 
-/// The prepared selection of a job.
+/// The selection of a job, prepared for reading.
 #[derive(Debug)]
 pub(crate) struct ExportPlan {
     pub patients: PatientScope,
     pub filters: Vec<TypeFilter>,
     pub fhir_base: String,
-    /// Supporting resources that are known so far.
+    /// Supporting resources that have been found so far.
     pub supporting: Mutex<SupportingReferences>,
 }
 
-/// Progress of collecting supporting resources.
+/// State of the search for supporting resources.
 #[derive(Debug, Default)]
 pub(crate) struct SupportingReferences {
     pub references: ReferenceSet,
     pub stage: CollectStage,
 }
 
-/// Position of the walk that collects supporting resources.
+/// Position of the search for supporting resources.
 #[derive(Debug, Default)]
 pub(crate) enum CollectStage {
-    /// Walks the exported types.
+    /// The search has not started; it walks the exported types first.
     #[default]
     Begin,
-    /// At a position in this type of the job.
+    /// Searching the resources of this type of the job, from a cursor.
     Main { kind: usize, at: ExportCursor },
-    /// At a position in this type of the job, in a round that began with `known` entries.
+    /// Searching the supporting resources of this type of the job, in a round that began with `known` references.
     Round { kind: usize, after: Option<String>, known: usize },
-    /// All entries are known.
+    /// All supporting resources are known.
     Done,
 }
 
@@ -121,25 +121,25 @@ impl ExportPlan {
         Ok(Self { patients, filters, fhir_base: reading.fhir_base.clone(), supporting: Mutex::default() })
     }
 
-    /// Returns the elements that are kept of a type; `None` keeps all.
+    /// Returns the projection to the requested elements of a type. `None` means that all elements are exported.
     pub fn projection(&self, job: &Job, kind: &str) -> Option<ElementProjection> {
         let elements = &job.parameters.elements;
         (!elements.is_empty()).then(|| ElementProjection::new(kind, elements))
     }
 
-    /// Returns true if the export has searches of this type.
+    /// Returns `true` if the export has a search for this type.
     pub fn has_filter(&self, kind: &str) -> bool {
         self.filters.iter().any(|filter| filter.kind == kind)
     }
 
-    /// Returns true if a resource meets a search of its type, or there is no such search.
+    /// Returns `true` if a resource matches a search for its type, or there is no such search.
     pub fn is_met(&self, kind: &str, resource: &[u8]) -> bool {
         let mut filters = self.filters.iter().filter(|filter| filter.kind == kind).peekable();
         filters.peek().is_none() || filters.any(|filter| filter.is_met(resource))
     }
 
-    /// Returns true if any version of a resource that is deleted at `seq` met a search of its type. An earlier export
-    /// may have contained that version, and its client would otherwise never learn of the delete.
+    /// Returns `true` if any version of a resource that is deleted at `seq` matched a search for its type. An earlier
+    /// export may have contained that version, and its client must learn of the deletion.
     pub async fn was_met(&self, store: &Store, key: &ResourceKey, seq: Seq) -> Result<bool, StoreError> {
         if !self.has_filter(&key.kind) {
             return Ok(true);

@@ -1,11 +1,11 @@
-//! `includeAssociatedData=_supporting`: resources outside of compartments that exported resources refer to, each
-//! once.
+//! `includeAssociatedData=_supporting`: resources outside of patient compartments that exported resources refer to.
+//! Each is exported once.
 //!
-//! The first part of such a job walks the exported resources page by page and collects the references to these types.
-//! It then walks the collected resources, which may refer to further ones (a PractitionerRole to its Practitioner), until
-//! a pass finds no new reference. The result depends on the snapshot alone, so another worker collects the same. Only ids are
-//! kept, as one text with a hash table of positions, up to a limit; beyond it the job fails. The time of the last
-//! change of a supporting resource does not matter: the resource that refers to it may be new.
+//! The first part of such a job reads the exported resources page by page and collects their references to these types.
+//! It then reads the collected resources, which may refer to further ones (a PractitionerRole to its Practitioner),
+//! until a pass finds no new reference. The result depends only on the snapshot, so another worker collects the same
+//! references. Only ids are held in memory, as one string with a hash table of offsets. If they exceed a limit, the job
+//! fails. `_since` does not apply to supporting resources, because the resource that refers to one may be new.
 
 use std::hash::BuildHasher as _;
 
@@ -17,10 +17,10 @@ use resources::references::local;
 
 use crate::request::kick_off::SUPPORTING;
 
-/// Maximum memory for ids and their table, in bytes; some two million ids.
+/// Maximum memory for ids and their hash table in bytes, enough for about two million ids.
 const LIMIT: usize = 48 << 20;
 
-/// The limit on collected references is reached.
+/// The error for references that exceed [`LIMIT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooManyReferences;
 
@@ -28,7 +28,7 @@ pub(crate) struct TooManyReferences;
 #[derive(Debug, Default)]
 pub(crate) struct ReferenceSet {
     text: String,
-    /// Start of each entry; an entry ends at the start of the next.
+    /// Start of each entry as an offset. An entry ends where the next one begins.
     starts: Vec<u32>,
     table: HashTable<u32>,
     hasher: DefaultHashBuilder,
@@ -40,7 +40,7 @@ impl ReferenceSet {
         self.starts.len()
     }
 
-    /// Returns true if the set has this entry.
+    /// Returns `true` if the set contains this reference.
     pub fn has(&self, kind: &str, id: &str) -> bool {
         let key = format!("{kind}/{id}");
         self.table.find(self.hasher.hash_one(&key), |at| self.at(*at) == key).is_some()
@@ -52,10 +52,10 @@ impl ReferenceSet {
         &self.text[self.starts[at] as usize..end]
     }
 
-    /// Adds the references of a stored resource to types that `wants` accepts.
+    /// Adds the references of a stored resource to the types that `wants` accepts.
     ///
     /// # Errors
-    /// Returns [`TooManyReferences`] at the limit.
+    /// Returns [`TooManyReferences`] if the limit is reached.
     pub fn add(
         &mut self,
         resource: &Bytes,
@@ -93,13 +93,13 @@ impl ReferenceSet {
     }
 }
 
-/// Returns type and id of each resource on this server that a stored resource refers to.
+/// Returns type and id of each resource of this server that a stored resource refers to.
 pub(crate) fn references<'a>(
     resource: &'a [u8],
     fhir_base: &'a str,
 ) -> impl Iterator<Item = (&'static str, &'a str)> {
-    // Stored resources have no whitespace between tokens, and a quote inside a text is escaped, so this pattern
-    // occurs only before the value of a member.
+    // Stored JSON has no whitespace between tokens, and a quotation mark inside a string is escaped. Therefore this
+    // pattern occurs only before the value of a member `reference`.
     const MEMBER: &[u8] = br#""reference":""#;
     memmem::find_iter(resource, MEMBER).filter_map(move |at| {
         let value = &resource[at + MEMBER.len()..];
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_a_limit() {
+    fn the_memory_for_references_is_limited() {
         let mut references = ReferenceSet::default();
         let mut count = 0_u32;
         while references.note("Practitioner", &format!("{count:064}")).is_ok() {
@@ -133,7 +133,7 @@ mod tests {
         assert!(count > 400_000, "{count}");
         assert!(references.text.len() < LIMIT);
         assert!(references.has("Practitioner", &format!("{:064}", count - 1)));
-        // An entry that is known takes no space.
+        // A reference that is already in the set takes no space.
         assert_eq!(references.note("Practitioner", &format!("{:064}", 7)), Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use store::ResourceKey;
 
-/// Maximum number of entries of a Bundle, which is one line.
+/// Maximum number of entries of a Bundle. Each Bundle is one line.
 const ENTRIES: usize = 500;
 
 /// A transaction Bundle that is being written.
@@ -21,7 +21,8 @@ impl DeleteBundle {
         self.entries == ENTRIES
     }
 
-    /// Adds a resource. Types and ids consist of letters, digits, `-` and `.`, so that no character is escaped.
+    /// Adds a deleted resource. Types and ids consist of letters, digits, `-` and `.`, so that no character has to be
+    /// escaped.
     pub fn add(&mut self, key: &ResourceKey) {
         let before =
             if self.is_empty() { r#"{"resourceType":"Bundle","type":"transaction","entry":["# } else { "," };
@@ -31,7 +32,7 @@ impl DeleteBundle {
         self.entries += 1;
     }
 
-    /// Returns the Bundle and starts an empty one.
+    /// Returns the Bundle and starts a new, empty one.
     pub fn take(&mut self) -> Vec<u8> {
         self.entries = 0;
         self.text.extend_from_slice(b"]}");
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bundle_is_bounded_and_says_what_to_delete() {
+    fn a_bundle_is_bounded_and_lists_the_deletes() {
         let mut bundle = DeleteBundle::default();
         for number in 0..ENTRIES {
             assert!(!bundle.is_full());

@@ -1,12 +1,12 @@
-//! `organizeOutputBy` (Bulk Data Access 3.0.0, output file organization): output in blocks, each for one resource of
-//! a type, the head. A block has a header, the head if it is exported itself, and the exported resources that belong
-//! to it, by type and in the order of the store. For a Patient these are its compartment and the Provenance of that;
-//! for any other type, the resources that refer to the head. A resource that belongs to two heads is in both blocks;
-//! one that belongs to none is left out.
+//! `organizeOutputBy` (Bulk Data Access 3.0.0, output file organization): output in blocks. Each block belongs to one
+//! resource of a type, the head. A block consists of a header, the head if it is exported itself, and the exported
+//! resources that belong to the head, by type and in the order of the store. To a Patient belong the resources of its
+//! compartment and their Provenance; to any other head, the resources that refer to it. A resource that belongs to two
+//! heads is in both blocks. A resource that belongs to no head is omitted.
 //!
-//! Blocks of Patients are read by compartment. Other types have no such index: one walk over all exported resources
-//! collects the references to many heads, up to a limit, beyond which a round has fewer heads. If the limit is too
-//! low for a single head, its block takes a walk of its own.
+//! Blocks of Patients are read by compartment. There is no such index for other types: one pass over all exported
+//! resources collects the references to many heads. If the references exceed a memory limit, the pass covers fewer
+//! heads. If they exceed it for a single head, its block is read in a separate pass.
 
 mod provenance;
 
@@ -26,25 +26,26 @@ use crate::read::selection::{Selection, SelectionError};
 use crate::request::kick_off::in_compartments;
 use provenance::ProvenanceLookup;
 
-/// Maximum memory for collected references in bytes; about a million references.
+/// Maximum memory for collected references in bytes, enough for about a million references.
 const LIMIT: usize = 48 << 20;
-/// Maximum number of heads of a round. Each round is a walk over all exported resources, so fewer heads cost more.
+/// Maximum number of heads in a round. Each round is a pass over all exported resources, so a lower maximum would cost
+/// more.
 const HEADS: usize = 50_000;
-/// Number of resources of a block that are read at a time, if they are read by reference.
+/// Number of resources that are read at a time, for blocks that are read by reference.
 const READ: usize = 100;
 
-/// Input of the blocks of a job.
+/// Access to the data that the blocks of a job consist of.
 #[derive(Clone, Copy)]
 pub(crate) struct BlockSource<'a> {
     pub store: &'a Store,
     pub job: &'a Job,
     pub criteria: &'a ExportPlan,
-    /// Type of the heads.
+    /// Type of the resources that head the blocks.
     pub by: &'a str,
 }
 
 impl<'a> BlockSource<'a> {
-    /// Returns the heads from a position, whether or not they are exported.
+    /// Returns a selection of the heads from a cursor, whether or not they are exported.
     pub fn heads(self, at: ExportCursor) -> Selection<'a> {
         Selection::from(self.store, self.job, self.by, self.criteria, at).of_every()
     }
@@ -53,17 +54,17 @@ impl<'a> BlockSource<'a> {
         Selection::from(self.store, self.job, kind, self.criteria, ExportCursor::default())
     }
 
-    /// Returns true if blocks are read by compartment.
+    /// Returns `true` if blocks are read by compartment.
     fn by_compartment(self) -> bool {
         self.by == "Patient"
     }
 
-    /// Returns the number of heads of a round.
+    /// Returns the maximum number of heads in a round.
     pub fn together(self) -> usize {
         if self.by_compartment() { 1 } else { HEADS }
     }
 
-    /// Returns the heads that a resource refers to, except itself.
+    /// Returns the ids of the heads that a resource refers to, except itself.
     fn referred<'b>(self, version: &'b Version) -> impl Iterator<Item = &'b str>
     where
         'a: 'b,
@@ -74,16 +75,16 @@ impl<'a> BlockSource<'a> {
     }
 }
 
-/// Head of a block, and its position among the heads.
+/// Head of a block, with its position among all heads.
 #[derive(Debug)]
 pub(crate) struct BlockHead {
     id: String,
-    /// Page, and index on the page.
+    /// Cursor of the page, and index on the page.
     pub page: Arc<ExportCursor>,
     pub at: usize,
 }
 
-/// Returns the heads of a page after the first `skip`.
+/// Returns the heads of a page, without the first `skip`.
 pub(crate) fn heads_of(
     page: ExportCursor,
     versions: Vec<Version>,
@@ -95,36 +96,36 @@ pub(crate) fn heads_of(
     versions.into_iter().enumerate().skip(skip).map(head)
 }
 
-/// A resource that refers to a head.
+/// A reference of a resource to a head.
 #[derive(Clone, Copy)]
 struct HeadReference {
-    /// Index of the head.
+    /// Index of the head in the round.
     head: u32,
-    /// Index of its type in the job.
+    /// Index of the resource's type in the job.
     kind: u32,
-    /// Start and length of its id in the text of all ids.
+    /// Offset and length of the resource's id in the string of all ids.
     id: (u32, u32),
 }
 
-/// A number of heads with the resources that belong to them.
+/// Several heads, with the resources that belong to each.
 pub(crate) struct BlockRound<'a> {
     source: BlockSource<'a>,
     heads: Vec<BlockHead>,
-    /// Heads left to another round.
+    /// Heads that are left to a later round.
     put_off: Vec<BlockHead>,
     places: HashMap<String, u32>,
     ids: String,
     notes: Vec<HeadReference>,
-    /// Number of types that have been walked.
+    /// Number of types that the pass has completed.
     kind: usize,
     walk: Option<Selection<'a>>,
     limit: usize,
-    /// Whether the references to the only head exceed the limit, so that none are collected.
+    /// `true` if the references to the only head exceed the limit, so that none are collected.
     is_large: bool,
 }
 
 impl<'a> BlockRound<'a> {
-    /// Creates a round of these heads; [`BlockRound::step`] collects the references.
+    /// Creates a round for these heads. [`BlockRound::step`] collects the references.
     pub fn of(source: BlockSource<'a>, heads: Vec<BlockHead>) -> Self {
         let is_noted = !source.by_compartment();
         let noted = heads.iter().zip(0..).filter(|_| is_noted);
@@ -142,12 +143,12 @@ impl<'a> BlockRound<'a> {
         }
     }
 
-    /// Walks one more page; returns true when all references are collected.
+    /// Reads one more page. Returns `true` when all references are collected.
     pub async fn step(&mut self) -> Result<bool, SelectionError> {
         let job = self.source.job;
         let is_noted = !self.source.by_compartment() && !self.is_large;
         let Some(kind) = job.kinds.get(self.kind).filter(|_| is_noted) else {
-            // The sort is stable: the references of a head stay in the order of the walk.
+            // The sort is stable, so the references to a head stay in the order of the pass.
             self.notes.sort_by_key(|note| note.head);
             return Ok(true);
         };
@@ -159,7 +160,7 @@ impl<'a> BlockRound<'a> {
         Ok(false)
     }
 
-    /// Adds the references of a resource to heads.
+    /// Collects the references of a resource to heads.
     fn note(&mut self, version: &Version) {
         let referred = self.source.referred(version).filter_map(|head| self.places.get(head).copied());
         let mut heads: Vec<u32> = referred.collect();
@@ -181,7 +182,8 @@ impl<'a> BlockRound<'a> {
         }
     }
 
-    /// Leaves the second half of the heads to another round. For a single head, nothing is collected.
+    /// Leaves the second half of the heads to a later round. If there is only one head, its references are not
+    /// collected.
     fn put_off(&mut self) {
         let kept = self.heads.len() / 2;
         if kept == 0 {
@@ -202,17 +204,17 @@ impl<'a> BlockRound<'a> {
         self.ids = ids;
     }
 
-    /// Returns the heads of the round, which may be fewer than given.
+    /// Returns the heads of the round, which may be fewer than were passed to [`BlockRound::of`].
     pub fn heads(&self) -> &[BlockHead] {
         &self.heads
     }
 
-    /// Returns the heads left to another round.
+    /// Returns the heads that are left to a later round.
     pub fn into_put_off(self) -> Vec<BlockHead> {
         self.put_off
     }
 
-    /// Returns the block of a head.
+    /// Returns the block of the head with this index.
     pub fn block(&self, at: usize) -> OutputBlock<'_> {
         let head = &self.heads[at];
         let from = self.notes.partition_point(|note| (note.head as usize) < at);
@@ -223,10 +225,10 @@ impl<'a> BlockRound<'a> {
     }
 }
 
-/// A head with the resources that belong to it.
+/// A head, with the resources that belong to it.
 pub(crate) struct OutputBlock<'a> {
     round: &'a BlockRound<'a>,
-    /// Key of the head.
+    /// Type and id of the head.
     key: ResourceKey,
     patients: PatientScope,
     notes: Range<usize>,
@@ -238,14 +240,14 @@ impl OutputBlock<'_> {
         self.round.source.by
     }
 
-    /// Returns the header line, which precedes the resources of the block in each file.
+    /// Returns the header line. It precedes the resources of the block in each file that contains them.
     pub fn header(&self) -> Vec<u8> {
         let reference = json!({ "reference": self.key.to_string() });
         let parameter = json!([{ "name": "header", "valueReference": reference }]);
         json!({ "resourceType": "Parameters", "parameter": parameter }).to_string().into_bytes()
     }
 
-    /// Returns the resources of the block from the first.
+    /// Returns a reader at the first resource of the block.
     pub fn lines(&self) -> BlockLines<'_> {
         BlockLines { block: self, stage: BlockStage::Head }
     }
@@ -261,16 +263,16 @@ enum BlockStage<'a> {
     Head,
     /// Reads this type of the job by compartment.
     Kind(usize, Option<Selection<'a>>),
-    /// Provenance of the compartment, and the number of the type after it.
+    /// Reads the Provenance of the compartment. The number is the index of the next type.
     Provenance(usize, ProvenanceLookup<'a>),
-    /// Reads the references from this one.
+    /// Reads the collected references from this index.
     Notes(usize),
-    /// Walks this type of the job.
+    /// Reads all resources of this type of the job and keeps those that refer to the head.
     Walk(usize, Option<Selection<'a>>),
 }
 
 impl<'a> BlockLines<'a> {
-    /// Returns the next resources; `None` at the end. A page may be empty.
+    /// Returns the next resources, or `None` at the end. A page may be empty.
     pub async fn next(&mut self) -> Result<Option<Vec<Bytes>>, SelectionError> {
         let block = self.block;
         let source = block.round.source;
@@ -377,7 +379,7 @@ mod tests {
         store
     }
 
-    /// Returns all blocks with their lines, and the number of rounds.
+    /// Returns all blocks with their lines, and the number of rounds that were needed.
     async fn blocks(limit: usize) -> (Vec<(Vec<u8>, Vec<Bytes>)>, usize) {
         let store = filled().await;
         let kinds = vec!["Encounter".to_owned(), "Observation".to_owned()];
@@ -419,10 +421,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn blocks_are_the_same_whatever_can_be_noted_at_once() {
+    async fn blocks_do_not_depend_on_the_memory_limit() {
         let (expected, rounds) = blocks(LIMIT).await;
         let lines: usize = expected.iter().map(|(_, lines)| lines.len()).sum();
-        // Each Encounter, each except the first in a second block, and the Observations.
+        // Expected: one block for each Encounter, each Encounter except the first also in a second block, and the
+        // Observations.
         assert_eq!((expected.len(), lines, rounds), (20, 20 + 19 + 1_134, 1));
         let mut before = 21;
         for limit in [0, 4_000, 10_000] {

@@ -1,7 +1,7 @@
-//! Reads lines of a type ahead of the writer, at two positions at a time, and returns them in order.
+//! Reads lines of a type before the writer needs them, from two positions concurrently, and returns them in order.
 //!
 //! A type is divided into spans. For a Group, a span is a range of members. For a whole type, the start of the next
-//! span is extrapolated from the length of the last; the previous span is read until it reaches that start.
+//! span is extrapolated from the length of the last span; the previous span is read until it reaches that start.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use crate::group::GroupMembers;
 use crate::job::cursor::ExportCursor;
 use crate::read::selection::PAGE;
 
-/// Number of pages of a span that are read without a pause.
+/// Number of pages of a span that one read returns.
 const PAGES: usize = 4;
-/// Number of spans that are read at the same time.
+/// Number of spans that are read concurrently.
 const SPANS: usize = 2;
-/// Number of members of a span: about as many pages.
+/// Number of members of a span, chosen so that a span has about [`PAGES`] pages.
 const MEMBERS: usize = 384;
 
-/// Condition on a resource that can be checked before its body is read.
+/// Condition on a resource that is checked before the resource body is read.
 #[derive(Clone)]
 pub(crate) struct VersionFilter {
     pub since: Option<Timestamp>,
     pub until: Option<Timestamp>,
-    /// Patients in whose compartments the resource must be; `None` is any resource.
+    /// Patients whose compartments the resource must be in. `None` accepts every resource.
     pub patients: Option<Arc<GroupMembers>>,
 }
 
@@ -41,8 +41,8 @@ impl VersionFilter {
     }
 }
 
-/// Returns true if the resource is in the compartment of the current member and of no earlier member. Compartments
-/// and members are sorted alike.
+/// Returns `true` if the resource is in the compartment of the current member and not in that of an earlier member.
+/// Compartments and members have the same sort order.
 fn is_of(seen: &VersionHeader<'_>, members: &GroupMembers) -> bool {
     let mut compartments = seen.compartments().filter(|compartment| {
         seen.within == Some(compartment)
@@ -51,31 +51,31 @@ fn is_of(seen: &VersionHeader<'_>, members: &GroupMembers) -> bool {
     compartments.next().is_some_and(|first| seen.within.is_none_or(|within| within == first))
 }
 
-/// Range of the store to read.
+/// The part of the store that a reader covers.
 pub(crate) struct LineSource<'a> {
     pub store: &'a Store,
     pub kind: &'a str,
     pub seq: Seq,
     pub wanted: VersionFilter,
-    /// Members whose compartments are read one by one, if the type is read by compartment.
+    /// Members whose compartments are read one after the other. `None` if the whole type is read.
     pub members: Option<&'a GroupMembers>,
 }
 
-/// Reads the lines of a type ahead of their use.
+/// Reads the lines of a type before they are requested.
 pub(crate) struct ReadAhead<'a> {
     source: LineSource<'a>,
-    /// Start of the first span; `None` after it was begun.
+    /// Start of the first span. `None` when that span has been started.
     from: Option<ExportCursor>,
-    /// Spans in order; pages are returned from the first.
+    /// Spans in order. Pages are returned from the first span.
     spans: VecDeque<ReadSpan>,
 }
 
-/// End of a span.
+/// Position at which a span ends.
 #[derive(Clone)]
 enum SpanEnd {
-    /// At the end of the type, or at the start of the next span.
+    /// The end of the type, or the start of the next span if it is known.
     Kind(Option<ScanPosition>),
-    /// Before this member.
+    /// The start of the compartment of this member.
     Member(usize),
 }
 
@@ -84,15 +84,15 @@ struct ReadSpan {
     end: SpanEnd,
     pages: mpsc::Receiver<LinePage>,
     reading: AbortOnDrop<Result<(), StoreError>>,
-    /// Number of pages that may follow in this read.
+    /// Number of pages that the current read may still return.
     left: usize,
-    /// Pages that are read and not returned yet.
+    /// Pages that were read but not yet returned.
     ready: VecDeque<LinePage>,
-    /// Position after the last of them.
+    /// Cursor after the last page in `ready`.
     at: ExportCursor,
-    /// Positions of the first full page and of the last page.
+    /// Positions of the first full page and of the last page, from which the next span is extrapolated.
     marks: Option<(ScanPosition, ScanPosition)>,
-    /// Whether the span is complete, or its rest belongs to the next span.
+    /// `true` if the span is complete, or its rest belongs to the next span.
     done: bool,
 }
 
@@ -101,7 +101,8 @@ impl ReadSpan {
         self.done || self.left == 0
     }
 
-    /// Returns true if the end of the span is known and not reached. The last span of a whole type has no known end.
+    /// Returns `true` if the end of the span is known and was not reached. The end of the last span of a whole type is
+    /// unknown.
     fn is_broken_off(&self) -> bool {
         self.left == 0 && !self.done && !matches!(self.end, SpanEnd::Kind(None))
     }
@@ -119,12 +120,12 @@ impl ReadSpan {
 }
 
 impl<'a> ReadAhead<'a> {
-    /// Creates a reader from a position. Nothing is read before the first call of [`ReadAhead::next`].
+    /// Creates a reader that starts at a cursor. Reading begins with the first call of [`ReadAhead::next`].
     pub fn new(source: LineSource<'a>, from: ExportCursor) -> Self {
         Self { source, from: Some(from), spans: VecDeque::new() }
     }
 
-    /// Returns the next page, which may be empty; `None` at the end.
+    /// Returns the next page, which may be empty, or `None` at the end.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -141,17 +142,17 @@ impl<'a> ReadAhead<'a> {
             }
             match first.pages.recv().await {
                 Some(page) => first.take(page),
-                // A read ends early only after an error.
+                // The task that reads ends before its last page only after an error.
                 None => {
                     (&mut first.reading).await?;
-                    let reason = "its reader stopped".to_owned();
+                    let reason = "the task that reads ahead has stopped".to_owned();
                     return Err(StoreError::Engine { action: "read a page", reason });
                 }
             }
         }
     }
 
-    /// Takes the pages that were read and starts the next reads.
+    /// Collects the pages that were read and starts further reads.
     fn read_on(&mut self) {
         for span in &mut self.spans {
             while let Ok(page) = span.pages.try_recv() {
@@ -166,8 +167,8 @@ impl<'a> ReadAhead<'a> {
         while is_wanting(&self.spans) && self.add() {}
     }
 
-    /// Resumes interrupted spans, unless enough pages are waiting before them: a span may be long, since the
-    /// extrapolation can be wrong and a compartment large.
+    /// Resumes interrupted spans, unless enough pages are ready in earlier spans. A span can be long, because the
+    /// extrapolation may be wrong or a compartment large.
     fn go_on(&mut self) {
         let mut waiting = 0;
         for at in 0..self.spans.len() {
@@ -185,7 +186,7 @@ impl<'a> ReadAhead<'a> {
         }
     }
 
-    /// Begins to read the span after the last one; returns false if that is not possible or nothing is left.
+    /// Starts to read the span after the last one. Returns `false` if its start is unknown or nothing is left.
     fn add(&mut self) -> bool {
         let Some(last) = self.spans.back_mut() else {
             let Some(from) = self.from.take() else { return false };
@@ -207,7 +208,7 @@ impl<'a> ReadAhead<'a> {
         true
     }
 
-    /// Starts a span at a position, if anything follows it.
+    /// Starts a span at a cursor. Returns `false` if nothing follows the cursor.
     fn add_from(&mut self, from: ExportCursor) -> bool {
         let end = match self.source.members {
             None => SpanEnd::Kind(None),
@@ -222,7 +223,7 @@ impl<'a> ReadAhead<'a> {
 }
 
 impl LineSource<'_> {
-    /// Starts a read at a position.
+    /// Starts a read at a cursor.
     fn begin(&self, from: ExportCursor, mark: Option<ScanPosition>, end: SpanEnd) -> ReadSpan {
         let of = match (&end, self.members) {
             (SpanEnd::Member(end), Some(members)) => {
@@ -230,7 +231,9 @@ impl LineSource<'_> {
                 LineScanRange::Compartments(ids.map(|id| format!("Patient/{id}")).collect())
             }
             (SpanEnd::Kind(until), _) => LineScanRange::Kind { from: mark, until: until.clone() },
-            (SpanEnd::Member(_), None) => unreachable!("spans of members are made where there are any"),
+            (SpanEnd::Member(_), None) => {
+                unreachable!("a span ends at a member only if the source has members")
+            }
         };
         let (sender, pages) = mpsc::channel(PAGES);
         let (store, kind, seq) = (self.store.clone(), self.kind.to_owned(), self.seq);
@@ -241,7 +244,7 @@ impl LineSource<'_> {
             let mut left = PAGES;
             let page = move |lines| {
                 left -= 1;
-                // The channel has room for all of them; sending fails only if the reader is gone.
+                // The channel has a slot for each of the pages, so sending fails only if the receiver was dropped.
                 sender.try_send(lines).is_ok() && left > 0
             };
             store.scan_lines(&kind, of, scan, keep, page).await
@@ -265,8 +268,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns ids that are far apart at first and close together later, so that the extrapolation is wrong and a
-    /// span is many times as long as one read.
+    /// Returns ids that are first far apart and later close together. The extrapolation is therefore wrong, and a span
+    /// is many times as long as one read.
     fn ids() -> Vec<String> {
         let far = (0..4 * PAGE.count).map(|at| format!("{:05x}", at * 16));
         far.chain((0..20 * PAGE.count).map(|at| format!("2{at:05}"))).collect()
@@ -288,7 +291,7 @@ mod tests {
         let mut found = Vec::new();
         while let Some(page) = ahead.next().await.unwrap() {
             found.extend_from_slice(&page.text);
-            // The reader gets time to read ahead.
+            // Waits, so that the reader can read ahead.
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }

@@ -1,6 +1,6 @@
-//! Selects the resources of a part in an order fixed by the snapshot: the order of the store, or by patient and then
-//! that order if compartments of some Patients are read. Pages are small, so memory does not grow with the export.
-//! The position between two pages can be stored, so that another process resumes from it.
+//! Selects the resources of a part of a job in an order fixed by the snapshot. Resources have the order of the store.
+//! If the compartments of some Patients are read, they are ordered by Patient first. Pages are small, so memory does
+//! not grow with the export. The cursor between two pages can be stored, so that another process resumes there.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ use crate::request::parameters::ProvenanceScope;
 
 /// Maximum size of a page.
 pub(crate) const PAGE: PageLimit = PageLimit { count: 2_000, bytes: 1 << 20 };
-/// From this number of members, a whole type is read and filtered, which costs less than to open each compartment.
+/// Number of members from which a whole type is read and filtered. This costs less than opening each compartment.
 const MANY: usize = 100_000;
 
-/// Failure of a selection.
+/// Reasons why a selection fails.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SelectionError {
     #[error(
@@ -54,23 +54,23 @@ pub(crate) struct Selection<'a> {
     role: ExportRole,
     projection: Option<ElementProjection>,
     at: ExportCursor,
-    /// VersionPage that is read while the previous one is processed, and its start.
+    /// The page that is read while the previous one is processed, with its cursor.
     ahead: Option<(ExportCursor, AbortOnDrop<Result<VersionPage, StoreError>>)>,
-    /// The same for pages of lines.
+    /// The reader for pages of lines, if lines are selected.
     lines_ahead: Option<ReadAhead<'a>>,
-    /// Whether tombstones are selected instead of resources.
+    /// `true` if tombstones are selected instead of resources.
     deleted: bool,
-    /// Whether all resources are selected with all elements, regardless of time and searches.
+    /// `true` if all resources are selected with all elements, regardless of time and searches.
     every: bool,
-    /// Id of the last Patient that was looked up, and whether it exists. Resources are read by compartment, so most
-    /// lookups repeat.
+    /// Id of the Patient that was looked up last, and whether the Patient exists. Resources are read by compartment, so
+    /// most lookups are for the same Patient.
     looked_up: Option<(String, bool)>,
-    /// The last resource whose Provenance was looked up, and the id of the latest one.
+    /// The resource whose latest Provenance was looked up last, and the id of that Provenance.
     latest: Option<(String, Option<String>)>,
 }
 
 impl<'a> Selection<'a> {
-    /// Creates a selection that begins at `at`, see [`Selection::cursor`].
+    /// Creates a selection that starts at the cursor `at` (see [`Selection::cursor`]).
     pub fn from(
         store: &'a Store,
         job: &'a Job,
@@ -96,7 +96,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Selects deleted resources. A deleted resource meets a search if any of its versions met it.
+    /// Selects deleted resources. A deleted resource matches a search if any of its versions matched.
     pub fn of_deleted(self) -> Self {
         Self { deleted: true, ..self }
     }
@@ -106,17 +106,17 @@ impl<'a> Selection<'a> {
         Self { every: true, ..self }
     }
 
-    /// Selects resources of these Patients instead of the job's.
+    /// Selects resources of these Patients instead of the job's Patients.
     pub fn within(self, patients: &'a PatientScope) -> Self {
         Self { patients, ..self }
     }
 
-    /// Keeps all elements.
+    /// Selects resources with all elements.
     pub fn whole(self) -> Self {
         Self { projection: None, ..self }
     }
 
-    /// Returns a resource as it is exported, or `None` if it is not selected.
+    /// Returns a resource as it is exported, or `None` if the resource is not selected.
     pub async fn chosen(&mut self, version: Version) -> Result<Option<Bytes>, StoreError> {
         if !self.is_chosen(&version, None).await? {
             return Ok(None);
@@ -124,18 +124,18 @@ impl<'a> Selection<'a> {
         Ok(self.projected(version)?.body)
     }
 
-    /// Returns a resource with the elements that are exported.
+    /// Returns a resource reduced to the exported elements.
     pub fn projected(&self, mut version: Version) -> Result<Version, StoreError> {
         self.project(&mut version)?;
         Ok(version)
     }
 
-    /// Returns the start of the next page.
+    /// Returns the cursor of the next page.
     pub fn cursor(&self) -> ExportCursor {
         self.at.clone()
     }
 
-    /// Returns the next resources; `None` at the end. A page may be empty.
+    /// Returns the next resources, or `None` at the end. A page may be empty.
     pub async fn next(&mut self) -> Result<Option<Vec<Version>>, SelectionError> {
         if self.at.done || (self.deleted && self.role == ExportRole::Supporting) {
             return Ok(None);
@@ -166,7 +166,7 @@ impl<'a> Selection<'a> {
         Ok(Some(chosen))
     }
 
-    /// Returns the next resources as lines; `None` at the end. A page may be empty.
+    /// Returns the next resources as lines, or `None` at the end. A page may be empty.
     pub async fn next_lines(&mut self) -> Result<Option<LinePage>, SelectionError> {
         let Some(wanted) = self.wanted() else {
             let Some(versions) = self.next().await? else { return Ok(None) };
@@ -188,7 +188,7 @@ impl<'a> Selection<'a> {
         Ok(page)
     }
 
-    /// Returns the condition if it can be checked without the body and without other resources.
+    /// Returns the condition on the resources, if it can be checked without the body and without other resources.
     fn wanted(&self) -> Option<VersionFilter> {
         let patients = match &self.criteria.patients {
             PatientScope::All if self.kind != "Provenance" || self.job.parameters.provenance.is_none() => {
@@ -205,7 +205,7 @@ impl<'a> Selection<'a> {
         is_plain.then_some(VersionFilter { since: parameters.since, until: parameters.until, patients })
     }
 
-    /// Begins to read the page at a position; `None` after the last member.
+    /// Starts to read the page at a cursor. Returns `None` after the last member.
     fn read_at(&self, at: &ExportCursor) -> Option<AbortOnDrop<Result<VersionPage, StoreError>>> {
         let compartment = match self.walked_members() {
             None => None,
@@ -223,7 +223,7 @@ impl<'a> Selection<'a> {
         }))
     }
 
-    /// Returns the members whose compartments are read one by one.
+    /// Returns the members whose compartments are read one after the other.
     fn walked_members(&self) -> Option<&'a GroupMembers> {
         match self.patients {
             PatientScope::Members(members)
@@ -267,7 +267,7 @@ impl<'a> Selection<'a> {
         }
         match (self.patients, member) {
             (PatientScope::All, _) => Ok(true),
-            // A resource in the compartments of two members is exported with the first of them.
+            // A resource in the compartments of several members is exported with the first of them.
             (PatientScope::Members(members), Some(member)) => {
                 Ok(first_member(version, members) == Some(member))
             }
@@ -290,8 +290,8 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns true if the resource is in the compartment of one of the Patients, or is Provenance of such a
-    /// resource.
+    /// Returns `true` if the resource is in the compartment of one of the Patients, or is Provenance of a resource in
+    /// it.
     async fn is_inside(&mut self, version: &Version) -> Result<bool, StoreError> {
         for compartment in &version.compartments {
             let Some((kind, id)) = compartment.split_once('/') else { continue };
@@ -299,7 +299,7 @@ impl<'a> Selection<'a> {
                 self.is_patient(id).await?
             } else {
                 match self.store.read(&ResourceKey::new(kind, id), self.seq()).await? {
-                    // A Provenance may have been deleted together with its target.
+                    // A Provenance and its target may have been deleted together.
                     Some(target) if self.deleted || !target.is_deleted() => self.has_patient(&target).await?,
                     _ => false,
                 }
@@ -322,7 +322,7 @@ impl<'a> Selection<'a> {
         Ok(false)
     }
 
-    /// Returns true if resources of this Patient are exported.
+    /// Returns `true` if the resources of this Patient are exported.
     async fn is_patient(&mut self, id: &str) -> Result<bool, StoreError> {
         if let PatientScope::Members(members) = self.patients {
             return Ok(members.position(id).is_some());
@@ -333,14 +333,14 @@ impl<'a> Selection<'a> {
             return Ok(*is_there);
         }
         let found = self.store.read(&ResourceKey::new("Patient", id), self.seq()).await?;
-        // A deleted Patient: its resources were deleted with it or at another time.
+        // For a deleted Patient, deletes of the Patient's resources are exported too.
         let is_there = found.is_some_and(|patient| self.deleted || !patient.is_deleted());
         self.looked_up = Some((id.to_owned(), is_there));
         Ok(is_there)
     }
 
-    /// Returns true if a target of the Provenance is exported and, if only the latest is wanted, no later one has
-    /// that target.
+    /// Returns `true` if a target of the Provenance is exported. If only the latest Provenance is requested, no later
+    /// Provenance may have the same target.
     async fn is_provenance_of_exported(
         &mut self,
         version: &Version,
@@ -378,7 +378,7 @@ impl<'a> Selection<'a> {
         }
     }
 
-    /// Returns the id of the Provenance of a resource that was recorded last.
+    /// Returns the id of the Provenance of a resource with the latest `recorded` time.
     async fn latest_of(&mut self, target: &str) -> Result<Option<String>, StoreError> {
         if let Some((known, latest)) = &self.latest
             && known == target
@@ -404,7 +404,7 @@ impl<'a> Selection<'a> {
         Ok(latest)
     }
 
-    /// Collects supporting resources of one more page; returns true when all are known.
+    /// Searches one more page for references to supporting resources. Returns `true` when all references are known.
     async fn know_supporting(&self) -> Result<bool, SelectionError> {
         let mut known = self.criteria.supporting.lock().await;
         let known = &mut *known;
@@ -420,7 +420,7 @@ impl<'a> Selection<'a> {
                 Some(name) if wants(name) => CollectStage::Main { kind: kind + 1, at },
                 Some(name) => {
                     let mut main = Selection::from(self.store, self.job, name, self.criteria, at);
-                    // It walks another type than a supporting one, so that the recursion ends here.
+                    // The inner selection reads a type that is not a supporting one, so the recursion has depth one.
                     match Box::pin(main.next()).await? {
                         None => CollectStage::Main { kind: kind + 1, at: ExportCursor::default() },
                         Some(versions) => {
@@ -481,7 +481,7 @@ fn first_member(version: &Version, members: &GroupMembers) -> Option<usize> {
     ids.filter_map(|id| members.position(id)).min()
 }
 
-/// Returns the `recorded` time of a Provenance.
+/// Returns the time in `recorded` of a Provenance.
 fn recorded(provenance: &[u8]) -> Option<jiff::Timestamp> {
     #[derive(Deserialize)]
     struct Recorded<'a> {

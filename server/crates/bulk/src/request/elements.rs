@@ -1,7 +1,7 @@
-//! `_elements`: reduces resources to some of their root elements.
+//! `_elements`: reduces resources to some of their top-level elements.
 //!
-//! Members are copied as borrowed slices, without parsing below the root. Elements that FHIR R4 makes mandatory stay,
-//! as do `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
+//! Members are copied as borrowed slices, without parsing nested elements. Elements that FHIR R4 makes mandatory are
+//! kept, as are `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use resources::json::Text;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Tag of an incomplete resource (FHIR R4, search, `_elements`).
+/// Tag that marks an incomplete resource (FHIR R4 search, `_elements`).
 const SUBSETTED: &str =
     r#"{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED"}"#;
 
-/// Checks one value of the list, `Type.element` or `element`.
+/// Checks one value of the list: `Type.element` or `element`.
 ///
 /// # Errors
-/// Returns a text that says what the value is instead.
+/// Returns a text that describes why the value is invalid.
 pub(crate) fn check(value: &str) -> Result<(), String> {
     let (kind, name) = match value.split_once('.') {
         Some((kind, name)) => {
@@ -38,16 +38,16 @@ pub(crate) fn check(value: &str) -> Result<(), String> {
     if is_known { Ok(()) } else { Err(format!("'{value}' is not a root element of FHIR R4")) }
 }
 
-/// The elements of a type that an export keeps.
+/// The elements of one type that an export includes.
 #[derive(Debug, Clone)]
 pub(crate) struct ElementProjection {
     kept: Vec<RootElement>,
-    /// Members requested by a name that includes the type, such as `valueQuantity`.
+    /// Members requested by a JSON name that includes the data type, such as `valueQuantity`.
     exact: Vec<String>,
 }
 
 impl ElementProjection {
-    /// Creates a projection from a list that [`check`] accepts.
+    /// Creates a projection from values that [`check`] accepts.
     pub fn new(kind: &str, elements: &[String]) -> Self {
         let requested: Vec<&str> = elements
             .iter()
@@ -72,7 +72,7 @@ impl ElementProjection {
         Self { kept, exact }
     }
 
-    /// Returns the resource with the kept elements, or `None` if it keeps all of them.
+    /// Returns the resource with only the requested elements, or `None` if no element was removed.
     ///
     /// # Errors
     /// Returns an error if the stored bytes are not JSON.
@@ -87,7 +87,7 @@ impl ElementProjection {
     }
 
     fn chooses(&self, name: &str) -> MemberChoice {
-        // `_birthDate` contains the extensions of `birthDate` and belongs to it.
+        // `_birthDate` contains the extensions of `birthDate`, so both are kept or removed together.
         let element = name.strip_prefix('_').unwrap_or(name);
         if name == "meta" {
             MemberChoice::Tag
@@ -105,11 +105,11 @@ impl ElementProjection {
 enum MemberChoice {
     Keep,
     Drop,
-    /// Keep, and add the tag.
+    /// Copy the member, and add the tag.
     Tag,
 }
 
-/// Copies the chosen members of an object and counts those left out.
+/// Copies the selected members of an object and counts the others.
 struct MemberCopier<'o, F> {
     out: &'o mut Vec<u8>,
     choose: F,
@@ -153,7 +153,7 @@ impl<'de, F: Fn(&str) -> MemberChoice> Visitor<'de> for MemberCopier<'_, F> {
     }
 }
 
-/// Copies `meta` with the tag added.
+/// Copies `meta` and adds the tag.
 fn tag(out: &mut Vec<u8>, meta: &str) {
     let parsed: Result<Vec<(String, &RawValue)>, _> = members(meta);
     let mut tags = None;
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_root_elements() {
+    fn only_root_elements_are_accepted() {
         for good in
             ["id", "Patient.name", "birthDate", "Observation.value", "Observation.value[x]", "valueQuantity"]
         {

@@ -1,4 +1,4 @@
-//! The kick-off request. Everything is checked before a job exists (Bulk Data Access 2.0.0, kick-off request).
+//! The kick-off request. All checks precede the creation of a job (Bulk Data Access 2.0.0, kick-off request).
 
 use resources::ResourceError;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use store::StoreError;
 use super::parameters::ExportParameters;
 use crate::group::GroupError;
 
-/// Types of `_supporting`.
+/// Resource types that `_supporting` exports.
 pub const SUPPORTING: [&str; 6] =
     ["Device", "Location", "Medication", "Organization", "Practitioner", "PractitionerRole"];
 
@@ -15,15 +15,15 @@ pub const SUPPORTING: [&str; 6] =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExportLevel {
-    /// All resources of the granted types.
+    /// All resources of the types that the client may read.
     System,
-    /// All Patients with their compartments.
+    /// All Patients with the resources of their compartments.
     Patient,
-    /// The compartments of the members of this Group.
+    /// The compartments of the members of the Group with this id.
     Group(String),
 }
 
-/// The types that a client may read.
+/// The resource types that a client may read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TypeAccess {
     /// Every type.
@@ -38,7 +38,7 @@ impl TypeAccess {
         Self::Only(kinds.into_iter().collect())
     }
 
-    /// Returns true if the type may be read.
+    /// Returns `true` if the client may read the type.
     pub fn has(&self, kind: &str) -> bool {
         match self {
             Self::All => true,
@@ -46,18 +46,18 @@ impl TypeAccess {
         }
     }
 
-    /// Returns true if no type may be read.
+    /// Returns `true` if the client may read no type.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(kinds) if kinds.is_empty())
     }
 }
 
-/// Method of a kick-off, which determines the place of its parameters.
+/// HTTP method of a kick-off, which determines where the parameters are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KickOffMethod {
     /// Parameters in the query.
     Get,
-    /// Parameters in the body, a Parameters resource.
+    /// Parameters in the body, as a Parameters resource.
     Post,
 }
 
@@ -66,23 +66,23 @@ pub enum KickOffMethod {
 pub struct KickOff {
     /// Level of the export.
     pub level: ExportLevel,
-    /// Decoded parameters in order.
+    /// Decoded parameters in the order of the request.
     pub parameters: Vec<(String, String)>,
-    /// Method.
+    /// HTTP method of the request.
     pub by: KickOffMethod,
-    /// Full URL of the request for the manifest, without parameters of a body.
+    /// Full URL of the request, without parameters from the body. The manifest contains it.
     pub request_url: String,
-    /// Client.
+    /// Id of the client that sent the request.
     pub client_id: String,
     /// Types that the client may read.
     pub types: TypeAccess,
-    /// Groups that the client may export; `None` is all.
+    /// Ids of the Groups that the client may export. `None` means all Groups.
     pub groups: Option<Vec<String>>,
-    /// `Prefer: handling=lenient`: leaves unsupported parameters out and lists them in the manifest.
+    /// `true` for `Prefer: handling=lenient`: unsupported parameters are omitted and listed in the manifest.
     pub lenient: bool,
 }
 
-/// Rejection of a kick-off.
+/// Reasons why a kick-off is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum KickOffError {
     /// A parameter has an invalid value.
@@ -105,27 +105,27 @@ pub enum KickOffError {
         /// Id of the Group.
         id: String,
     },
-    /// Patients that do not exist, or are not members of the Group.
+    /// The request names Patients that do not exist or are not members of the Group.
     #[error("parameter 'patient': {why}: {}", patients.join(", "))]
     UnknownPatients {
-        /// `not known here` or `not in the Group`.
+        /// The reason: `not found` or `not in the Group`.
         why: &'static str,
-        /// Up to ten of them.
+        /// Ids of up to ten of the Patients.
         patients: Vec<String>,
     },
     /// The members of the Group cannot be determined.
     #[error("{0}")]
     BadGroup(String),
-    /// The client must not read a type.
+    /// The client may not read a requested type.
     #[error("the token has no scope to read {kind}")]
     Forbidden {
-        /// The type.
+        /// The resource type.
         kind: String,
     },
-    /// The limit of running exports is reached.
+    /// A limit on running exports is reached.
     #[error("{why}; try again in {retry_after_s} s, or delete an export that is not needed")]
     TooManyExports {
-        /// The limit that is exceeded.
+        /// Text that names the limit.
         why: String,
         /// Seconds until a retry may succeed.
         retry_after_s: u32,
@@ -138,8 +138,8 @@ pub enum KickOffError {
     Store(#[from] StoreError),
 }
 
-/// Returns the parameters of a body as names and texts in order. A value is a primitive, or a Reference with a
-/// reference.
+/// Returns the parameters of a request body as pairs of name and text, in order. A value is a primitive, or a Reference
+/// with a `reference`.
 ///
 /// # Errors
 /// Returns [`KickOffError::Parameter`] for any other value.
@@ -156,7 +156,7 @@ pub fn pairs(body: fhir::Parameters) -> Result<Vec<(String, String)>, KickOffErr
     let pair = |parameter: fhir::Parameter| match parameter.value.and_then(text) {
         Some(value) => Ok((parameter.name.into_owned(), value)),
         None => {
-            let why = "it needs one value: a primitive, or a valueReference with a reference".to_owned();
+            let why = "it must have one value: a primitive, or a valueReference with a reference".to_owned();
             Err(KickOffError::Parameter { name: parameter.name.into_owned(), why })
         }
     };
@@ -168,23 +168,24 @@ struct Reference {
     reference: Option<String>,
 }
 
-/// Returns the stored types that the export contains, see [`ExportRole`].
+/// Returns the stored types that the export contains (see [`ExportRole`]).
 pub fn kinds(request: &KickOff, parameters: &ExportParameters, mut stored: Vec<String>) -> Vec<String> {
     stored.retain(|kind| request.types.has(kind) && role(&request.level, parameters, kind).is_some());
     stored
 }
 
-/// Reason for exporting a type.
+/// The reason for which resources of a type are exported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExportRole {
-    /// They are selected by the request.
+    /// The request selects them.
     Main,
-    /// Exported resources refer to them.
+    /// Other exported resources refer to them.
     Supporting,
 }
 
-/// Returns the role of a type in an export of this level, or `None` if it is not exported. Below the system level
-/// only types of Patient compartments are selected. Types of `includeAssociatedData` are added to those of `_type`.
+/// Returns the role of a type in an export of this level, or `None` if the type is not exported. Exports of Patients
+/// and Groups contain only types of Patient compartments. Types of `includeAssociatedData` are added to those of
+/// `_type`.
 pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> Option<ExportRole> {
     let is_named = parameters.types.as_ref().is_none_or(|named| named.iter().any(|named| named == kind));
     let is_associated = kind == "Provenance" && parameters.provenance.is_some();
@@ -194,7 +195,7 @@ pub fn role(level: &ExportLevel, parameters: &ExportParameters, kind: &str) -> O
     (parameters.supporting && SUPPORTING.contains(&kind)).then_some(ExportRole::Supporting)
 }
 
-/// Returns true if resources of this type can be in Patient compartments.
+/// Returns `true` if resources of this type can be in a Patient compartment.
 pub(crate) fn in_compartments(kind: &str) -> bool {
     kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty()
 }

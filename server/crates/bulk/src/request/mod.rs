@@ -1,4 +1,4 @@
-//! The kick-off request and its checks. Nothing is read from the store here.
+//! The kick-off request, and those of its checks that do not read the store.
 
 pub(crate) mod elements;
 pub mod kick_off;

@@ -1,4 +1,4 @@
-//! Parameters of a kick-off, checked before a job exists (Bulk Data Access 2.0.0 and 3.0.0, query parameters).
+//! Parameters of a kick-off and their checks (Bulk Data Access 2.0.0 and 3.0.0, query parameters).
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -9,62 +9,62 @@ use crate::{Format, GuideVersion};
 use resources::filter::{self, TypeFilter};
 use resources::references::local;
 
-/// Maximum number of Patients in `patient`.
+/// Maximum number of Patients in the parameter `patient`.
 const PATIENTS: usize = 10_000;
-/// Maximum number of searches of an export.
+/// Maximum number of searches in `_typeFilter`.
 const FILTERS: usize = 100;
 
-/// Parameters of a checked kick-off.
+/// The checked parameters of a kick-off.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExportParameters {
-    /// Types to export, sorted; `None` is all.
+    /// Types to export, sorted. `None` means all types.
     pub types: Option<Vec<String>>,
-    /// Export only resources changed after this moment.
+    /// Export only resources that changed after this time.
     pub since: Option<Timestamp>,
-    /// Export only resources changed before this moment.
+    /// Export only resources that changed before this time.
     pub until: Option<Timestamp>,
-    /// Root elements to export, `Type.element` or `element`; empty is all.
+    /// Top-level elements to export, as `Type.element` or `element`. Empty means all elements.
     #[serde(default)]
     pub elements: Vec<String>,
     /// Ids of the Patients whose compartments are exported, sorted.
     #[serde(default)]
     pub patients: Option<Vec<String>>,
-    /// Provenance to export; `None` leaves it to the level.
+    /// Provenance to export. `None` means that the export level decides.
     #[serde(default)]
     pub provenance: Option<ProvenanceScope>,
-    /// Whether resources that exported ones refer to are exported too: see `plan::supporting`.
+    /// `true` if resources that the exported ones refer to are also exported (see `plan::supporting`).
     #[serde(default)]
     pub supporting: bool,
-    /// Searches that restrict their type.
+    /// Searches as `Type?query`. Each restricts the resources of its type.
     #[serde(default)]
     pub filters: Vec<String>,
     /// Format of output files.
     #[serde(default)]
     pub format: Format,
-    /// Type of the heads of organized output (guide 3.0.0): see `read::organized_output`.
+    /// Type of the resources that head the blocks of organized output (guide 3.0.0; see `read::organized_output`).
     #[serde(default)]
     pub organize_by: Option<String>,
-    /// Whether the manifest may have pages, also before the end (guide 3.0.0).
+    /// `true` if the manifest may have pages that are available before the export is complete (guide 3.0.0).
     #[serde(default)]
     pub partial_manifests: bool,
-    /// One text for each parameter or value left out under `handling=lenient`.
+    /// One text for each parameter or value that was omitted under `handling=lenient`.
     pub notes: Vec<String>,
 }
 
-/// Values of `includeAssociatedData` about Provenance. The later includes the earlier.
+/// Values of `includeAssociatedData` for Provenance. The later variant includes the earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProvenanceScope {
-    /// The most recent Provenance of each exported resource.
+    /// The latest Provenance of each exported resource.
     Latest,
     /// All Provenance of each exported resource.
     Relevant,
 }
 
-/// Settings and time that the checks depend on.
+/// Settings that the checks depend on, and the time of the request.
 #[derive(Debug, Clone, Copy)]
 pub struct ParameterRules<'a> {
-    /// Address of the FHIR interface.
+    /// Base URL of the FHIR interface.
     pub fhir_base: &'a str,
     /// Version of the guide.
     pub guide: GuideVersion,
@@ -72,8 +72,8 @@ pub struct ParameterRules<'a> {
     pub now: Timestamp,
 }
 
-/// Checks the parameters of a kick-off. Under `handling=lenient`, unsupported parameters are left out and noted.
-/// Invalid values, such as a malformed time, are always rejected.
+/// Checks the parameters of a kick-off. Under `handling=lenient`, unsupported parameters are omitted and noted. Invalid
+/// values, such as a malformed time, are always rejected.
 ///
 /// # Errors
 /// Returns [`KickOffError`] with the parameter and the remedy.
@@ -108,7 +108,7 @@ struct ParameterChecker<'a> {
     out: ExportParameters,
     /// Values of `_type`, if it was sent.
     types: Option<Vec<String>>,
-    /// Types with a search that was left out, so that they are not restricted at all.
+    /// Types with a search that was omitted. These types are exported without any restriction by searches.
     open: Vec<&'a str>,
 }
 
@@ -122,7 +122,7 @@ impl<'a> ParameterChecker<'a> {
             }
             "_since" => self.out.since = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
             "_until" => self.out.until = Some(fhir::instant::parse(value).map_err(|why| wrong(name, why))?),
-            // A repeated parameter means the same as a comma-separated list.
+            // A repeated parameter means the same as a comma-separated list of values.
             "_type" => {
                 self.types.get_or_insert_default();
                 for kind in value.split(',') {
@@ -152,7 +152,7 @@ impl<'a> ParameterChecker<'a> {
             "allowPartialManifests" if self.rules.guide == GuideVersion::V3 => match value {
                 "true" => self.out.partial_manifests = true,
                 "false" => self.out.partial_manifests = false,
-                _ => return Err(wrong(name, "it is true or false")),
+                _ => return Err(wrong(name, "it must be true or false")),
             },
             "_format" => {}
             _ if self.request.lenient => {
@@ -163,7 +163,7 @@ impl<'a> ParameterChecker<'a> {
         Ok(())
     }
 
-    /// Rejects the parameter, or leaves it out and adds a note.
+    /// Rejects the parameter. Under `handling=lenient`, omits it and adds a note instead.
     fn note(&mut self, name: &str, why: impl Into<String>) -> Result<(), KickOffError> {
         let why = why.into();
         if !self.request.lenient {
@@ -173,7 +173,7 @@ impl<'a> ParameterChecker<'a> {
         Ok(())
     }
 
-    /// Adds a type. A type that the token does not grant is always rejected.
+    /// Adds a type to export. Rejects a type that the token does not grant access to, even under `handling=lenient`.
     fn kind(&mut self, name: &str, kind: &str) -> Result<(), KickOffError> {
         if fhir::resource_type(kind).is_none() {
             return self.note(name, format!("'{kind}' is not a resource type of FHIR R4"));
@@ -202,7 +202,7 @@ impl<'a> ParameterChecker<'a> {
             _ => return self.note(name, format!("'{value}' is not supported")),
         };
         self.allowed("Provenance")?;
-        // If both are requested, the one that includes more applies.
+        // If both values are requested, the one that includes more applies.
         self.out.provenance = self.out.provenance.max(Some(provenance));
         Ok(())
     }
@@ -257,7 +257,7 @@ impl<'a> ParameterChecker<'a> {
         Ok(())
     }
 
-    /// Checks that each exported type is the head of blocks or can belong to one.
+    /// Checks that each exported type heads blocks or can belong to a block.
     fn check_organized(&mut self) -> Result<(), KickOffError> {
         let Some(by) = self.out.organize_by.take() else { return Ok(()) };
         if self.out.types.as_ref().is_some_and(|types| !types.contains(&by)) {
@@ -267,11 +267,11 @@ impl<'a> ParameterChecker<'a> {
         if by == "Patient"
             && let Some(kind) = self.out.types.as_ref().and_then(outside)
         {
-            let why = format!("{kind} is in the compartment of no Patient, and so in no block");
+            let why = format!("{kind} is not in the compartment of a Patient and would not be in any block");
             self.note("_type", why)?;
         }
         if self.out.supporting {
-            let why = "_supporting must not be used with organizeOutputBy, because these resources belong to no block";
+            let why = "_supporting must not be used with organizeOutputBy, because supporting resources do not belong to a block";
             self.note("includeAssociatedData", why)?;
             self.out.supporting = false;
         }
@@ -302,7 +302,7 @@ impl<'a> ParameterChecker<'a> {
             if let Some(text) = self.out.filters.iter().find(|text| vain(text)).cloned()
                 && !self.out.supporting
             {
-                self.note("_typeFilter", format!("'{text}' is of a type that _type does not name"))?;
+                self.note("_typeFilter", format!("'{text}' has a type that _type does not name"))?;
             }
         }
         self.check_organized()?;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_taken_or_refused() {
+    fn parameters_are_accepted_or_rejected() {
         check(&[], false, Ok(None));
         for format in NDJSON {
             check(&[("_outputFormat", format)], false, Ok(None));
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn guide_3_knows_more_parameters() {
+    fn guide_3_has_more_parameters() {
         let rules = ParameterRules { fhir_base: BASE, guide: GuideVersion::V3, now: Timestamp::UNIX_EPOCH };
         let ask = |query, lenient| {
             let mut request = request(query, lenient);
@@ -420,7 +420,7 @@ mod tests {
             (&[("organizeOutputBy", "Patient"), ("_type", "Observation")], "_type does not name Patient"),
             (
                 &[("organizeOutputBy", "Patient"), ("_type", "Patient,Device")],
-                "Device is in the compartment of no",
+                "Device is not in the compartment of",
             ),
             (
                 &[("organizeOutputBy", "Patient"), ("includeAssociatedData", "_supporting")],
@@ -430,7 +430,10 @@ mod tests {
             assert!(ask(bad, false).unwrap_err().to_string().contains(says), "{bad:?}");
             assert_eq!(ask(bad, true).unwrap(), 1, "{bad:?}");
         }
-        assert!(ask(&[("organizeOutputBy", "Condition")], true).is_err(), "it has no scope");
+        assert!(
+            ask(&[("organizeOutputBy", "Condition")], true).is_err(),
+            "the token has no scope for Condition"
+        );
         let twice = [("organizeOutputBy", "Patient"), ("organizeOutputBy", "Patient")];
         assert!(ask(&twice, true).unwrap_err().to_string().contains("more than once"));
     }
@@ -466,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_left_out_opens_its_type() {
+    fn an_omitted_filter_does_not_restrict_its_type() {
         let query = [("_typeFilter", "Patient?name=x, Observation?status=final,Patient?shoe=1")];
         let found = checked(&request(&query, true)).unwrap();
         assert_eq!(found.filters, ["Observation?status=final"]);

@@ -1,5 +1,5 @@
-//! Addresses of the files in a manifest: below `/bulk`, with a token, or signed addresses, which open one file for a
-//! short time without a token (Bulk Data Access 3.0.0, capability URLs).
+//! URLs of the files in a manifest. They are below `/bulk` and require a token, or they are signed URLs, which give
+//! access to one file for a short time without a token (Bulk Data Access 3.0.0, capability URLs).
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use crate::job::Job;
 use crate::serve::download::FileError;
 
-/// Key and lifetime of signed addresses.
+/// Key and lifetime of signed URLs.
 #[derive(Debug, Clone)]
 pub struct AddressSigning {
     key: hmac::Key,
@@ -18,22 +18,22 @@ pub struct AddressSigning {
 }
 
 impl AddressSigning {
-    /// Signs by HMAC-SHA256. An address is valid for at most `lifetime` and at least half of it.
+    /// Signs with HMAC-SHA256. A URL is valid for at least half of `lifetime`, and at most `lifetime`.
     pub fn new(key: &[u8], lifetime: Duration) -> Self {
         Self { key: hmac::Key::new(hmac::HMAC_SHA256, key), lifetime }
     }
 }
 
-/// Query of a signed address.
+/// Query parameters of a signed URL.
 #[derive(Debug, Clone, Copy)]
 pub struct AddressSignature<'a> {
-    /// `expires`: seconds since 1970.
+    /// Parameter `expires`: time of expiry in seconds since 1970.
     pub expires: &'a str,
-    /// `signature`: base64url.
+    /// Parameter `signature` in base64url.
     pub signature: &'a str,
 }
 
-/// The addresses of a server's exports.
+/// Creates the URLs of manifests and files.
 #[derive(Clone)]
 pub(crate) struct FileAddresses {
     base: String,
@@ -49,13 +49,13 @@ impl FileAddresses {
         self.signing.is_some()
     }
 
-    /// Returns the address of a page of a manifest.
+    /// Returns the URL of a page of a manifest.
     pub fn page(&self, job: &str, number: usize) -> String {
         format!("{}/{job}?page={number}", self.base)
     }
 
-    /// Returns the address of a file. A signed address stays the same for half of its lifetime, so that a manifest
-    /// that is read again soon does not change.
+    /// Returns the URL of a file. A signed URL stays the same for half of its lifetime, so that a client that reads the
+    /// manifest again soon gets the same manifest.
     pub fn file(&self, job: &Job, name: &str, now: Timestamp) -> String {
         let plain = format!("{}/{}/{name}", self.base, job.id);
         let Some(signing) = &self.signing else { return plain };
@@ -66,10 +66,10 @@ impl FileAddresses {
         format!("{plain}?expires={expires}&signature={}", URL_SAFE_NO_PAD.encode(tag))
     }
 
-    /// Checks in constant time that the signature of a file's address is valid and has not expired.
+    /// Checks that the signature of a file's URL is valid and has not expired. The comparison takes constant time.
     ///
     /// # Errors
-    /// Returns [`FileError::BadAddress`].
+    /// Returns [`FileError::BadAddress`] if the URL is not valid.
     pub fn check(
         &self,
         job: &str,
@@ -78,17 +78,18 @@ impl FileAddresses {
         now: Timestamp,
     ) -> Result<(), FileError> {
         let bad = |why| FileError::BadAddress { why };
-        let signing = self.signing.as_ref().ok_or(bad("signed addresses are not in use"))?;
+        let signing = self.signing.as_ref().ok_or(bad("signed URLs are disabled"))?;
         let tag = URL_SAFE_NO_PAD.decode(sent.signature).unwrap_or_default();
         hmac::verify(&signing.key, signed(job, name, sent.expires).as_bytes(), &tag)
             .map_err(|_| bad("its signature does not match"))?;
-        // The signature is valid, so this is a number.
+        // The signature covers `expires`, so the server wrote it and it is a number.
         let is_over = sent.expires.parse().is_ok_and(|expires: i64| expires <= now.as_second());
         if is_over { Err(bad("it has expired")) } else { Ok(()) }
     }
 }
 
-/// Returns the signed text. No component of a valid address contains a line break.
+/// Returns the text that is signed. No component of a valid URL contains a line break, so different URLs have different
+/// texts.
 fn signed(job: &str, name: &str, expires: &str) -> String {
     format!("{job}\n{name}\n{expires}")
 }

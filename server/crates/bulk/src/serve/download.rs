@@ -1,4 +1,5 @@
-//! Files of completed jobs, plain or as gzip. The gzip is created on first demand and stored next to the file.
+//! Files of completed jobs, plain or as gzip. The gzip is created on the first request for it and stored next to the
+//! file.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
@@ -16,51 +17,51 @@ use crate::files::format::Format;
 use crate::files::gzip::{self, GzipMember};
 use crate::job::{Job, JobRequestError, ManifestSection, OutputFile};
 
-/// Content coding of a file (RFC 9110 8.4.1).
+/// Content coding of a file (RFC 9110 section 8.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentEncoding {
-    /// The plain bytes.
+    /// The bytes without a coding.
     Identity,
-    /// gzip.
+    /// The bytes compressed with gzip.
     Gzip,
 }
 
-/// Failure to read a file.
+/// Reasons why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The client has no export with this file.
+    /// The client has no export with a file of this name.
     #[error("file {file} does not exist")]
     NotFound {
         /// Name of the file.
         file: String,
     },
-    /// The file differs from what was written.
+    /// The file differs from the file that the worker wrote.
     #[error("the file {file} is corrupt: {why}")]
     Damaged {
         /// Name of the file.
         file: String,
-        /// The difference.
+        /// Description of the difference.
         why: &'static str,
     },
-    /// The number of downloads has reached the limit of descriptors.
+    /// The maximum number of concurrent downloads is reached.
     #[error("too many files are being downloaded; try again in a few seconds")]
     Busy,
-    /// A signed address that is not valid.
-    #[error("the address does not work: {why}")]
+    /// A signed URL is not valid.
+    #[error("the signed URL is not valid: {why}")]
     BadAddress {
-        /// Reason.
+        /// Reason why the URL is not valid.
         why: &'static str,
     },
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),
-    /// The storage of files failed.
+    /// The storage of export files failed.
     #[error("failed to read or write a file of an export: {0}")]
     Files(#[from] object_store::Error),
-    /// The disk has no space for the gzip; the plain file can be read.
+    /// The disk has no space for the gzip. The plain file can still be read.
     #[error("failed to compress a file of an export: {0}")]
     NoSpace(store::space::NoSpace),
-    /// A file could not be read.
+    /// A file could not be opened or read.
     #[error("failed to read a file of an export: {0}")]
     Read(#[from] std::io::Error),
 }
@@ -83,7 +84,7 @@ impl From<JobRequestError> for FileError {
     }
 }
 
-/// Locks for creating gzip: two files at a time, and each file once.
+/// Locks for creating gzip files. They allow two files at a time, and each file only once.
 #[derive(Default)]
 pub(crate) struct GzipLocks([Mutex<()>; 2]);
 
@@ -95,7 +96,7 @@ impl GzipLocks {
     }
 }
 
-/// An output file that is not open yet.
+/// An output file before it is opened.
 #[derive(Clone)]
 pub struct ExportFile {
     job: String,
@@ -111,12 +112,12 @@ pub struct ExportFile {
 pub struct OpenExportFile {
     file: std::fs::File,
     permit: DownloadPermit,
-    /// Length in this encoding.
+    /// Length in the requested content coding, in bytes.
     pub length: u64,
 }
 
 impl OpenExportFile {
-    /// Returns a stream of a range.
+    /// Returns a stream of a range of the file.
     pub fn stream(self, range: Range<u64>) -> FileStream {
         FileStream::new(self.file, range, self.permit)
     }
@@ -134,17 +135,17 @@ impl ExportFile {
         Self { job: id, kinds, is_organized, format, file, files, gzips }
     }
 
-    /// Returns the types of the resources that the file may contain.
+    /// Returns the resource types that the file may contain.
     pub fn kinds(&self) -> &[String] {
         &self.kinds
     }
 
-    /// Returns the entry of the manifest.
+    /// Returns the manifest entry of the file.
     pub fn listed(&self) -> &OutputFile {
         &self.file
     }
 
-    /// Returns true if the file has blocks.
+    /// Returns `true` if the file contains blocks (organized output).
     pub fn is_organized(&self) -> bool {
         self.is_organized
     }
@@ -154,7 +155,7 @@ impl ExportFile {
         self.format
     }
 
-    /// Returns the strong validator of the bytes in an encoding, with quotes (RFC 9110 8.8.3).
+    /// Returns the strong `ETag` of the bytes in a content coding, with quotation marks (RFC 9110 section 8.8.3).
     pub fn etag(&self, encoding: ContentEncoding) -> String {
         let hash = FileHasher::digits(&self.file.hash);
         match encoding {
@@ -163,10 +164,10 @@ impl ExportFile {
         }
     }
 
-    /// Opens the file, and creates its gzip first if it does not exist yet.
+    /// Opens the file. If gzip is requested and does not exist yet, creates it first.
     ///
     /// # Errors
-    /// Returns [`FileError`].
+    /// Returns [`FileError`] if the file is missing, damaged or cannot be read.
     pub async fn open(&self, encoding: ContentEncoding) -> Result<OpenExportFile, FileError> {
         let permit = self.files.admit_download().ok_or(FileError::Busy)?;
         let (file, length) = self.open_encoding(encoding).await?;
@@ -180,16 +181,16 @@ impl ExportFile {
                 if let Some(opened) = self.open_gzip().await? {
                     return Ok(opened);
                 }
-                // The request may be cancelled meanwhile; the next request finds the gzip.
+                // Compression continues if the request is cancelled, and the next request uses its result.
                 let this = self.clone();
                 let made = tokio::spawn(async move { this.make_gzip().await });
                 made.await.map_err(std::io::Error::other)??;
-                self.open_gzip().await?.ok_or_else(|| self.damaged("its gzip changed while it was read"))
+                self.open_gzip().await?.ok_or_else(|| self.damaged("its gzip was changed by another process"))
             }
         }
     }
 
-    /// Opens the gzip; returns `None` if it does not exist or is damaged.
+    /// Opens the gzip. Returns `None` if it does not exist or is damaged.
     async fn open_gzip(&self) -> Result<Option<(std::fs::File, u64)>, FileError> {
         let at = self.gzip_at();
         let Some((length, hash)) = self.files.read_sum(self.gzip_sum_at()).await else { return Ok(None) };
@@ -204,7 +205,7 @@ impl ExportFile {
         tracing::warn!(
             job = self.job,
             file = self.file.name,
-            "the gzip of a file is corrupt; it is created again"
+            "the gzip of a file is corrupt and will be created again"
         );
         Ok(None)
     }

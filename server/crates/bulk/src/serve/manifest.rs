@@ -1,5 +1,5 @@
-//! Manifests, for each version of the guide: 2.0.0, and 3.0.0, which adds `outputOrganizedBy`, `continuesInFile` and
-//! pages with a `link` to the next one.
+//! Manifests for both versions of the guide. Version 3.0.0 adds `outputOrganizedBy`, `continuesInFile`, and pages with
+//! a `link` to the next page.
 
 use std::ops::Range;
 
@@ -8,18 +8,18 @@ use serde_json::{Value, json};
 use crate::GuideVersion;
 use crate::job::{Job, ManifestSection, OutputFile};
 
-/// A page of a manifest.
+/// One page of a manifest.
 pub(crate) struct ManifestPage<'a> {
     pub job: &'a Job,
-    /// Files listed on the page, besides the errors, which are on every page.
+    /// Range of the files that the page lists, without the files with errors, which every page lists.
     pub files: Range<usize>,
-    /// Address of the next page.
+    /// URL of the next page, if there is one.
     pub next: Option<String>,
-    /// Whether files require a token.
+    /// `true` if a token is required to read the files.
     pub requires_token: bool,
 }
 
-/// Writes a page; `address` returns the address of a file.
+/// Writes a page as JSON. `address` returns the URL of a file.
 pub(crate) fn write(page: &ManifestPage<'_>, address: impl Fn(&OutputFile) -> String) -> Vec<u8> {
     let manifest = match page.job.guide {
         GuideVersion::V2 => version_2(page, &address),
@@ -31,7 +31,7 @@ pub(crate) fn write(page: &ManifestPage<'_>, address: impl Fn(&OutputFile) -> St
 type Address<'a> = &'a dyn Fn(&OutputFile) -> String;
 
 impl ManifestPage<'_> {
-    /// Returns the entries of a list.
+    /// Returns the entries of one list of the manifest.
     fn list(&self, section: ManifestSection, entry: impl Fn(usize, &OutputFile) -> Value) -> Value {
         let all = self.job.files.iter().enumerate();
         let of_section = all.filter(|(at, file)| {
@@ -52,7 +52,7 @@ fn version_2(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
         "output": page.list(ManifestSection::Output, entry),
         "error": page.list(ManifestSection::Error, entry),
     });
-    // Without `_since` the client has no earlier export to delete from.
+    // Without `_since`, the client has no earlier export from which resources must be deleted.
     if job.parameters.since.is_some() {
         manifest["deleted"] = page.list(ManifestSection::Deleted, entry);
     }
@@ -63,7 +63,7 @@ fn version_3(page: &ManifestPage<'_>, address: Address<'_>) -> Value {
     let mut manifest = version_2(page, address);
     if let Some(by) = &page.job.parameters.organize_by {
         manifest["outputOrganizedBy"] = by.as_str().into();
-        // Organized files contain several types.
+        // Organized files contain several types, so their entries have no `type`.
         manifest["output"] = page.list(ManifestSection::Output, |at, file| {
             let mut entry = json!({ "url": address(file), "count": file.count });
             if let Some(next) = page.job.files.get(at + 1).filter(|_| file.continues) {

@@ -1,4 +1,4 @@
-//! Operations for clients and operators: start, poll, delete, download.
+//! Operations of clients and operators: start, poll and delete an export, and download its files.
 
 pub mod address;
 pub mod download;

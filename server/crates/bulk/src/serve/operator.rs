@@ -1,6 +1,6 @@
-//! Export into a folder for operators, without a job: the same resources in the same order. Writes `Type.ndjson` for
-//! each type that has resources, `deleted.ndjson` with `_since`, and finally `manifest.json`. An export with a
-//! manifest is complete.
+//! Export into a folder by an operator, without a job. It contains the same resources in the same order as a job would.
+//! It writes `Type.ndjson` for each type that has resources, `deleted.ndjson` if `_since` is given, and finally
+//! `manifest.json`. A folder without a manifest contains an incomplete export.
 
 use std::path::Path;
 
@@ -20,24 +20,24 @@ use crate::request::kick_off::{self, KickOff, KickOffError};
 use crate::request::parameters::{ParameterRules, check_parameters};
 use crate::{ExportLevel, GuideVersion};
 
-/// Failure of an export into a folder.
+/// Reasons why an export into a folder fails.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
-    /// A flag is not valid.
+    /// A command-line option is invalid.
     #[error("{flag}: {why}")]
     Flag {
-        /// The flag as typed.
+        /// The option as typed.
         flag: &'static str,
         /// Reason and remedy.
         why: String,
     },
-    /// The request was rejected.
+    /// The export request was rejected.
     #[error(transparent)]
     KickOff(KickOffError),
     /// The folder is not empty.
-    #[error("{0} is not empty; give a new folder")]
+    #[error("{0} is not empty; choose a new folder")]
     NotEmpty(String),
-    /// Exported resources refer to too many others.
+    /// The selection failed, for example because exported resources refer to too many other resources.
     #[error("{0}")]
     Selection(String),
     /// A file could not be written.
@@ -50,7 +50,7 @@ pub enum OperatorError {
 
 impl From<KickOffError> for OperatorError {
     fn from(error: KickOffError) -> Self {
-        // An operator types flags instead of parameters.
+        // Operators type command-line options, so errors name the option instead of the parameter.
         match error {
             KickOffError::Parameter { name, why } if name == "_type" => Self::Flag { flag: "--type", why },
             KickOffError::Parameter { name, why } if name == "_since" => Self::Flag { flag: "--since", why },
@@ -68,10 +68,10 @@ impl From<SelectionError> for OperatorError {
     }
 }
 
-/// Exports into `out`, which is new or empty, and reports the growth of each type.
+/// Exports into the folder `out`, which must be new or empty, and reports the progress of each type.
 ///
 /// # Errors
-/// Returns [`OperatorError`]; files written before the error stay, without a manifest.
+/// Returns [`OperatorError`]. Files written before the error are kept, without a manifest.
 pub async fn export(
     store: &Store,
     fhir_base: &str,
@@ -83,7 +83,7 @@ pub async fn export(
     let rules = ParameterRules { fhir_base, guide: GuideVersion::V2, now };
     let parameters = check_parameters(&request, rules)?;
     let mut folder = tokio::fs::DirBuilder::new();
-    // Exported data are readable by their owner only.
+    // Exported data must be readable only by the owner of the folder.
     #[cfg(unix)]
     folder.mode(0o700);
     folder.recursive(true).create(out).await?;
@@ -160,7 +160,7 @@ async fn write_deleted(
     Ok(file.finish().await?)
 }
 
-/// A file of lines that is created with its first line.
+/// A file of lines. It is created when its first line is written.
 struct Lines {
     path: std::path::PathBuf,
     file: Option<File>,
@@ -200,7 +200,7 @@ impl Lines {
     }
 }
 
-/// Returns the request of an operator: the system or a Group, without restriction of access.
+/// Returns an export request at system or Group level with access to all types.
 pub fn request(group: Option<String>, since: Option<String>, types: Option<String>) -> KickOff {
     let parameters = [("_since", since), ("_type", types)];
     let parameters = parameters.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));

@@ -1,4 +1,4 @@
-//! The exports of a server: start, poll, delete, download, and resume after a restart.
+//! The exports of a server: start, poll, delete, download, and resumption after a restart.
 
 mod job_requests;
 
@@ -30,13 +30,14 @@ use crate::serve::address::{AddressSigning, FileAddresses};
 use crate::serve::download::GzipLocks;
 use crate::write::worker::{LEASE, Worker};
 
-/// Number of jobs that run at the same time; others wait.
+/// Maximum number of jobs that run concurrently. Other jobs wait.
 const AT_ONCE: usize = 2;
-/// Maximum number of running jobs of one client, and of all; further kick-offs are rejected with a time to retry.
+/// Maximum number of unfinished jobs of one client and of all clients. Further kick-offs are rejected with a time to
+/// retry.
 const PER_CLIENT: usize = 50;
 const IN_ALL: usize = 500;
 
-/// Fills a buffer with random bytes.
+/// A function that fills a buffer with random bytes.
 pub type RandomSource = Arc<dyn Fn(&mut [u8]) + Send + Sync>;
 
 /// Sources of time and randomness.
@@ -51,47 +52,47 @@ pub struct BulkClock {
 /// Settings of bulk export.
 #[derive(Debug, Clone)]
 pub struct BulkOptions {
-    /// Folder of the output files.
+    /// Folder for the output files.
     pub files: PathBuf,
-    /// Disk that the folder is on.
+    /// Disk that contains the folder.
     pub disk: DiskSpace,
-    /// Address of the FHIR interface. Jobs and files are below it, in `/bulk`.
+    /// Base URL of the FHIR interface. The URLs of jobs and files are below its path `/bulk`.
     pub fhir_base: String,
     /// Time for which a completed export is kept.
     pub retention: Duration,
-    /// Version of the guide that determines the known parameters.
+    /// Version of the guide that determines the supported parameters.
     pub guide: GuideVersion,
-    /// Whether members of nested Groups are members.
+    /// `true` if members of nested Groups are exported.
     pub nested_groups: bool,
     /// Maximum number of concurrent downloads.
     pub open_downloads: usize,
     /// Maximum length of an output file in bytes, unless a single resource is longer.
     pub file_size: u64,
-    /// Maximum number of polls of one job in a minute; `None` is unlimited.
+    /// Maximum number of polls of one job per minute. `None` means unlimited.
     pub poll_limit: Option<u32>,
-    /// Key of signed addresses, if files are opened by signed addresses instead of a token.
+    /// Key of signed URLs. `None` means that files require a token.
     pub signing: Option<AddressSigning>,
-    /// Limits on running exports.
+    /// Limits on the size of running exports.
     pub in_flight: InFlight,
 }
 
-/// Maximum number of bytes that running exports may have when another one starts; `None` is unlimited.
+/// Maximum number of bytes that running exports may have written when another export starts. `None` means unlimited.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InFlight {
-    /// Bytes of the requesting client.
+    /// Maximum for the exports of the requesting client, in bytes.
     pub of_client: Option<u64>,
-    /// Bytes of all clients.
+    /// Maximum for the exports of all clients, in bytes.
     pub of_all: Option<u64>,
 }
 
-/// The exports of a server. Cheap to clone.
+/// The exports of a server. Clones share the same state and are cheap.
 #[derive(Clone)]
 pub struct Bulk {
     resources: Resources,
     worker: Arc<Worker>,
     addresses: FileAddresses,
     guide: GuideVersion,
-    /// Id of this process in the leases of its jobs.
+    /// Id of this process, which its leases contain.
     owner: String,
     clock: BulkClock,
     turns: Arc<Semaphore>,
@@ -99,22 +100,22 @@ pub struct Bulk {
     gzips: Arc<GzipLocks>,
     poll_limit: Option<u32>,
     in_flight: InFlight,
-    /// Time of the first poll of each job within the last minute, and number of polls.
+    /// For each job, the time of its first poll within the last minute, and the number of polls since then.
     polls: Arc<Mutex<HashMap<String, (Timestamp, u32)>>>,
 }
 
 struct RunningJob {
     client_id: String,
-    /// Bytes of its files so far.
+    /// Number of bytes written to the job's files so far.
     bytes: Arc<AtomicU64>,
     task: AbortHandle,
 }
 
 impl Bulk {
-    /// Opens bulk export on a store.
+    /// Opens bulk export on a store. Stored jobs are not resumed.
     ///
     /// # Errors
-    /// Returns an error if the folder of the files cannot be created.
+    /// Returns an error if the folder for the files cannot be created.
     pub fn open(
         store: Store,
         resources: Resources,
@@ -143,8 +144,9 @@ impl Bulk {
         })
     }
 
-    /// Resumes the jobs that a stopped process left running, removes files that no job needs, and returns the number
-    /// of resumed jobs. For the start of the only process on a store: it does not wait for leases to expire.
+    /// Resumes the jobs that a stopped process left unfinished, removes files that no job needs, and returns the number
+    /// of resumed jobs. Must only be called when the process starts and is the only one on the store: it does not wait
+    /// until leases expire.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the store cannot be read or written.
@@ -155,7 +157,7 @@ impl Bulk {
             if job.state == JobState::Running {
                 count += usize::from(self.acquire_lease(job, revision, now).await?);
             } else {
-                // The process may have stopped before it removed unfinished files.
+                // The previous process may have stopped before it removed unfinished files.
                 let files = job.files.iter().map(|file| file.at(&job.id));
                 self.worker.files.remove_others(&job.id, files).await;
             }
@@ -165,14 +167,14 @@ impl Bulk {
             let folders = foreign.join(", ");
             tracing::warn!(
                 folders,
-                "the folder of exports has files that are not of this store; they are left alone"
+                "the folder of exports contains files that do not belong to this store; they are kept"
             );
         }
         self.remove_unknown(now).await?;
         Ok(count)
     }
 
-    /// Acquires the lease of a job of another process; returns false if a third process was faster.
+    /// Acquires the lease of another process's job. Returns `false` if a third process has acquired it first.
     async fn acquire_lease(&self, mut job: Job, revision: u64, now: Timestamp) -> Result<bool, StoreError> {
         job.lease = Lease {
             owner: self.owner.clone(),
@@ -180,7 +182,7 @@ impl Bulk {
             attempts_without_progress: job.lease.attempts_without_progress + 1,
             until: now + LEASE,
         };
-        let value = serde_json::to_vec(&job).expect("a job serialises to JSON");
+        let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
         let write = LedgerWrite::put(job.key(), value, Expect::Revision(revision));
         match self.worker.store.write(vec![write], now).await {
             Ok(revisions) => {
@@ -193,7 +195,8 @@ impl Bulk {
         }
     }
 
-    /// Removes files of this store that belong to no job. The record of a job is written before its files.
+    /// Removes files of this store that belong to no job. Files of new jobs are safe, because the record of a job is
+    /// written before its files.
     async fn remove_unknown(&self, now: Timestamp) -> Result<(), StoreError> {
         for id in self.worker.files.jobs().0 {
             if self.worker.store.get(&job::key(&id), now).await?.is_none() {
@@ -213,17 +216,17 @@ impl Bulk {
             for (key, record) in &page {
                 match decode(key, &record.value) {
                     Ok(job) => jobs.push((job, record.revision)),
-                    // The other jobs are resumed nevertheless.
-                    Err(error) => tracing::error!(%error, "an export is left alone"),
+                    // The other jobs are resumed even if one cannot be.
+                    Err(error) => tracing::error!(%error, "an export could not be resumed"),
                 }
             }
         }
     }
 
-    /// Checks a kick-off, takes the snapshot, starts the job and returns its id.
+    /// Checks a kick-off request, takes the snapshot, creates and starts the job, and returns the job's id.
     ///
     /// # Errors
-    /// Returns [`KickOffError`] if the request was rejected; no job exists then.
+    /// Returns [`KickOffError`] if the request is rejected. In that case no job is created.
     pub async fn kick_off(&self, request: KickOff, now: Timestamp) -> Result<String, KickOffError> {
         let rules = ParameterRules { fhir_base: &self.worker.reading.fhir_base, guide: self.guide, now };
         let mut parameters = check_parameters(&request, rules)?;
@@ -249,14 +252,14 @@ impl Bulk {
             snapshot.time,
             lease,
         );
-        let value = serde_json::to_vec(&job).expect("a job serialises to JSON");
+        let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
         let revisions = store.write(vec![LedgerWrite::put(job.key(), value, Expect::Absent)], now).await?;
         let id = job.id.clone();
         self.spawn(job, revisions[0]);
         Ok(id)
     }
 
-    /// Checks that another job may start.
+    /// Checks the limits on running jobs for another job of this client.
     fn check_limits(&self, client_id: &str) -> Result<(), KickOffError> {
         let running = self.running();
         let of_client = || running.values().filter(|job| job.client_id == client_id);
@@ -275,10 +278,10 @@ impl Bulk {
         Err(KickOffError::TooManyExports { why, retry_after_s: 10 })
     }
 
-    /// Returns the current members of a Group; with `nested_groups`, also those of the Groups within it.
+    /// Returns the current members of a Group. With `nested_groups`, includes the members of nested Groups.
     ///
     /// # Errors
-    /// Returns [`GroupError`] if the Group is missing or cannot be read.
+    /// Returns [`GroupError`] if the Group does not exist or cannot be read.
     pub async fn members(&self, group: &str, now: Timestamp) -> Result<GroupMembers, GroupError> {
         self.worker.reading.members(&self.worker.store, group, Seq::LATEST, now).await
     }
@@ -295,8 +298,8 @@ impl Bulk {
         }
     }
 
-    /// Checks that the named Patients exist and are members of the Group. Under `handling=lenient`, others are left
-    /// out.
+    /// Checks that the Patients of the request exist and are members of the Group. Under `handling=lenient`, other
+    /// Patients are omitted.
     async fn check_patients(
         &self,
         request: &KickOff,
@@ -320,7 +323,7 @@ impl Bulk {
             };
             if is_known { known.push(id) } else { strangers.push(format!("Patient/{id}")) }
         }
-        let why = if members.is_some() { "not in the Group" } else { "not known here" };
+        let why = if members.is_some() { "not in the Group" } else { "not found" };
         if request.lenient {
             let note = |patient: &String| format!("patient: {patient} is {why}; it was left out");
             parameters.notes.extend(strangers.iter().map(note));
@@ -333,7 +336,7 @@ impl Bulk {
     }
 
     fn running(&self) -> std::sync::MutexGuard<'_, HashMap<String, RunningJob>> {
-        self.running.lock().expect("no thread panics while it holds the map")
+        self.running.lock().expect("no thread panics while it holds the lock")
     }
 
     fn spawn(&self, job: Job, revision: u64) {
@@ -344,13 +347,13 @@ impl Bulk {
         let task = tokio::spawn(async move {
             let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
             let work = bulk.worker.run(job.clone(), revision, &counted, || (bulk.clock.now)());
-            // A panic ends this export only, and its client is informed.
+            // A panic fails only this export, and the client receives the failure.
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 bulk.fail(job, "the export failed; the server's log has the reason").await;
             }
             bulk.running().remove(&mine);
         });
-        // The task may have ended already; it is not listed then.
+        // If the task has already ended, it must not be added to the list of running tasks.
         let mut running = self.running();
         if !task.is_finished() {
             running.insert(id, RunningJob { client_id, bytes, task: task.abort_handle() });
@@ -362,7 +365,7 @@ impl Bulk {
         let now = (self.clock.now)();
         let expires = now + self.worker.retention;
         job.state = JobState::Failed { by_data: false, reason: reason.to_owned(), expires };
-        let value = serde_json::to_vec(&job).expect("a job serialises to JSON");
+        let value = serde_json::to_vec(&job).expect("a job has string keys only, so it serializes to JSON");
         let Ok(Some(record)) = self.worker.store.get(&job.key(), now).await else { return };
         let write = LedgerWrite::put(job.key(), value, Expect::Revision(record.revision));
         if let Err(error) = self.worker.store.write(vec![write], now).await {
@@ -370,18 +373,19 @@ impl Bulk {
         }
     }
 
-    /// Deletes a job with its files in any state.
+    /// Deletes a job in any state, with its files.
     ///
     /// # Errors
-    /// Returns [`JobRequestError`]; the job is unknown after the first delete.
+    /// Returns [`JobRequestError`] if the job does not exist, which is the case after the first delete, or the store
+    /// fails.
     pub async fn delete(&self, id: &str, client_id: &str, now: Timestamp) -> Result<(), JobRequestError> {
         let (job, revision) = self.job(id, client_id, now).await?;
         self.remove(&job, revision, now).await?;
         Ok(())
     }
 
-    /// Removes the files, then the record, so that the space is freed even if the store cannot be written. A worker
-    /// that is not stopped in time finds the record gone and removes its files itself.
+    /// Removes the files before the record, so that disk space is freed even if the store is read-only. A worker that
+    /// still runs finds the record missing and removes its files itself.
     async fn remove(&self, job: &Job, revision: u64, now: Timestamp) -> Result<(), StoreError> {
         if let Some(running) = self.running().remove(&job.id) {
             running.task.abort();
@@ -392,7 +396,7 @@ impl Bulk {
             let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));
             match self.worker.store.write(vec![write], now).await {
                 Ok(_) => break,
-                // The job was updated in between, or deleted by another request.
+                // Another request has updated or deleted the job.
                 Err(StoreError::Conflict { .. }) => match self.worker.store.get(&job.key(), now).await? {
                     Some(record) => revision = record.revision,
                     None => break,
@@ -400,17 +404,16 @@ impl Bulk {
                 Err(error) => return Err(error),
             }
         }
-        // The worker may have written files before it stopped.
+        // The worker may have written files until it stopped.
         self.worker.files.remove(&job.id).await;
         Ok(())
     }
 
     /// Removes expired jobs with their files, and resumes jobs whose lease has expired. Returns the number of removed
-    /// jobs. If the record of a job cannot be removed, its files are removed nevertheless, and the other jobs are
-    /// processed.
+    /// jobs. If a job's record cannot be removed, its files are nevertheless removed, and the other jobs are processed.
     ///
     /// # Errors
-    /// Returns the first [`StoreError`].
+    /// Returns the first [`StoreError`] after all jobs were processed.
     pub async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError> {
         let (mut count, mut failed) = (0, None);
         let jobs = self.jobs(now).await?;
@@ -433,7 +436,7 @@ impl Bulk {
     }
 }
 
-/// Returns 128 random bits as text.
+/// Returns a new job id: 128 random bits as text.
 fn random_id(clock: &BulkClock) -> String {
     let mut random = [0; 16];
     (clock.random)(&mut random);

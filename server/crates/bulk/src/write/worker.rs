@@ -1,11 +1,11 @@
-//! Runs jobs file by file, so that another worker can resume after the last file on the disk and write the same
+//! Runs jobs file by file. After an interruption, another worker resumes after the last synced file and writes the same
 //! bytes.
 //!
-//! A file ends before the line that would exceed the configured size, and at the end of its type. The files therefore
-//! follow from the snapshot alone, whichever worker writes them and however often it is interrupted. Nothing waits
-//! for the disk before the end. Files on the disk are recorded as soon as they amount to half a file, otherwise once
-//! a second and at the end, so that many small types share one record. Each record extends the lease and is a
-//! compare-and-set: a worker that finds the record changed has lost its lease and stops.
+//! A file ends before the line that would exceed the configured size, and at the end of its type. The content of the
+//! files therefore depends only on the snapshot, not on the workers or the number of interruptions. Files are synced in
+//! the background until the end of the job. Synced files are recorded as soon as they amount to half a file, and
+//! otherwise once a second and at the end, so that many small files share one record. Each record extends the lease and
+//! is a compare-and-set: a worker that finds the record changed has lost its lease and stops.
 
 mod blocks;
 
@@ -26,23 +26,23 @@ use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::read::delete_bundle;
 use crate::read::selection::{Selection, SelectionError};
 
-/// Duration of a lease, from the last write of the job's record.
+/// Duration of a lease, counted from the last write of the job's record.
 pub(crate) const LEASE: SignedDuration = SignedDuration::from_secs(60);
-/// Interval between records while no file is complete.
+/// Interval between writes of the record while no file is completed.
 const CHECKPOINT_INTERVAL: SignedDuration = SignedDuration::from_secs(1);
-/// Maximum number of files that are being synced at the same time.
+/// Maximum number of files that are synced concurrently.
 const CLOSING: usize = 16;
-/// Maximum number of consecutive attempts that end without a file.
+/// Maximum number of consecutive attempts that complete no file.
 const MAX_ATTEMPTS_WITHOUT_PROGRESS: u32 = 50;
 
-/// Reason for the early end of a run.
+/// Reasons why an attempt ends before the job is complete.
 pub(crate) enum JobError {
-    /// The record was changed: the job was deleted, or another process acquired the lease.
+    /// The record was changed by another process: the job was deleted, or its lease was acquired.
     LeaseLost,
-    /// The store does not accept writes now. Another worker resumes the job when the lease expires.
+    /// The store is read-only. Another worker resumes the job when the lease expires.
     StoreReadOnly,
-    /// The disk is nearly full. The files of the job are removed, since other jobs may wait for the space too, and
-    /// the job begins again when its lease expires.
+    /// The disk is nearly full. The job's files are removed, because other jobs may need the space, and the job starts
+    /// again when its lease expires.
     NoSpace,
     /// The job cannot be completed.
     Failed { by_data: bool, reason: String },
@@ -99,7 +99,7 @@ impl From<object_store::Error> for JobError {
                     return Self::NoSpace;
                 }
                 Some(std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem) => {
-                    why = "its folder cannot be written";
+                    why = "the folder of the export cannot be written";
                 }
                 _ => {}
             }
@@ -109,7 +109,7 @@ impl From<object_store::Error> for JobError {
     }
 }
 
-/// Dependencies and settings of a job's execution.
+/// Dependencies and settings for running jobs.
 pub(crate) struct Worker {
     pub store: Store,
     pub files: ExportFiles,
@@ -120,7 +120,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Runs the job and records its end; `bytes` counts the bytes of its files.
+    /// Runs a job and records its result. `bytes` counts the bytes written to its files.
     pub async fn run(
         &self,
         job: Job,
@@ -152,12 +152,14 @@ impl Worker {
             Err(JobError::StoreReadOnly) => return,
             Err(JobError::NoSpace) => return self.files.remove(&id).await,
             Err(JobError::Failed { by_data, reason }) => {
-                // No client can read these files any more; the space is freed even if the record cannot be written.
+                // The failed job's files can no longer be read. Removing them first frees the space even if the record
+                // cannot be written.
                 self.files.remove(&id).await;
                 JobState::Failed { by_data, reason, expires }
             }
         };
-        // A client that sees the end may start another export at once.
+        // The counter is reset before the end is recorded, because a client that sees the end may start another export
+        // immediately.
         bytes.store(0, Ordering::Relaxed);
         match run.record().await {
             Ok(()) => self.files.remove_others(&id, run.job.files.iter().map(|file| file.at(&id))).await,
@@ -166,7 +168,7 @@ impl Worker {
         }
     }
 
-    /// Leaves the job to its new owner. If the record is gone, removes the files too.
+    /// Leaves the job to the worker with the lease. If the record was deleted, removes the job's files.
     async fn leave(&self, job: &str, now: Timestamp) {
         if let Ok(None) = self.store.get(&crate::job::key(job), now).await {
             self.files.remove(job).await;
@@ -181,25 +183,26 @@ impl Worker {
     }
 }
 
-/// One attempt at a job.
+/// The state of one attempt at a job.
 struct JobRun<'a, N> {
     worker: &'a Worker,
     job: Job,
     revision: u64,
     now: &'a N,
-    /// Bytes of the files, counted for the limits over all jobs.
+    /// Number of bytes written, for the limits on all running jobs.
     bytes: &'a AtomicU64,
-    /// Time of the last record.
+    /// Time at which the record was last written.
     recorded: Timestamp,
-    /// Bytes of files completed since then.
+    /// Number of bytes in files completed since the last record.
     unrecorded: u64,
-    /// The file that is being written.
+    /// The file that is being written, if any.
     file: Option<OpenFile>,
-    /// Start of the open file, or of the next one if no file is open.
+    /// Start of the open file. If no file is open, start of the next one.
     place: Checkpoint,
-    /// Files that are being synced, in order. Unless there are many, nothing waits for them before the end.
+    /// Files that are being synced, in order. The worker waits for the oldest one only if there are [`CLOSING`] files,
+    /// or at the end.
     closing: VecDeque<SyncingFile>,
-    /// Resources in files, including files that are not synced yet.
+    /// Number of resources in all files, including files that are not synced yet.
     written: u64,
 }
 
@@ -212,11 +215,11 @@ struct OpenFile {
     lines: OutputWriter,
 }
 
-/// A file that is being synced.
+/// A complete file that is being synced.
 struct SyncingFile {
     file: OutputFile,
     hash: AbortOnDrop<object_store::Result<String>>,
-    /// Start of the following file.
+    /// Start of the next file.
     next: Checkpoint,
 }
 
@@ -242,7 +245,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         Ok(())
     }
 
-    /// Prepares the job: it may have waited for its turn, and its files may be damaged.
+    /// Prepares the attempt: renews the lease if the job has waited, and starts again if a file is damaged.
     async fn begin(&mut self) -> Result<(), JobError> {
         if self.job.lease.attempts_without_progress > MAX_ATTEMPTS_WITHOUT_PROGRESS {
             let reason = format!(
@@ -251,7 +254,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             return Err(JobError::Failed { by_data: false, reason });
         }
         if !self.job.files.is_empty() && !self.worker.files.has_any(&self.job.id) {
-            tracing::info!(job = self.job.id, "an export whose files were removed begins again");
+            tracing::info!(job = self.job.id, "the files of an export were removed; the export starts again");
             self.begin_anew();
         }
         self.worker.files.check_space().map_err(WriteError::from)?;
@@ -281,7 +284,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.written = 0;
     }
 
-    /// Writes the resources of one type from the checkpoint.
+    /// Writes the remaining resources of one type, from the checkpoint.
     async fn write_kind(&mut self, job: &Job, criteria: &ExportPlan, kind: &str) -> Result<(), JobError> {
         let part = self.place.part;
         let store = &self.worker.store;
@@ -312,7 +315,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.close(Checkpoint { part: part + 1, ..Checkpoint::default() }).await
     }
 
-    /// Writes the deleted resources from the checkpoint to the end. Bundles span types.
+    /// Writes the remaining deleted resources, from the checkpoint. A Bundle can contain resources of several types.
     async fn write_deleted(&mut self, job: &Job, criteria: &ExportPlan) -> Result<(), JobError> {
         let store = &self.worker.store;
         let mut bundle = delete_bundle::DeleteBundle::default();
@@ -360,25 +363,25 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         Ok(())
     }
 
-    /// Writes one OperationOutcome for each note.
+    /// Writes an OperationOutcome for each omitted parameter or value.
     async fn write_notes(&mut self) -> Result<(), JobError> {
         for note in std::mem::take(&mut self.job.parameters.notes) {
             let issue = fhir::Issue::new(fhir::Severity::Warning, IssueCode::NotSupported, &note);
-            let line =
-                serde_json::to_vec(&OperationOutcome::from(issue)).expect("an outcome serialises to JSON");
+            let line = serde_json::to_vec(&OperationOutcome::from(issue))
+                .expect("an OperationOutcome has string keys only, so it serializes to JSON");
             self.line(ManifestSection::Error, "OperationOutcome", "error", &line);
             self.job.parameters.notes.push(note);
         }
         self.close(Checkpoint::default()).await
     }
 
-    /// Returns true if the line would exceed the maximum length of the file.
+    /// Returns `true` if the file would exceed its maximum length with this line.
     fn is_full_with(&self, line: &[u8]) -> bool {
         let bytes = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         bytes > 0 && bytes + line.len() as u64 + 1 > self.worker.file_size
     }
 
-    /// Returns the number of lines from `at` that fit into the file; at least one for an empty file.
+    /// Returns the number of lines from index `at` that fit into the file. For an empty file, returns at least one.
     fn fitting(&self, ends: &[usize], at: usize) -> usize {
         let begun = self.file.as_ref().map_or(0, |file| file.lines.bytes);
         let from = at.checked_sub(1).map_or(0, |before| ends[before]);
@@ -405,7 +408,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         file.count += count;
     }
 
-    /// Ends the open file, if any; the next one begins at `next`.
+    /// Completes the open file, if there is one. The next file starts at `next`.
     async fn close(&mut self, next: Checkpoint) -> Result<(), JobError> {
         if let Some(OpenFile { section, kind, continues, name, count, lines }) = self.file.take() {
             let (attempt, hash) = (self.job.lease.attempt, String::new());
@@ -417,13 +420,13 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             }
         }
         self.place = next;
-        // An empty part has no file to wait for.
+        // If the part was empty, no file was opened: the checkpoint of the previous file moves to the next part.
         let work_goes_on = self.closing.back_mut().map_or(&mut self.job.next, |last| &mut last.next);
         work_goes_on.clone_from(&self.place);
         Ok(())
     }
 
-    /// Waits until the first of the files that are being synced is on the disk.
+    /// Waits until the oldest of the files in `closing` is synced.
     async fn finish_oldest_file(&mut self) -> Result<(), JobError> {
         if let Some(SyncingFile { mut file, hash, next }) = self.closing.pop_front() {
             file.hash = hash.await?;
@@ -435,7 +438,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         Ok(())
     }
 
-    /// Writes collected bytes between two pages, and records the progress if it is due.
+    /// Writes collected bytes between two pages. Writes the job's record if it is due.
     async fn record_if_due(&mut self, job: &Job) -> Result<(), JobError> {
         if let Some(file) = &mut self.file {
             file.lines.flush_if_large().await?;
@@ -450,7 +453,8 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.record().await
     }
 
-    /// The store counts writes, not resources: their number is an upper bound.
+    /// Updates the estimated progress. The store counts writes instead of resources, so the snapshot's sequence number
+    /// is an upper bound for the number of resources.
     fn estimate(&mut self, job: &Job) {
         let share = |done: u64, of: u64| done.saturating_mul(100) / of.max(1);
         let by_part = share(self.place.part as u64, job.parts() as u64);
@@ -464,12 +468,14 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         progress.bytes = progress.bytes.max(bytes);
     }
 
-    /// Writes the job's record and extends the lease. If another process has written it since, the lease is lost.
+    /// Writes the job's record and extends the lease. Returns [`JobError::LeaseLost`] if another process has changed
+    /// the record.
     async fn record(&mut self) -> Result<(), JobError> {
         let now = (self.now)();
         self.job.lease.until = now + LEASE;
         self.job.turn_page();
-        let value = serde_json::to_vec(&self.job).expect("a job serialises to JSON");
+        let value =
+            serde_json::to_vec(&self.job).expect("a job has string keys only, so it serializes to JSON");
         let write = LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision));
         self.revision = self.worker.store.write(vec![write], now).await?[0];
         (self.recorded, self.unrecorded) = (now, 0);

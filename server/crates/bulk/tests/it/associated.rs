@@ -1,4 +1,4 @@
-//! Provenance, supporting resources, and members of large and nested Groups.
+//! Tests of Provenance, of supporting resources, and of members of large and nested Groups.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ fn reference(to: &str) -> Value {
     json!({ "reference": to })
 }
 
-/// The ids of one type in an export.
+/// Returns the ids of the exported resources of one type.
 async fn ids(world: &World, level: ExportLevel, query: &[(&str, &str)], kind: &str) -> BTreeSet<String> {
     let manifest = world.export(level, query).await;
     world.read(&world.bulk, &manifest).await.remove(kind).unwrap_or_default()
@@ -22,7 +22,7 @@ fn set(ids: &[&str]) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn provenance_is_that_of_what_this_export_holds() {
+async fn only_provenance_of_exported_resources_is_exported() {
     let world = World::new();
     for patient in ["p", "q"] {
         world.put("Patient", patient, json!({})).await;
@@ -30,7 +30,7 @@ async fn provenance_is_that_of_what_this_export_holds() {
     world.put("Condition", "c", json!({ "subject": reference("Patient/p") })).await;
     world.put("Observation", "o", json!({ "subject": reference("Patient/p"), "status": "final" })).await;
     let of = |targets: &[&str], recorded: &str| json!({ "target": targets.iter().map(|t| reference(t)).collect::<Vec<_>>(), "recorded": recorded });
-    // The resource that was written last was not the last one recorded.
+    // The Provenance that is written last does not have the latest `recorded` time.
     world.put("Provenance", "new", of(&["Condition/c"], "2025-01-01T00:00:00Z")).await;
     world.put("Provenance", "old", of(&["Condition/c"], "2020-01-01T00:00:00Z")).await;
     world.put("Provenance", "both", of(&["Observation/o", "Condition/c"], "2022-01-01T00:00:00Z")).await;
@@ -57,7 +57,7 @@ async fn provenance_is_that_of_what_this_export_holds() {
 }
 
 #[tokio::test]
-async fn supporting_resources_come_once_with_what_they_refer_to() {
+async fn supporting_resources_are_exported_once_with_their_own_references() {
     let world = World::new();
     for patient in ["p", "q"] {
         world.put("Patient", patient, json!({ "managingOrganization": reference("Organization/o1") })).await;
@@ -86,12 +86,12 @@ async fn supporting_resources_come_once_with_what_they_refer_to() {
         assert_eq!(all.keys().collect::<Vec<_>>(), ["Encounter", "Patient"]);
         assert!(!world.read(&world.bulk, &world.export(level, &[]).await).await.contains_key("Organization"));
     }
-    // At system level, named types are exported in full, and only the rest depends on references.
+    // At system level, types in `_type` are exported in full, and only other types depend on references.
     let query = [("_type", "Patient,Practitioner"), ("includeAssociatedData", "_supporting")];
     let all = world.read(&world.bulk, &world.export(ExportLevel::System, &query).await).await;
     assert_eq!(all["Practitioner"], set(&["d1", "d2"]));
     assert_eq!(all["Organization"], set(&["o1"]));
-    // A change of what refers is enough: the Organization was not touched since.
+    // A changed resource that refers to the Organization is sufficient: the Organization itself has not changed since.
     let since = fhir::instant::format(world.now());
     world.put("Patient", "p", json!({ "managingOrganization": reference("Organization/o4") })).await;
     let query = [("_since", since.as_str()), ("includeAssociatedData", "_supporting")];
@@ -126,7 +126,7 @@ async fn patients_are_checked_at_the_kick_off() {
         world.bulk.kick_off(request, world.now())
     };
     let error = ask(ExportLevel::Patient, "Patient/p,Patient/x", false).await.unwrap_err();
-    assert_eq!(error.to_string(), "parameter 'patient': not known here: Patient/x");
+    assert_eq!(error.to_string(), "parameter 'patient': not found: Patient/x");
     let error = ask(ExportLevel::Group("g".to_owned()), "Patient/q", false).await.unwrap_err();
     assert!(matches!(error, KickOffError::UnknownPatients { why: "not in the Group", .. }));
     let job = ask(ExportLevel::Group("g".to_owned()), "Patient/p,Patient/q", true).await.unwrap();
@@ -136,7 +136,7 @@ async fn patients_are_checked_at_the_kick_off() {
 }
 
 #[tokio::test]
-async fn a_patient_export_leaves_out_who_is_not_there() {
+async fn a_patient_export_omits_resources_of_missing_patients() {
     let world = World::new();
     world.put("Patient", "p", json!({})).await;
     world.put("Observation", "of-p", json!({ "status": "final", "subject": reference("Patient/p") })).await;

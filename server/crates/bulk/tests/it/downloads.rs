@@ -1,4 +1,4 @@
-//! Files of finished exports: ranges, gzip, and responses if a file has changed.
+//! Tests of the files of completed exports: ranges, gzip, and responses after a file has changed.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -11,11 +11,11 @@ use trefoil_bulk::{
 
 use crate::support::{RETENTION, World, bytes_of, finish};
 
-/// A world with a file of some MiB, and that file.
+/// Returns a world with a completed export, the id of its job, and its output file of some MiB.
 async fn world_and_file() -> (World, String, ExportFile) {
     let world = World::new();
     for number in 0..700_u32 {
-        // Text that packs badly.
+        // Text with low compressibility.
         let mut state = number;
         let noise: String = (0..4_000)
             .map(|_| {
@@ -38,10 +38,10 @@ fn unpacked(gzip: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn ranges_and_gzip_are_of_the_same_bytes() {
+async fn ranges_and_gzip_contain_the_same_bytes() {
     let (world, job, file) = world_and_file().await;
     let text = bytes_of(&file, ContentEncoding::Identity, None).await;
-    assert!(text.len() > 2 << 20, "more than two blocks: {}", text.len());
+    assert!(text.len() > 2 << 20, "the file has more than two gzip blocks: {}", text.len());
     let gzip = bytes_of(&file, ContentEncoding::Gzip, None).await;
     assert_eq!(unpacked(&gzip), text);
     for (encoding, whole) in [(ContentEncoding::Identity, &text), (ContentEncoding::Gzip, &gzip)] {
@@ -52,13 +52,13 @@ async fn ranges_and_gzip_are_of_the_same_bytes() {
         }
     }
     assert_ne!(file.etag(ContentEncoding::Identity), file.etag(ContentEncoding::Gzip));
-    // Many ask at the same time for what is not made yet.
+    // Several concurrent requests for a gzip that does not exist yet.
     let again = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     finish(&world.bulk, &again, world.now()).await;
     let other = world.bulk.file(&again, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
     let all = (0..8).map(|_| bytes_of(&other, ContentEncoding::Gzip, None));
     for made in futures_util::future::join_all(all).await {
-        assert!(made == gzip, "the same text gives the same bytes");
+        assert!(made == gzip, "equal texts have equal gzip bytes");
     }
     assert_eq!(other.etag(ContentEncoding::Gzip), file.etag(ContentEncoding::Gzip));
     world.bulk.delete(&job, "client", world.now()).await.unwrap();
@@ -66,20 +66,26 @@ async fn ranges_and_gzip_are_of_the_same_bytes() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_refused() {
+async fn a_damaged_file_is_rejected() {
     let (world, job, file) = world_and_file().await;
     let path = world.folder_of(&job).join("1.Patient.0001.ndjson");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[1_500_000] ^= 1;
     std::fs::write(&path, &bytes).unwrap();
     let refused = |found: Result<_, FileError>| matches!(found, Err(FileError::Damaged { .. }));
-    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "this process wrote other bytes");
-    assert!(refused(file.open(ContentEncoding::Gzip).await.map(drop)), "its bytes are other ones");
+    assert!(
+        refused(file.open(ContentEncoding::Identity).await.map(drop)),
+        "this process wrote different bytes"
+    );
+    assert!(
+        refused(file.open(ContentEncoding::Gzip).await.map(drop)),
+        "the bytes differ from the written ones"
+    );
     bytes.pop();
     std::fs::write(&path, &bytes).unwrap();
-    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "it is too short");
+    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "the file is too short");
     std::fs::remove_file(&path).unwrap();
-    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "it is gone");
+    assert!(refused(file.open(ContentEncoding::Identity).await.map(drop)), "the file is missing");
 }
 
 #[tokio::test]
@@ -105,7 +111,7 @@ async fn a_damaged_gzip_is_made_again() {
     }
     std::fs::remove_file(&sum).unwrap();
     assert!(bytes_of(&file, ContentEncoding::Gzip, None).await == gzip);
-    // A process that did not write it compares it too.
+    // A process that did not write the gzip also compares it with its hash.
     std::fs::write(&path, flipped(gzip.len() / 3)).unwrap();
     let bulk = world.reopened();
     let file = bulk.file(&job, "Patient.0001.ndjson", "client", world.now()).await.unwrap();
@@ -118,7 +124,7 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
     world.put("Patient", "p", json!({})).await;
     let folder = world.dir.path().join("exports");
     std::fs::remove_dir(&folder).unwrap();
-    std::fs::write(&folder, "in the way").unwrap();
+    std::fs::write(&folder, "not a folder").unwrap();
     let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let reason = loop {
         match world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now()).await.unwrap() {
@@ -132,7 +138,7 @@ async fn a_folder_that_cannot_be_written_fails_the_job_and_says_so() {
 }
 
 #[tokio::test]
-async fn polls_are_counted_where_that_is_configured() {
+async fn polls_are_limited_if_a_limit_is_configured() {
     let world = World::with(|options| options.poll_limit = Some(3));
     let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     let poll = || world.bulk.status(&job, 1, "client", &TypeAccess::All, world.now());
@@ -145,7 +151,7 @@ async fn polls_are_counted_where_that_is_configured() {
     assert!(!matches!(poll().await.unwrap(), JobStatus::TooSoon { .. }));
 }
 
-/// Returns the query of a signed address.
+/// Splits a signed URL into the path and the query parameters.
 fn parts_of(url: &str) -> (&str, AddressSignature<'_>) {
     let (name, query) = url.rsplit('/').next().unwrap().split_once('?').unwrap();
     let (expires, signature) = query.split_once('&').unwrap();
@@ -154,7 +160,7 @@ fn parts_of(url: &str) -> (&str, AddressSignature<'_>) {
 }
 
 #[tokio::test]
-async fn a_signed_address_opens_one_file_for_a_while() {
+async fn a_signed_url_opens_one_file_until_it_expires() {
     let signing = |key: &[u8]| AddressSigning::new(key, Duration::from_secs(300));
     let world = World::with(|options| options.signing = Some(signing(b"the key")));
     world.put("Patient", "p", json!({})).await;
@@ -171,7 +177,7 @@ async fn a_signed_address_opens_one_file_for_a_while() {
     };
     assert_eq!(open(name, &signature).await, Ok(()));
     assert_eq!(open(other, &other_signature).await, Ok(()));
-    let does_not_fit = Err("the address does not work: its signature does not match".to_owned());
+    let does_not_fit = Err("the signed URL is not valid: its signature does not match".to_owned());
     let later = (signature.expires.parse::<u64>().unwrap() + 1).to_string();
     let changed = signature.signature.replacen(|c: char| c.is_ascii_alphabetic(), "0", 1);
     for (name, expires, signature) in [
@@ -187,21 +193,21 @@ async fn a_signed_address_opens_one_file_for_a_while() {
     let another = World::with(|options| options.signing = Some(signing(b"another key")));
     let found = another.bulk.signed_file(&job, name, &signature, world.now()).await;
     assert!(matches!(found, Err(FileError::BadAddress { .. })));
-    // Read again soon, the manifest is the same; later, it has other addresses.
+    // A manifest that is read again soon is unchanged; later, it contains new URLs.
     let again = async || finish(&world.bulk, &job, world.now()).await;
     world.pass(Duration::from_secs(1));
     assert_eq!(url(0, &again().await), first);
     world.pass(Duration::from_secs(149));
     assert_ne!(url(0, &again().await), first);
     world.pass(Duration::from_secs(150));
-    assert_eq!(open(name, &signature).await, Err("the address does not work: it has expired".to_owned()));
+    assert_eq!(open(name, &signature).await, Err("the signed URL is not valid: it has expired".to_owned()));
     let renewed = url(0, &again().await);
     assert_eq!(open(name, &parts_of(&renewed).1).await, Ok(()));
-    // Addresses are returned only to clients that may read every type of the export.
+    // Signed URLs are returned only to clients that may read every exported type.
     let few = TypeAccess::only(["Patient"]);
     let status = world.bulk.status(&job, 1, "client", &few, world.now()).await.unwrap();
     assert!(matches!(status, JobStatus::Forbidden { kind } if kind == "Observation"));
-    // None works for longer than its job is there.
+    // No signed URL is valid after its job has expired.
     world.pass(RETENTION - Duration::from_secs(310));
     let last = url(0, &again().await);
     let ends: i64 = parts_of(&last).1.expires.parse().unwrap();
@@ -212,7 +218,7 @@ async fn a_signed_address_opens_one_file_for_a_while() {
 }
 
 #[tokio::test]
-async fn signatures_open_nothing_where_they_are_not_configured() {
+async fn signed_urls_are_rejected_if_they_are_disabled() {
     let world = World::new();
     world.put("Patient", "p", json!({})).await;
     let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();

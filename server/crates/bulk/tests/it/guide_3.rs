@@ -1,4 +1,4 @@
-//! Additions of version 3.0.0 of the guide: output in blocks, and manifests in pages.
+//! Tests of additions in version 3.0.0 of the guide: output in blocks, and manifests in pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,15 +20,15 @@ fn to(reference: &str) -> Value {
     json!({ "reference": reference })
 }
 
-/// Patients `a` to `e` with Observations, of which two belong to two Patients; Provenance; resources without a
-/// Patient.
+/// Returns a world with the Patients `a` to `e`, Observations of which two belong to two Patients each, Provenance, and
+/// resources without a Patient.
 async fn filled(file_size: u64) -> World {
     let world = world(file_size);
     world.put("Organization", "clinic", json!({})).await;
     world.put("Organization", "ward", json!({ "partOf": to("Organization/clinic") })).await;
     for (number, id) in ["a", "b", "c", "d", "e"].into_iter().enumerate() {
         world.put("Patient", id, json!({ "managingOrganization": to("Organization/clinic") })).await;
-        // One has more than goes into a file.
+        // Patient `c` has more resources than fit into one file.
         for at in 0..if id == "c" { 60 } else { 3 * number } {
             let other = if at == 0 && id != "a" { json!([to("Patient/a")]) } else { json!([]) };
             let observation = json!({ "subject": to(&format!("Patient/{id}")), "performer": other });
@@ -44,7 +44,8 @@ async fn filled(file_size: u64) -> World {
     world
 }
 
-/// Returns the blocks of an export: the lines after each header in order, and the number of files with that header.
+/// Returns the blocks of an export by head: the lines after the headers in order, and the number of files that contain
+/// the block.
 async fn blocks(world: &World, manifest: &Value) -> BTreeMap<String, (Vec<String>, usize)> {
     let mut blocks = BTreeMap::<String, (Vec<String>, usize)>::new();
     let mut goes_on: Option<(String, String)> = None;
@@ -88,7 +89,7 @@ async fn each_patient_has_a_block() {
         let of = |id: &str| whole[&format!("Patient/{id}")].0.join(" ");
         // A resource that belongs to two heads is in both blocks.
         assert_eq!(of("a"), "Patient/a Observation/b00 Observation/c00 Observation/d00 Observation/e00");
-        // Each Provenance is in the block once, though two of its targets are in the compartment.
+        // Each Provenance is in the block once, even if two of its targets are in the compartment.
         assert_eq!(of("b"), "Patient/b Observation/b00 Observation/b01 Observation/b02 Provenance/of-both");
         assert!(of("d").ends_with("Observation/d08 Provenance/of-one Provenance/of-two"));
         assert!(of("e").ends_with("Observation/e11 Provenance/of-two"));
@@ -98,7 +99,7 @@ async fn each_patient_has_a_block() {
         for (head, (lines, _)) in &whole {
             assert_eq!(&cut[head].0, lines, "{head}");
         }
-        // Only what does not fit into a file is cut.
+        // Only blocks that do not fit into one file are divided.
         let files: Vec<_> = cut.values().map(|(_, files)| *files).collect();
         assert!(files[2] > 1 && [0, 1, 3, 4].iter().all(|at| files[*at] == 1), "{files:?}");
     }
@@ -119,7 +120,7 @@ async fn a_block_contains_the_selected_resources() {
     );
     let latest = [("includeAssociatedData", "LatestProvenanceResources"), ("_type", "Patient,Observation")];
     assert!(of(ExportLevel::Patient, &latest).await[1].ends_with("Observation/b02 Provenance/of-both"));
-    // A header names a Patient who was not changed since then, and a block without anything is left out.
+    // The header names a Patient who has not changed since then. A block without resources is omitted.
     let since = world.store_time().await;
     world.put("Observation", "later", json!({ "subject": to("Patient/d") })).await;
     world.delete("Observation", "e00").await;
@@ -134,7 +135,7 @@ async fn a_block_contains_the_selected_resources() {
 }
 
 #[tokio::test]
-async fn blocks_of_other_types_hold_what_refers_to_them() {
+async fn blocks_of_other_types_contain_the_resources_that_refer_to_the_head() {
     let world = filled(1 << 20).await;
     let manifest =
         world.export(ExportLevel::System, &[("organizeOutputBy", "Organization"), ("_elements", "id")]).await;
@@ -146,7 +147,7 @@ async fn blocks_of_other_types_hold_what_refers_to_them() {
     assert_eq!(found.len(), 2);
 }
 
-/// Returns all pages of a manifest that are linked now, without their links.
+/// Returns all pages of a manifest that are available now, without their links.
 async fn pages(world: &World, job: &str) -> Vec<Value> {
     let mut pages = Vec::new();
     loop {
@@ -171,7 +172,8 @@ async fn pages(world: &World, job: &str) -> Vec<Value> {
     }
 }
 
-/// Reads the pages of an export until it ends. Returns them, and the files that could be read before the end.
+/// Reads the pages of an export until it is complete. Returns the last pages, and the files that could be read before
+/// the end.
 async fn watched(world: &World, job: &str) -> (Vec<Value>, BTreeSet<String>) {
     let (mut seen, mut read_early) = (Vec::<Value>::new(), BTreeSet::new());
     loop {
@@ -180,7 +182,7 @@ async fn watched(world: &World, job: &str) -> (Vec<Value>, BTreeSet<String>) {
             JobStatus::Complete { .. }
         );
         let now = pages(world, job).await;
-        assert_eq!(now[..seen.len()], seen[..], "what was given does not change");
+        assert_eq!(now[..seen.len()], seen[..], "a page does not change after it was returned");
         for file in now.iter().flat_map(|page| page["output"].as_array().unwrap()) {
             let url = file["url"].as_str().unwrap();
             let lines = world.file(&world.bulk, url).await.lines().count();
@@ -198,16 +200,16 @@ async fn watched(world: &World, job: &str) -> (Vec<Value>, BTreeSet<String>) {
 }
 
 #[tokio::test]
-async fn pages_are_there_early_and_never_change() {
-    // More files than are being closed at a time, so that some are recorded before the end.
+async fn pages_are_available_early_and_never_change() {
+    // The export has more files than are synced concurrently, so that some are recorded before the end.
     let world = filled(FILE_SIZE / 5).await;
     world.delete("Observation", "c05").await;
     let query = [("allowPartialManifests", "true"), ("_since", "2026-01-01T00:00:00Z"), ("_nonsense", "x")];
-    // An export can end before its first page is looked at.
+    // An export can be complete before its first page is read; the test repeats until it is not.
     let mut rounds = 0;
     let (job, seen) = loop {
         rounds += 1;
-        assert!(rounds <= 20, "no page was there before the end");
+        assert!(rounds <= 20, "no page was available before the end");
         let mut request = world.request(ExportLevel::System, &query);
         request.lenient = true;
         let job = world.bulk.kick_off(request, world.now()).await.unwrap();
@@ -226,7 +228,7 @@ async fn pages_are_there_early_and_never_change() {
     };
     assert_eq!(common(&seen[0])["error"].as_array().unwrap().len(), 1);
     assert!(seen.iter().all(|page| common(page) == common(&seen[0])));
-    // Together they are what one manifest would be.
+    // All pages together list the same files as a manifest without pages.
     let mut request = world.request(ExportLevel::System, &query[1..]);
     request.lenient = true;
     let whole = world.bulk.kick_off(request, world.now()).await.unwrap();
@@ -244,7 +246,7 @@ async fn pages_are_there_early_and_never_change() {
 }
 
 #[tokio::test]
-async fn a_file_is_given_before_the_end_only_where_a_page_lists_it() {
+async fn before_the_end_only_files_listed_on_a_page_can_be_read() {
     let world = filled(FILE_SIZE).await;
     let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
     loop {

@@ -1,5 +1,5 @@
-//! Laws of time: a full export and any chain of increments are a later full export, and an export is its moment,
-//! whatever is written meanwhile.
+//! Tests of exports over time. A full export with any chain of incremental exports equals a later full export. An
+//! export contains the state at its kick-off, regardless of concurrent writes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use trefoil_bulk::ExportLevel;
 
 use crate::support::{World, finish};
 
-/// The text of each resource that a client has.
+/// The JSON of each resource that a client has received, by reference.
 type Kept = BTreeMap<String, String>;
 
 #[derive(Debug, Clone)]
@@ -45,7 +45,7 @@ async fn carry_out(world: &World, write: &Write) {
     }
 }
 
-/// Takes over what a manifest says.
+/// Applies the files of a manifest to the client's resources.
 async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
     let mut fresh = Vec::new();
     for file in manifest["output"].as_array().unwrap() {
@@ -70,7 +70,10 @@ async fn apply(world: &World, manifest: &Value, kept: &mut Kept) {
             for entry in bundle["entry"].as_array().unwrap() {
                 assert_eq!(entry["request"]["method"], "DELETE");
                 let name = entry["request"]["url"].as_str().unwrap();
-                assert!(!fresh.iter().any(|fresh| fresh == name), "{name} is in both");
+                assert!(
+                    !fresh.iter().any(|fresh| fresh == name),
+                    "{name} is in both the output and the deletes"
+                );
                 kept.remove(name);
             }
         }
@@ -81,7 +84,7 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 50, ..ProptestConfig::with_cases(24) })]
 
     #[test]
-    fn a_full_export_and_increments_are_a_later_full_export(
+    fn a_full_export_with_increments_equals_a_later_full_export(
         rounds in proptest::collection::vec(proptest::collection::vec(write(), 0..8), 1..6), group: bool,
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -129,7 +132,7 @@ async fn deletions_are_listed_for_requested_types_only() {
 }
 
 #[tokio::test]
-async fn deleted_resources_once_met_the_search() {
+async fn deleted_resources_are_listed_if_a_version_matched_the_search() {
     let world = World::new();
     let code = |code: &str| json!({ "code": { "coding": [{ "code": code }] } });
     let target = |id: &str| json!({ "target": [{ "reference": format!("Observation/{id}") }] });
@@ -175,7 +178,7 @@ async fn deleted_resources_once_met_the_search() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn an_export_is_its_moment_while_eight_write() {
+async fn an_export_is_a_snapshot_during_concurrent_writes() {
     const IDS: usize = 40;
     let dir = tempfile::tempdir().unwrap();
     let world = Arc::new(World::on(Store::open(dir.path()).unwrap(), |options| options.file_size = 2_000));

@@ -1,4 +1,4 @@
-//! The life of a job: snapshot, restart, failure, delete, expiry, and whose it is.
+//! Tests of the life of a job: snapshot, restart, failure, delete, expiry and owner.
 
 use serde_json::{Value, json};
 use trefoil_bulk::{ExportLevel, FileError, InFlight, JobRequestError, JobStatus, KickOffError, TypeAccess};
@@ -51,7 +51,7 @@ async fn later_writes_are_not_exported_even_after_a_restart() {
     world.put("Patient", "late", json!({})).await;
     world.put("Patient", "p00", json!({ "birthDate": "1999-09-09" })).await;
     world.resources.delete("Observation", "o01", None, world.now()).await.unwrap();
-    // A second process takes the job up; the first one's worker finds its record changed and leaves.
+    // A second process resumes the job. The worker of the first process finds the record changed and stops.
     let restarted = world.reopened();
     assert!(restarted.resume().await.unwrap() <= 1);
     let manifest = finish(&restarted, &job, world.now()).await;
@@ -60,12 +60,16 @@ async fn later_writes_are_not_exported_even_after_a_restart() {
         manifest["output"].as_array().unwrap().iter().zip(undisturbed["output"].as_array().unwrap())
     {
         let text = world.file(&restarted, file["url"].as_str().unwrap()).await;
-        assert_eq!(text, world.file(&world.bulk, same["url"].as_str().unwrap()).await, "the same bytes");
+        assert_eq!(
+            text,
+            world.file(&world.bulk, same["url"].as_str().unwrap()).await,
+            "the resumed export has the same bytes"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
+async fn a_group_that_cannot_be_read_fails_the_job_with_a_reason() {
     let world = World::new();
     world.put("Group", "odd", json!({ "member": { "entity": "none" } })).await;
     let request = world.request(ExportLevel::Group("odd".to_owned()), &[]);
@@ -78,7 +82,7 @@ async fn a_group_that_cannot_be_read_fails_the_job_and_says_why() {
                 break;
             }
             JobStatus::Complete { .. } | JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => {
-                panic!("it cannot be complete")
+                panic!("the job must fail")
             }
         }
     }
@@ -107,7 +111,7 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
     let folder = world.folder_of(&job);
     assert!(folder.exists());
     assert!(world.bulk.delete(&job, "client", now).await.is_ok());
-    assert!(!folder.exists(), "the files are gone");
+    assert!(!folder.exists(), "the files are removed");
     assert!(matches!(world.bulk.delete(&job, "client", now).await, Err(JobRequestError::NotFound { .. })));
     assert!(matches!(
         world.bulk.status(&job, 1, "client", &TypeAccess::All, now).await,
@@ -126,7 +130,7 @@ async fn jobs_and_files_belong_to_their_client_and_end() {
 }
 
 #[tokio::test]
-async fn nothing_begins_that_may_not() {
+async fn invalid_kick_offs_start_no_job() {
     let world = filled().await;
     world.put("Group", "g", json!({})).await;
     let refused = async |level: ExportLevel, query: &[(&str, &str)], groups: Option<&[&str]>| {
@@ -167,7 +171,7 @@ async fn omissions_are_listed_under_error() {
 }
 
 #[tokio::test]
-async fn exports_under_way_are_limited_in_bytes() {
+async fn running_exports_are_limited_in_bytes() {
     for (of_client, of_all, says) in [
         (Some(20_000), None, "the running exports of this client have reached 20000 bytes"),
         (None, Some(20_000), "all running exports have reached 20000 bytes"),
@@ -196,9 +200,9 @@ async fn exports_under_way_are_limited_in_bytes() {
             matches!(&refused, KickOffError::TooManyExports { why, retry_after_s: 10 } if why == says),
             "{refused}"
         );
-        // Others are concerned by what concerns all.
+        // A limit for all clients also rejects another client's export; a limit per client does not.
         assert_eq!(begin("other").await.is_ok(), of_all.is_none());
-        // Completed and deleted exports do not count.
+        // Completed and deleted exports do not count towards the limit.
         world.bulk.delete(&job, "client", world.now()).await.unwrap();
         let job = begin("client").await.unwrap();
         crate::support::finish(&world.bulk, &job, world.now()).await;

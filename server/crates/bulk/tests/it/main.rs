@@ -1,5 +1,5 @@
-//! Exports over a memory store and real files: an export is its selection, no more and no less, at the
-//! moment of its kick-off, whatever happens meanwhile.
+//! Tests of exports with an in-memory store and real files. An export contains exactly the selected resources as of its
+//! kick-off, regardless of later events.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot continue fails")]
 

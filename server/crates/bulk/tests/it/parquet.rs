@@ -1,4 +1,4 @@
-//! Exports as Parquet, read back by the library.
+//! Tests of exports as Parquet, read back with the Parquet library.
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::{Field, Row};
@@ -15,7 +15,7 @@ async fn filled() -> World {
         options.guide = GuideVersion::V3;
     });
     for number in 0..300 {
-        // Some are longer than what goes into a row group beside others.
+        // Some resources are so long that they need a row group for themselves.
         let long = "x".repeat(if number % 100 == 7 { 5 << 20 } else { 10 * number });
         world.put("Patient", &format!("p{number:03}"), json!({ "language": long })).await;
     }
@@ -35,7 +35,7 @@ async fn bytes(world: &World, bulk: &Bulk, entry: &Value) -> Vec<u8> {
     bytes_of(&file, ContentEncoding::Identity, None).await
 }
 
-/// The files of the lists of a manifest.
+/// Returns the names and bytes of all files of a manifest.
 async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();
     for entry in ["output", "deleted", "error"].iter().flat_map(|list| manifest[list].as_array()).flatten() {
@@ -45,14 +45,14 @@ async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, Vec
     files
 }
 
-/// The rows of a file, and its number of row groups.
+/// Returns the rows of a file, and its number of row groups.
 fn rows(bytes: Vec<u8>) -> (Vec<Row>, usize) {
     let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
     let groups = reader.num_row_groups();
     (reader.get_row_iter(None).unwrap().map(Result::unwrap).collect(), groups)
 }
 
-/// A row as its columns and its resource.
+/// Returns the columns of a row as text, and its resource.
 fn read(row: &Row) -> (Vec<Option<String>>, Value) {
     let column = |(name, field): (&String, &Field)| match field {
         Field::Null => None,
@@ -66,7 +66,7 @@ fn read(row: &Row) -> (Vec<Option<String>>, Value) {
 }
 
 #[tokio::test]
-async fn rows_are_the_lines_of_ndjson() {
+async fn rows_contain_the_lines_of_ndjson() {
     let world = filled().await;
     world.delete("Observation", "o3").await;
     let query = [("_since", "2026-01-01T00:00:00Z"), ("_nonsense", "x")];
@@ -81,7 +81,7 @@ async fn rows_are_the_lines_of_ndjson() {
     let mut groups = 0;
     for list in ["output", "deleted", "error"] {
         let (plain, packed) = (plain[list].as_array().unwrap(), packed[list].as_array().unwrap());
-        assert_eq!(plain.len(), packed.len(), "files are cut at the same places");
+        assert_eq!(plain.len(), packed.len(), "both formats have the same number of files");
         for (plain, packed) in plain.iter().zip(packed) {
             assert_eq!((&plain["type"], &plain["count"]), (&packed["type"], &packed["count"]));
             let text = world.file(&world.bulk, plain["url"].as_str().unwrap()).await;

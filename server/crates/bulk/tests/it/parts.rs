@@ -1,4 +1,5 @@
-//! Exports in parts: however files are cut and however often the work is broken off, the bytes are the same.
+//! Tests that interrupted exports, with any file size and number of interruptions, have the same bytes as undisturbed
+//! ones.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use trefoil_bulk::{Bulk, ExportLevel, GuideVersion, JobRequestError, JobStatus, 
 
 use crate::support::{World, finish};
 
-/// More than one page of Patients and, of each third one, an Observation.
+/// Number of Patients, which is more than one page. Each third one has an Observation.
 const PATIENTS: usize = 620;
 const FILE_SIZE: u64 = 5_000;
 
@@ -16,7 +17,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Ends a process at this moment: no task runs past its next await.
+/// Stops a process: no task runs past its next await.
 fn end(process: tokio::runtime::Runtime) {
     process.shutdown_timeout(Duration::from_secs(60));
 }
@@ -36,7 +37,7 @@ async fn filled(file_size: u64) -> World {
     let mut members = Vec::new();
     for number in 0..PATIENTS {
         let id = format!("p{number:03}");
-        // One is longer than a file.
+        // One resource is longer than the maximum length of a file.
         let long = if number == 300 { "x".repeat(6_000) } else { String::new() };
         let patient = json!({ "language": long, "managingOrganization": managing(number) });
         world.put("Patient", &id, patient).await;
@@ -50,7 +51,7 @@ async fn filled(file_size: u64) -> World {
     world
 }
 
-/// Names and bytes of the files of a manifest.
+/// Returns the names and contents of the files of a manifest.
 async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, String)> {
     let mut files = Vec::new();
     for list in ["output", "deleted"] {
@@ -64,7 +65,7 @@ async fn files(world: &World, bulk: &Bulk, manifest: &Value) -> Vec<(String, Str
 }
 
 #[tokio::test]
-async fn files_are_cut_by_size_and_add_up() {
+async fn files_are_divided_by_size_and_complete_together() {
     let (small, large) = (filled(FILE_SIZE).await, filled(1 << 20).await);
     let one = files(&large, &large.bulk, &large.export(ExportLevel::System, &[]).await).await;
     let many = files(&small, &small.bulk, &small.export(ExportLevel::System, &[]).await).await;
@@ -80,7 +81,7 @@ async fn files_are_cut_by_size_and_add_up() {
             assert_eq!(*name, format!("{kind}.{:04}.ndjson", number + 1));
             assert!(text.len() as u64 <= FILE_SIZE || text.lines().count() == 1, "{name}: {}", text.len());
         }
-        // No file could have taken the first line of the next one.
+        // No file had space for the first line of the next file.
         for pair in parts.windows(2) {
             let next = pair[1].1.lines().next().unwrap().len() + 1;
             assert!((pair[0].1.len() + next) as u64 > FILE_SIZE);
@@ -88,11 +89,11 @@ async fn files_are_cut_by_size_and_add_up() {
     }
 }
 
-/// Files of an export: names and texts.
+/// Files of an export: names and contents.
 type Files = Vec<(String, String)>;
 
-/// The same store in other processes, each of which ends after so many steps of the scheduler: the files of an
-/// undisturbed export, and those of this one.
+/// Runs one export undisturbed, and the same export in several processes, each of which stops after a number of
+/// scheduler steps. Returns the files of both exports.
 fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (Files, Files) {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
@@ -140,14 +141,14 @@ fn broken_off(level: &ExportLevel, query: &[(&str, &str)], steps: &[usize]) -> (
         let files = files(&world, &bulk, &manifest).await;
         let listed = ["output", "deleted", "error"].map(|list| manifest[list].as_array().map_or(0, Vec::len));
         let folder = world.folder_of(&job);
-        // Unfinished files are removed after the end of the export.
+        // Unfinished files are removed when the export is complete.
         let count = || std::fs::read_dir(&folder).unwrap().count();
         let mut turns = 0;
         while count() > listed.iter().sum::<usize>() && turns < 100_000 {
             tokio::task::yield_now().await;
             turns += 1;
         }
-        assert_eq!(count(), listed.iter().sum::<usize>(), "files are left behind");
+        assert_eq!(count(), listed.iter().sum::<usize>(), "unfinished files were not removed");
         files
     });
     (undisturbed, resumed)
@@ -157,11 +158,11 @@ proptest! {
     #![proptest_config(ProptestConfig { max_shrink_iters: 30, ..ProptestConfig::with_cases(8) })]
 
     #[test]
-    fn an_export_that_was_broken_off_gives_the_same_bytes(
+    fn an_interrupted_export_has_the_same_bytes(
         steps in proptest::collection::vec(0_usize..60, 1..12), group: bool, since: bool,
         by in prop_oneof![Just(None), Just(Some("Patient")), Just(Some("Organization"))],
     ) {
-        // Organizations are not in a Patient compartment.
+        // Organizations are not in a Patient compartment, so a Group export cannot be organized by them.
         let group = group && by != Some("Organization");
         let level = if group { ExportLevel::Group("g".to_owned()) } else { ExportLevel::System };
         let mut query = vec![];
@@ -190,7 +191,7 @@ fn leftovers_of_a_stopped_process_are_removed() {
 }
 
 #[test]
-fn a_job_is_taken_up_when_its_lease_ends() {
+fn a_job_is_resumed_when_its_lease_expires() {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
@@ -211,11 +212,11 @@ fn a_job_is_taken_up_when_its_lease_ends() {
 }
 
 #[test]
-fn who_lost_a_job_writes_nothing_that_counts() {
+fn a_worker_without_the_lease_does_not_change_the_export() {
     runtime().block_on(async {
         let world = filled(FILE_SIZE).await;
         let job = world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
-        // Two more processes acquire the lease one after the other while the first continues.
+        // Two more processes acquire the lease, one after the other, while the first process still runs.
         let (second, third) = (world.reopened(), world.reopened());
         for _ in 0..10 {
             tokio::task::yield_now().await;
@@ -242,7 +243,7 @@ fn a_damaged_file_is_written_again() {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
-        // One that ended by then is too late.
+        // If the export is complete after this number of turns, the test tries a smaller number.
         for turns in [200, 100, 50, 25, 12, 6] {
             let job =
                 world.bulk.kick_off(world.request(ExportLevel::System, &[]), world.now()).await.unwrap();
@@ -254,7 +255,7 @@ fn a_damaged_file_is_written_again() {
                 return job;
             }
         }
-        panic!("each of them ended at once");
+        panic!("every export was complete before it could be interrupted");
     });
     end(first);
     for file in std::fs::read_dir(world.folder_of(&job)).unwrap().flatten() {
@@ -270,7 +271,7 @@ fn a_damaged_file_is_written_again() {
 }
 
 #[test]
-fn an_export_that_ends_its_process_every_time_fails() {
+fn an_export_whose_process_always_stops_fails() {
     let first = runtime();
     let world = first.block_on(filled(FILE_SIZE));
     let job = first.block_on(async {
@@ -293,7 +294,7 @@ fn an_export_that_ends_its_process_every_time_fails() {
                     break;
                 }
                 JobStatus::Complete { .. } | JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => {
-                    panic!("it cannot be complete")
+                    panic!("the job must fail")
                 }
             }
         }

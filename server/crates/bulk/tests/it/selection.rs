@@ -1,4 +1,4 @@
-//! export union = selection: what is exported, against a naive walk over what was stored.
+//! Tests that an export contains exactly the selection that a simple scan of all resources computes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use trefoil_bulk::ExportLevel;
 
 use crate::support::World;
 
-/// A small population: the Patients of each Observation (none, one or two), the targets of each Provenance, and the
-/// members of the Group.
+/// A small set of resources: the Patients of each Observation (none, one or two), the targets of each Provenance, and
+/// the members of the Group.
 #[derive(Debug, Clone)]
 struct Population {
     patients: usize,
@@ -38,7 +38,7 @@ fn population() -> impl Strategy<Value = Population> {
     })
 }
 
-/// The name of a target: the patients first, then the observations.
+/// Returns the reference to a target. Numbers refer to the Patients first, then to the Observations.
 fn target(population: &Population, number: usize) -> String {
     match number.checked_sub(population.patients) {
         None => format!("Patient/p{number}"),
@@ -74,7 +74,7 @@ async fn store(world: &World, population: &Population) {
     world.put("Group", "g", json!({ "type": "person", "actual": true, "member": members })).await;
 }
 
-/// The selection of the group, by a walk over everything.
+/// Returns the expected selection of the Group, computed by a scan of all resources.
 fn selected(population: &Population) -> BTreeMap<String, BTreeSet<String>> {
     let is_member = |who: &Option<usize>| who.is_some_and(|who| population.members.contains(&who));
     let chosen: BTreeSet<usize> = population
@@ -106,7 +106,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn an_export_is_its_selection(population in population()) {
+    fn an_export_contains_exactly_its_selection(population in population()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let world = World::new();

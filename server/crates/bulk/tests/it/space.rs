@@ -1,4 +1,4 @@
-//! Exports on a nearly full disk, and the space that they free.
+//! Tests of exports on a nearly full disk, and of the space that removed exports free.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use trefoil_bulk::{ExportLevel, JobStatus, TypeAccess};
 
 use crate::support::{RETENTION, World, finish};
 
-/// A disk of 1 GiB, and what is free of it.
+/// Returns a disk of 1 GiB, and its free space as a number that the test can change.
 fn disk(dir: &std::path::Path, free: u64) -> (DiskSpace, Arc<AtomicU64>) {
     let free = Arc::new(AtomicU64::new(free));
     let left = Arc::clone(&free);
@@ -32,7 +32,7 @@ async fn an_export_that_waits_for_space_removes_its_files() {
     let dir = TempDir::new().unwrap();
     let (disk, free) = disk(dir.path(), 1 << 29);
     let left = Arc::clone(&free);
-    // The disk fills up after the first files.
+    // The disk becomes full after the first files.
     let world = World::with(|options| {
         options.file_size = 4_000;
         let asked = AtomicU64::new(0);
@@ -52,7 +52,7 @@ async fn an_export_that_waits_for_space_removes_its_files() {
         assert!(matches!(status().await, JobStatus::InProgress { .. }));
         tokio::task::yield_now().await;
     }
-    // It waits as long as the disk is full, without files.
+    // The export waits while the disk is full, and has no files.
     for _ in 0..3 {
         world.pass(Duration::from_secs(61));
         world.bulk.sweep(world.now()).await.unwrap();
@@ -76,7 +76,7 @@ async fn an_export_that_waits_for_space_removes_its_files() {
 }
 
 #[tokio::test]
-async fn the_space_of_an_expired_export_is_free_even_if_the_store_takes_no_writes() {
+async fn the_space_of_an_expired_export_is_freed_even_if_the_store_is_read_only() {
     let dir = TempDir::new().unwrap();
     let (disk, free) = disk(dir.path(), 1 << 29);
     let store = {
@@ -92,7 +92,7 @@ async fn the_space_of_an_expired_export_is_free_even_if_the_store_takes_no_write
         jobs.push(job);
     }
     free.store(0, Ordering::Relaxed);
-    // A client that deletes its export frees the space too, and may try again.
+    // A client's delete also frees the space, and the client may repeat the delete.
     let deleted = world.bulk.delete(&jobs[0], "client", world.now()).await;
     assert!(deleted.is_err());
     assert!(!world.folder_of(&jobs[0]).exists());
@@ -104,7 +104,7 @@ async fn the_space_of_an_expired_export_is_free_even_if_the_store_takes_no_write
 }
 
 #[tokio::test]
-async fn folders_of_others_are_left_alone() {
+async fn folders_of_other_stores_are_kept() {
     let world = World::new();
     fill(&world).await;
     let exports = world.dir.path().join("exports");
@@ -118,6 +118,6 @@ async fn folders_of_others_are_left_alone() {
     let bulk = world.reopened();
     bulk.resume().await.unwrap();
     bulk.sweep(world.now()).await.unwrap();
-    assert!(!unknown.exists(), "no job of this store has it");
+    assert!(!unknown.exists(), "the folder of an unknown job of this store is removed");
     assert!(foreign.iter().all(|folder| folder.join("file").exists()));
 }

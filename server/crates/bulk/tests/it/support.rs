@@ -1,4 +1,4 @@
-//! A server of exports in one folder, with helpers to fill it and to read exports.
+//! A server of exports in one folder, with helper functions that fill the store and read exports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -36,17 +36,17 @@ impl World {
         Self::with(|_| {})
     }
 
-    /// Output files of so many bytes.
+    /// Creates a world whose output files have at most `file_size` bytes.
     pub fn with_files_of(file_size: u64) -> Self {
         Self::with(|options| options.file_size = file_size)
     }
 
-    /// Other settings.
+    /// Creates a world with changed settings.
     pub fn with(change: impl FnOnce(&mut BulkOptions)) -> Self {
         Self::on(Store::memory(), change)
     }
 
-    /// Another store.
+    /// Creates a world with this store and changed settings.
     pub fn on(store: Store, change: impl FnOnce(&mut BulkOptions)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let time = Arc::new(AtomicI64::new(1_800_000_000_000));
@@ -69,7 +69,7 @@ impl World {
         Self { dir, store, resources, bulk, options, time }
     }
 
-    /// The same store and folder, as a restarted process finds them.
+    /// Returns bulk export on the same store and folder, as after a restart of the process.
     pub fn reopened(&self) -> Bulk {
         open(&self.store, &self.options, &self.time)
     }
@@ -99,7 +99,7 @@ impl World {
         self.resources.delete(kind, id, None, self.now()).await.unwrap();
     }
 
-    /// A moment: what is written from now on is later.
+    /// Returns a time before which all earlier writes happened, and after which all later ones will.
     pub async fn store_time(&self) -> String {
         fhir::instant::format(self.store.snapshot(self.now()).await.unwrap().time)
     }
@@ -117,13 +117,13 @@ impl World {
         }
     }
 
-    /// Begins an export and waits for its manifest.
+    /// Starts an export and returns its manifest when it is complete.
     pub async fn export(&self, level: ExportLevel, query: &[(&str, &str)]) -> Value {
         let job = self.bulk.kick_off(self.request(level, query), self.now()).await.unwrap();
         finish(&self.bulk, &job, self.now()).await
     }
 
-    /// Reads the files of a manifest, checks each line, and returns the ids by type, each once.
+    /// Reads the files of a manifest, checks each line, and returns the ids by type. No id may occur twice.
     pub async fn read(&self, bulk: &Bulk, manifest: &Value) -> BTreeMap<String, BTreeSet<String>> {
         let mut all = BTreeMap::<String, BTreeSet<String>>::new();
         for file in manifest["output"].as_array().unwrap() {
@@ -149,7 +149,7 @@ impl World {
     }
 }
 
-/// The bytes of a file, or these of them.
+/// Returns the bytes of a file, or of a range of it.
 pub async fn bytes_of(file: &ExportFile, encoding: ContentEncoding, range: Option<Range<u64>>) -> Vec<u8> {
     let opened = file.open(encoding).await.unwrap();
     let range = range.unwrap_or(0..opened.length);
@@ -161,7 +161,7 @@ pub async fn bytes_of(file: &ExportFile, encoding: ContentEncoding, range: Optio
 }
 
 fn open(store: &Store, options: &BulkOptions, time: &Arc<AtomicI64>) -> Bulk {
-    // Two processes on one store never create the same id.
+    // Two processes on one store must not create the same id, so each has its own sequence.
     static OPENED: AtomicU64 = AtomicU64::new(0);
     let opened = OPENED.fetch_add(1, Ordering::Relaxed);
     let (time, count) = (time.clone(), AtomicU64::new(opened << 32));
@@ -175,7 +175,7 @@ fn open(store: &Store, options: &BulkOptions, time: &Arc<AtomicI64>) -> Bulk {
     Bulk::open(store.clone(), Resources::new(store.clone()), options.clone(), clock).unwrap()
 }
 
-/// Polls until the job ends; progress only rises.
+/// Polls until the job is complete and returns its manifest. Checks that the progress never decreases.
 pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
     let mut before = 0;
     loop {
@@ -190,7 +190,9 @@ pub async fn finish(bulk: &Bulk, job: &str, now: Timestamp) -> Value {
                 assert!(expires > now);
                 return serde_json::from_slice(&manifest).unwrap();
             }
-            JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => panic!("no limit is set"),
+            JobStatus::TooSoon { .. } | JobStatus::Forbidden { .. } => {
+                panic!("neither a poll limit nor signed URLs are configured")
+            }
             JobStatus::Failed { reason, .. } => panic!("{reason}"),
         }
     }

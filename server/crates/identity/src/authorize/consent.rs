@@ -14,16 +14,16 @@ use crate::model::scope::Scopes;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 
-/// The scopes that a user has allowed a client.
+/// The scopes that a user has allowed a client to use.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct UserConsent {
     /// Client id.
     pub client_id: String,
     /// Generation of the client's registration. A consent does not cover a later registration under the same id.
     generation: String,
-    /// All scopes that were allowed until now.
+    /// All scopes that the user has allowed.
     pub scopes: Scopes,
-    /// Time of the last change.
+    /// Time of the last change of this record.
     pub at: Timestamp,
 }
 

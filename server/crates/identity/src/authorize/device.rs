@@ -2,8 +2,8 @@
 //! request in a browser on another device.
 //!
 //! Each request is one record, which changes by compare-and-set from pending to granted or denied, and from granted to
-//! spent. A user code is short enough to be found by search in a table of digests, so the ledger stores its message
-//! authentication code.
+//! spent. A user code is so short that its plain digest could be reversed by trying all codes, so the ledger stores a
+//! message authentication code of it.
 
 use std::sync::Arc;
 
@@ -30,24 +30,24 @@ use crate::tokens::grant_store::GrantStore;
 
 /// Minimum time between two polls, and the increment of each `slow_down` (RFC 8628 sections 3.2 and 3.5).
 pub const POLLING_INTERVAL: SignedDuration = SignedDuration::from_secs(5);
-/// A poll may come this much before the end of the interval, because clocks and network delays differ.
+/// A poll is accepted if it is early by at most this much, because clocks and network delays differ.
 const POLLING_TOLERANCE: SignedDuration = SignedDuration::from_millis(500);
 
 /// Response to a device (RFC 8628 section 3.2).
 #[derive(Debug, Clone)]
 pub struct DeviceCodes {
-    /// Code for the token endpoint.
+    /// Code that the device sends to the token endpoint.
     pub device_code: String,
-    /// Code for the user: eight consonants in two groups.
+    /// Code that the user enters: eight consonants in two groups.
     pub user_code: String,
 }
 
-/// The question to the user who entered a user code.
+/// The request that a user approves or denies after entering its user code.
 #[derive(Debug, Clone)]
 pub struct DeviceQuestion {
     /// Client that requests access.
     pub client: Client,
-    /// Scopes that this user would grant: requested ∩ client ∩ user.
+    /// Scopes that this user can grant: requested by the device, registered for the client and allowed for the user.
     pub scopes: Scopes,
     /// User code as it is displayed: `XXXX-XXXX`.
     pub user_code: String,
@@ -81,7 +81,7 @@ struct UserCodeIndex {
 /// Reasons why a device receives no token (RFC 8628 section 3.5).
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The user has not answered.
+    /// The user has not answered yet.
     #[error("the user has not answered yet")]
     Pending,
     /// The poll was too early, and the interval was extended.
@@ -93,7 +93,7 @@ pub enum DeviceError {
     /// The user denied access.
     #[error("the user denied access")]
     Denied,
-    /// The grant was rejected as for other grant types.
+    /// The grant was rejected for a reason that applies to every grant type.
     #[error(transparent)]
     Grant(#[from] GrantError),
 }
@@ -104,10 +104,10 @@ impl From<StoreError> for DeviceError {
     }
 }
 
-/// Letters of user codes: consonants only, so that no words occur (RFC 8628 section 6.1).
+/// Letters of user codes: consonants only, so that user codes do not spell words (RFC 8628 section 6.1).
 const USER_CODE_LETTERS: &[u8; 20] = b"BCDFGHJKLMNPQRSTVWXZ";
 
-/// Returns the eight letters of a user code in upper case. Other characters are ignored. Returns `None` if there are
+/// Returns the eight letters of a user code in upper case. Ignores spaces and punctuation. Returns `None` if there are
 /// not exactly eight letters.
 fn normalize_user_code(user_code: &str) -> Option<String> {
     let letters = user_code.chars().map(|c| c.to_ascii_uppercase());
@@ -126,7 +126,7 @@ fn grantable_scopes(requested: &Scopes, user: &User) -> Scopes {
     scopes
 }
 
-/// The device authorizations.
+/// The device authorization requests in the ledger.
 pub struct DeviceAuthorizations {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
@@ -137,8 +137,8 @@ pub struct DeviceAuthorizations {
 }
 
 impl DeviceAuthorizations {
-    /// Begins a device authorization for an authenticated client. The inner error is `invalid_scope` for a scope that
-    /// the client lacks.
+    /// Begins a device authorization for an authenticated client. The inner error is `invalid_scope` if a scope is not
+    /// registered for the client.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -184,15 +184,14 @@ impl DeviceAuthorizations {
                     let user_code = format!("{}-{}", &user_code[..4], &user_code[4..]);
                     return Ok(Ok(DeviceCodes { device_code, user_code }));
                 }
-                // The user code is in use: draw another one.
+                // The user code is in use: generate another one.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns the question for the user who entered a user code, or `None` if the code is unknown, expired or
-    /// answered.
+    /// Returns the request that belongs to a user code, or `None` if the code is unknown, expired or already answered.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
@@ -211,8 +210,8 @@ impl DeviceAuthorizations {
         Ok(Some(DeviceQuestion { client, scopes, user_code }))
     }
 
-    /// Records the user's answer. Returns `false` if the code is unknown, expired or answered, or if none of the
-    /// requested scopes can be granted.
+    /// Records the user's answer. Returns `false` if the code is unknown, expired or already answered, or if the user
+    /// can grant none of the requested scopes.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the request cannot be read or written.
@@ -274,7 +273,7 @@ impl DeviceAuthorizations {
                 self.audit.record(AuditEvent::DeviceAnswered { sub, client_id, scope });
                 Ok(true)
             }
-            // The device polled or the user answered in another window at the same time: read the request again.
+            // The device polled or the user answered in another window at the same time: read the record again.
             Err(StoreError::Conflict { .. }) => {
                 Box::pin(self.answer_device_question(user_code, allow, session, user, now)).await
             }
@@ -282,10 +281,11 @@ impl DeviceAuthorizations {
         }
     }
 
-    /// Redeems a device code. Returns the grant once, bound to the key with the thumbprint `jkt`, if there is one.
+    /// Redeems a device code, once. The returned grant is bound to the key with the thumbprint `jkt`, if the request
+    /// has a key.
     ///
     /// # Errors
-    /// Returns [`DeviceError`] if the code is not granted, or was issued to another client.
+    /// Returns [`DeviceError`] if the user has not granted the request, or if the code was issued to another client.
     pub async fn redeem_device_code(
         &self,
         device_code: &str,
@@ -330,7 +330,7 @@ impl DeviceAuthorizations {
                     expect,
                 );
                 match self.ledger.write(vec![write], now).await {
-                    // A concurrent answer is returned to the next poll.
+                    // A poll at the same time as the user's answer returns `Pending`; the next poll returns the answer.
                     Ok(_) | Err(StoreError::Conflict { .. }) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -355,14 +355,15 @@ impl DeviceAuthorizations {
         Ok(open.then_some((key, stored, letters)))
     }
 
-    /// Returns eight uniformly distributed letters. They have 34 random bits; the device page limits the number of
-    /// guesses.
+    /// Returns eight uniformly distributed letters, which contain 34 random bits. The device page limits the number of
+    /// wrong codes.
     fn new_user_code(&self) -> String {
         let mut letters = String::new();
         while letters.len() < 8 {
             let mut byte = [0];
             self.random.fill(&mut byte);
-            // 240 is the largest multiple of 20 in a byte.
+            // 240 is the largest multiple of 20 that fits into a byte; larger bytes would make the first letters more
+            // likely.
             if byte[0] < 240 {
                 letters.push(char::from(USER_CODE_LETTERS[usize::from(byte[0] % 20)]));
             }

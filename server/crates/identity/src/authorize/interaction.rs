@@ -2,8 +2,8 @@
 //! (OpenID Connect Core sections 3.1.2.3 and 3.1.2.4; SMART App Launch 2.2).
 //!
 //! Between two pages the browser carries the state of the request as a *continuation*: readable JSON with a message
-//! authentication code over the JSON and the browser's cookie. So the server stores nothing before the grant, and a
-//! continuation cannot be altered or used in another browser.
+//! authentication code over the JSON and the browser's cookie. The server therefore stores nothing before the grant,
+//! and a continuation cannot be modified or used in another browser.
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::{SignedDuration, Timestamp};
@@ -23,7 +23,8 @@ use crate::sign_in::session::Session;
 use crate::tokens::grant::Grant;
 use crate::tokens::id_token::IdTokenContext;
 
-/// Maximum length of a request's query in bytes. The continuation is longer and must fit into a URL.
+/// Maximum length of the query of an authorization request in bytes. The continuation contains the query and must fit
+/// into a URL.
 pub const MAX_QUERY_BYTES: usize = 8 * 1024;
 
 const MAC_PURPOSE: &str = "interaction";
@@ -34,13 +35,13 @@ pub struct InteractionState {
     /// The parameters of the request.
     query: String,
     pushed: Option<PushedRequestRef>,
-    /// Time at which the request arrived. `prompt` requires actions after this time.
+    /// Time at which the request arrived. A sign-in or consent required by `prompt` must happen after this time.
     begun: Timestamp,
     patient: Option<PatientChoice>,
     consent: Option<ConsentAnswer>,
 }
 
-/// The user's answer on the consent page, for this request only.
+/// The user's answer on the consent page. It applies to this request only.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum ConsentAnswer {
@@ -58,7 +59,7 @@ struct PatientChoice {
 /// The next step of an authorization request.
 #[derive(Debug)]
 pub enum NextStep {
-    /// Nothing is missing: call [`AuthorizationService::grant_request`].
+    /// The request can be granted: call [`AuthorizationService::grant_request`].
     Grant(Box<GrantDecision>),
     /// Redirect to the client with an error.
     Reject(ErrorCode),
@@ -75,12 +76,12 @@ pub enum NextStep {
         user: User,
         /// The scopes that would be granted.
         scopes: Scopes,
-        /// The patient whose data the scopes open.
+        /// Id of the patient whose data the scopes make accessible.
         patient: Option<String>,
     },
 }
 
-/// A decided grant: session, user, scopes and launch patient.
+/// The content of a grant that all checks have approved: session, user, scopes and launch patient.
 #[derive(Debug)]
 pub struct GrantDecision {
     session: Session,
@@ -137,7 +138,8 @@ impl InteractionState {
 impl AuthorizationService {
     /// Returns the continuation for this browser.
     pub fn sign_continuation(&self, interaction: &InteractionState, browser: &str) -> String {
-        let json = serde_json::to_vec(interaction).expect("records serialise to JSON");
+        let json =
+            serde_json::to_vec(interaction).expect("a struct of strings and timestamps serializes to JSON");
         let text = URL_SAFE_NO_PAD.encode(json);
         let mac = self.server_secret.mac(MAC_PURPOSE, &format!("{browser} {text}"));
         format!("{text}.{mac}")
@@ -159,7 +161,7 @@ impl AuthorizationService {
         (now < interaction.begun + lifetimes::INTERACTION).then_some(interaction)
     }
 
-    /// Checks the request of an interaction again, because the client may have changed.
+    /// Checks the authorization request of an interaction again, because the client's registration may have changed.
     ///
     /// # Errors
     /// Returns [`AuthorizationError`] if the request is rejected.
@@ -192,7 +194,8 @@ impl AuthorizationService {
             && *sub != session.sub
             && session.auth_time >= interaction.begun
         {
-            // The user signed in during this interaction, but not as the user of the hint. Another sign-in would loop.
+            // The user signed in during this interaction, but as another user than `id_token_hint` names. Requiring
+            // another sign-in would loop.
             return Ok(NextStep::Reject(ErrorCode::LoginRequired));
         }
         let signed_in =
@@ -200,7 +203,7 @@ impl AuthorizationService {
         let Some((session, user)) = signed_in else {
             return Ok(reject_or(ErrorCode::LoginRequired, NextStep::SignIn));
         };
-        // Scopes that the user can grant: requested ∩ client ∩ user.
+        // The scopes that the user can grant: requested, registered for the client and allowed for the user.
         let scopes = request.scopes.filter(|scope| user.may_grant(scope));
         if scopes.is_empty() {
             return Ok(NextStep::Reject(ErrorCode::AccessDenied));
@@ -241,8 +244,8 @@ impl AuthorizationService {
         }
     }
 
-    /// Grants the request and returns the redirect URL for the client. Returns `None` if the request was pushed and has
-    /// been granted before.
+    /// Grants the request and returns the redirect URL for the client. Returns `None` for a pushed request that was
+    /// granted before.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails; the client then receives `server_error`.
@@ -312,7 +315,8 @@ impl AuthorizationService {
                 ("expires_in", &expires_in),
             ]);
         }
-        // RFC 6749 section 4.2.2: `scope` is required if it differs from the requested one.
+        // RFC 6749 section 4.2.2: the response must contain `scope` if the granted scope differs from the requested
+        // one.
         let granted = grant.scopes.to_string();
         if grant.scopes != request.scopes {
             pairs.push(("scope", &granted));
@@ -322,11 +326,11 @@ impl AuthorizationService {
 }
 
 enum LaunchPatient {
-    /// The scopes open no patient data.
+    /// No scope makes the data of a patient accessible.
     None,
     Patient(String),
     Choose,
-    /// No patient is accessible to the user.
+    /// The user cannot access any patient.
     Inaccessible,
 }
 
@@ -338,7 +342,7 @@ fn satisfies_request(
     now: Timestamp,
 ) -> bool {
     let since = session.auth_time >= interaction.begun;
-    // Compared in milliseconds: `max_age=0` requires a new sign-in, as `prompt=login` does.
+    // The age is compared in milliseconds: `max_age=0` requires a new sign-in, as `prompt=login` does.
     let age = now.duration_since(session.auth_time);
     let fresh = since || request.max_age.is_none_or(|max| age <= SignedDuration::from_secs(max));
     let again = since || !(request.prompt.login || request.prompt.select_account);
@@ -346,7 +350,8 @@ fn satisfies_request(
     let expected = match &request.hint {
         IdTokenHint::Missing => true,
         IdTokenHint::User(sub) => *sub == session.sub,
-        // The user of the hint is unknown, so the session cannot match it silently.
+        // The user of the hint is unknown, so the session is accepted only if the user signed in again or can see a
+        // page.
         IdTokenHint::Unreadable => since || !request.prompt.none,
     };
     fresh && again && provider && expected

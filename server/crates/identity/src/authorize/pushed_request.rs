@@ -20,7 +20,7 @@ use crate::tokens::dpop;
 
 const REQUEST_URI_PREFIX: &str = "urn:ietf:params:oauth:request_uri:";
 
-/// Parameters that authenticate the client. They are not part of the request.
+/// Parameters that authenticate the client. They are removed before the request is stored.
 const CREDENTIAL_PARAMETERS: [&str; 3] = ["client_secret", "client_assertion", "client_assertion_type"];
 
 /// Reference to a pushed request.
@@ -33,9 +33,10 @@ pub struct PushedRequestRef {
 }
 
 impl PushedRequestRef {
-    /// Returns the write that marks the request as granted. It fails for a second grant.
+    /// Returns the ledger write that records the grant of this request. The write fails if the request was granted
+    /// before.
     pub(crate) fn consume(&self, now: Timestamp) -> LedgerWrite {
-        // Covers the lifetime of the reference and of the pages that follow it.
+        // The record must outlive the reference and the pages that follow it.
         let until = now + lifetimes::PUSHED_REQUEST + lifetimes::INTERACTION;
         records::put_record(ledger_keys::used_pushed_request(&self.id), &true, Some(until), Expect::Absent)
     }
@@ -48,7 +49,7 @@ struct PushedRequestRecord {
     jkt: Option<String>,
 }
 
-/// A pushed request with its reference.
+/// The stored parameters of a pushed request, with its reference.
 pub(crate) struct StoredPushedRequest {
     pub query: String,
     pub pushed: PushedRequestRef,
@@ -70,7 +71,8 @@ pub enum PushRequestError {
     Store(#[from] StoreError),
 }
 
-/// Returns the description of an error for developers. The authorization endpoint sends no descriptions.
+/// Returns an error description for developers. Only the PAR endpoint sends it; the authorization endpoint sends no
+/// descriptions.
 fn describe_error(error: ErrorCode) -> &'static str {
     match error {
         ErrorCode::InvalidScope => {
@@ -88,14 +90,14 @@ fn describe_error(error: ErrorCode) -> &'static str {
     }
 }
 
-/// Returns the reference in a `request_uri` of this server, or `None` for any other URI.
+/// Returns the reference inside a `request_uri` of this server, or `None` for any other URI.
 pub(crate) fn request_reference(request_uri: &str) -> Option<&str> {
     request_uri.strip_prefix(REQUEST_URI_PREFIX)
 }
 
 impl AuthorizationService {
     /// Checks and stores a request of an authenticated client, and returns its `request_uri`. `jkt` is the thumbprint
-    /// of the DPoP key that was proven with it.
+    /// of the DPoP key that the client proved with the request.
     ///
     /// # Errors
     /// Returns [`PushRequestError`] if the request is invalid or cannot be stored.
@@ -137,7 +139,7 @@ impl AuthorizationService {
                 return Err(invalid("redirect_uri is missing or not registered for the client"));
             }
             Err(AuthorizationError::Show(_)) => {
-                return Err(invalid("client_id is not that of the authenticated client"));
+                return Err(invalid("client_id does not match the authenticated client"));
             }
             Err(AuthorizationError::Redirect { error, .. }) => {
                 return Err(rejected(error, describe_error(error)));
@@ -154,7 +156,7 @@ impl AuthorizationService {
         Ok(format!("{REQUEST_URI_PREFIX}{reference}"))
     }
 
-    /// Returns the request that this client pushed under this reference, unless it was granted before.
+    /// Returns the request that this client pushed under this reference, unless it was already granted.
     pub(crate) async fn load_pushed_request(
         &self,
         reference: &str,

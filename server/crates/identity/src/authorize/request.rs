@@ -1,8 +1,8 @@
 //! Checks of the authorization request, in the order of the specifications (RFC 6749 sections 4.1 and 4.2; OpenID
 //! Connect Core section 3.1.2; RFC 7636; RFC 9207).
 //!
-//! A rejected request is shown on a page of this server, or redirected to the client. A redirect requires a
-//! [`RegisteredRedirectUri`], which exists only after the client and its redirect URI were checked.
+//! A rejected request is answered with an error page of this server or with a redirect to the client. A redirect
+//! requires a [`RegisteredRedirectUri`], which exists only after the client and its redirect URI were checked.
 
 use jiff::Timestamp;
 use store::StoreError;
@@ -20,17 +20,17 @@ use crate::tokens::dpop;
 /// A checked authorization request.
 #[derive(Debug, Clone)]
 pub struct AuthorizationRequest {
-    /// The encoded parameters.
+    /// The URL-encoded parameters.
     pub query: String,
-    /// Set if the request was pushed; it can then be granted once.
+    /// Reference of a pushed request, which can be granted once. `None` for a direct request.
     pub pushed: Option<PushedRequestRef>,
     /// The client that sent the request.
     pub client: Client,
-    /// Target of the answer.
+    /// Target and encoding of the answer to the client.
     pub reply: AuthorizationReply,
     /// The requested response type.
     pub response_type: ResponseType,
-    /// The requested scopes, all of which the client has.
+    /// The requested scopes, all of which are registered for the client.
     pub scopes: Scopes,
     /// `nonce` for the ID token.
     pub nonce: Option<String>,
@@ -38,13 +38,13 @@ pub struct AuthorizationRequest {
     pub challenge: Option<CodeChallenge>,
     /// Thumbprint of the key that the code will be bound to (RFC 9449 section 10).
     pub jkt: Option<String>,
-    /// The pages that the client requires or excludes.
+    /// The pages that the client requires, or excludes with `none`.
     pub prompt: PromptValues,
     /// Maximum age of the sign-in in seconds.
     pub max_age: Option<i64>,
     /// User name for the sign-in form.
     pub login_hint: Option<String>,
-    /// The user that the client expects.
+    /// The user named by `id_token_hint`.
     pub hint: IdTokenHint,
     /// Name of the external provider to sign in with.
     pub identity_provider: Option<String>,
@@ -52,17 +52,17 @@ pub struct AuthorizationRequest {
 
 impl AuthorizationRequest {
     /// Returns `true` if the user must see a page before the client receives an answer. A native app cannot be
-    /// authenticated: any program on the device can use its client id and listen on its loopback address. So an earlier
-    /// consent does not cover the program that sends this request (RFC 8252 section 8.6). A claimed https address
-    /// belongs to the app.
+    /// authenticated: any program on the device can use its client id and listen on its loopback address. An earlier
+    /// consent may therefore have been given to another program (RFC 8252 section 8.6). A claimed https address belongs
+    /// to one app and is exempt.
     pub fn needs_interaction(&self) -> bool {
         let client = &self.client;
         let is_claimed_https = self.reply.to.as_str().starts_with("https://");
         client.native && client.is_public() && (client.consent || !is_claimed_https)
     }
 
-    /// Returns the `prompt` for an external provider, so that the provider does not reuse its own session if the client
-    /// requires a new sign-in.
+    /// Returns the `prompt` parameter for the external provider. If the client requires a new sign-in, the provider
+    /// must not reuse its own session.
     pub fn provider_prompt(&self) -> Option<&'static str> {
         if self.prompt.login || self.max_age.is_some() {
             Some("login")
@@ -72,7 +72,7 @@ impl AuthorizationRequest {
     }
 }
 
-/// Values of `prompt` (OpenID Connect Core section 3.1.2.1). If none is set, only the necessary pages are shown.
+/// Values of `prompt` (OpenID Connect Core section 3.1.2.1). Without a value, only the necessary pages are shown.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PromptValues {
     /// Show no page.
@@ -97,7 +97,7 @@ impl PromptValues {
                 _ => return None,
             }
         }
-        // `none` excludes all other values.
+        // `none` must not be combined with another value.
         (!prompt.none || text == "none").then_some(prompt)
     }
 }
@@ -109,7 +109,7 @@ pub enum IdTokenHint {
     Missing,
     /// Subject of the user.
     User(String),
-    /// The hint is not an ID token of this server for this client. No session satisfies it silently.
+    /// The hint is not an ID token that this server issued to this client. No session satisfies it without a page.
     Unreadable,
 }
 
@@ -134,7 +134,7 @@ impl AuthorizationReply {
         self.answer_url(pairs, self.errors_in_fragment)
     }
 
-    /// Returns the redirect URL with an answer.
+    /// Returns the redirect URL with an answer, in the query or the fragment.
     pub(crate) fn answer_url<'a>(&'a self, mut pairs: Vec<(&'a str, &'a str)>, fragment: bool) -> String {
         pairs.extend(self.state.as_deref().map(|state| ("state", state)));
         pairs.push(("iss", &self.issuer));
@@ -142,7 +142,7 @@ impl AuthorizationReply {
     }
 }
 
-/// Reasons why a request is answered with a page: the redirect URI was not verified.
+/// Reasons why a request is answered with an error page instead of a redirect: the redirect URI was not verified.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// `client_id` is missing, unknown or repeated.
@@ -151,7 +151,7 @@ pub enum PageError {
     /// `redirect_uri` is missing, not registered or repeated.
     #[error("The application requested a redirect to an address that is not registered for it.")]
     RedirectUri,
-    /// The pushed request is unknown, expired, already granted, or of another client.
+    /// The pushed request is unknown, expired, already granted, or was pushed by another client.
     #[error(
         "The request from the application has expired or was already used. Go back to the application and try again."
     )]
@@ -164,7 +164,7 @@ pub enum PageError {
 /// A rejected authorization request.
 #[derive(Debug)]
 pub enum AuthorizationError {
-    /// Show a page of this server.
+    /// Show an error page of this server.
     Show(PageError),
     /// Redirect to the client.
     Redirect {
@@ -176,8 +176,8 @@ pub enum AuthorizationError {
 }
 
 impl AuthorizationService {
-    /// Checks an authorization request. For a pushed request only `client_id` and `request_uri` are read from the query
-    /// (RFC 9126 section 4).
+    /// Checks an authorization request. If the request was pushed, only `client_id` and `request_uri` are read from the
+    /// query (RFC 9126 section 4).
     ///
     /// # Errors
     /// Returns [`AuthorizationError`] if the request is rejected.
@@ -211,7 +211,7 @@ impl AuthorizationService {
         let requested = params.get("response_type").unwrap_or_default();
         let reply = AuthorizationReply {
             to,
-            // A repeated state is ambiguous, so none is returned.
+            // A repeated `state` is ambiguous, so none is returned to the client.
             state: params.get("state").filter(|_| !params.is_ambiguous("state")).map(str::to_owned),
             errors_in_fragment: requested.split(' ').any(|part| part == "id_token"),
             issuer: self.issuer.clone(),
@@ -319,7 +319,7 @@ impl AuthorizationService {
     }
 
     /// Checks `aud` of SMART App Launch: it must be the FHIR base of this server, so that a malicious resource server
-    /// cannot obtain tokens for it. It is required for a launch and optional otherwise.
+    /// cannot obtain tokens for this server. `aud` is required for a launch and optional otherwise.
     fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), ErrorCode> {
         match aud {
             Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),
@@ -345,7 +345,7 @@ fn check_response_type(requested: Option<&str>, client: &Client) -> Result<Respo
     Ok(response_type)
 }
 
-/// Rejects a `state` that is a JSON object or array. Base64 of JSON is allowed and not decoded.
+/// Rejects a `state` that is a JSON object or array. A base64 value is accepted and not decoded.
 fn check_state(state: Option<&str>) -> Result<(), ErrorCode> {
     let Some(state) = state else { return Ok(()) };
     let is_json = state.trim_start().starts_with(['{', '['])
@@ -372,7 +372,7 @@ fn check_pkce(
 
 pub(crate) fn check_scope(requested: Option<&str>, client: &Client) -> Result<Scopes, ErrorCode> {
     let scopes = Scopes::parse(requested.unwrap_or("openid")).map_err(|_| ErrorCode::InvalidScope)?;
-    // `system/` scopes are granted by `client_credentials` only.
+    // `system/` scopes are granted only by the grant type `client_credentials`.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
     if scopes.iter().any(|scope| is_system(scope) || !client.scopes.covers(scope)) {
         return Err(ErrorCode::InvalidScope);

@@ -80,7 +80,7 @@ enum AssertionAudience {
 }
 
 impl AssertionClaims {
-    /// Checks all claims but the identity of the client. Returns the expiry and the `jti`.
+    /// Checks all claims except `iss` and `sub`. Returns the expiry in seconds and the `jti`.
     fn check_claims(&self, audiences: [&str; 2], now: Timestamp) -> Result<(i64, &str), BadAssertion> {
         let aud = match &self.aud {
             Some(AssertionAudience::One(one)) => one,
@@ -110,7 +110,7 @@ impl AssertionClaims {
     }
 }
 
-/// Algorithms of a client without registered ones (SMART Backend Services).
+/// Algorithms of client assertions for a client that has registered none (SMART Backend Services).
 const SMART_ALGORITHMS: [&str; 2] = ["RS384", "ES384"];
 
 /// Returns the algorithm named in the header if it is registered for the client.
@@ -190,7 +190,8 @@ impl ClientAuthenticator {
         if parts.header.jku.is_some() && parts.header.jku != client.jwks_uri {
             return Err(bad(BadAssertion::Jku));
         }
-        // These checks need no key. They come first, so that an invalid assertion does not cause a fetch of a key set.
+        // These checks need no key. They precede the signature check, so that an invalid assertion does not cause a
+        // fetch of a key set.
         let token_url = format!("{}/oauth2/token", self.issuer);
         let (exp, jti) = claims.check_claims([&token_url, &self.issuer], now).map_err(bad)?;
         match &client.jwks_uri {
@@ -200,7 +201,8 @@ impl ClientAuthenticator {
             }
             None => check_signature(&parts, kid, alg, &client.jwks).map_err(bad)?,
         }
-        // The `jti` is marked as used after the signature was checked, so that only the client can use it up.
+        // The `jti` is marked as used only after the signature check, so that other senders cannot use up the client's
+        // `jti` values.
         let expires =
             Timestamp::from_second(exp + CLOCK_LEEWAY_S + 1).map_err(|_| bad(BadAssertion::NoExpiry))?;
         let key = ledger_keys::used_assertion(&client.client_id, jti);

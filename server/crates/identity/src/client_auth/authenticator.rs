@@ -21,7 +21,7 @@ pub const JWT_BEARER: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-be
 /// Reasons why client authentication fails.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientAuthError {
-    /// The request is malformed.
+    /// The request is malformed. The text describes the defect.
     #[error("{0}")]
     InvalidRequest(&'static str),
     /// The client is unknown, the secret is wrong, or the method is not registered. The text is the same for all, so
@@ -30,7 +30,7 @@ pub enum ClientAuthError {
         "the client is unknown, its credentials are wrong, or its authentication method is not registered"
     )]
     InvalidClient,
-    /// The client assertion was rejected. The reason contains nothing that is not in the assertion or registered.
+    /// The client assertion was rejected. The reason contains only values from the assertion and the registration.
     #[error("client assertion rejected: {0}")]
     BadAssertion(BadAssertion),
     /// The client's key set could not be fetched.
@@ -41,7 +41,7 @@ pub enum ClientAuthError {
     Store(#[from] StoreError),
 }
 
-/// Authenticates clients.
+/// Authenticates the clients of requests.
 pub struct ClientAuthenticator {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) audit: Arc<dyn AuditSink>,
@@ -65,7 +65,7 @@ impl ClientAuthenticator {
         match &found {
             Ok(_) | Err(ClientAuthError::Store(_)) => {}
             Err(error) => {
-                // An unknown client id is not recorded, because the field may contain a secret.
+                // An unknown client id is not recorded in the audit log, because the field may contain a secret.
                 let named = match authorization.and_then(parse_basic_header) {
                     Some((id, _)) => Some(id),
                     None => form.get("client_id").map(str::to_owned),

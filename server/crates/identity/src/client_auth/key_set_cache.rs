@@ -3,8 +3,8 @@
 //!
 //! A key set is fresh for the lifetime in its response, but at least a minute and at most a day. An unknown key id
 //! causes another fetch, at most every 30 seconds, because any caller can send an unknown id. Concurrent requests for
-//! the same address wait for one fetch. After a failed fetch no other is attempted for 30 seconds, so that an
-//! unresponsive host delays one request instead of all.
+//! the same address wait for one fetch. After a failed fetch, the next fetch is attempted 30 seconds later, so that an
+//! unresponsive host delays one request and not all of them.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -29,7 +29,7 @@ const MAX_KEYS: usize = 100;
 /// A fetched key set.
 #[derive(Debug, Clone, Default)]
 pub struct FetchedKeySet {
-    /// The members of `keys`.
+    /// The members of `keys` in the JWK Set.
     pub keys: Vec<Value>,
     /// Lifetime according to the response headers, if they specify one.
     pub lifetime: Option<SignedDuration>,
@@ -41,7 +41,7 @@ pub struct FetchedKeySet {
 #[error("the registered key set of the client could not be read")]
 pub struct KeySetUnreachable;
 
-/// A fetch in progress.
+/// The future of a fetch.
 pub type KeySetFuture<'a> =
     Pin<Box<dyn Future<Output = Result<FetchedKeySet, KeySetUnreachable>> + Send + 'a>>;
 
@@ -51,7 +51,7 @@ pub trait FetchKeySet: Send + Sync {
     fn fetch<'a>(&'a self, address: &'a str) -> KeySetFuture<'a>;
 }
 
-/// Fetches nothing, for clients whose keys are registered by value.
+/// A fetcher that always fails, for servers whose clients register their keys by value.
 pub struct NoKeySetFetch;
 
 impl FetchKeySet for NoKeySetFetch {
@@ -60,11 +60,11 @@ impl FetchKeySet for NoKeySetFetch {
     }
 }
 
-/// Key set of one address.
+/// The key set of one address, as last fetched.
 #[derive(Default)]
 struct CachedKeySet {
     keys: Arc<Vec<Value>>,
-    /// End of the lifetime; `None` before the first fetch.
+    /// End of the lifetime of the key set; `None` before the first fetch.
     fresh_until: Option<Timestamp>,
     /// Time of the last fetch for an unknown key id.
     unknown_key_fetched: Option<Timestamp>,
@@ -80,7 +80,8 @@ impl CachedKeySet {
         self.keys.iter().any(|key| key["kid"] == kid)
     }
 
-    /// Returns `true` if a fetch is allowed now.
+    /// Returns `true` if a fetch is allowed: [`FETCH_PAUSE`] must have passed since the last failed fetch and, if the
+    /// set is fresh, since the last fetch for an unknown key id.
     fn may_fetch(&self, now: Timestamp) -> bool {
         let has_paused = |last: Option<Timestamp>| last.is_none_or(|last| now >= last + FETCH_PAUSE);
         has_paused(self.fetch_failed) && (!self.is_fresh(now) || has_paused(self.unknown_key_fetched))
@@ -89,7 +90,7 @@ impl CachedKeySet {
 
 type CacheSlot = Arc<tokio::sync::Mutex<CachedKeySet>>;
 
-/// The key sets of all addresses.
+/// The cached key sets of all addresses.
 pub(crate) struct KeySetCache {
     fetch: Arc<dyn FetchKeySet>,
     slots: Mutex<HashMap<String, CacheSlot>>,
@@ -101,14 +102,14 @@ impl KeySetCache {
     }
 
     fn slot(&self, address: &str, now: Timestamp) -> CacheSlot {
-        let mut slots = self.slots.lock().expect("no thread panics while it holds the map");
+        let mut slots = self.slots.lock().expect("no thread panics while it holds the lock");
         if slots.len() >= MAX_ADDRESSES && !slots.contains_key(address) {
             slots.retain(|_, slot| slot.try_lock().map_or(true, |cached| cached.is_fresh(now)));
         }
         slots.entry(address.to_owned()).or_default().clone()
     }
 
-    /// Returns the keys at an address. Fetches them if they are not fresh or if `kid` is not among them.
+    /// Returns the keys at an address. Fetches the key set if it is not fresh or does not contain `kid`.
     pub async fn keys_for(
         &self,
         address: &str,
@@ -135,7 +136,7 @@ impl KeySetCache {
             }
             Err(KeySetUnreachable) => {
                 cached.fetch_failed = Some(now);
-                // A failed refresh does not invalidate a fresh set.
+                // If the fetch for an unknown key id failed, a fresh set stays valid.
                 if cached.is_fresh(now) { Ok(cached.keys.clone()) } else { Err(KeySetUnreachable) }
             }
         }
@@ -150,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the configured key set and counts the fetches.
+    /// A fetcher that returns a configured key set and counts its calls.
     #[derive(Default)]
     struct KeySetHost {
         fetches: AtomicUsize,
@@ -161,7 +162,7 @@ mod tests {
         fn fetch<'a>(&'a self, _: &'a str) -> KeySetFuture<'a> {
             Box::pin(async {
                 self.fetches.fetch_add(1, Ordering::SeqCst);
-                // Lets the other requests run during the fetch.
+                // Yields, so that the other requests run during this fetch.
                 tokio::task::yield_now().await;
                 self.answer.lock().unwrap().clone().ok_or(KeySetUnreachable)
             })

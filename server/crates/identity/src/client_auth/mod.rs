@@ -1,4 +1,4 @@
-//! Client authentication at the token endpoint: secrets, client assertions, and key sets of clients.
+//! Client authentication: client secrets, client assertions, and the key sets of clients.
 
 pub mod assertion;
 pub mod authenticator;

@@ -1,4 +1,4 @@
-//! The registered clients. They are added by commands, or declared in the configuration.
+//! The registered clients. A client is added by an administration command or declared in the configuration.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 
-/// A bounded cache of clients. An entry is valid in the cache epoch in which it was read (see `storage::epoch_ledger`).
+/// A bounded cache of clients by client id. An entry is valid in the cache epoch in which it was read (see
+/// `storage::epoch_ledger`).
 pub(crate) struct ClientCache(Cache<Box<str>, Arc<CachedClient>>);
 
 struct CachedClient {
@@ -28,7 +29,7 @@ impl ClientCache {
     }
 }
 
-/// The registered clients.
+/// The registered clients, stored in the ledger.
 pub struct ClientRegistry {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
@@ -39,7 +40,8 @@ pub struct ClientRegistry {
 }
 
 impl ClientRegistry {
-    /// Returns the client with this id if it exists and may be used now.
+    /// Returns the client with this id if it exists and may be used now. Demo clients may be used only if the demo
+    /// project is served.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -64,7 +66,8 @@ impl ClientRegistry {
         self.ledger.read_records(ledger_keys::CLIENTS, now).await
     }
 
-    /// Returns a number that increases with each change of a client. A cache must read it before it reads the clients.
+    /// Returns a number that increases with each change of a client. A cache must read this number before it reads the
+    /// clients.
     pub fn client_epoch(&self) -> u64 {
         self.ledger.client_epoch()
     }
@@ -88,11 +91,11 @@ impl ClientRegistry {
         }
     }
 
-    /// Replaces the declared clients by those of the configuration in one transaction: adds new clients, updates
-    /// changed ones, and deletes those that are no longer declared. Unchanged clients keep their tokens.
+    /// Replaces the declared clients with those of the configuration in one transaction: adds new clients, updates
+    /// changed clients, and deletes clients that are no longer declared. Tokens of unchanged clients stay valid.
     ///
     /// # Errors
-    /// Returns [`RegistrationError`] if a client is invalid; then nothing is changed.
+    /// Returns [`RegistrationError`] if a client is invalid. In that case no client is changed.
     pub async fn declare_clients(
         &self,
         declared: &[Client],
@@ -139,14 +142,15 @@ impl ClientRegistry {
                     events.into_iter().for_each(|event| self.audit.record(event));
                     return Ok(());
                 }
-                // One of the clients was changed concurrently: read them again.
+                // Another request changed one of the clients: read the clients again.
                 Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Replaces all secrets of a client by a new one, and returns it. Returns `None` if there is no such client.
+    /// Replaces all secrets of a client with a new one and returns the new secret. Returns `None` if there is no such
+    /// client.
     ///
     /// # Errors
     /// Returns [`RegistrationError::Declared`] if the client is declared in the configuration, or a store error.

@@ -1,4 +1,4 @@
-//! The registered clients and the users, as they are stored.
+//! Directories of the registered clients and of the users in the ledger.
 
 pub mod client_registry;
 pub mod user_directory;

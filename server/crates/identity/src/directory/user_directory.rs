@@ -1,4 +1,4 @@
-//! The users. Each has a record under the subject, and one under the user name.
+//! The users. Each user has two records: the user under the subject, and the subject under the user name.
 
 use std::sync::Arc;
 
@@ -17,11 +17,11 @@ use crate::storage::records;
 pub struct VersionedUser {
     /// The user.
     pub user: User,
-    /// Changes with each write.
+    /// Revision of the record, which changes with each write.
     pub revision: u64,
 }
 
-/// Reasons why a user is not changed.
+/// Reasons why a change of a user is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeUserError {
     /// There is no such user.
@@ -30,7 +30,7 @@ pub enum ChangeUserError {
     /// The record was changed since it was read.
     #[error("the user was changed since it was read; read it again")]
     Stale,
-    /// The user is invalid.
+    /// The changed user would be invalid.
     #[error(transparent)]
     User(#[from] UserError),
     /// The store failed.
@@ -38,19 +38,19 @@ pub enum ChangeUserError {
     Store(#[from] StoreError),
 }
 
-/// Treatment of the other ways to sign in when a user is changed.
+/// Specifies what happens to the other sign-in methods when a user is changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OtherMethods {
     /// Keep passkeys, recovery codes and linked accounts.
     Keep,
-    /// Remove them in the same transaction.
+    /// Remove passkeys, recovery codes and linked accounts in the same transaction.
     Remove,
 }
 
-/// Reasons why a user is not added or changed.
+/// Reasons why a user cannot be added or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
-    /// The name is taken.
+    /// Another user has this name.
     #[error("a user '{0}' exists already; choose another name")]
     Exists(String),
     /// The name is invalid.
@@ -69,7 +69,7 @@ struct UserNameIndex {
     sub: String,
 }
 
-/// The users.
+/// The users, stored in the ledger.
 pub struct UserDirectory {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
@@ -208,13 +208,13 @@ impl UserDirectory {
         Ok(())
     }
 
-    /// Returns `false` for a demo user if the demo project is not served.
+    /// Returns `false` for a demo user if the demo project is disabled.
     fn is_served(&self, user: &User) -> bool {
         self.demo || !user.demo
     }
 
-    /// Returns up to `limit` users that follow the subject `after`, ordered by subject, and the value of `after` for
-    /// the next page.
+    /// Returns a page of up to `limit` users with subjects greater than `after`, ordered by subject, and the value of
+    /// `after` for the next page.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -225,7 +225,7 @@ impl UserDirectory {
         now: Timestamp,
     ) -> Result<(Vec<User>, Option<String>), StoreError> {
         let after = after.map(ledger_keys::user_record);
-        // One more user than requested shows whether there is a next page.
+        // The scan reads one user more than `limit`, to find out whether there is a next page.
         let mut page = self.ledger.scan(ledger_keys::USERS, after.as_deref(), limit + 1, now).await?;
         let more = page.len() > limit;
         page.truncate(limit);
@@ -253,8 +253,8 @@ impl UserDirectory {
         Ok(found.map(|stored| VersionedUser { user: stored.value, revision: stored.revision }))
     }
 
-    /// Changes a user. With a `revision`, fails if the record was changed since; without one, retries after a
-    /// concurrent change. The user name does not change.
+    /// Changes a user. If `revision` is given, fails if the record was changed since that revision; otherwise retries
+    /// after a concurrent change. The user name is not changed.
     ///
     /// # Errors
     /// Returns [`ChangeUserError`] if the user is missing or was changed, or the change cannot be written.
@@ -268,8 +268,8 @@ impl UserDirectory {
         self.change_user_and_methods(sub, revision, OtherMethods::Keep, now, change).await
     }
 
-    /// Changes a user as [`UserDirectory::change_versioned_user`] does. With [`OtherMethods::Remove`], removes all ways
-    /// to sign in besides the password in the same transaction.
+    /// Changes a user as [`UserDirectory::change_versioned_user`] does. [`OtherMethods::Remove`] also removes all
+    /// sign-in methods other than the password, in the same transaction.
     pub(crate) async fn change_user_and_methods(
         &self,
         sub: &str,
@@ -313,8 +313,8 @@ impl UserDirectory {
         }
     }
 
-    /// Sets a password hash and ends all sessions and tokens of the user. With a `revision`, fails if the record was
-    /// changed since.
+    /// Sets a password hash and ends all sessions and tokens of the user. If `revision` is given, fails if the record
+    /// was changed since that revision.
     ///
     /// # Errors
     /// Returns [`ChangeUserError`] if the user is missing or was changed, or the change cannot be written.
@@ -330,7 +330,7 @@ impl UserDirectory {
         self.change_user_and_methods(sub, revision, others, now, set).await
     }
 
-    /// Returns the writes that remove all ways to sign in besides the password.
+    /// Returns the writes that remove all sign-in methods other than the password.
     async fn method_deletions(&self, sub: &str, now: Timestamp) -> Result<Vec<LedgerWrite>, StoreError> {
         let prefix = ledger_keys::user_link(sub, "");
         let mut deleted = vec![ledger_keys::user_factors(sub)];

@@ -9,7 +9,7 @@ use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
 use crate::{SigningAlg, jose};
 
-/// Methods of client authentication at the token endpoint.
+/// Authentication methods of a client at the token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuthMethod {
@@ -27,11 +27,11 @@ pub enum AuthMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GrantType {
-    /// RFC 6749 4.1.
+    /// RFC 6749 section 4.1.
     AuthorizationCode,
-    /// RFC 6749 6.
+    /// RFC 6749 section 6.
     RefreshToken,
-    /// RFC 6749 4.4.
+    /// RFC 6749 section 4.4.
     ClientCredentials,
     /// RFC 8628.
     #[serde(rename = "urn:ietf:params:oauth:grant-type:device_code")]
@@ -44,13 +44,13 @@ pub enum ResponseType {
     /// An authorization code.
     #[serde(rename = "code")]
     Code,
-    /// An access token, and with `openid` an ID token.
+    /// An access token, and an ID token if `openid` is requested.
     #[serde(rename = "token")]
     Token,
     /// An ID token.
     #[serde(rename = "id_token")]
     IdToken,
-    /// Both tokens, in the spelling of OpenID Connect.
+    /// Both tokens, as OpenID Connect spells the combination.
     #[serde(rename = "id_token token")]
     IdTokenToken,
 }
@@ -60,9 +60,9 @@ pub enum ResponseType {
 pub struct Client {
     /// Public identifier.
     pub client_id: String,
-    /// Name that users see.
+    /// Name that is displayed to users.
     pub name: String,
-    /// URIs for the answers to authorization requests.
+    /// URIs to which answers to authorization requests are sent.
     #[serde(default)]
     pub redirect_uris: Vec<RegisteredRedirectUri>,
     /// URIs for the redirect after sign-out.
@@ -74,7 +74,7 @@ pub struct Client {
     /// Grant types of the token endpoint.
     #[serde(default)]
     pub grant_types: Vec<GrantType>,
-    /// Methods of authentication.
+    /// Methods with which the client may authenticate itself.
     pub auth_methods: Vec<AuthMethod>,
     /// SHA-256 of each valid secret in base64url.
     #[serde(default)]
@@ -82,18 +82,18 @@ pub struct Client {
     /// Public keys for `private_key_jwt`, registered by value.
     #[serde(default)]
     pub jwks: Vec<serde_json::Value>,
-    /// Address of the public keys for `private_key_jwt`.
+    /// URL of a JWK Set with the public keys for `private_key_jwt`.
     #[serde(default)]
     pub jwks_uri: Option<String>,
-    /// Algorithms of client assertions. If empty: RS384 and ES384.
+    /// Algorithms accepted for client assertions. Empty means RS384 and ES384.
     #[serde(default)]
     pub assertion_algs: Vec<String>,
-    /// Algorithm of ID tokens. If `None`: RS256.
+    /// Algorithm of ID tokens. `None` means RS256.
     #[serde(default)]
     pub id_token_alg: Option<String>,
     /// Scopes that the client may request.
     pub scopes: Scopes,
-    /// Requires PKCE.
+    /// `true` if authorization requests must use PKCE.
     pub pkce_required: bool,
     /// `true` for a native app, whose loopback redirect URI may have any port (RFC 8252).
     #[serde(default)]
@@ -110,13 +110,13 @@ pub struct Client {
     /// `true` if tokens must be bound to a key (RFC 9449 section 5.2, `dpop_bound_access_tokens`).
     #[serde(default)]
     pub dpop_bound: bool,
-    /// Requires the consent of the user. `false` for first-party clients.
+    /// `true` if the user must consent. `false` for first-party clients.
     #[serde(default)]
     pub consent: bool,
     /// `true` if the client may introspect tokens of other clients.
     #[serde(default)]
     pub introspects: bool,
-    /// Groups that the client may export. If `None`: all.
+    /// Groups that the client may export. `None` means all groups.
     #[serde(default)]
     pub groups: Option<Vec<String>>,
     /// `true` if the client is part of the demo project.
@@ -125,8 +125,8 @@ pub struct Client {
     /// `true` if the client is declared in `trefoil.toml`.
     #[serde(default)]
     pub declared: bool,
-    /// Random id of this registration, and a claim of its tokens. So the tokens of a deleted client stay invalid if a
-    /// client is added under the same id.
+    /// Random id of this registration, and a claim of its tokens. If the client is deleted and another is added under
+    /// the same id, the tokens of the deleted client stay invalid.
     #[serde(default)]
     pub generation: String,
 }
@@ -142,18 +142,18 @@ pub enum RegistrationError {
         "a client '{0}' was added by command; delete it with `trefoil client delete {0}` or declare another id"
     )]
     AddedByCommand(String),
-    /// The client is declared in the configuration, so commands must not change it.
+    /// The client is declared in the configuration, so commands cannot change it.
     #[error(
         "the client '{0}' is declared in trefoil.toml; change its [[client]] there, then `trefoil reload`"
     )]
     Declared(String),
-    /// The address of the key set is invalid.
+    /// The URL of the key set is invalid.
     #[error("jwks_uri '{0}' is not an https:// address; plain http:// is accepted for loopback hosts only")]
     BadKeySetAddress(String),
     /// The algorithm is not supported.
     #[error("'{name}' is not an algorithm for {what}; use {known}")]
     BadAlgorithm {
-        /// The name that was given.
+        /// The rejected name.
         name: String,
         /// `assertions` or `ID tokens`.
         what: &'static str,
@@ -166,12 +166,12 @@ pub enum RegistrationError {
     /// The secret is too short.
     #[error("a client secret must have at least 32 characters")]
     WeakSecret,
-    /// The key with this index is invalid.
+    /// The key with this index in the JWK Set is invalid.
     #[error(
         "key {0} of the JWK Set is rejected: it must be a public key with a kid, and RSA of at least 2048 bits, EC P-256, EC P-384 or OKP Ed25519"
     )]
     BadKey(usize),
-    /// Two members contradict each other.
+    /// Two members contradict each other, as the text describes.
     #[error("{0}")]
     Contradiction(&'static str),
     /// The store failed.
@@ -180,7 +180,7 @@ pub enum RegistrationError {
 }
 
 impl Client {
-    /// Returns a client without any permission: the start of every registration.
+    /// Returns a client without permissions, from which every registration starts.
     pub fn new(client_id: impl Into<String>) -> Self {
         let client_id = client_id.into();
         Self {
@@ -217,13 +217,13 @@ impl Client {
         self.auth_methods == [AuthMethod::None]
     }
 
-    /// Returns `true` if one of the client's methods of authentication uses a secret.
+    /// Returns `true` if one of the client's authentication methods uses a secret.
     pub fn needs_secret(&self) -> bool {
         let with_secret = [AuthMethod::ClientSecretBasic, AuthMethod::ClientSecretPost];
         self.auth_methods.iter().any(|method| with_secret.contains(method))
     }
 
-    /// Returns `true` if this is one of the client's secrets. The comparison takes constant time.
+    /// Returns `true` if `secret` is one of the client's secrets. The comparison takes constant time.
     pub fn verify_secret(&self, secret: &str) -> bool {
         let digest = encoding::sha256_base64url(secret);
         self.secret_digests
@@ -239,7 +239,7 @@ impl Client {
     /// Checks a registration.
     ///
     /// # Errors
-    /// Returns [`RegistrationError`] for the first rule that is violated.
+    /// Returns [`RegistrationError`] for the first violated rule.
     pub fn check_registration(&self) -> Result<(), RegistrationError> {
         let id = &self.client_id;
         let legal = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -311,8 +311,8 @@ impl Client {
     }
 }
 
-/// Returns `true` for an HTTPS address, and for a plain HTTP address of a loopback host. The operator decides whether a
-/// loopback address is fetched.
+/// Returns `true` for an HTTPS URL, and for a plain HTTP URL with a loopback host. The configuration decides whether
+/// URLs with a loopback host are fetched.
 fn is_key_set_address(address: &str) -> bool {
     url::Url::parse(address).is_ok_and(|url| {
         let is_loopback = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));

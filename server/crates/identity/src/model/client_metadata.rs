@@ -1,5 +1,5 @@
-//! Client metadata: a client as it is written in `trefoil.toml`, in flags and in the admin API, with the member names of
-//! RFC 7591, OpenID Connect Registration, RFC 9126 and RFC 9449 where they define one.
+//! Client metadata: the form of a client in `trefoil.toml`, in command-line options and in the admin API. Members that
+//! RFC 7591, OpenID Connect Registration, RFC 9126 or RFC 9449 define have the names of those specifications.
 
 use std::fmt::Display;
 
@@ -12,7 +12,7 @@ use crate::model::client::{AuthMethod, Client, GrantType, RegistrationError, Res
 use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
 
-/// Metadata of one client, unchecked. [`ClientMetadata::into_client`] checks it and derives what was left out.
+/// Unchecked metadata of one client. [`ClientMetadata::into_client`] checks the metadata and sets the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[expect(missing_docs, reason = "most names are those of the specifications")]
@@ -21,16 +21,16 @@ pub struct ClientMetadata {
     pub client_name: Option<String>,
     pub redirect_uris: Vec<String>,
     pub post_logout_redirect_uris: Vec<String>,
-    /// Default: `code` if there is a redirect URI.
+    /// Default: `code` if there is a redirect URI, and empty otherwise.
     pub response_types: Vec<String>,
     pub grant_types: Vec<String>,
     #[serde(skip_serializing)]
     pub token_endpoint_auth_method: Option<String>,
-    /// For clients with several methods.
+    /// Names several methods, in place of the single `token_endpoint_auth_method`.
     pub token_endpoint_auth_methods: Vec<String>,
     #[serde(skip_serializing)]
     pub token_endpoint_auth_signing_alg: Option<String>,
-    /// For clients with several algorithms. Default: RS384 and ES384.
+    /// Names several algorithms, in place of the single one. Default: RS384 and ES384.
     pub token_endpoint_auth_signing_algs: Vec<String>,
     pub jwks: Option<Value>,
     pub jwks_uri: Option<String>,
@@ -44,13 +44,13 @@ pub struct ClientMetadata {
     pub dpop_bound_access_tokens: bool,
     /// Default: `true`.
     pub pkce_required: Option<bool>,
-    /// The client needs no consent of the user.
+    /// `true` if the user does not have to consent. Default: `false`.
     pub first_party: bool,
-    /// Refresh tokens are issued without `offline_access`.
+    /// `true` if refresh tokens are issued without `offline_access`. Default: `false`.
     pub always_refresh: bool,
-    /// Seconds (0 to 60) during which a spent refresh token returns its successor again.
+    /// Seconds (0 to 60) during which a spent refresh token returns its successor again. Default: 0.
     pub refresh_grace_s: u32,
-    /// The client may introspect tokens of other clients.
+    /// `true` if the client may introspect tokens of other clients. Default: `false`.
     pub introspects: bool,
     /// Groups that the client may export. Default: all.
     pub groups: Option<Vec<String>>,
@@ -62,7 +62,7 @@ pub struct ClientMetadata {
 pub struct InvalidMetadata {
     /// Name of the member.
     pub member: &'static str,
-    /// Index of the value, if the member is a list.
+    /// Index of the rejected value, if the member is a list.
     pub index: usize,
     /// Reason for the rejection, and the accepted values.
     pub reason: String,
@@ -85,7 +85,7 @@ const GRANT_TYPES: [&str; 4] = [
 ];
 
 impl ClientMetadata {
-    /// Checks the metadata and returns the client. `secret` is the client secret, if it is known.
+    /// Checks the metadata and returns the client. `secret` is the client secret in plain text, if it is known.
     ///
     /// # Errors
     /// Returns [`InvalidMetadata`] for the first member that is rejected.
@@ -104,7 +104,7 @@ impl ClientMetadata {
         }
         let is_public = auth_methods == [AuthMethod::None];
         let pkce_required = self.pkce_required.unwrap_or(true);
-        // Only the demo project has public clients without PKCE.
+        // Only clients of the demo project can be public without PKCE.
         if is_public && !pkce_required {
             return Err(invalid("pkce_required", 0, "a public client must use PKCE"));
         }
@@ -210,7 +210,7 @@ impl From<&Client> for ClientMetadata {
     }
 }
 
-/// Returns the member that an error of [`Client::check_registration`] is about.
+/// Returns the name of the member that an error of [`Client::check_registration`] refers to.
 fn member_of(error: &RegistrationError) -> &'static str {
     match error {
         RegistrationError::WeakSecret => "client_secret",
@@ -238,7 +238,7 @@ fn parse_redirect_uris(
     uris.iter().enumerate().map(parse).collect()
 }
 
-/// Parses names of an enum as the specifications spell them.
+/// Parses names of enum variants as the specifications spell them.
 fn parse_names<T: DeserializeOwned>(
     member: &'static str,
     names: &[String],
@@ -254,7 +254,7 @@ fn parse_names<T: DeserializeOwned>(
     names.iter().enumerate().map(parse).collect()
 }
 
-/// Returns the names of enum values as the specifications spell them.
+/// Returns the names of enum variants as the specifications spell them.
 fn names_of<T: Serialize>(values: &[T]) -> Vec<String> {
     let name = |value: &T| serde_json::to_value(value).ok()?.as_str().map(str::to_owned);
     values.iter().filter_map(name).collect()

@@ -1,4 +1,4 @@
-//! Registered parties and the values of the protocols: clients, users, scopes, redirect URIs, providers.
+//! Types of clients, users and external providers, and of protocol values such as scopes and redirect URIs.
 
 pub mod client;
 pub mod client_metadata;

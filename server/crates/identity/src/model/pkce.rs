@@ -11,7 +11,7 @@ use crate::encoding;
 pub struct CodeChallenge(String);
 
 impl CodeChallenge {
-    /// Parses a challenge. Returns `None` if it does not have the form of an S256 challenge (RFC 7636 section 4.2).
+    /// Parses a challenge. Returns `None` if the text is not a valid S256 challenge (RFC 7636 section 4.2).
     pub fn parse(text: &str) -> Option<Self> {
         let shaped =
             text.len() == 43 && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
@@ -23,7 +23,7 @@ impl CodeChallenge {
         Self(encoding::encode_base64url(Sha256::digest(verifier.as_bytes())))
     }
 
-    /// Returns the challenge as it is sent.
+    /// Returns the challenge as the client sent it.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -36,7 +36,7 @@ impl CodeChallenge {
     }
 }
 
-/// Returns `true` for a code verifier: 43 to 128 unreserved characters (RFC 7636 section 4.1).
+/// Returns `true` if the text is a valid code verifier: 43 to 128 unreserved characters (RFC 7636 section 4.1).
 pub fn is_code_verifier(text: &str) -> bool {
     (43..=128).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~'))
@@ -48,7 +48,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_example_of_rfc_7636_appendix_b() {
+    fn the_example_of_rfc_7636_appendix_b_is_accepted() {
         let challenge = CodeChallenge::parse("E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM").unwrap();
         assert!(challenge.matches_verifier("dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"));
     }

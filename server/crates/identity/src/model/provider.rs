@@ -1,15 +1,15 @@
-//! External OpenID Connect providers, their users, and the error texts of their failures.
+//! External OpenID Connect providers, the users whom they authenticate, and the error texts for failed calls.
 
 use serde::{Deserialize, Serialize};
 
 use crate::model::error_code::ErrorCode;
 use crate::model::user::StandardClaims;
 
-/// An external provider as configured.
+/// An external provider, as declared in the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the addresses are those of OpenID Connect Discovery")]
 pub struct IdentityProvider {
-    /// Name of the provider: the value of `identity_provider`, and displayed to users.
+    /// Name of the provider: the value of `identity_provider` in requests, and the name displayed to users.
     pub name: String,
     /// Issuer identifier.
     pub issuer: String,
@@ -22,21 +22,21 @@ pub struct IdentityProvider {
     pub client_secret: Option<String>,
     /// Scopes to request, separated by spaces.
     pub scopes: String,
-    /// `true` if the provider is Google, whose failures have their own error texts.
+    /// `true` if the provider is Google, whose failures have different error texts.
     pub google: bool,
-    /// `true` if a user is created for an unknown account.
+    /// `true` if a sign-in with an unknown account creates a user.
     pub create_users: bool,
-    /// `true` if an unknown account is linked to the one user with the same e-mail address, if the provider has verified
-    /// the address.
+    /// `true` if a sign-in with an unknown account links the account to the only user with the same e-mail address,
+    /// provided that the provider has verified the address.
     pub link_by_email: bool,
 }
 
 /// A failure of a call to a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProviderFailure {
-    /// The token endpoint sent no response head in time.
+    /// The token endpoint did not send response headers in time.
     TokenTimeout,
-    /// The key set endpoint sent no response head in time.
+    /// The key set endpoint did not send response headers in time.
     KeySetTimeout,
     /// The token endpoint sent an error response.
     Status {
@@ -45,14 +45,14 @@ pub enum ProviderFailure {
         /// OAuth error code in the body, if any.
         code: Option<String>,
     },
-    /// The connection was reset or ended before the response was complete.
+    /// The connection was reset or closed before the response was complete.
     Reset,
-    /// The response body stalled.
+    /// No further part of the response body arrived in time.
     Stalled,
     /// The user denied access at the provider.
     Denied,
-    /// Any other failure, for example a refused connection, a TLS error or an invalid ID token. The text is for the
-    /// log.
+    /// Any other failure, for example a refused connection, a TLS error or an invalid ID token. The text is written to
+    /// the log.
     Other(&'static str),
 }
 
@@ -77,12 +77,12 @@ impl IdentityProvider {
     }
 }
 
-/// A user as identified by a provider.
+/// A user, as the provider identifies the user.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ExternalUser {
     /// Issuer of the provider.
     pub issuer: String,
-    /// Subject at the provider.
+    /// Subject identifier of the user at the provider.
     pub sub: String,
     /// Claims of the ID token.
     pub claims: StandardClaims,

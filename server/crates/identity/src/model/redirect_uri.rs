@@ -1,13 +1,13 @@
 //! Redirect URIs: the rules for registration, and the comparison with registered ones (RFC 6749 section 3.1.2; RFC 8252
 //! section 7.3 for native apps).
 //!
-//! The browser is redirected to a [`RegisteredRedirectUri`] only. It is created by [`RegisteredRedirectUri::parse`] at
-//! registration and by [`match_redirect_uri`] for a request.
+//! The server redirects a browser only to a [`RegisteredRedirectUri`]. Such a value is created by
+//! [`RegisteredRedirectUri::parse`] at registration and by [`match_redirect_uri`] for a request.
 
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-/// A redirect URI that satisfies the rules for registration.
+/// A redirect URI that satisfies the registration rules.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct RegisteredRedirectUri(String);
@@ -21,7 +21,7 @@ pub enum RedirectUriError {
     /// The URI has a fragment.
     #[error("redirect URI '{0}' must not have a fragment; remove the part from '#'")]
     Fragment(String),
-    /// The scheme is neither HTTPS nor allowed HTTP on loopback.
+    /// The scheme is neither HTTPS nor HTTP on an allowed loopback host.
     #[error("redirect URI '{0}' is not HTTPS; plain HTTP is allowed for http://localhost only")]
     Scheme(String),
     /// The URI has user information, spaces or control characters.
@@ -32,18 +32,19 @@ pub enum RedirectUriError {
 }
 
 impl RegisteredRedirectUri {
-    /// Checks a URI for registration: it must be absolute, without fragment, and use HTTPS or `http://localhost`.
-    /// Native apps may also use the loopback addresses `127.0.0.1` and `[::1]`.
+    /// Checks a URI for registration: it must be absolute, have no fragment, and use HTTPS or begin with
+    /// `http://localhost`. Native apps may also use the loopback addresses `127.0.0.1` and `[::1]`.
     ///
     /// # Errors
-    /// Returns [`RedirectUriError`] for the rule that is violated.
+    /// Returns [`RedirectUriError`] for the first violated rule.
     pub fn parse(uri: &str, native: bool) -> Result<Self, RedirectUriError> {
         let given = || uri.to_owned();
         if uri.bytes().any(|b| b <= b' ' || b >= 0x7f || b == b'\\') {
             return Err(RedirectUriError::Characters(given()));
         }
         let url = Url::parse(uri).map_err(|_| RedirectUriError::NotAbsolute(given()))?;
-        // The parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must contain its host.
+        // The URL parser reads `https:///x` as `https://x/`, as browsers do. A redirect URI must name its host
+        // explicitly.
         let names_host = uri.split_once("://").is_some_and(|(_, rest)| !rest.starts_with(['/', '?', '#']));
         let Some(host) = url.host_str().filter(|host| names_host && !host.is_empty()) else {
             return Err(RedirectUriError::NotAbsolute(given()));
@@ -87,8 +88,8 @@ impl RegisteredRedirectUri {
 impl TryFrom<String> for RegisteredRedirectUri {
     type Error = RedirectUriError;
     fn try_from(uri: String) -> Result<Self, RedirectUriError> {
-        // Stored URIs are checked again on each read, because the rules may have become stricter. Loopback addresses
-        // are checked by `match_redirect_uri`, which knows whether the client is native.
+        // Stored URIs are checked again on each read, because the rules may have become stricter. This check accepts
+        // loopback addresses; `match_redirect_uri`, which knows whether the client is native, checks them.
         Self::parse(&uri, true)
     }
 }
@@ -99,8 +100,8 @@ impl From<RegisteredRedirectUri> for String {
     }
 }
 
-/// Returns the registered redirect URI that equals the URI of a request character by character. For a native app the
-/// port of a loopback address may differ (RFC 8252 section 7.3); then the URI of the request is returned.
+/// Returns the registered redirect URI that equals the URI of a request character by character. For a native app, the
+/// port of a loopback address may differ (RFC 8252 section 7.3); in that case the URI of the request is returned.
 pub fn match_redirect_uri(
     registered: &[RegisteredRedirectUri],
     sent: &str,
@@ -219,7 +220,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(10_000))]
 
-        /// A URI matches if and only if it equals a registered one.
+        /// A redirect URI matches if and only if it equals a registered one.
         #[test]
         fn the_match_is_equality(path in "[a-zA-Z0-9/._~%-]{0,12}", cut in 0usize..40, with in "[/.?#A-Za-z ]?") {
             let uri = format!("https://app.example/{path}");

@@ -1,22 +1,22 @@
-//! Scopes: those of OpenID Connect, custom ones, and SMART scopes in the spellings of v1 and v2 (SMART App Launch 2.2).
+//! Scopes: those of OpenID Connect, custom scopes, and SMART scopes in the v1 and v2 notations (SMART App Launch 2.2).
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Scopes of OpenID Connect that the server defines.
+/// Scopes that OpenID Connect defines and this server reserves.
 pub const RESERVED_SCOPES: [&str; 4] = ["openid", "email", "phone", "profile"];
 
 /// Scope of the admin API. Only an administrator can grant it.
 pub const ADMIN_SCOPE: &str = "trefoil/admin";
 
-/// A list of scopes without duplicates, in the given order.
+/// A list of scopes without duplicates, in the order of the parsed text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]
 pub struct Scopes(Vec<ScopeEntry>);
 
-/// A scope, parsed once if it is a SMART scope, because every FHIR request reads it.
+/// One scope. A SMART scope is parsed when the list is created, because every FHIR request evaluates it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct ScopeEntry {
     text: String,
@@ -56,7 +56,7 @@ impl From<Scopes> for Vec<String> {
     }
 }
 
-/// The text is not a list of scopes (RFC 6749 section 3.3).
+/// The error for a text that is not a list of scopes (RFC 6749 section 3.3).
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{0}' is not a list of scopes separated by single spaces")]
 pub struct MalformedScope(pub String);
@@ -65,7 +65,7 @@ impl Scopes {
     /// Parses a list separated by single spaces. An empty text is an empty list.
     ///
     /// # Errors
-    /// Returns [`MalformedScope`] for repeated spaces and for characters outside of RFC 6749 section 3.3.
+    /// Returns [`MalformedScope`] for repeated spaces and for characters that RFC 6749 section 3.3 does not allow.
     pub fn parse(text: &str) -> Result<Self, MalformedScope> {
         if text.is_empty() {
             return Ok(Self::default());
@@ -77,12 +77,12 @@ impl Scopes {
         Ok(text.split(' ').collect())
     }
 
-    /// Returns `true` if this scope, literally, is in the list.
+    /// Returns `true` if the list contains exactly this scope.
     pub fn contains(&self, scope: &str) -> bool {
         self.0.iter().any(|s| s.text == scope)
     }
 
-    /// Returns `true` if a scope of the list permits everything that `scope` permits.
+    /// Returns `true` if a scope of the list grants all permissions of `scope`.
     pub fn covers(&self, scope: &str) -> bool {
         match SmartScope::parse(scope) {
             Some(requested) => self.smart_scopes().any(|granted| granted.covers(&requested)),
@@ -90,24 +90,24 @@ impl Scopes {
         }
     }
 
-    /// Returns `true` if a SMART scope of the list has these permissions on a resource type in this context.
+    /// Returns `true` if a SMART scope of the list grants these permissions on a resource type in this context.
     pub fn allow_access(&self, context: ScopeContext, kind: &str, permissions: ScopePermissions) -> bool {
         self.smart_scopes().any(|granted| granted.context == context && granted.allows(kind, permissions))
     }
 
-    /// Returns `true` if the scopes open data of one patient: a launch in the sense of SMART App Launch.
+    /// Returns `true` if the scopes require a launch patient, as a launch of SMART App Launch does.
     pub fn is_launch(&self) -> bool {
         self.contains("launch/patient")
             || self.smart_scopes().any(|scope| scope.context == ScopeContext::Patient)
     }
 
-    /// Returns the scopes that `other` covers.
+    /// Returns the scopes of this list that `other` covers.
     #[must_use]
     pub fn covered_by(&self, other: &Self) -> Self {
         self.filter(|scope| other.covers(scope))
     }
 
-    /// Returns the scopes for which the test returns `true`.
+    /// Returns the scopes for which `test` returns `true`.
     #[must_use]
     pub fn filter(&self, test: impl Fn(&str) -> bool) -> Self {
         Self(self.0.iter().filter(|scope| test(&scope.text)).cloned().collect())
@@ -118,12 +118,12 @@ impl Scopes {
         self.0.is_empty()
     }
 
-    /// Returns the scopes in order.
+    /// Returns the scopes in the order of the list.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|scope| scope.text.as_str())
     }
 
-    /// Returns the SMART scopes in order.
+    /// Returns the SMART scopes in the order of the list.
     pub fn smart_scopes(&self) -> impl Iterator<Item = SmartScope<'_>> {
         self.0.iter().filter_map(|scope| {
             let ParsedScope { context, kind, permissions, is_granular } = scope.smart_scopes?;
@@ -150,25 +150,25 @@ impl fmt::Display for Scopes {
     }
 }
 
-/// The data that a SMART scope opens.
+/// The data that a SMART scope makes accessible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScopeContext {
-    /// Compartment of the launch patient.
+    /// Data in the compartment of the launch patient.
     Patient,
     /// Data that the signed-in user may see.
     User,
-    /// Data that a back-end client may see.
+    /// Data that a back-end client may read or change.
     System,
 }
 
-/// Permissions of a SMART scope, as bits `cruds`.
+/// Permissions of a SMART scope, as a bit set in the order `cruds`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScopePermissions(u8);
 
 impl ScopePermissions {
-    /// Create, update and delete: `write` of v1.
+    /// Create, update and delete: `write` in the v1 notation.
     pub const WRITE: Self = Self(0b1_0110);
-    /// Read and search: `read` of v1.
+    /// Read and search: `read` in the v1 notation.
     pub const READ: Self = Self(0b0_1001);
     /// Create.
     pub const CREATE: Self = Self(0b1_0000);
@@ -189,7 +189,7 @@ impl ScopePermissions {
             "" => return None,
             _ => {}
         }
-        // v2: letters of `cruds` in this order, each at most once.
+        // The v2 notation: letters of `cruds` in this order, each at most once.
         let mut rest = "cruds".char_indices();
         let mut bits = 0;
         for letter in text.chars() {
@@ -208,7 +208,7 @@ impl ScopePermissions {
 /// A SMART scope such as `system/*.rs` or `user/ValueSet.read`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SmartScope<'a> {
-    /// The data that the scope opens.
+    /// The data that the scope makes accessible.
     pub context: ScopeContext,
     /// Resource type, or `*` for all types of R4.
     pub kind: &'a str,
@@ -237,13 +237,13 @@ impl<'a> SmartScope<'a> {
         named.then_some(Self { context, kind, permissions: ScopePermissions::parse(permissions)?, query })
     }
 
-    /// Returns `true` if this scope permits everything that `other` permits. No scope covers a granular one, because
-    /// the server does not apply its query; so granular scopes are never granted.
+    /// Returns `true` if this scope grants all permissions of `other`. No scope covers a granular scope, because the
+    /// server does not evaluate its query; granular scopes are therefore never granted.
     pub fn covers(&self, other: &SmartScope) -> bool {
         self.context == other.context && other.query.is_none() && self.allows(other.kind, other.permissions)
     }
 
-    /// Returns `true` if the scope has these permissions on a resource type.
+    /// Returns `true` if the scope grants these permissions on a resource type.
     pub fn allows(&self, kind: &str, permissions: ScopePermissions) -> bool {
         self.query.is_none()
             && (self.kind == "*" || self.kind == kind)

@@ -26,16 +26,16 @@ pub struct StandardClaims {
     pub phone_number_verified: Option<bool>,
 }
 
-/// A user.
+/// A user of this server.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct User {
     /// Subject identifier: random and never reused.
     pub sub: String,
-    /// Name for the sign-in. Upper and lower case are equal.
+    /// User name for the sign-in, compared without regard to case.
     pub username: String,
     /// Claims that clients may receive.
     pub claims: StandardClaims,
-    /// Issuer of the provider that set `email` and `email_verified`. If `None`: an administrator did.
+    /// Issuer of the provider that set `email` and `email_verified`. `None` if an administrator set them.
     #[serde(default)]
     pub email_verified_by: Option<String>,
     /// Scopes that this user may grant.
@@ -52,8 +52,8 @@ pub struct User {
     /// Disabled users cannot sign in, and their tokens are invalid.
     #[serde(default)]
     pub disabled: bool,
-    /// Counter that is copied into sessions and tokens. A global sign-out increments it, which invalidates all earlier
-    /// ones.
+    /// Counter that is copied into sessions and tokens. A global sign-out increments the counter, which invalidates all
+    /// sessions and tokens with a lower value.
     #[serde(default)]
     pub epoch: u64,
     /// `true` if the user is part of the demo project.
@@ -62,24 +62,24 @@ pub struct User {
 }
 
 impl User {
-    /// Returns the id of the Patient resource that represents the user.
+    /// Returns the id of the Patient resource that represents the user, or `None` if the user is not a patient.
     pub fn own_patient(&self) -> Option<&str> {
         self.fhir_user.as_deref()?.strip_prefix("Patient/")
     }
 
-    /// Returns `true` if the user may see all Patient resources.
+    /// Returns `true` if the user may access all Patient resources.
     pub fn sees_patients(&self) -> bool {
         self.allowed_scopes.allow_access(ScopeContext::User, "Patient", ScopePermissions::GET)
     }
 
-    /// Returns `true` if the user may see this Patient resource.
+    /// Returns `true` if the user may access this Patient resource.
     pub fn may_see_patient(&self, id: &str) -> bool {
         self.own_patient() == Some(id) || self.sees_patients()
     }
 
-    /// Returns `true` if the user may grant the scope. A user may grant the allowed scopes. A user who is a Patient may
-    /// also grant read access to that patient's data. A user who may access all patients may grant the same access to
-    /// one patient.
+    /// Returns `true` if the user may grant the scope. Every user may grant the scopes in `allowed_scopes`. A user whom
+    /// a Patient resource represents may also grant read access to that patient's data. A user who may access all
+    /// patients may grant the same access to a single patient.
     pub fn may_grant(&self, scope: &str) -> bool {
         if scope == ADMIN_SCOPE {
             return self.administrator;

@@ -1,11 +1,11 @@
-//! Claims of a user by scope (OpenID Connect Core sections 5.3 and 5.4).
+//! The claims of a user that each scope grants access to (OpenID Connect Core sections 5.3 and 5.4).
 
 use serde::Serialize;
 
 use crate::model::scope::Scopes;
 use crate::model::user::User;
 
-/// The claims that a list of scopes opens. Claims that the user does not have are omitted.
+/// The claims that a list of scopes grants access to. Claims without a value for the user are omitted.
 #[derive(Debug, Default, Serialize)]
 #[expect(missing_docs, reason = "the names are those of OpenID Connect and of SMART App Launch")]
 pub struct UserClaims<'a> {
@@ -30,8 +30,8 @@ pub struct UserClaims<'a> {
     pub fhir_user: Option<String>,
 }
 
-/// Returns the claims that the scopes open: `sub` always, names with `profile`, `email` and `phone` with their scopes,
-/// and the URL of the user's FHIR resource with `fhirUser`.
+/// Returns the claims that the scopes grant access to: always `sub`, the name claims with `profile`, the e-mail and
+/// phone claims with `email` and `phone`, and the URL of the user's FHIR resource with `fhirUser`.
 pub fn claims_for_scopes<'a>(user: &'a User, scopes: &Scopes, fhir_base: &str) -> UserClaims<'a> {
     let stored = &user.claims;
     let mut claims = UserClaims { sub: &user.sub, ..UserClaims::default() };

@@ -25,7 +25,7 @@ pub(super) struct UserFactors {
     pub passkeys: Vec<StoredPasskey>,
     /// SHA-256 of each unused recovery code.
     pub recovery: Vec<String>,
-    /// `true` if the password must be followed by a passkey.
+    /// `true` if a sign-in with the password also requires a passkey.
     pub after_password: bool,
 }
 
@@ -63,7 +63,7 @@ impl SignInService {
     }
 }
 
-/// Returns the store error of a change that cannot fail for another reason.
+/// Extracts the store error of a change that can only fail because of the store.
 pub(super) fn only_store_error(changed: Result<(), PasskeyError>) -> Result<(), StoreError> {
     match changed {
         Err(PasskeyError::Store(error)) => Err(error),

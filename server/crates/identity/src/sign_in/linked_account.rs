@@ -1,7 +1,7 @@
 //! Accounts at external providers that are linked to users.
 //!
-//! An account is identified by issuer and subject. It is linked by a user who has signed in here, or according to the
-//! provider's settings `create_users` and `link_by_email`, which are off by default.
+//! Issuer and subject identify an account. An account is linked when its user signs in to this server, or automatically
+//! if the provider's settings `create_users` or `link_by_email` allow it. Both settings are off by default.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -23,26 +23,26 @@ struct AccountLink {
     sub: String,
 }
 
-/// An external account of a user.
+/// An external account that is linked to a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedAccount {
-    /// Id of the link in forms.
+    /// Id of the link in HTML forms.
     pub id: String,
-    /// Name of the provider when the account was linked.
+    /// Name of the provider at the time of linking.
     pub provider: String,
-    /// E-mail address, user name or name at the provider.
+    /// E-mail address, user name or display name at the provider.
     pub label: String,
     /// Time at which the account was linked.
     pub since: Timestamp,
 }
 
-/// Reasons why an account is not linked or unlinked.
+/// Reasons why an account cannot be linked or unlinked.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// The account is linked to another user.
     #[error("this account is linked to another user")]
     Taken,
-    /// The user could not sign in without the account.
+    /// The account is the user's only sign-in method.
     #[error("this is your only way to sign in; set a password or add a passkey first")]
     OnlyWay,
     /// The store failed.
@@ -50,7 +50,7 @@ pub enum LinkError {
     Store(#[from] StoreError),
 }
 
-/// An external account that is linked when its user has signed in here.
+/// An external account that will be linked when its user signs in to this server.
 #[derive(Serialize, Deserialize)]
 struct PendingLink {
     provider: String,
@@ -104,9 +104,9 @@ impl SignInService {
     }
 
     /// Returns the only user with the e-mail address of an external account. The provider must have verified the
-    /// address, and for the user an administrator or the same provider must have verified it, because another provider
-    /// may let anyone claim an address. An administrator is never returned: the owner of the mailbox would gain control
-    /// of the server.
+    /// address. For the user, an administrator or the same provider must have verified it, because another provider may
+    /// allow anyone to claim an address. An administrator is never returned, because the owner of the mailbox would
+    /// gain control of the server.
     async fn user_by_verified_email(
         &self,
         external: &ExternalUser,
@@ -131,7 +131,7 @@ impl SignInService {
         self.users.active_user(&user.sub, now).await
     }
 
-    /// Creates a user for an external account and links them.
+    /// Creates a user for an external account and links the account to the user.
     async fn create_linked_user(
         &self,
         provider: &IdentityProvider,
@@ -156,7 +156,7 @@ impl SignInService {
         Ok(user)
     }
 
-    /// Links an external account to a user who has signed in here. Has no effect if they are linked.
+    /// Links an external account to a signed-in user. Has no effect if they are already linked.
     ///
     /// # Errors
     /// Returns [`LinkError::Taken`] if the account is linked to another user, or a store error.
@@ -190,10 +190,10 @@ impl SignInService {
         self.ledger.read_records(&ledger_keys::user_link(sub, ""), now).await
     }
 
-    /// Unlinks an account unless it is the only way to sign in. Returns `false` if the user has no such account.
+    /// Unlinks an account unless it is the user's only sign-in method. Returns `false` if the user has no such account.
     ///
     /// # Errors
-    /// Returns [`LinkError::OnlyWay`] if the user could not sign in without it, or a store error.
+    /// Returns [`LinkError::OnlyWay`] if the account is the only sign-in method, or a store error.
     pub async fn unlink_account(&self, user: &User, id: &str, now: Timestamp) -> Result<bool, LinkError> {
         let links = self.linked_accounts(&user.sub, now).await?;
         if !links.iter().any(|link| link.id == id) {
@@ -210,7 +210,8 @@ impl SignInService {
         Ok(true)
     }
 
-    /// Unlinks an account, even the last way to sign in. Returns `false` if the user has no such account.
+    /// Unlinks an account, even if it is the user's only sign-in method. Returns `false` if the user has no such
+    /// account.
     pub(crate) async fn force_unlink_account(
         &self,
         sub: &str,
@@ -225,8 +226,8 @@ impl SignInService {
         Ok(true)
     }
 
-    /// Stores an account that is not linked until its user has signed in here in the same browser. Returns the id for
-    /// the sign-in form.
+    /// Stores an account that is not linked until its user signs in to this server in the same browser. Returns the id
+    /// of the stored account for the sign-in form.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -250,7 +251,7 @@ impl SignInService {
         Ok(id)
     }
 
-    /// Returns the provider's name and the account's label for an id that this browser received.
+    /// Returns the provider's name and the account's label, if `id` was issued to this browser.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -266,7 +267,7 @@ impl SignInService {
         Ok(pending.map(|pending| (pending.provider, account_label(&pending.external))))
     }
 
-    /// Links a stored account to the user who has signed in, once.
+    /// Links a pending account to the user who has signed in. The pending account is deleted.
     ///
     /// # Errors
     /// Returns [`LinkError`] if the account is linked to another user or the store fails.
@@ -294,7 +295,7 @@ impl SignInService {
     }
 }
 
-/// Returns the writes of both records of a link.
+/// Returns the writes that create both records of a link.
 fn link_writes(sub: &str, provider: &str, external: &ExternalUser, now: Timestamp) -> [LedgerWrite; 2] {
     let id = account_id(external);
     let account = LinkedAccount {
@@ -319,7 +320,7 @@ fn unlink_writes(sub: &str, id: &str) -> [LedgerWrite; 2] {
         .map(|key| LedgerWrite::Delete { key, expect: Expect::Any })
 }
 
-/// Returns the text by which users recognize the account.
+/// Returns a text by which the user recognizes the account.
 fn account_label(external: &ExternalUser) -> String {
     let claims = &external.claims;
     let known = [&claims.email, &claims.preferred_username, &claims.name].into_iter().flatten().next();

@@ -1,8 +1,8 @@
 //! Passkeys (Web Authentication Level 3; `amr` values of RFC 8176).
 //!
-//! Every passkey is discoverable and verifies its user, so that it is sufficient for a sign-in and the sign-in page
-//! needs no user name. The state of a ceremony is one record, bound to the browser's cookie. It expires after five
-//! minutes and is taken once.
+//! Every passkey is discoverable and verifies its user. It is therefore sufficient for a sign-in, and the sign-in page
+//! needs no user name. The state of a ceremony is one record, bound to the browser's cookie. The record expires after
+//! five minutes and can be used once.
 //!
 //! The library webauthn-rs creates the challenges and checks signatures, flags and origins.
 
@@ -30,22 +30,22 @@ use crate::storage::records;
 pub const MAX_PASSKEYS: usize = 20;
 /// Maximum length of the name of a passkey in characters.
 pub const MAX_NAME_LENGTH: usize = 60;
-/// Reasons why a passkey is rejected or not changed.
+/// Reasons why a passkey is rejected or cannot be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PasskeyError {
     /// The host of the server is an IP address.
     #[error("passkeys require a host name, and the address of this server is an IP address")]
     NoHostName,
-    /// The ceremony is unknown, expired, already used, or of another browser.
+    /// The ceremony is unknown, expired, already used, or was started in another browser.
     #[error("the request expired or was started in another window; please try again")]
     CeremonyExpired,
-    /// The ceremony response is invalid. The reason is logged; users get one generic message.
+    /// The ceremony response is invalid. The reason is written to the log; users see a generic message.
     #[error("the passkey was not accepted: {0}")]
     Rejected(String),
     /// The user has the maximum number of passkeys.
     #[error("you have {MAX_PASSKEYS} passkeys already; remove one first")]
     TooMany,
-    /// The user could not sign in without this passkey.
+    /// The passkey is the user's only sign-in method.
     #[error("this is your only way to sign in; set a password or add another passkey first")]
     OnlyWay,
     /// The user has no passkey.
@@ -56,10 +56,10 @@ pub enum PasskeyError {
     Store(#[from] StoreError),
 }
 
-/// Public data of a passkey.
+/// Public data of a registered passkey.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PasskeyInfo {
-    /// Credential id in base64url: the id of the passkey in forms.
+    /// Credential id in base64url, which also identifies the passkey in HTML forms.
     pub id: String,
     /// Name chosen by the user.
     pub name: String,
@@ -69,12 +69,12 @@ pub struct PasskeyInfo {
     pub last_used: Option<Timestamp>,
 }
 
-/// A started ceremony.
+/// The data that a browser needs to continue a ceremony.
 #[derive(Debug, Clone, Serialize)]
 pub struct PasskeyCeremonyStart {
-    /// Id of the ceremony, which is sent back with the credential.
+    /// Id of the ceremony. The browser returns it with the credential.
     pub ceremony: String,
-    /// Options for `publicKey` of `navigator.credentials`, with binary values in base64url.
+    /// Options for `publicKey` of `navigator.credentials`, with binary values as base64url text.
     pub options: Value,
 }
 
@@ -92,7 +92,7 @@ enum CeremonyKind {
         state: PasskeyRegistration,
     },
     SignIn {
-        /// Subject of the user whose password was correct just before.
+        /// Subject of the user who has just entered the correct password, if the passkey is a second factor.
         after_password: Option<String>,
         state: DiscoverableAuthentication,
     },
@@ -111,7 +111,7 @@ pub(crate) fn relying_party(issuer: &str) -> Option<Webauthn> {
 }
 
 impl SignInService {
-    /// Returns `true` if browsers can store passkeys for this server.
+    /// Returns `true` if this server supports passkeys: its host must not be an IP address.
     pub fn supports_passkeys(&self) -> bool {
         self.relying_party.is_some()
     }
@@ -131,7 +131,7 @@ impl SignInService {
         Ok(factors.passkeys.into_iter().map(info).collect())
     }
 
-    /// Returns `true` if a passkey must follow the user's password.
+    /// Returns `true` if a sign-in with the user's password also requires a passkey.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the read fails.
@@ -140,7 +140,7 @@ impl SignInService {
         Ok(factors.after_password && !factors.passkeys.is_empty())
     }
 
-    /// Sets whether a passkey must follow the user's password.
+    /// Sets whether a sign-in with the user's password also requires a passkey.
     ///
     /// # Errors
     /// Returns [`PasskeyError::NoPasskey`] if the user has no passkey, or a store error.
@@ -158,7 +158,8 @@ impl SignInService {
     /// Starts the registration of a passkey.
     ///
     /// # Errors
-    /// Returns [`PasskeyError`] if the user has the maximum number of passkeys, or the server cannot have passkeys.
+    /// Returns [`PasskeyError`] if the user has the maximum number of passkeys, or the server does not support
+    /// passkeys.
     pub async fn begin_passkey_registration(
         &self,
         user: &User,
@@ -176,7 +177,7 @@ impl SignInService {
             .start_passkey_registration(user_handle(&user.sub)?, &user.username, display, Some(known))
             .map_err(rejected)?;
         let mut options = options(&challenge);
-        // Only a discoverable passkey can be used without a user name.
+        // A sign-in without a user name requires a discoverable passkey.
         options["authenticatorSelection"]["residentKey"] = "required".into();
         options["authenticatorSelection"]["requireResidentKey"] = true.into();
         self.begin_ceremony(CeremonyKind::Register { sub: user.sub.clone(), state }, options, browser, now)
@@ -225,10 +226,10 @@ impl SignInService {
         Ok(())
     }
 
-    /// Removes a passkey unless it is the user's only way to sign in. Has no effect if there is no such passkey.
+    /// Removes a passkey unless it is the user's only sign-in method. Has no effect if there is no such passkey.
     ///
     /// # Errors
-    /// Returns [`PasskeyError::OnlyWay`] if the user could not sign in without it, or a store error.
+    /// Returns [`PasskeyError::OnlyWay`] if the passkey is the only sign-in method, or a store error.
     pub async fn remove_passkey(&self, user: &User, id: &str, now: Timestamp) -> Result<(), PasskeyError> {
         let has_another = user.password.is_some() || !self.linked_accounts(&user.sub, now).await?.is_empty();
         self.change_factors(&user.sub, now, |factors| {
@@ -248,7 +249,8 @@ impl SignInService {
         Ok(())
     }
 
-    /// Removes a passkey, even the last way to sign in. Returns `false` if the user has no such passkey.
+    /// Removes a passkey, even if it is the user's only sign-in method. Returns `false` if the user has no such
+    /// passkey.
     pub(crate) async fn force_remove_passkey(
         &self,
         sub: &str,
@@ -270,10 +272,10 @@ impl SignInService {
         Ok(removed)
     }
 
-    /// Starts a sign-in with a passkey. `after_password` is the user whose password was correct just before.
+    /// Starts a sign-in with a passkey. `after_password` is the user who has just entered the correct password.
     ///
     /// # Errors
-    /// Returns [`PasskeyError`] if the server cannot have passkeys, or the store fails.
+    /// Returns [`PasskeyError`] if the server does not support passkeys, or the store fails.
     pub async fn begin_passkey_sign_in(
         &self,
         after_password: Option<&User>,
@@ -287,10 +289,11 @@ impl SignInService {
             .await
     }
 
-    /// Verifies a sign-in with a passkey. Returns the user and the methods of authentication.
+    /// Verifies a sign-in with a passkey. Returns the user and the authentication methods.
     ///
     /// # Errors
-    /// Returns [`PasskeyError::Rejected`] for every invalid response, so that it does not reveal which users exist.
+    /// Returns [`PasskeyError::Rejected`] for every invalid response, so that the error does not reveal which users
+    /// exist.
     pub async fn finish_passkey_sign_in(
         &self,
         ceremony: &str,
@@ -309,14 +312,15 @@ impl SignInService {
             relying_party.identify_discoverable_authentication(&sent).map_err(rejected)?;
         let sub = encoding::encode_base64url(user_handle.as_bytes());
         if after_password.as_ref().is_some_and(|expected| *expected != sub) {
-            return Err(rejected("the passkey is of another user"));
+            return Err(rejected("the passkey belongs to another user"));
         }
         let user = self
             .users
             .active_user(&sub, now)
             .await?
             .ok_or_else(|| rejected("the user is deleted or disabled"))?;
-        // Verified inside the compare-and-set, against the stored counter: a concurrent sign-in may have increased it.
+        // The credential is verified inside the compare-and-set against the stored counter, because a concurrent
+        // sign-in may have incremented the counter.
         let mut verified: Option<AuthenticationResult> = None;
         self.change_factors(&sub, now, |factors| {
             let stored = factors
@@ -336,7 +340,8 @@ impl SignInService {
             Ok(())
         })
         .await?;
-        // A key that can be copied to other devices is not bound to hardware (RFC 8176 section 2).
+        // A passkey that can be copied to other devices is not bound to hardware, so `hwk` does not apply (RFC 8176
+        // section 2).
         let synced = verified.is_some_and(|result| result.backup_eligible());
         let mut amr = if after_password.is_some() { vec!["pwd"] } else { Vec::new() };
         amr.extend([if synced { "swk" } else { "hwk" }, "user", "mfa"]);
@@ -393,9 +398,9 @@ fn user_handle(sub: &str) -> Result<Uuid, PasskeyError> {
     Uuid::from_slice(&bytes).map_err(rejected)
 }
 
-/// Returns the options for the browser.
+/// Returns a challenge as options for the browser.
 fn options(challenge: &impl Serialize) -> Value {
-    let mut challenge = serde_json::to_value(challenge).expect("the types of webauthn-rs serialise to JSON");
+    let mut challenge = serde_json::to_value(challenge).expect("webauthn-rs defines its challenges for JSON");
     challenge["publicKey"].take()
 }
 

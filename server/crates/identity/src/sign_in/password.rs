@@ -1,7 +1,8 @@
-//! Passwords: hashed with argon2id (19 MiB, two passes, one lane, the minimum of OWASP), stored as PHC strings.
+//! Passwords, hashed with argon2id and stored as PHC strings. The parameters are the OWASP minimum: 19 MiB, two passes,
+//! one lane.
 //!
-//! A hash takes 19 MiB of memory and tens of milliseconds. The caller limits the number of concurrent hashes and runs
-//! them outside of the async threads.
+//! A hash takes 19 MiB of memory and tens of milliseconds. The caller limits the number of concurrent hashes and
+//! computes them outside of the async threads.
 
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, PasswordVerifier as _, Version};
 
@@ -10,7 +11,7 @@ use crate::random::Random;
 /// Maximum length of a password in bytes. Longer ones are rejected before they are hashed.
 pub const MAX_PASSWORD_BYTES: usize = 128;
 
-/// Words that people often combine with a year when they must change a password regularly.
+/// Words that people often combine with a year when a password must be changed regularly.
 const CALENDAR_WORDS: [&str; 24] = [
     "spring",
     "summer",
@@ -60,7 +61,7 @@ pub enum PasswordError {
 pub struct PasswordPolicy {
     /// Minimum number of characters.
     pub min_length: usize,
-    /// Minimum score of zxcvbn, 0 to 4: 3 is 10^8 guesses, 4 is 10^10.
+    /// Minimum score of zxcvbn from 0 to 4. A score of 3 means 10^8 guesses, and 4 means 10^10.
     pub min_strength: u8,
 }
 
@@ -71,11 +72,11 @@ impl Default for PasswordPolicy {
 }
 
 impl PasswordPolicy {
-    /// Checks a new password of the user with this name. The parts of the name and of `service`, the address of the
-    /// server, count as well-known words.
+    /// Checks a new password for a user. The parts of the user name and of `service`, the address of the server, are
+    /// treated as well-known words.
     ///
     /// # Errors
-    /// Returns [`PasswordError`] for the requirement that is not met.
+    /// Returns [`PasswordError`] for the first unmet requirement.
     pub fn check_password(&self, password: &str, username: &str, service: &str) -> Result<(), PasswordError> {
         if password.len() > MAX_PASSWORD_BYTES {
             return Err(PasswordError::TooLong(password.len()));
@@ -93,7 +94,7 @@ impl PasswordPolicy {
             .chain(CALENDAR_WORDS)
             .collect();
         let strength = |text: &str| u8::from(zxcvbn::zxcvbn(text, &words).score());
-        // The user name is public, so the rest of the password must be strong enough without it.
+        // The user name is public, so the rest of the password must be strong enough without the name.
         let backwards: String = username.chars().rev().collect();
         let rest = password.to_lowercase().replace(&username, "").replace(&backwards, "");
         let is_part = username.chars().count() > 2 && rest.len() < password.len();
@@ -109,28 +110,28 @@ fn argon2() -> Argon2<'static> {
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
 }
 
-/// Start of every PHC string with the parameters above.
+/// Prefix of every PHC string with the parameters of `argon2`.
 const PHC_PREFIX: &str = "$argon2id$v=19$m=19456,t=2,p=1$";
 
-/// Returns `true` if the hash was made with other parameters than the current ones.
+/// Returns `true` if the hash was computed with other parameters than the current ones.
 pub fn needs_rehash(phc: &str) -> bool {
     !phc.starts_with(PHC_PREFIX)
 }
 
-/// Hashes a password and returns a PHC string. A new password must have passed [`PasswordPolicy::check_password`].
+/// Hashes a password and returns a PHC string. A new password must first pass [`PasswordPolicy::check_password`].
 pub fn hash_password(password: &str, random: &dyn Random) -> String {
     let mut salt = [0; 16];
     random.fill(&mut salt);
     let phc = argon2()
         .hash_password_with_salt(password.as_bytes(), &salt)
-        .expect("a password and a salt of legal length hash");
+        .expect("the lengths of password and salt are within argon2's limits");
     phc.to_string()
 }
 
-/// Returns `true` if the password matches the hash. Without a hash, for an unknown user, the same work is done and the
-/// result is `false`, so that the response time does not reveal which users exist.
+/// Returns `true` if the password matches the hash. For an unknown user there is no hash: the function then does the
+/// same work and returns `false`, so that the response time does not reveal which users exist.
 pub fn verify_password(password: &str, phc: Option<&str>) -> bool {
-    // A hash with the same cost that no password is known for.
+    // A hash with the same cost, of a password that is not known to anyone.
     const DUMMY_HASH: &str =
         "$argon2id$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
     if password.len() > MAX_PASSWORD_BYTES {
@@ -173,7 +174,7 @@ mod tests {
     fn no_well_known_password_is_accepted() {
         let tried: Vec<&str> = WELL_KNOWN.lines().collect();
         assert_eq!(tried.len(), 145);
-        // With this policy the length is not the reason for a rejection.
+        // With a minimum length of 1, no password is rejected for its length.
         let policy = PasswordPolicy { min_length: 1, ..PasswordPolicy::default() };
         let accepted: Vec<_> =
             tried.iter().filter(|tried| policy.check_password(tried, "ada", "").is_ok()).collect();

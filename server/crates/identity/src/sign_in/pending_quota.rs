@@ -1,6 +1,6 @@
-//! Bounds on records that anonymous requests create: pushed requests, device authorizations, passkey ceremonies and
-//! sign-ins at a provider. Each kind has a maximum for one source and one for all addresses together. A record counts
-//! until it expires, whether or not it was used before.
+//! Limits on the number of records that anonymous requests create: pushed requests, device authorizations, passkey
+//! ceremonies and sign-ins at a provider. Each kind has a maximum for one source and one for all addresses together. A
+//! record is counted until it expires, even if it was used before.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,7 +15,7 @@ use crate::sign_in::throttle::source_network;
 /// Maximum numbers of pending records of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PendingLimits {
-    /// Maximum for one network address; an IPv6 address counts by its /64 network.
+    /// Maximum for one network address. An IPv6 address is counted by its /64 network.
     pub per_address: usize,
     /// Maximum for one confidential client.
     pub per_client: usize,
@@ -55,22 +55,22 @@ impl PendingKind {
     }
 }
 
-/// Too many records of this kind are pending.
+/// The error for a request that exceeds a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many requests of this kind are pending; try again in {retry_after_s} s")]
 pub struct TooManyPending {
-    /// Seconds until the first of them expires, at least 1.
+    /// Seconds until the first pending record expires, at least 1.
     pub retry_after_s: i64,
 }
 
-/// The source of a record.
+/// The source by which a record is counted: a client or a network address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum PendingSource {
     Address(String),
     Client(String),
 }
 
-/// Counters of pending records.
+/// Counters of pending records, kept in memory.
 #[derive(Debug, Default)]
 pub struct PendingQuota {
     limits: PendingLimits,
@@ -80,25 +80,25 @@ pub struct PendingQuota {
 #[derive(Debug, Default)]
 struct PendingRecords {
     by_expiry: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    /// Sources of the records in `by_expiry`, by number.
+    /// The source of each record in `by_expiry`, by record number.
     sources: HashMap<u64, PendingSource>,
     counts: HashMap<PendingSource, usize>,
-    /// Records whose source is an address.
+    /// Number of records whose source is an address.
     anonymous: usize,
     next: u64,
 }
 
 impl PendingQuota {
-    /// Returns counters without pending records.
+    /// Returns counters for an empty set of records.
     pub fn new(limits: PendingLimits) -> Self {
         Self { limits, kinds: Default::default() }
     }
 
-    /// Counts a record that a request from `address` is about to create. `client` is the client that sent it, if any; a
-    /// client without a secret counts as its address.
+    /// Counts a record that a request from `address` is about to create. `client` is the client that sent the request,
+    /// if any. A public client is counted by its address.
     ///
     /// # Errors
-    /// Returns [`TooManyPending`] if the source has reached its maximum, or all addresses together theirs.
+    /// Returns [`TooManyPending`] if the source, or all addresses together, have reached the maximum.
     pub fn add_request(
         &self,
         kind: PendingKind,
@@ -168,7 +168,7 @@ mod tests {
             quota.add_request(KIND, "192.0.2.1", None, at(20)),
             Err(TooManyPending { retry_after_s: 70 })
         );
-        // The maximum of another kind or address is independent.
+        // Records of other kinds and from other addresses are counted separately.
         assert_eq!(quota.add_request(PendingKind::PasskeyCeremony, "192.0.2.1", None, at(20)), Ok(()));
         assert_eq!(quota.add_request(KIND, "192.0.2.2", None, at(20)), Ok(()));
         assert_eq!(quota.add_request(KIND, "192.0.2.1", None, at(90)), Ok(()));

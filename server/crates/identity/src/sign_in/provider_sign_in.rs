@@ -1,5 +1,5 @@
-//! Sign-in at an external OpenID Connect provider: the redirect, the callback and the ID token (OpenID Connect Core
-//! section 3.1.3.7). The server makes the calls to the provider.
+//! Sign-in at an external OpenID Connect provider: the redirect, the callback and the verification of the ID token
+//! (OpenID Connect Core section 3.1.3.7). The server, not this crate, sends the HTTP requests to the provider.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 
-/// Tolerated difference between two clocks in seconds.
+/// Tolerated difference between the clocks of this server and the provider in seconds.
 const CLOCK_LEEWAY_S: i64 = 60;
 
-/// A started sign-in at a provider.
+/// A sign-in that was started at a provider.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ProviderSignIn {
     /// Name of the provider.
     pub provider: String,
-    /// Continuation of the authorization request that the sign-in is for.
+    /// Continuation of the authorization request that required the sign-in.
     pub back: String,
-    /// Session id of a user who wants to link the account. If `None`: a sign-in.
+    /// Session id of the user who wants to link the account. `None` for a sign-in.
     #[serde(default)]
     pub link_to: Option<String>,
     nonce: String,
@@ -60,7 +60,7 @@ enum TokenAudience {
     Many(Vec<String>),
 }
 
-/// The started sign-ins at external providers.
+/// The sign-ins in progress at external providers.
 pub struct ProviderSignIns {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
@@ -69,8 +69,8 @@ pub struct ProviderSignIns {
 
 impl ProviderSignIns {
     /// Starts a sign-in at a provider and returns the URL for the redirect. `browser` is the value of a cookie: only
-    /// the browser that started the sign-in can complete it. `link_to` is the session id of a user who wants to link
-    /// the account.
+    /// the browser that started the sign-in can complete it. `link_to` is the session id of a user who links the
+    /// account instead of signing in.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -115,14 +115,14 @@ impl ProviderSignIns {
         Ok(format!("{}{join}{query}", provider.authorization_endpoint))
     }
 
-    /// Returns the redirect URI of a provider. Each provider has its own, so that a response of one cannot be used as a
-    /// response of another (RFC 9700 section 4.4.2).
+    /// Returns the redirect URI for a provider. Each provider has a different redirect URI, so that a response of one
+    /// provider is not accepted as a response of another (RFC 9700 section 4.4.2).
     pub fn callback_url(&self, provider: &IdentityProvider) -> String {
         let name = utf8_percent_encode(&provider.name, NON_ALPHANUMERIC);
         format!("{}/oauth2/idpresponse/{name}", self.issuer)
     }
 
-    /// Returns the sign-in with this state, once, and only to the browser that started it.
+    /// Removes and returns the sign-in with this state, if it was started in this browser.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the record cannot be read or deleted.
@@ -153,7 +153,7 @@ impl ProviderSignIn {
     /// 3.1.3.7).
     ///
     /// # Errors
-    /// Returns [`ProviderFailure::Other`] with a reason for the log.
+    /// Returns [`ProviderFailure::Other`] with a reason to be logged.
     pub fn verify_id_token(
         &self,
         provider: &IdentityProvider,
@@ -190,7 +190,7 @@ impl ProviderSignIn {
         };
         let now = now.as_second();
         if token.iss != provider.issuer {
-            return Err(bad("the issuer of the ID token is not that of the provider"));
+            return Err(bad("the issuer of the ID token does not match the provider"));
         }
         if !for_us {
             return Err(bad("the audience of the ID token is not this server"));
@@ -199,7 +199,7 @@ impl ProviderSignIn {
             return Err(bad("the ID token is expired or not yet valid"));
         }
         if token.nonce.as_deref() != Some(self.nonce.as_str()) {
-            return Err(bad("the nonce of the ID token is not that of the request"));
+            return Err(bad("the nonce of the ID token does not match the request"));
         }
         Ok(ExternalUser { issuer: token.iss, sub: token.sub, claims: token.claims })
     }

@@ -1,4 +1,4 @@
-//! Recovery codes, which replace a lost passkey or password. Each can be used once.
+//! Recovery codes, which allow a sign-in without the passkey or password. Each code can be used once.
 
 use jiff::Timestamp;
 use store::StoreError;
@@ -13,7 +13,7 @@ use crate::sign_in::passkey::PasskeyError;
 use crate::sign_in::sign_in_methods::SignInService;
 use crate::storage::records;
 
-/// Number of recovery codes that are created together.
+/// Number of recovery codes in one set.
 pub const RECOVERY_CODES: usize = 10;
 
 impl SignInService {
@@ -46,8 +46,8 @@ impl SignInService {
         Ok(self.user_factors(sub, now).await?.0.recovery.len())
     }
 
-    /// Uses up a recovery code of a user. Returns `false` if the code is wrong, and, after the same read, if there is
-    /// no user.
+    /// Uses up a recovery code of a user. Returns `false` if the code is wrong or the user does not exist. Both cases
+    /// read the store once, so that they take the same time.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the record cannot be read or written.
@@ -94,7 +94,7 @@ impl SignInService {
         Ok(removed)
     }
 
-    /// Returns a code of 80 random bits: letters and digits that cannot be confused, in groups of four.
+    /// Returns a code with 80 random bits: letters and digits that are easy to distinguish, in groups of four.
     fn random_recovery_code(&self) -> String {
         const CODE_LETTERS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
         let mut bytes = [0; 16];

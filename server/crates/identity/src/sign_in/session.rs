@@ -1,7 +1,7 @@
-//! Browser sessions. They end after one hour without requests and after 12 hours.
+//! Browser sessions. A session ends after one hour without requests, and at the latest after 12 hours.
 //!
-//! A session is stored under the digest of its cookie. A second record leads from a user to each session; it is written
-//! only when a session begins or ends.
+//! A session is stored under the digest of its cookie. A second record maps the user to the session; this record is
+//! written only when a session begins or ends.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 use crate::tokens::revocation::RevocationList;
 
-/// A signed-in browser.
+/// The session of a browser in which a user has signed in.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Session {
     /// Session id: not secret, and a claim of the tokens issued from the session.
@@ -29,12 +29,12 @@ pub struct Session {
     pub sub: String,
     /// Time of the sign-in.
     pub auth_time: Timestamp,
-    /// Epoch of the user at sign-in.
+    /// Epoch of the user at sign-in (see [`crate::model::user::User::epoch`]).
     pub epoch: u64,
-    /// Methods of authentication (RFC 8176): `pwd`, `hwk`, `user`, `mfa`; empty for an external provider.
+    /// Authentication methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`. Empty for an external provider.
     #[serde(default)]
     pub amr: Vec<String>,
-    /// External provider that authenticated the user.
+    /// Name of the external provider that authenticated the user, if any.
     #[serde(default)]
     pub provider: Option<String>,
     /// Browser and address at sign-in.
@@ -44,7 +44,7 @@ pub struct Session {
     pub last_seen: Timestamp,
 }
 
-/// Browser and address of a session, by which users recognize it.
+/// Browser and address at sign-in. The account page shows them so that users recognize their sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionOrigin {
     /// Network address at sign-in.
@@ -56,29 +56,29 @@ pub struct SessionOrigin {
 /// The methods by which a user was authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SignInProof {
-    /// Methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`; empty for an external provider.
+    /// Authentication methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`. Empty for an external provider.
     pub amr: Vec<String>,
-    /// Name of the external provider.
+    /// Name of the external provider, if it authenticated the user.
     pub provider: Option<String>,
 }
 
 impl SignInProof {
-    /// Returns a proof by these methods.
+    /// Returns a proof with these authentication methods.
     pub fn from_methods(amr: &[&str]) -> Self {
         Self { amr: amr.iter().map(|method| (*method).to_owned()).collect(), provider: None }
     }
 
-    /// Returns the proof with which a session began.
+    /// Returns the proof of the sign-in that started a session.
     pub fn from_session(session: &Session) -> Self {
         Self { amr: session.amr.clone(), provider: session.provider.clone() }
     }
 
-    /// Returns a proof by password.
+    /// Returns the proof of a sign-in with a password.
     pub fn password() -> Self {
         Self::from_methods(&["pwd"])
     }
 
-    /// Returns a proof by an external provider.
+    /// Returns the proof of a sign-in at an external provider.
     pub fn provider(name: &str) -> Self {
         Self { amr: Vec::new(), provider: Some(name.to_owned()) }
     }
@@ -89,7 +89,7 @@ struct SessionIndex {
     digest: String,
 }
 
-/// The browser sessions.
+/// The browser sessions in the ledger.
 pub struct SessionStore {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
@@ -100,8 +100,8 @@ pub struct SessionStore {
 
 impl SessionStore {
     /// Starts a session and returns the value of its cookie. The value is new at each sign-in, which prevents session
-    /// fixation. `replaced` is the earlier cookie of the browser: if the same user signs in again, the session id is
-    /// kept, so that a sign-out also ends tokens issued before.
+    /// fixation. `replaced` is the earlier cookie of the browser. If the same user signs in again, the new session has
+    /// the id of the earlier one, so that a sign-out also revokes tokens that were issued before.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read or the write fails.
@@ -172,7 +172,7 @@ impl SessionStore {
         if !self.is_active(&session, &user, now).await? {
             return Ok(None);
         }
-        // Written at most once a minute, to save a durable write on each request.
+        // The record is written at most once a minute, because a durable write for each request would be slow.
         if now > session.last_seen + SignedDuration::from_secs(60) {
             session.last_seen = now;
             let expires = (now + lifetimes::IDLE_SESSION).min(session.auth_time + lifetimes::SESSION);
@@ -185,8 +185,8 @@ impl SessionStore {
         Ok(Some((session, user)))
     }
 
-    /// Returns `true` if a session of this user is active. A session can also be revoked by its id, because a sign-out
-    /// request from a client's page may arrive without the cookie.
+    /// Returns `true` if a session of this user is active. The session id may have been revoked without the cookie,
+    /// because a sign-out request from a client's page can lack the cookie.
     async fn is_active(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
         let is_current = user.epoch == session.epoch && now <= session.auth_time + lifetimes::SESSION;
         Ok(is_current && !self.revocations.is_revoked("sid", &session.sid, now).await?)
@@ -207,7 +207,7 @@ impl SessionStore {
         self.ledger.write(writes.into(), now).await.map(drop)
     }
 
-    /// Returns the active sessions of a user, the newest first.
+    /// Returns the active sessions of a user, newest first.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
@@ -245,7 +245,8 @@ impl SessionStore {
         Ok(true)
     }
 
-    /// Revokes all tokens of a session by its id, if its cookie or record is missing.
+    /// Revokes all tokens of a session by the session id, for the case that the cookie or the session record is
+    /// missing.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.

@@ -1,4 +1,4 @@
-//! The ways to sign in besides the password: passkeys, recovery codes and linked accounts. Administrators list and
+//! The sign-in methods other than the password: passkeys, recovery codes and linked accounts. Administrators list and
 //! remove them. A password reset removes them, because an attacker who took over the account may have added one.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::sign_in::linked_account::LinkedAccount;
 use crate::sign_in::passkey::PasskeyInfo;
 use crate::storage::epoch_ledger::EpochLedger;
 
-/// The ways to sign in of one user, besides the password.
+/// The sign-in methods of one user, other than the password.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the types of the fields are documented")]
 pub struct SignInMethods {
@@ -24,7 +24,7 @@ pub struct SignInMethods {
     pub linked_accounts: Vec<LinkedAccount>,
 }
 
-/// Ways to sign in to be removed.
+/// Selects the sign-in methods to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MethodsToRemove {
     /// The passkey with this id.
@@ -37,18 +37,18 @@ pub enum MethodsToRemove {
     All,
 }
 
-/// Passkeys, recovery codes and linked accounts of all users.
+/// Manages the passkeys, recovery codes and linked accounts of all users.
 pub struct SignInService {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) audit: Arc<dyn AuditSink>,
     pub(crate) users: Arc<UserDirectory>,
-    /// `None` if the host of the issuer is an IP address.
+    /// Relying party of passkeys. `None` if the host of the issuer is an IP address.
     pub(crate) relying_party: Option<Webauthn>,
 }
 
 impl SignInService {
-    /// Returns the ways to sign in of a user, besides the password.
+    /// Returns the sign-in methods of a user, other than the password.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
@@ -60,8 +60,8 @@ impl SignInService {
         })
     }
 
-    /// Removes ways to sign in, and ends all sessions and tokens of the user. If no way is left, an administrator must
-    /// set a password. Returns `false` if the user has no such way.
+    /// Removes sign-in methods, and ends all sessions and tokens of the user. A user without any sign-in method left
+    /// needs an administrator to set a password. Returns `false` if the user does not have the given method.
     ///
     /// # Errors
     /// Returns [`ChangeUserError`] if the user is missing or the change cannot be written.
@@ -89,7 +89,7 @@ impl SignInService {
         Ok(removed)
     }
 
-    /// Emits the audit event of a change.
+    /// Emits the audit event for a changed sign-in method.
     pub(super) fn record_method(&self, action: RecordAction, sub: &str, method: SignInMethod) {
         self.audit.record(AuditEvent::SignInMethod { action, sub: sub.to_owned(), method });
     }

@@ -1,16 +1,17 @@
-//! Limits on failed sign-ins. The first failures of a counter are free. Each further one locks it for twice as long as
-//! the one before, from one second to 15 minutes. A counter is forgotten 15 minutes after its last lock.
+//! Limits on failed sign-ins. A counter allows a number of failures without a lock. Each further failure locks the
+//! counter for twice as long as the previous lock, from one second to 15 minutes. A counter is reset 15 minutes after
+//! the end of its last lock.
 //!
-//! An attempt is counted by three counters, each with its own number of free failures: the user name at this address,
-//! the user name at all addresses, and the address for all user names. So neither one address nor many get far. A
-//! browser in which the user has signed in before has a counter of its own and is counted by that only (the device
-//! cookie of OWASP), so that an attacker cannot lock out the user.
+//! Three counters count an attempt, each with its own number of free failures: the user name at this address, the user
+//! name at all addresses, and the address for all user names. Attacks from one address and from many addresses are both
+//! limited. A browser in which the user has signed in before is counted only by a counter of its own (the device cookie
+//! of OWASP), so that an attacker cannot lock out the user.
 //!
-//! An attempt is counted before the password is checked, and its result is recorded afterwards. It reserves one of the
-//! free failures of the user name and of the address, so that concurrent attempts get no more guesses than consecutive
-//! ones. When the free failures are used up, attempts run one at a time. An attempt during a lock is rejected unchecked
-//! and does not extend the lock. Unknown user names are counted as known ones are, so that a lock does not reveal which
-//! users exist.
+//! An attempt is counted before the password is checked, and its result is recorded afterwards. An attempt reserves one
+//! of the free failures of the user name and of the address, so that concurrent attempts allow no more guesses than
+//! consecutive ones. When the free failures are used up, attempts run one at a time. An attempt during a lock is
+//! rejected without a password check and does not extend the lock. Unknown user names are counted in the same way as
+//! existing ones, so that a lock does not reveal which users exist.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -27,21 +28,21 @@ use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 use crate::storage::server_secret::ServerSecret;
 
-/// Time after the end of the last lock until the failures are forgotten.
+/// Time from the end of the last lock until a counter is reset.
 const FAILURE_MEMORY: SignedDuration = SignedDuration::from_mins(15);
 
-/// Maximum number of concurrent attempts for one user name at one address, or from one known browser. It allows
-/// programs that sign one user in many times.
+/// Maximum number of concurrent attempts for one user name at one address, or from one known browser. Programs may sign
+/// in one user many times at once.
 const MAX_CONCURRENT: u32 = 32;
 
-/// Numbers of free failures, and the maximum lock.
+/// Numbers of failures that cause no lock, and the maximum duration of a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThrottleLimits {
-    /// Free failures of one user name at one address, or of one known browser.
+    /// Free failures for one user name at one address, or for one known browser.
     pub per_pair: u32,
-    /// Free failures of one user name at all addresses.
+    /// Free failures for one user name at all addresses.
     pub per_user: u32,
-    /// Free failures of one address for all user names. Several people may share an address.
+    /// Free failures for one address and all user names. Several people may share an address.
     pub per_address: u32,
     /// Maximum duration of a lock.
     pub max_lockout: SignedDuration,
@@ -53,22 +54,22 @@ impl Default for ThrottleLimits {
     }
 }
 
-/// Wait for attempts that are being checked.
+/// Wait time of an attempt that is rejected because too many other attempts are in progress.
 const CONTENTION_BACKOFF: SignedDuration = SignedDuration::from_secs(1);
 
-/// Purpose of the message authentication codes of device cookies.
+/// Purpose of the message authentication codes in device cookies.
 const MAC_PURPOSE: &str = "device";
 
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct FailureRecord {
     count: u32,
-    /// Number of attempts that are being checked.
+    /// Number of attempts whose credentials are being checked.
     under_way: u32,
     last: Timestamp,
 }
 
 impl FailureRecord {
-    /// Returns the end of the lock.
+    /// Returns the time at which the lock ends.
     fn locked_until(self, counter: &FailureCounter) -> Timestamp {
         match self.count.checked_sub(counter.free) {
             None => self.last,
@@ -78,7 +79,7 @@ impl FailureRecord {
         }
     }
 
-    /// Returns the time that an attempt must wait. It is not positive if there is no need to wait.
+    /// Returns the time that an attempt must wait. A zero or negative value means that no wait is needed.
     fn required_wait(self, counter: &FailureCounter, now: Timestamp) -> SignedDuration {
         let is_free = self.count < counter.free;
         let concurrent = match (is_free, counter.shared) {
@@ -87,7 +88,7 @@ impl FailureRecord {
             (true, false) => MAX_CONCURRENT,
         };
         let backoff = if self.under_way >= concurrent { CONTENTION_BACKOFF } else { SignedDuration::ZERO };
-        // Without a lock, `last` may be in the future: another attempt failed while this one waited.
+        // Without a lock, `last` may be later than `now`: another attempt failed while this one was waiting.
         let lock =
             if is_free { SignedDuration::ZERO } else { now.duration_until(self.locked_until(counter)) };
         lock.max(backoff)
@@ -103,7 +104,7 @@ impl FailureRecord {
     }
 }
 
-/// One counter of failures.
+/// A counter of failed attempts.
 #[derive(Debug, Clone)]
 struct FailureCounter {
     key: String,
@@ -117,7 +118,7 @@ struct FailureCounter {
 }
 
 impl FailureCounter {
-    /// Returns a counter of one person in one place.
+    /// Returns the counter of a single user name at one address, or of a single known browser.
     fn exclusive(name: &str, source: &str, limits: &ThrottleLimits) -> Self {
         let key = ledger_keys::failure_counter(name, source);
         Self {
@@ -129,7 +130,7 @@ impl FailureCounter {
         }
     }
 
-    /// Returns a counter that several people may share.
+    /// Returns a counter that attempts of several people may share.
     fn shared_by_many(name: &str, source: &str, free: u32, limits: &ThrottleLimits) -> Self {
         Self { free, shared: true, resets_on_success: false, ..Self::exclusive(name, source, limits) }
     }
@@ -138,7 +139,7 @@ impl FailureCounter {
 /// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttemptResult {
-    /// The credentials were correct: the failures of this user name at this address are forgotten.
+    /// The credentials were correct: the failures of this user name at this address are reset.
     Success,
     /// The credentials were wrong. The failure is counted.
     Failure,
@@ -146,7 +147,7 @@ pub enum AttemptResult {
     NotEvaluated,
 }
 
-/// A counted attempt, whose credentials may be checked.
+/// An attempt that was counted and whose credentials may now be checked.
 #[derive(Debug)]
 #[must_use = "the result of an attempt must be recorded"]
 pub struct SignInAttempt {
@@ -169,8 +170,8 @@ pub struct SignInThrottle {
 }
 
 impl SignInThrottle {
-    /// Counts an attempt to sign in with this user name. Returns the time to wait as the inner error if the attempt is
-    /// rejected. `user` is the user of that name and `device` the device cookie, if they exist.
+    /// Counts an attempt to sign in with this user name. If the attempt is rejected, the inner error is the time to
+    /// wait. `user` is the user with that name and `device` the device cookie, if they exist.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a counter cannot be read or written.
@@ -196,8 +197,8 @@ impl SignInThrottle {
         self.count_attempt(counters, known.is_some(), now).await
     }
 
-    /// Counts an attempt to enter a code other than a password (the user code of a device), by user and address. A
-    /// correct code does not reset the counters, because an attacker can create correct codes.
+    /// Counts an attempt to enter a code that is not a password (the user code of a device), by user and address. A
+    /// correct code does not reset the counters, because an attacker can obtain correct codes.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a counter cannot be read or written.
@@ -297,8 +298,8 @@ impl SignInThrottle {
         Ok(())
     }
 
-    /// Returns the value of the device cookie, which shows that this user has signed in in this browser. It becomes
-    /// invalid when the password changes.
+    /// Returns the value of the device cookie, which proves that this user has signed in before in this browser. The
+    /// cookie becomes invalid when the user's password changes.
     pub fn device_cookie(&self, user: &User, earlier_cookie: Option<&str>) -> String {
         let id = match earlier_cookie.and_then(|cookie| self.known_device(cookie, user)) {
             Some(known) => known.to_owned(),
@@ -314,8 +315,8 @@ impl SignInThrottle {
     }
 }
 
-/// Returns the network of one subscriber: an IPv4 address, or the first 64 bits of an IPv6 address (RFC 6177), because
-/// a subscriber has a whole /64 network.
+/// Returns the network of one subscriber: an IPv4 address, or the first 64 bits of an IPv6 address, because a
+/// subscriber has at least a whole /64 network (RFC 6177).
 pub(crate) fn source_network(address: &str) -> String {
     match address.parse::<IpAddr>().map(|address| address.to_canonical()) {
         Ok(IpAddr::V6(address)) => {

@@ -1,10 +1,11 @@
 //! Encryption of secrets at rest: records under `secret/` are encrypted with AES-256-GCM if a key-encryption key is
 //! configured. The ledger key of the record is the associated data.
 //!
-//! When identity is opened, records that are encrypted with the previous key are encrypted with the current key, or
-//! decrypted if there is only a previous key. A record is *exposed* if it is stored in plain although there is a
-//! current key: it may have been read from the disk or a backup. The signing keys and the server secret replace the
-//! content of exposed records. The server refuses to start if no configured key decrypts a record.
+//! When the services are opened, records encrypted with the previous key are re-encrypted with the current key, or
+//! stored in plain if there is only a previous key. A record is *exposed* if it was stored in plain and a current key
+//! is configured now: someone may have read it from the disk or a backup. The signing keys and the server secret
+//! therefore replace the content of exposed records. The server refuses to start if no configured key decrypts a
+//! record.
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -20,7 +21,7 @@ use crate::ledger_keys;
 /// Reasons why a record cannot be decrypted, or a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum EncryptionError {
-    /// The text is not a key.
+    /// The text is not a base64 key of 32 bytes.
     #[error("a key-encryption key must be 32 bytes in base64; `openssl rand -base64 32` generates one")]
     BadKey,
     /// The record is encrypted, but no key is configured.
@@ -42,7 +43,7 @@ pub enum EncryptionError {
 /// Reasons why secrets cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretStorageError {
-    /// The configured keys do not fit the records.
+    /// The configured keys do not decrypt the records.
     #[error(transparent)]
     Encryption(#[from] EncryptionError),
     /// The store failed.
@@ -52,7 +53,7 @@ pub enum SecretStorageError {
 
 /// A key that encrypts records.
 pub struct KeyEncryptionKey {
-    /// Identifies the key: the first bytes of a digest.
+    /// Id of the key: the first 9 bytes of a digest of it, in base64url.
     id: String,
     key: RandomizedNonceKey,
 }
@@ -90,20 +91,20 @@ struct EncryptedRecord {
     text: String,
 }
 
-/// A decrypted record.
+/// A decrypted record, and how it was stored.
 pub(crate) struct DecryptedRecord<T> {
     pub value: T,
     pub revision: u64,
-    /// `true` if the record was stored in plain although there is a current key.
+    /// `true` if the record was stored in plain and a current key is configured.
     pub exposed: bool,
 }
 
-/// The keys for records. Without keys, records are stored in plain.
+/// The key-encryption keys. Without keys, records are stored in plain.
 #[derive(Debug, Default)]
 pub struct SecretEncryption {
-    /// Encrypts and decrypts.
+    /// Key that encrypts and decrypts records.
     pub current: Option<KeyEncryptionKey>,
-    /// Decrypts only: the key before the current one.
+    /// Key that only decrypts records: the current key before the last change.
     pub previous: Option<KeyEncryptionKey>,
 }
 
@@ -114,13 +115,15 @@ impl SecretEncryption {
         let nonce = current
             .key
             .seal_in_place_append_tag(Aad::from(key.as_bytes()), &mut text)
-            .expect("AES-GCM encrypts a short text");
+            .expect("AES-GCM encrypts every text of less than 64 GiB");
         let encrypted = EncryptedRecord {
             key_id: current.id.clone(),
             nonce: encode_base64url(nonce.as_ref()),
             text: encode_base64url(&text),
         };
-        serde_json::to_vec(&encrypted).expect("records serialise to JSON").into()
+        serde_json::to_vec(&encrypted)
+            .expect("a record has string keys only, so it serializes to JSON")
+            .into()
     }
 
     fn decrypt(&self, key: &str, stored: &[u8]) -> Result<Vec<u8>, EncryptionError> {
@@ -167,19 +170,21 @@ impl SecretEncryption {
         Ok(Some(DecryptedRecord { value, revision: record.revision, exposed }))
     }
 
-    /// Returns the write of a record, encrypted with the current key.
+    /// Returns the ledger write of a record, encrypted with the current key.
     pub(crate) fn put_secret(&self, key: &str, value: &impl Serialize, expect: Expect) -> LedgerWrite {
-        let plain = serde_json::to_vec(value).expect("records serialise to JSON");
+        let plain =
+            serde_json::to_vec(value).expect("a record has string keys only, so it serializes to JSON");
         LedgerWrite::put(key, self.encrypt(key, plain), expect)
     }
 
-    /// Encrypts every record with the current key, except exposed ones.
+    /// Encrypts every record with the current key. Exposed records are skipped, because their content is replaced
+    /// later.
     pub(crate) async fn reencrypt_records(
         &self,
         store: &Store,
         now: Timestamp,
     ) -> Result<(), SecretStorageError> {
-        // There are two such records, so one page is enough.
+        // There are only two such records, so one page is enough.
         for (key, record) in store.scan(ledger_keys::SECRETS, None, 256, now).await? {
             let plain = self.decrypt(&key, &record.value)?;
             if self.is_current(&record.value) || self.is_exposed(&record.value) {
@@ -188,7 +193,7 @@ impl SecretEncryption {
             let renewed =
                 LedgerWrite::put(&key, self.encrypt(&key, plain), Expect::Revision(record.revision));
             match store.write(vec![renewed], now).await {
-                // Another node with the same keys has written the record.
+                // Another node with the same keys has already written the record.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -13,10 +13,10 @@ use store::{Ledger as _, LedgerWrite, Store, StoreError};
 use crate::ledger_keys;
 use crate::storage::records::{self, LedgerEntry};
 
-/// Keys of the records that decide whether a token is valid.
+/// Key prefixes of the records that decide whether a token is valid.
 const TOKEN_STATE_PREFIXES: [&str; 3] = [ledger_keys::CLIENTS, ledger_keys::USERS, ledger_keys::REVOCATIONS];
 
-/// The store with its cache epoch.
+/// The ledger with its cache epoch.
 pub(crate) struct EpochLedger {
     store: Store,
     cache_epoch: AtomicU64,
@@ -28,13 +28,13 @@ impl EpochLedger {
         Self { store, cache_epoch: AtomicU64::new(0), client_epoch: AtomicU64::new(0) }
     }
 
-    /// Returns the current cache epoch. A cache must read it before the records that it caches: every write
-    /// acknowledged after that read has incremented it.
+    /// Returns the current cache epoch. A cache must read the epoch before it reads the records that it caches: every
+    /// acknowledged write has incremented the epoch.
     pub fn cache_epoch(&self) -> u64 {
         self.cache_epoch.load(Ordering::Acquire)
     }
 
-    /// Returns a number that increases with each write to a client.
+    /// Returns a number that increases with each write of a client record.
     pub fn client_epoch(&self) -> u64 {
         self.client_epoch.load(Ordering::Acquire)
     }
@@ -77,7 +77,7 @@ impl EpochLedger {
             .any(|write| TOKEN_STATE_PREFIXES.iter().any(|prefix| write.key().starts_with(prefix)));
         let changes_client = writes.iter().any(|write| write.key().starts_with(ledger_keys::CLIENTS));
         let written = self.store.write(writes, now).await;
-        // Also after a failed write, because it may have reached the disk.
+        // A failed write also increments the epoch, because it may have reached the disk.
         if changes_token_state {
             self.cache_epoch.fetch_add(1, Ordering::AcqRel);
         }

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use serde::{Serialize, de::DeserializeOwned};
 use store::{Expect, LedgerWrite, StoreError};
 
-/// A record with the revision for a compare-and-set.
+/// A record, with the revision that a compare-and-set expects.
 pub(crate) struct LedgerEntry<T> {
     pub value: T,
     pub revision: u64,
@@ -21,6 +21,6 @@ pub(crate) fn put_record(
     expires: Option<Timestamp>,
     expect: Expect,
 ) -> LedgerWrite {
-    let value = serde_json::to_vec(value).expect("records serialise to JSON");
+    let value = serde_json::to_vec(value).expect("a record has string keys only, so it serializes to JSON");
     LedgerWrite::Put { key, value: Bytes::from(value), expires, expect }
 }

@@ -1,5 +1,5 @@
-//! The server secret: one random key for each store. It signs values that leave the server and return to it, such as
-//! continuations and device cookies, and derives the successors of refresh tokens.
+//! The server secret: a random key, one for each store. It authenticates values that clients return to the server, such
+//! as continuations and device cookies, and derives the successors of refresh tokens.
 
 use std::sync::{Arc, RwLock};
 
@@ -27,7 +27,7 @@ impl ServerSecretRecord {
     }
 }
 
-/// The server secret, and message authentication codes with it.
+/// Computes message authentication codes with the server secret.
 pub struct ServerSecret {
     ledger: Arc<EpochLedger>,
     encryption: Arc<SecretEncryption>,
@@ -37,8 +37,8 @@ pub struct ServerSecret {
 }
 
 impl ServerSecret {
-    /// Reads the secret. Creates one if it is missing or exposed (see [`crate::storage::encryption`]). If two nodes
-    /// create one concurrently, both use the one that was written first.
+    /// Reads the secret. Creates a new one if it is missing or exposed (see [`crate::storage::encryption`]). If two
+    /// nodes create a secret concurrently, both use the one that was written first.
     pub(crate) async fn open(
         ledger: Arc<EpochLedger>,
         encryption: Arc<SecretEncryption>,
@@ -65,8 +65,8 @@ impl ServerSecret {
         Ok(Self { ledger, encryption, random, audit, key: RwLock::new(key) })
     }
 
-    /// Replaces the secret. All values signed with the old one become invalid: sign-ins in progress, known browsers,
-    /// user codes of devices, search cursors, and everything derived from the secret.
+    /// Replaces the secret. All values authenticated with the old secret become invalid: continuations of sign-ins,
+    /// device cookies, user codes of devices, search cursors, and unused successors of refresh tokens.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the write fails.
@@ -75,24 +75,24 @@ impl ServerSecret {
         self.ledger
             .write(vec![self.encryption.put_secret(ledger_keys::SERVER_SECRET, &record, Expect::Any)], now)
             .await?;
-        *self.key.write().expect("no thread panics while it holds the secret") = record.key();
+        *self.key.write().expect("no thread panics while it holds the lock") = record.key();
         self.audit.record(AuditEvent::KeysRotated);
         Ok(())
     }
 
-    /// Returns the message authentication code of a text for one purpose: HMAC-SHA256 in base64url. It is not valid for
-    /// another purpose.
+    /// Returns the message authentication code of a text for one purpose: HMAC-SHA256 in base64url. The code is not
+    /// valid for any other purpose.
     pub fn mac(&self, purpose: &str, text: &str) -> String {
-        let key = self.key.read().expect("no thread panics while it holds the secret");
+        let key = self.key.read().expect("no thread panics while it holds the lock");
         let mut context = hmac::Context::with_key(&key);
         context.update(purpose.as_bytes());
-        // A purpose contains no zero byte, so different pairs have different inputs.
+        // A purpose contains no zero byte, so two different pairs of purpose and text never have the same input.
         context.update(&[0]);
         context.update(text.as_bytes());
         URL_SAFE_NO_PAD.encode(context.sign())
     }
 
-    /// Returns `true` if the message authentication code is valid. The comparison takes constant time.
+    /// Returns `true` if `mac` is the message authentication code of the text. The comparison takes constant time.
     pub fn verify_mac(&self, purpose: &str, text: &str, mac: &str) -> bool {
         self.mac(purpose, text).as_bytes().ct_eq(mac.as_bytes()).into()
     }

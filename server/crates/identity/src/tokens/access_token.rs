@@ -1,4 +1,4 @@
-//! Access tokens (RFC 9068): their claims, and the access that they grant.
+//! Access tokens (RFC 9068): their claims, and the resources that they grant access to.
 
 use std::sync::Arc;
 
@@ -9,39 +9,39 @@ use crate::model::scope::{ScopeContext, ScopePermissions, Scopes};
 use crate::model::user::User;
 use crate::tokens::dpop::{BadProof, ProofError};
 
-/// Claims of an access token (RFC 9068 section 2.2), followed by claims of this server.
+/// Claims of an access token: those of RFC 9068 section 2.2, followed by claims of this server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names are those of RFC 9068")]
 pub struct AccessToken {
     pub iss: String,
-    /// The user, or the client for its own tokens.
+    /// Subject of the user, or the client id for a token of the client itself.
     pub sub: String,
-    /// The issuer if `openid` is granted, and the FHIR base if a SMART scope is granted.
+    /// The issuer if `openid` is granted, and the FHIR base URL if a SMART scope is granted.
     pub aud: Vec<String>,
     pub client_id: String,
-    /// Granted scopes.
+    /// Granted scopes, separated by spaces.
     pub scope: String,
-    /// Issue time in seconds.
+    /// Time of issue in seconds since 1970.
     pub iat: i64,
-    /// Expiry in seconds.
+    /// Time of expiry in seconds since 1970.
     pub exp: i64,
     pub jti: String,
-    /// Time of the sign-in in seconds.
+    /// Time of the sign-in in seconds since 1970.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auth_time: Option<i64>,
     /// Authentication context class of the sign-in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acr: Option<String>,
-    /// Browser session that the token ends with. `None` with `offline_access`.
+    /// Id of the browser session whose end also ends the token. `None` with `offline_access`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sid: Option<String>,
-    /// Id of the family (see [`crate::tokens::grant`]).
+    /// Id of the token family (see [`crate::tokens::grant`]).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub family: Option<String>,
-    /// Epoch of the user. `None` for tokens without a user.
+    /// Epoch of the user at sign-in. `None` for tokens without a user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<u64>,
-    /// Registration of the client (see [`crate::model::client::Client::generation`]).
+    /// Id of the client's registration (see [`crate::model::client::Client::generation`]).
     #[serde(default)]
     pub generation: String,
     /// Id of the launch patient.
@@ -52,7 +52,7 @@ pub struct AccessToken {
     pub cnf: Option<KeyConfirmation>,
 }
 
-/// The claim `cnf`: the key that the sender must prove.
+/// The claim `cnf`: the key whose possession the sender must prove.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeyConfirmation {
     /// JWK thumbprint (RFC 7638).
@@ -66,18 +66,18 @@ impl AccessToken {
     }
 }
 
-/// A valid access token with the data that it was validated with.
+/// A valid access token, with the client's and user's current permissions.
 #[derive(Debug)]
 pub struct TokenAccess {
     /// Claims of the token.
     pub token: Arc<AccessToken>,
     /// Scopes of the token that its client and its user still have.
     pub scopes: Scopes,
-    /// User of the token. `None` for a client's own token.
+    /// User of the token. `None` for a token of the client itself.
     pub user: Option<User>,
 }
 
-/// The resources of one type that a token opens.
+/// The resources of one type that a token grants access to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResourceAccess<'a> {
     /// No resources.
@@ -89,9 +89,10 @@ pub enum ResourceAccess<'a> {
 }
 
 impl TokenAccess {
-    /// Returns the resources of a type on which the token grants these permissions. `system/` scopes open all. `user/`
-    /// scopes open what the user may see, which for a patient is the own compartment. `patient/` scopes open the
-    /// compartment of the launch patient, if the user may see it.
+    /// Returns the resources of a type on which the token grants these permissions. `system/` scopes grant access to
+    /// all resources. `user/` scopes grant access to the resources that the user may access; for a patient, this is the
+    /// patient's own compartment. `patient/` scopes grant access to the compartment of the launch patient, if the user
+    /// may access it.
     pub fn resource_access(&self, kind: &str, permissions: ScopePermissions) -> ResourceAccess<'_> {
         let mut patients = Vec::new();
         for scope in self.scopes.smart_scopes().filter(|scope| scope.allows(kind, permissions)) {
@@ -113,10 +114,10 @@ impl TokenAccess {
     }
 }
 
-/// An access token with the data of its request.
+/// An access token and the request parameters that a DPoP proof must match.
 #[derive(Debug, Clone, Copy)]
 pub struct TokenCredentials<'a> {
-    /// The token.
+    /// The access token as it was sent.
     pub token: &'a str,
     /// DPoP proof. `None` for `Authorization: Bearer`.
     pub proof: Option<&'a str>,
@@ -138,7 +139,7 @@ pub enum BadToken {
     /// The token, its family or its session was revoked, or the consent was withdrawn.
     #[error("the access token is revoked")]
     Revoked,
-    /// The client was deleted, or is not available.
+    /// The client was deleted or is disabled.
     #[error("the client of the access token is deleted or disabled")]
     ClientGone,
     /// The user was deleted or disabled.

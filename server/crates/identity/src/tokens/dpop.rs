@@ -1,8 +1,8 @@
 //! DPoP: proof that the sender holds the key that a token is bound to (RFC 9449).
 //!
 //! A proof is a JWT with its public key in the header. It is valid for one request: its method, URL and access token
-//! must be those of the request, its time must be near, and its id must be unused. A token is bound to the thumbprint
-//! of the key (RFC 7638).
+//! must match the request, its time must be within 60 seconds of the server's time, and its id must not have been used
+//! before. A token is bound to the thumbprint of the key (RFC 7638).
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::ledger_keys;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 
-/// Algorithms of proofs. RS256 is excluded on purpose (FAPI 2.0 section 5.4).
+/// Algorithms of proofs. RS256 is excluded, as FAPI 2.0 section 5.4 requires.
 pub const PROOF_ALGORITHMS: [&str; 4] = ["ES256", "ES384", "PS256", "EdDSA"];
 
-/// Maximum distance of `iat` from now in seconds.
+/// Maximum difference between `iat` and the current time in seconds.
 const TIME_WINDOW_S: i64 = 60;
 
 /// Reasons why a proof is invalid.
@@ -71,7 +71,7 @@ pub enum ProofError {
     Store(#[from] StoreError),
 }
 
-/// The request that a proof must match.
+/// The request that a proof must have been created for.
 #[derive(Debug, Clone, Copy)]
 pub struct DpopRequest<'a> {
     /// HTTP method.
@@ -130,7 +130,7 @@ impl ProofClaims {
     }
 }
 
-/// Returns the thumbprint of a public key (RFC 7638 section 3), or `None` for a private key or an unknown kind of key.
+/// Returns the thumbprint of a public key (RFC 7638 section 3), or `None` for a private key or an unsupported key type.
 fn jwk_thumbprint(jwk: &Value) -> Option<String> {
     const PRIVATE: [&str; 8] = ["d", "p", "q", "dp", "dq", "qi", "oth", "k"];
     if PRIVATE.iter().any(|member| jwk.get(member).is_some()) {
@@ -184,13 +184,13 @@ fn parse_proof(proof: &str, request: &DpopRequest<'_>, now: Timestamp) -> Result
     Ok((jkt, seen))
 }
 
-/// Verifies DPoP proofs. Each proof is accepted once.
+/// Verifies DPoP proofs and accepts each proof only once.
 pub struct DpopVerifier {
     pub(crate) ledger: Arc<EpochLedger>,
 }
 
 impl DpopVerifier {
-    /// Verifies a proof for one request, marks its `jti` as used and returns the thumbprint of its key.
+    /// Verifies a proof for one request, marks its `jti` as used and returns the thumbprint of the proof's key.
     ///
     /// # Errors
     /// Returns [`ProofError`] if the proof is invalid or was used before.
@@ -201,7 +201,7 @@ impl DpopVerifier {
         now: Timestamp,
     ) -> Result<String, ProofError> {
         let (jkt, seen) = parse_proof(proof, request, now)?;
-        // Until `iat` is outside of the window.
+        // The `jti` is stored until `iat` is outside of the time window.
         let until = now + SignedDuration::from_secs(2 * TIME_WINDOW_S + 1);
         let write = records::put_record(ledger_keys::used_proof(&seen), &true, Some(until), Expect::Absent);
         match self.ledger.write(vec![write], now).await {
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thumbprint_of_rfc_7638_3_1() {
+    fn the_thumbprint_example_of_rfc_7638_3_1_is_computed() {
         let jwk = serde_json::json!({
             "kty": "RSA", "e": "AQAB", "alg": "RS256", "kid": "2011-04-29",
             "n": "0vx7agoebGcQSuuPiLJXZptN9nndrQmbXEps2aiAFbWhM78LhWx4cbbfAAtVT86zwu1RK7aPFFxuhDR1L6tSoc_BJECPebWKRXjBZCiFV4n3oknjhMstn64tZ_2W-5JsGY4Hc5n9yBXArwl93lqt7_RN5w6Cf0h4QyQ5v-65YGjQR0_FDW2QvzqY368QQMicAtaSqzs8KJZgnYb9c7d0zgdAZHzu6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDKgw",

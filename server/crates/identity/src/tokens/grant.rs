@@ -1,9 +1,9 @@
 //! Grants: the permissions behind authorization codes and refresh tokens (RFC 6749 sections 4.1 and 6; RFC 9700 section
 //! 4.14).
 //!
-//! The ledger stores a code or refresh token under its SHA-256 and changes it by compare-and-set from live to spent.
-//! All tokens from one sign-in of one client are a *family*. If a spent code or token is used again, the whole family
-//! is revoked. The spent record is kept for the lifetime of the family.
+//! The ledger stores a code or refresh token under its SHA-256 digest and changes it by compare-and-set from live to
+//! spent. All tokens from one sign-in with one client form a *family*. If a spent code or token is used again, the
+//! whole family is revoked. The spent record is kept for the lifetime of the family.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use crate::model::user::User;
 pub struct Grant {
     /// Client id.
     pub client_id: String,
-    /// Registration of the client (see [`Client::generation`]).
+    /// Id of the client's registration (see [`Client::generation`]).
     pub generation: String,
     /// Subject of the user.
     pub sub: String,
@@ -28,7 +28,7 @@ pub struct Grant {
     pub granted: Timestamp,
     /// Time of the sign-in.
     pub auth_time: Timestamp,
-    /// Methods of the sign-in (RFC 8176).
+    /// Authentication methods of the sign-in (RFC 8176).
     pub amr: Vec<String>,
     /// Id of the browser session.
     pub sid: String,
@@ -36,20 +36,20 @@ pub struct Grant {
     pub epoch: u64,
     /// `nonce` of the ID token.
     pub nonce: Option<String>,
-    /// Id of the family: all codes and tokens from this grant.
+    /// Id of the family of all codes and tokens from this grant.
     pub family: String,
-    /// Id of the launch patient, whose data `patient/` scopes open (SMART App Launch).
+    /// Id of the launch patient, whose data `patient/` scopes grant access to (SMART App Launch).
     pub patient: Option<String>,
-    /// Thumbprint of the key that the tokens are bound to (RFC 9449).
+    /// Thumbprint of the key that the tokens are bound to (RFC 9449), if any.
     pub jkt: Option<String>,
 }
 
-/// Parameters with which a code is redeemed.
+/// Parameters of a token request that redeems an authorization code.
 #[derive(Debug, Clone, Copy)]
 pub struct CodeExchange<'a> {
-    /// The code.
+    /// The authorization code.
     pub code: &'a str,
-    /// Redirect URI, which must be that of the authorization request.
+    /// Redirect URI, which must equal that of the authorization request.
     pub redirect_uri: &'a str,
     /// PKCE code verifier.
     pub verifier: Option<&'a str>,
@@ -57,22 +57,23 @@ pub struct CodeExchange<'a> {
     pub jkt: Option<&'a str>,
 }
 
-/// Reasons why a code or refresh token is rejected. Unless the store failed, the client receives `invalid_grant`.
+/// Reasons why a code or refresh token is rejected. The client receives `invalid_grant` for all of them except store
+/// errors.
 #[derive(Debug, thiserror::Error)]
 pub enum GrantError {
-    /// The code or token is unknown, expired, or of another client.
+    /// The code or token is unknown or expired, or was issued to another client.
     #[error("the code or refresh token is unknown, expired or was issued to another client")]
     Unknown,
     /// The code or token was used before. Its family is revoked.
     #[error("the code or refresh token was used before; all tokens issued from it are revoked")]
     Reused,
-    /// The redirect URI is not that of the authorization request.
-    #[error("redirect_uri is not that of the authorization request")]
+    /// The redirect URI differs from that of the authorization request.
+    #[error("redirect_uri differs from that of the authorization request")]
     RedirectUri,
-    /// The code verifier does not match, is missing, or is not expected.
+    /// The code verifier is missing, does not match, or was sent although the request had no code challenge.
     #[error("code_verifier does not match the code_challenge of the authorization request")]
     Verifier,
-    /// The code or token is bound to a key that was not proven.
+    /// The code or token is bound to a key whose possession the client did not prove.
     #[error("the code or refresh token is bound to a key; send a DPoP proof signed by that key")]
     Key,
     /// The grant was revoked, or the user signed out, was disabled or deleted.
@@ -87,13 +88,13 @@ pub enum GrantError {
 }
 
 impl Grant {
-    /// Returns `true` if the client gets a refresh token for this grant.
+    /// Returns `true` if the client receives a refresh token for this grant.
     pub fn allows_refresh(&self, client: &Client) -> bool {
         client.grant_types.contains(&GrantType::RefreshToken)
             && (client.always_refresh || self.scopes.contains("offline_access"))
     }
 
-    /// Returns `true` if the grant was given to this registration of the client.
+    /// Returns `true` if the grant was issued to this registration of the client.
     pub(super) fn belongs_to(&self, client: &Client) -> bool {
         self.client_id == client.client_id && self.generation == client.generation
     }

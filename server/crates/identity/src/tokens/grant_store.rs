@@ -1,5 +1,5 @@
-//! Authorization codes and refresh tokens in the ledger: issued, spent once, revoked (RFC 6749 sections 4.1 and 6; RFC
-//! 9700 section 4.14).
+//! Authorization codes and refresh tokens in the ledger: issue, single use and revocation (RFC 6749 sections 4.1 and 6;
+//! RFC 9700 section 4.14).
 
 use std::sync::Arc;
 
@@ -34,13 +34,13 @@ struct CodeRecord {
 #[derive(Serialize, Deserialize)]
 struct RefreshRecord {
     grant: Grant,
-    /// End of the family, whether or not its tokens are used.
+    /// Time at which the family ends, whether or not its tokens are used.
     ends: Timestamp,
-    /// Time at which the successor was issued.
+    /// Time at which the successor was issued. `None` for a live token.
     spent: Option<Timestamp>,
 }
 
-/// The authorization codes and refresh tokens.
+/// The authorization codes and refresh tokens in the ledger.
 pub struct GrantStore {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
@@ -52,10 +52,11 @@ pub struct GrantStore {
 }
 
 impl GrantStore {
-    /// Issues an authorization code. `once` is a record that must be new: a pushed request is granted once.
+    /// Issues an authorization code. `once` is written in the same transaction and must create a new record, so that a
+    /// pushed request is granted only once.
     ///
     /// # Errors
-    /// Returns [`StoreError`] if the write fails, and [`StoreError::Conflict`] if the record of `once` exists.
+    /// Returns [`StoreError`] if the write fails, and [`StoreError::Conflict`] if the record of `once` already exists.
     pub async fn issue_authorization_code(
         &self,
         grant: Grant,
@@ -77,8 +78,8 @@ impl GrantStore {
         Ok(code)
     }
 
-    /// Spends an authorization code. Client, redirect URI, verifier and key are checked first, so that an attempt of
-    /// another client does not spend the code.
+    /// Spends an authorization code. Client, redirect URI, code verifier and key are checked first, so that the attempt
+    /// of another client does not spend the code.
     ///
     /// # Errors
     /// Returns [`GrantError`] if the code is rejected.
@@ -100,7 +101,7 @@ impl GrantStore {
         let verifier_matches = match (&code.challenge, exchange.verifier) {
             (Some(challenge), Some(verifier)) => challenge.matches_verifier(verifier),
             (None, None) => true,
-            // A verifier without a challenge indicates a downgrade attack (RFC 9700 section 2.1.1).
+            // A code verifier without a code challenge indicates a downgrade attack (RFC 9700 section 2.1.1).
             _ => false,
         };
         if !verifier_matches {
@@ -112,8 +113,8 @@ impl GrantStore {
         if code.spent {
             return Err(self.revoke_reused("code", &code.grant, now).await);
         }
-        // Checked before the code is spent: a concurrent second use revokes the family, which must not fail the first
-        // use.
+        // The grant is checked before the code is spent: a concurrent second use of the code revokes the family, which
+        // must not cause the first use to fail.
         let remaining = self.ensure_active(&code.grant, client, now).await?;
         code.spent = true;
         let write = records::put_record(
@@ -127,7 +128,7 @@ impl GrantStore {
     }
 
     /// Issues the first refresh token of a family. The token of a public client is bound to the key of the grant (RFC
-    /// 9449 section 5). A confidential client authenticates itself instead.
+    /// 9449 section 5). The token of a confidential client is not, because the client authenticates itself.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
@@ -161,9 +162,9 @@ impl GrantStore {
         Ok(stored.map(|stored| stored.value.grant.client_id))
     }
 
-    /// Spends a refresh token. Returns the grant, restricted to `scopes` if they are given, and the successor of the
-    /// token. During the client's grace period a spent token returns the same successor again, until the successor is
-    /// used: a lost response does not end the family.
+    /// Spends a refresh token. Returns the grant, restricted to `scopes` if given, and the successor of the token.
+    /// During the client's grace period a spent token returns the same successor again, until the successor is used. A
+    /// client that has lost the response can therefore retry.
     ///
     /// # Errors
     /// Returns [`GrantError`] if the token is rejected.
@@ -176,7 +177,8 @@ impl GrantStore {
         now: Timestamp,
     ) -> Result<(Grant, String), GrantError> {
         let key = ledger_keys::refresh_token(token);
-        // The successor is derived from the token, so that a retry returns the same one although it is not stored.
+        // The successor is derived from the token, so that a retry returns the same successor although it is not stored
+        // in plain.
         let successor = self.server_secret.mac("refresh", token);
         loop {
             let stored =
@@ -216,15 +218,15 @@ impl GrantStore {
                 ];
                 match self.ledger.write(writes, now).await {
                     Ok(_) => {}
-                    // Another request has spent the token: read it again.
+                    // Another request has spent the token: read the record again.
                     Err(StoreError::Conflict { .. }) => continue,
                     Err(error) => return Err(error.into()),
                 }
                 remaining
             };
             let mut grant = refresh.grant;
-            // The successor keeps all scopes; only this access token has fewer. The nonce is for the first ID token
-            // only.
+            // The successor keeps all scopes; only the new access token has fewer. The nonce applies to the first ID
+            // token only.
             grant.scopes =
                 scopes.map_or_else(|| remaining.clone(), |requested| requested.covered_by(&remaining));
             grant.nonce = None;
@@ -233,7 +235,7 @@ impl GrantStore {
         }
     }
 
-    /// Writes the spent record. If another request has written it first, the family is revoked.
+    /// Writes the spent record. Revokes the family if another request has written the record first.
     pub(crate) async fn write_spent(
         &self,
         kind: &'static str,
@@ -263,7 +265,7 @@ impl GrantStore {
         }
     }
 
-    /// Returns the grant of a refresh token that can be used now, and the end of its family.
+    /// Returns the grant of a refresh token that can be used now, and the time at which its family ends.
     pub(crate) async fn active_refresh_token(
         &self,
         token: &str,
@@ -283,7 +285,7 @@ impl GrantStore {
     }
 
     /// Checks that a grant is active: its family and session are not revoked, the consent was not withdrawn, and the
-    /// user is active and has not signed out globally. Returns the scopes that are left.
+    /// user is active and has not signed out globally. Returns the granted scopes that the client and user still have.
     pub(crate) async fn ensure_active(
         &self,
         grant: &Grant,

@@ -11,11 +11,11 @@ use crate::tokens::grant::Grant;
 use crate::tokens::signing_key::KeyPurpose;
 use crate::tokens::token_service::TokenService;
 
-/// Values of `acr`, in ascending order.
+/// Values of `acr` in ascending order of strength.
 pub const ACR_VALUES: [&str; 2] = ["1", "2"];
 
-/// Returns the authentication context class of a sign-in (OpenID Connect Core section 2): `2` if it had more than one
-/// factor, and `1` otherwise. The factors of an external provider are unknown.
+/// Returns the authentication context class of a sign-in (OpenID Connect Core section 2): `2` for more than one factor,
+/// and `1` otherwise. The factors of a sign-in at an external provider are unknown, so it has class `1`.
 pub(super) fn acr_of(amr: &[String]) -> &'static str {
     ACR_VALUES[usize::from(amr.iter().any(|method| method == "mfa"))]
 }
@@ -41,13 +41,13 @@ struct IdToken {
     user: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Content of an ID token besides the grant.
+/// Content of an ID token that is not part of the grant.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct IdTokenContext<'a> {
-    /// Access token issued with the ID token, for `at_hash`.
+    /// Access token that is issued together with the ID token, for the claim `at_hash`.
     pub access_token: Option<&'a str>,
-    /// User whose claims are included. If there is an access token, most claims are left to userinfo (OpenID Connect
-    /// Core section 5.4).
+    /// User whose claims are included. If there is an access token, most claims are available only from userinfo
+    /// (OpenID Connect Core section 5.4).
     pub user: Option<&'a User>,
 }
 
@@ -62,12 +62,12 @@ impl TokenService {
     ) -> String {
         let alg = client.id_token_alg.as_deref().and_then(SigningAlg::parse).unwrap_or_default();
         let scopes = match context.access_token {
-            // With an access token the client gets the other claims from userinfo.
+            // With an access token, the client reads the other claims from userinfo.
             Some(_) => grant.scopes.filter(|scope| scope == "fhirUser"),
             None => grant.scopes.clone(),
         };
         let user = context.user.map(|user| serde_json::to_value(self.user_claims(user, &scopes)));
-        let user = match user.transpose().expect("claims serialise to JSON") {
+        let user = match user.transpose().expect("claims have string keys only, so they serialize to JSON") {
             Some(serde_json::Value::Object(mut members)) => {
                 members.remove("sub");
                 members
@@ -93,8 +93,8 @@ impl TokenService {
         signer.sign(kid, "JWT", &claims)
     }
 
-    /// Verifies an `id_token_hint`: an ID token of this server, expired or not. Returns its subject, client and
-    /// session.
+    /// Verifies an `id_token_hint`: an ID token of this server, which may have expired. Returns its subject, client id
+    /// and session id.
     pub fn verify_id_token_hint(&self, hint: &str, now: Timestamp) -> Option<(String, String, String)> {
         let parts = JwsParts::parse(hint)?;
         let ring = self.signing_keys.current_ring();

@@ -1,5 +1,5 @@
-//! Token introspection (RFC 7662; SMART App Launch 2.2). For a token that is not valid, or that the client may not
-//! introspect, the answer is `{"active": false}`.
+//! Token introspection (RFC 7662; SMART App Launch 2.2). The response is `{"active": false}` for a token that is not
+//! valid or that the client must not introspect.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -10,8 +10,8 @@ use crate::tokens::access_token::{BadToken, TokenAccess};
 use crate::tokens::token_service::TokenService;
 
 impl TokenService {
-    /// Returns the introspection response for this client. A client may introspect its own tokens, and all tokens if it
-    /// is registered for that.
+    /// Returns the introspection response for this client. A client may introspect its own tokens, and the tokens of
+    /// other clients if its registration allows this.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
@@ -41,9 +41,10 @@ impl TokenService {
     }
 
     fn describe_access_token(&self, access: &TokenAccess) -> Value {
-        let mut response = serde_json::to_value(&*access.token).expect("claims serialise to JSON");
+        let mut response = serde_json::to_value(&*access.token)
+            .expect("claims have string keys only, so they serialize to JSON");
         if let Value::Object(members) = &mut response {
-            // Internal claims.
+            // Claims for internal use of this server.
             for inner in ["sid", "family", "epoch", "generation"] {
                 members.remove(inner);
             }

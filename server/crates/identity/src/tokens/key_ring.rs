@@ -1,4 +1,4 @@
-//! The ring of all signing keys: one record of the ledger, encrypted at rest.
+//! The key ring: all signing keys, stored in one ledger record that is encrypted at rest.
 
 use jiff::Timestamp;
 use jsonwebtoken::Algorithm;
@@ -10,22 +10,22 @@ use crate::ledger_keys;
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::tokens::signing_key::{KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
 
-/// A signing key, decoded.
+/// A signing key, decoded for use.
 pub(crate) struct LoadedKey {
     pub key: SigningKey,
-    /// `None` for a retiring key.
+    /// Private key. `None` for a retiring key, which only verifies.
     signer: Option<SigningKeyPair>,
     pub jwk: Jwk,
     pub(super) public: serde_json::Value,
 }
 
-/// All signing keys that are published, or will be.
+/// All signing keys: next, active and retiring.
 pub(crate) struct KeyRing {
     pub keys: Vec<LoadedKey>,
     pub revision: u64,
 }
 
-/// Generates a key for each slot that lacks an active or a next one. Returns `true` if a key was generated.
+/// Generates a key for each slot without an active or a next key. Returns `true` if a key was generated.
 pub(super) fn fill_empty_slots(keys: &mut Vec<SigningKey>, now: Timestamp) -> bool {
     let before = keys.len();
     for slot in KEY_SLOTS {
@@ -39,7 +39,7 @@ pub(super) fn fill_empty_slots(keys: &mut Vec<SigningKey>, now: Timestamp) -> bo
 }
 
 impl KeyRing {
-    /// Reads the keys and generates those that are missing. Retires all keys of an exposed record (see
+    /// Reads the keys and generates the missing ones. Retires all keys of an exposed record (see
     /// [`crate::storage::encryption`]).
     pub(crate) async fn open(
         store: &Store,
@@ -64,23 +64,23 @@ impl KeyRing {
                 .write(vec![encryption.put_secret(ledger_keys::SIGNING_KEYS, &keys, expect)], now)
                 .await
             {
-                // Read the record that this node or a concurrent one has written.
+                // Read the record again: this node or a concurrent one has written it.
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Returns the id and the private key that sign with this algorithm now.
+    /// Returns the key id and the private key that currently sign with this algorithm.
     pub fn active_key_pair(&self, purpose: KeyPurpose, alg: SigningAlg) -> (&str, &SigningKeyPair) {
         self.keys
             .iter()
             .filter(|loaded| loaded.key.slot() == (purpose, alg) && loaded.key.stage == KeyStage::Active)
             .find_map(|loaded| Some((loaded.key.kid.as_str(), loaded.signer.as_ref()?)))
-            .expect("a ring has an active key for each slot")
+            .expect("`fill_empty_slots` has generated an active key for each slot")
     }
 
-    /// Returns the published key with this id and its algorithm.
+    /// Returns the published key with this id, and its algorithm.
     pub fn published_key(&self, kid: &str, now: Timestamp) -> Option<(&LoadedKey, Algorithm)> {
         let loaded = self.keys.iter().find(|loaded| loaded.key.kid == kid && loaded.key.is_published(now))?;
         Some((loaded, loaded.key.alg.jws_algorithm()))

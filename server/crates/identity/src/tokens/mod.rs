@@ -1,4 +1,4 @@
-//! Grants, and the tokens that are issued from them: minting, verification, introspection and revocation.
+//! Grants, and the tokens issued from them: minting, verification, introspection and revocation.
 
 pub mod access_token;
 pub mod dpop;

@@ -13,7 +13,7 @@ use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
 use crate::tokens::token_service::TokenService;
 
-/// The revocations in the ledger.
+/// The records of revocations in the ledger.
 #[derive(Clone)]
 pub(crate) struct RevocationList {
     pub ledger: Arc<EpochLedger>,
@@ -35,7 +35,7 @@ impl RevocationList {
         Ok(self.ledger.get(&ledger_keys::revocation(kind, id), now).await?.is_some())
     }
 
-    /// Returns `true` if the consent was withdrawn after this time of a grant.
+    /// Returns `true` if the consent was withdrawn after the grant was issued at `granted`.
     pub(crate) async fn is_consent_withdrawn(
         &self,
         sub: &str,
@@ -52,7 +52,7 @@ impl RevocationList {
 }
 
 impl TokenService {
-    /// Revokes an access token or a refresh token of this client (RFC 7009). A refresh token is revoked with its
+    /// Revokes an access token or a refresh token of this client (RFC 7009). Revoking a refresh token revokes its whole
     /// family. Unknown tokens and tokens of other clients are ignored.
     ///
     /// # Errors

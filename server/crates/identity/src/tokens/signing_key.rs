@@ -1,4 +1,4 @@
-//! A signing key and its stages.
+//! A signing key and the stages of its life.
 
 use aws_lc_rs::encoding::AsDer as _;
 use aws_lc_rs::rsa::KeySize;
@@ -17,7 +17,7 @@ use crate::lifetimes;
 /// Tolerated difference between the clocks of nodes.
 const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns how long a retiring key stays published: the maximum lifetime of the tokens that it has signed.
+/// Returns how long a retiring key stays published: the longest lifetime of a token that it may have signed.
 fn retirement_time() -> SignedDuration {
     lifetimes::ACCESS_TOKEN.max(lifetimes::ID_TOKEN) + CLOCK_LEEWAY
 }
@@ -32,7 +32,7 @@ pub enum KeyPurpose {
     IdToken,
 }
 
-/// Combinations of purpose and algorithm. Each has an active and a next key.
+/// Combinations of purpose and algorithm. Each combination has an active key and a next key.
 pub const KEY_SLOTS: [(KeyPurpose, SigningAlg); 5] = [
     (KeyPurpose::AccessToken, SigningAlg::Es256),
     (KeyPurpose::IdToken, SigningAlg::Rs256),
@@ -45,11 +45,11 @@ pub const KEY_SLOTS: [(KeyPurpose, SigningAlg); 5] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KeyStage {
-    /// Published, but not used yet.
+    /// Published, but not yet used for signing.
     Next,
-    /// Signs tokens.
+    /// Published, and used for signing.
     Active,
-    /// Published until `gone_at`.
+    /// Published until `gone_at`, and no longer used for signing.
     Retiring,
 }
 
@@ -60,7 +60,7 @@ pub struct SigningKey {
     pub kid: String,
     /// Kind of tokens that the key signs.
     pub purpose: KeyPurpose,
-    /// Algorithm of its signatures.
+    /// Algorithm of the key's signatures.
     pub alg: SigningAlg,
     /// Current stage.
     pub stage: KeyStage,
@@ -74,10 +74,10 @@ pub struct SigningKey {
     pub(super) material: KeyMaterial,
 }
 
-/// The stored part of a key.
+/// The stored form of a key.
 #[derive(Clone, Serialize, Deserialize)]
 pub(super) enum KeyMaterial {
-    /// PKCS#8 in base64url, of an active or a next key.
+    /// PKCS#8 in base64url, of an active or next key.
     #[serde(rename = "pkcs8")]
     Private(String),
     /// JWK without `kid`, of a retiring key.
@@ -91,7 +91,7 @@ impl SigningKey {
         stage: KeyStage,
         now: Timestamp,
     ) -> Self {
-        let generates = "the library generates and encodes keys";
+        let generates = "every supported algorithm can generate and encode keys";
         let ec = |curve| EcdsaKeyPair::generate(curve).and_then(|key| key.to_pkcs8v1()).expect(generates);
         let pkcs8 = match alg {
             SigningAlg::Es256 => ec(&ECDSA_P256_SHA256_FIXED_SIGNING).as_ref().to_vec(),
@@ -148,7 +148,7 @@ impl SigningKey {
         (self.purpose, self.alg)
     }
 
-    /// Moves the key to its next stage. Returns `false` if the key must be removed.
+    /// Changes the key to its next stage. Returns `false` if the key must be removed.
     pub(super) fn advance_stage(&mut self, now: Timestamp) -> bool {
         match self.stage {
             KeyStage::Next => (self.stage, self.active_since) = (KeyStage::Active, Some(now)),
@@ -158,11 +158,11 @@ impl SigningKey {
         self.is_published(now)
     }
 
-    /// Makes the key a retiring one, and removes its private part.
+    /// Makes the key a retiring key and removes its private part.
     pub(super) fn retire(&mut self, now: Timestamp) {
         self.stage = KeyStage::Retiring;
         self.gone_at.get_or_insert(now + retirement_time());
-        // If the private part cannot be decoded, loading the ring fails with an error.
+        // If the private part cannot be decoded, the key keeps it, and loading the ring returns an error.
         if let Some(signer) = self.signer() {
             self.material = KeyMaterial::Public(signer.public_jwk());
         }

@@ -1,14 +1,15 @@
 //! Rotation of the signing keys (OpenID Connect Core section 10.1.1).
 //!
 //! A key is `next` (published, not used), `active` (signs tokens), `retiring` (published until the last token that it
-//! signed has expired), and is then removed. A rotation moves every key to its next stage, but only after the next keys
-//! have been published for as long as clients may cache the key set. There is one slot for access tokens (ES256), and
-//! one for each algorithm that a client can register for ID tokens.
+//! signed has expired), and is then removed. A rotation changes every key to its next stage. It requires that the next
+//! keys have been published for as long as clients may cache the key set. There is one slot for access tokens (ES256),
+//! and one for each algorithm that a client can register for ID tokens.
 //!
-//! A retiring key only verifies: its private part is removed when it stops signing. If the keys were stored in plain
-//! before a key-encryption key was configured, they may have been read by others, so they all retire immediately.
+//! A retiring key only verifies signatures: its private part is removed when it stops signing. Keys that were stored in
+//! plain before a key-encryption key was configured may have been read by others, so all of them retire immediately.
 //!
-//! All keys are one record of the ledger. If several nodes rotate concurrently, the compare-and-set lets one succeed.
+//! All keys are stored in one ledger record. If several nodes rotate concurrently, the compare-and-set lets only one
+//! succeed.
 
 use std::sync::{Arc, RwLock};
 
@@ -23,7 +24,7 @@ use crate::storage::epoch_ledger::EpochLedger;
 use crate::tokens::key_ring::{KeyRing, fill_empty_slots};
 use crate::tokens::signing_key::{KeyStage, SigningKey};
 
-/// Reasons why keys are not rotated.
+/// Reasons why keys cannot be rotated.
 #[derive(Debug, thiserror::Error)]
 pub enum RotateError {
     /// The next keys were published too recently.
@@ -32,9 +33,9 @@ pub enum RotateError {
          rotate after that, or use --now (some clients will reject tokens until they fetch the key set again)"
     )]
     TooSoon {
-        /// Time at which the last of them was published.
+        /// Time at which the most recent of the next keys was published.
         published: Timestamp,
-        /// Time from which they can sign.
+        /// Time from which the next keys may sign.
         ready: Timestamp,
     },
     /// The keys cannot be read or written.
@@ -67,8 +68,8 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Changes the keys by compare-and-set, and retries if another node was first. Nothing is written if `change`
-    /// returns `None`.
+    /// Changes the keys by compare-and-set, and retries if another node has changed them first. Writes nothing if
+    /// `change` returns `None`.
     async fn change_keys<E: From<SecretStorageError>>(
         &self,
         now: Timestamp,
@@ -99,7 +100,7 @@ impl SigningKeys {
         }
     }
 
-    /// Returns the published public keys as a JWK Set (RFC 7517).
+    /// Returns the public keys of all published keys as a JWK Set (RFC 7517).
     pub fn published_key_set(&self, now: Timestamp) -> serde_json::Value {
         let ring = self.current_ring();
         let keys: Vec<_> =
@@ -107,7 +108,7 @@ impl SigningKeys {
         serde_json::json!({ "keys": keys })
     }
 
-    /// Returns all keys. Their private parts are not accessible.
+    /// Returns all keys. Callers cannot access the private parts.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the keys cannot be read.
@@ -119,12 +120,12 @@ impl SigningKeys {
         Ok(stored.map(|stored| stored.value).unwrap_or_default())
     }
 
-    /// Moves every key to its next stage: next keys become active, active keys retire, and new next keys are generated
-    /// and published. Expired keys are removed.
+    /// Changes every key to its next stage: next keys become active, active keys retire, and new next keys are
+    /// generated and published. Expired keys are removed.
     ///
     /// # Errors
-    /// Returns [`RotateError::TooSoon`] if the next keys were not published for [`lifetimes::PUBLISHED_KEY_SET`] and
-    /// `at_once` is `false`.
+    /// Returns [`RotateError::TooSoon`] if the next keys have been published for less than
+    /// [`lifetimes::PUBLISHED_KEY_SET`] and `at_once` is `false`.
     pub async fn rotate_keys(&self, at_once: bool, now: Timestamp) -> Result<(), RotateError> {
         self.change_keys(now, |keys| {
             check_published(&keys, at_once, now)?;
@@ -135,8 +136,8 @@ impl SigningKeys {
         Ok(())
     }
 
-    /// Maintains the keys of a running server: removes expired keys, rotates when the active ones have signed for
-    /// `every`, and loads changes of other nodes. Returns `true` if it rotated.
+    /// Maintains the keys of a running server: removes expired keys, rotates if the active keys have signed for the
+    /// interval `every`, and loads changes of other nodes. Returns `true` if the keys were rotated.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the keys cannot be read or written.
@@ -173,8 +174,8 @@ impl SigningKeys {
         Ok(false)
     }
 
-    /// Removes a key, which invalidates all tokens that it signed. If it was active, the next key of its slot becomes
-    /// active. Returns `false` if there is no such key.
+    /// Removes a key, which invalidates all tokens that it has signed. If the key was active, the next key of its slot
+    /// becomes active. Returns `false` if there is no such key.
     ///
     /// # Errors
     /// Returns [`SecretStorageError`] if the keys cannot be read or written.
@@ -206,7 +207,7 @@ fn advance_keys(mut keys: Vec<SigningKey>, now: Timestamp) -> Vec<SigningKey> {
     keys
 }
 
-/// Checks that all next keys have been published for long enough.
+/// Checks that clients have had enough time to fetch all next keys, unless `at_once` is `true`.
 fn check_published(keys: &[SigningKey], at_once: bool, now: Timestamp) -> Result<(), RotateError> {
     let youngest = keys.iter().filter(|key| key.stage == KeyStage::Next).map(|key| key.created).max();
     match youngest {

@@ -27,14 +27,14 @@ use crate::tokens::signing_key::KeyPurpose;
 use crate::tokens::signing_keys::SigningKeys;
 
 /// A bounded cache of verified tokens. An entry is valid in the cache epoch in which it was verified (see
-/// `storage::epoch_ledger`) and with the signing keys of that time; the expiry is checked on every use. The cache key
-/// is the whole token, because a digest of it would take longer than the rest of a cache hit.
+/// `storage::epoch_ledger`), and for the signing keys that verified it. The expiry is checked on every use. The cache
+/// key is the whole token, because computing a digest of it would take longer than the rest of a cache hit.
 pub(crate) struct TokenCache(Cache<Box<str>, Arc<CachedToken>>);
 
 struct CachedToken {
     access: Arc<TokenAccess>,
     epoch: u64,
-    /// Revision of the signing keys with which the signature was verified.
+    /// Revision of the key ring that verified the signature.
     ring: u64,
 }
 
@@ -61,7 +61,7 @@ pub struct TokenService {
 }
 
 impl TokenService {
-    /// Mints an access token for a grant of a user.
+    /// Mints an access token for a grant from a user.
     pub fn mint_access_token(&self, grant: &Grant, now: Timestamp) -> String {
         let offline = grant.scopes.contains("offline_access");
         self.sign_access_token(&AccessToken {
@@ -84,8 +84,8 @@ impl TokenService {
         })
     }
 
-    /// Mints an access token for a client itself (`client_credentials`), bound to the key with the thumbprint `jkt`, if
-    /// there is one.
+    /// Mints an access token for a client itself (`client_credentials`). The token is bound to the key with the
+    /// thumbprint `jkt`, if given.
     pub fn mint_backend_token(
         &self,
         client: &Client,
@@ -163,7 +163,7 @@ impl TokenService {
         Ok(access)
     }
 
-    /// Verifies an access token without a proof: form, signature, type, issuer, expiry and revocation.
+    /// Verifies an access token without a DPoP proof: format, signature, type, issuer, expiry and revocation.
     ///
     /// # Errors
     /// Returns [`BadToken`] if the token is rejected.
@@ -206,7 +206,8 @@ impl TokenService {
         parts.claims::<AccessToken>().filter(|claims| is_genuine && claims.iss == self.issuer)
     }
 
-    /// Checks that nothing has ended the token, and returns its client and user.
+    /// Checks that the token was not revoked, that its client and user are active and that the user has not signed out.
+    /// Returns client and user.
     async fn ensure_token_active(
         &self,
         access: &AccessToken,
@@ -236,7 +237,7 @@ impl TokenService {
         Ok((client, Some(user)))
     }
 
-    /// Returns the claims about a user that these scopes open.
+    /// Returns the claims about a user that these scopes grant access to.
     pub fn user_claims<'a>(&self, user: &'a User, scopes: &Scopes) -> UserClaims<'a> {
         user_claims::claims_for_scopes(user, scopes, &self.fhir_base)
     }

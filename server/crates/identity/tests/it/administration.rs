@@ -1,4 +1,4 @@
-//! Declared clients, users by page and by revision, and audit events.
+//! Tests of declared clients, paging and versioned changes of users, and audit events.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use trefoil_identity::{Dependencies, Identity, SystemRandom};
 use crate::support::{World, at, client};
 
 #[tokio::test]
-async fn declared_clients_follow_the_configuration() {
+async fn declared_clients_are_replaced_by_those_of_the_configuration() {
     let world = World::new().await;
     let identity = &world.identity;
     let find = async |id: &str| identity.clients.active_client(id, at(0)).await.unwrap();
@@ -23,7 +23,8 @@ async fn declared_clients_follow_the_configuration() {
     // Declaring the same clients again changes nothing, including their generation.
     identity.clients.declare_clients(&[client("web"), client("batch")], at(1)).await.unwrap();
     assert_eq!(find("web").await.unwrap(), before);
-    // A changed client keeps its generation, a client that is no longer declared is deleted, and others are kept.
+    // A changed client keeps its generation. A client that is no longer declared is deleted, and clients that were not
+    // declared are kept.
     let renamed = Client { name: "Web".to_owned(), ..client("web") };
     identity.clients.declare_clients(std::slice::from_ref(&renamed), at(2)).await.unwrap();
     let after = find("web").await.unwrap();
@@ -119,7 +120,7 @@ async fn users_are_paged_and_changed_by_revision() {
     ));
 }
 
-/// Collects all events.
+/// An audit sink that collects all events.
 #[derive(Default)]
 struct CollectedEvents(Mutex<Vec<AuditEvent>>);
 
@@ -141,7 +142,7 @@ async fn events_contain_no_secrets() {
     let ada = User { allowed_scopes: ["openid"].into_iter().collect(), ..user("ada") };
     let user = identity.users.add_user(ada, at(0)).await.unwrap();
     identity.clients.add_client(&client("app"), at(0)).await.unwrap();
-    // The stored client, which has a generation.
+    // The client as stored, which has a generation.
     let app = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
     let grant = Grant {
         sub: user.sub.clone(),

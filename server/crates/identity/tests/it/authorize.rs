@@ -1,4 +1,4 @@
-//! The errors of authorization requests, and where they are sent.
+//! Tests that each invalid authorization request is answered with the correct error, on a page or by redirect.
 
 use trefoil_identity::authorize::request::AuthorizationError;
 
@@ -6,7 +6,7 @@ use crate::support::{World, at};
 
 const GOOD: &str = "client_id=app&redirect_uri=https%3A%2F%2Fapp.example%2Fcb&response_type=code&state=s";
 
-/// Returns `ok`, `show` or the error code, and whether `state` was returned.
+/// Returns `ok` and the scopes, `show`, or the error code, and whether `state` was returned.
 async fn answer_to(world: &World, query: &str) -> String {
     match world.identity.authorization.check_authorization_request(query, at(0)).await {
         Ok(request) => format!("ok {}", request.scopes),

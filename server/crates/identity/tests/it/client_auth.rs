@@ -1,4 +1,4 @@
-//! `private_key_jwt` with every algorithm, and with keys from `jwks` and `jwks_uri`.
+//! Tests of `private_key_jwt` with every algorithm, and with keys from `jwks` and `jwks_uri`.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,7 @@ fn b64(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// One key of each kind.
+/// One key for each supported algorithm.
 struct Keys {
     rsa: RsaKeyPair,
     p256: EcdsaKeyPair,
@@ -77,7 +77,7 @@ impl Keys {
         ALL.map(|alg| self.jwk(alg)).to_vec()
     }
 
-    /// Returns an assertion signed with `alg`. `header` overrides members of the header.
+    /// Returns an assertion signed with `alg`. The members of `header` replace those of the default header.
     fn assertion(&self, alg: &str, header: Value, jti: &str) -> String {
         let mut whole = json!({ "alg": alg, "kid": alg, "typ": "JWT" });
         if let (Some(whole), Value::Object(header)) = (whole.as_object_mut(), header) {
@@ -108,7 +108,7 @@ impl Keys {
     }
 }
 
-/// Serves the configured keys, and records the requested addresses.
+/// A key set fetcher that returns the configured keys and records the requested addresses.
 #[derive(Default)]
 struct Host {
     keys: Mutex<Option<Vec<Value>>>,
@@ -174,7 +174,7 @@ impl World {
 }
 
 #[tokio::test]
-async fn each_client_has_its_algorithms() {
+async fn each_client_may_use_only_its_registered_algorithms() {
     let usual = World::new(|keys, client| client.jwks = keys.set()).await;
     for alg in ALL {
         let presented = usual.present(&usual.keys.assertion(alg, json!({}), alg), 0).await;
@@ -192,7 +192,7 @@ async fn each_client_has_its_algorithms() {
         let presented = every.present(&every.keys.assertion(alg, json!({}), alg), 0).await;
         assert!(presented.is_ok(), "{alg}: {presented:?}");
     }
-    // The algorithm must fit the key, its `alg` and its `use`.
+    // The algorithm must be compatible with the key type and with the members `alg` and `use` of the key.
     for (alg, kid) in [("ES256", "ES384"), ("PS256", "EdDSA"), ("EdDSA", "ES256"), ("ES384", "RS384")] {
         let presented = every.present(&every.keys.assertion(alg, json!({ "kid": kid }), "k"), 0).await;
         World::bad(presented, BadAssertion::WrongKey);
@@ -222,7 +222,7 @@ async fn key_sets_are_fetched_only_if_needed() {
     let world = World::new(|_, client| client.jwks_uri = Some("https://c.example/jwks".to_owned())).await;
     let assertion = |header: Value, jti: &str| world.keys.assertion("ES384", header, jti);
     let requested = || world.host.requested.lock().unwrap().len();
-    // An assertion that is invalid for another reason causes no fetch.
+    // An assertion that is invalid for another reason does not cause a fetch.
     World::bad(
         world.present(&assertion(json!({ "jku": "https://evil.example/" }), "1"), 0).await,
         BadAssertion::Jku,
@@ -238,7 +238,7 @@ async fn key_sets_are_fetched_only_if_needed() {
     assert!(world.present(&assertion(json!({ "jku": "https://c.example/jwks" }), "2"), 32).await.is_ok());
     World::bad(world.present(&assertion(json!({}), "2"), 33).await, BadAssertion::Replayed);
     assert_eq!(*world.host.requested.lock().unwrap(), ["https://c.example/jwks", "https://c.example/jwks"]);
-    // Weak keys in a fetched set are rejected.
+    // Weak keys in a fetched key set are rejected.
     let mut weak = world.keys.jwk("RS384");
     (weak["kid"], weak["n"]) = ("weak".into(), b64(&[0xc5; 128]).into());
     *world.host.keys.lock().unwrap() = Some(vec![weak]);

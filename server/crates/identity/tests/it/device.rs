@@ -1,4 +1,4 @@
-//! The device authorization grant (RFC 8628).
+//! Tests of the device authorization grant (RFC 8628).
 
 use trefoil_identity::authorize::device::{DeviceCodes, DeviceError};
 use trefoil_identity::model::client::{Client, GrantType};
@@ -15,7 +15,7 @@ async fn world() -> (World, Client, Session) {
         ..support::client("box")
     };
     world.identity.clients.add_client(&client, at(0)).await.unwrap();
-    // The stored client, which has a generation.
+    // The client as stored, which has a generation.
     let client = world.identity.clients.active_client("box", at(0)).await.unwrap().unwrap();
     let cookie = world
         .identity
@@ -50,7 +50,7 @@ async fn an_approved_device_gets_one_grant() {
     assert!(
         identity.devices.answer_device_question(&typed, true, &session, &world.user, at(6)).await.unwrap()
     );
-    // The answer uses up the user code.
+    // The user code is used up by the answer.
     assert!(
         !identity.devices.answer_device_question(&typed, false, &session, &world.user, at(6)).await.unwrap()
     );
@@ -82,9 +82,15 @@ async fn denial_fast_polls_and_expiry_are_reported() {
         identity.devices.redeem_device_code(&begun.device_code, &client, None, at(second)).await
     };
     assert!(matches!(poll(1).await, Err(DeviceError::Pending)));
-    assert!(matches!(poll(3).await, Err(DeviceError::SlowDown)), "earlier than 5 s after the last");
-    assert!(matches!(poll(9).await, Err(DeviceError::SlowDown)), "the interval is 10 s now");
-    assert!(matches!(poll(25).await, Err(DeviceError::Pending)), "and 15 s now");
+    assert!(
+        matches!(poll(3).await, Err(DeviceError::SlowDown)),
+        "the poll is less than 5 s after the previous one"
+    );
+    assert!(matches!(poll(9).await, Err(DeviceError::SlowDown)), "the interval is now 10 s");
+    assert!(
+        matches!(poll(25).await, Err(DeviceError::Pending)),
+        "the interval is now 15 s, which have passed"
+    );
     assert!(matches!(poll(599).await, Err(DeviceError::Pending)));
     assert!(
         identity.devices.device_question(&begun.user_code, &world.user, at(599)).await.unwrap().is_some()
@@ -129,7 +135,7 @@ async fn a_grant_ends_with_its_session() {
 }
 
 #[tokio::test]
-async fn scopes_outside_of_the_client_are_rejected() {
+async fn scopes_that_the_client_lacks_are_rejected() {
     let (world, client, _) = world().await;
     let refused = world
         .identity

@@ -1,4 +1,4 @@
-//! Authorization codes and refresh tokens are spent once, and revocations end their tokens.
+//! Tests that authorization codes and refresh tokens are spent once, and that revocations end their tokens.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ fn sent(code: &str) -> CodeExchange<'_> {
 async fn a_code_is_spent_once_in_concurrent_requests() {
     let world = Arc::new(World::new().await);
     for round in 0..5 {
-        // Each round has a family of its own, because the second uses revoke it.
+        // Each round uses a new family, because the second uses of a code revoke its family.
         let mut grant = world.grant("openid");
         grant.family = format!("family-{round}");
         let to = RegisteredRedirectUri::parse(CALLBACK, false).unwrap();
@@ -49,7 +49,7 @@ async fn a_code_is_spent_once_in_concurrent_requests() {
     }
 }
 
-/// Redeems one refresh token 64 times concurrently. Returns the number of successes and the successors.
+/// Redeems one refresh token in 64 concurrent requests. Returns the number of successes and the distinct successors.
 async fn race(world: &Arc<World>, client: Client) -> (usize, std::collections::BTreeSet<String>) {
     let refresh =
         world.identity.grants.issue_refresh_token(&world.grant("openid"), &client, at(1)).await.unwrap();
@@ -107,7 +107,7 @@ async fn the_grace_period_ends() {
     assert!(matches!(dead, Err(GrantError::Revoked)));
 }
 
-/// Offers each kind of token at every place that accepts tokens. Only its own place accepts it.
+/// Presents each kind of token at every place that accepts tokens. Only the intended place accepts it.
 #[tokio::test]
 async fn no_kind_of_token_is_accepted_as_another() {
     let world = World::new().await;
@@ -176,7 +176,7 @@ async fn a_code_is_bound_to_client_and_redirect_uri_for_five_minutes() {
     let world = World::new().await;
     let code = world.code("openid").await;
     let identity = &world.identity;
-    // None of these attempts spends the code.
+    // None of these rejected attempts spends the code.
     let other = client("other");
     assert!(matches!(
         identity.grants.redeem_authorization_code(&sent(&code), &other, at(1)).await,
@@ -232,7 +232,7 @@ async fn a_second_use_revokes_the_family() {
 }
 
 #[tokio::test]
-async fn a_refresh_never_extends_the_scopes() {
+async fn a_refresh_never_adds_scopes() {
     let world = World::new().await;
     let identity = &world.identity;
     let refresh = identity
@@ -311,7 +311,7 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
     let access = token("openid");
     assert!(identity.tokens.verify_access_token(&access, at(3599)).await.is_ok());
     assert!(matches!(identity.tokens.verify_access_token(&access, at(3600)).await, Err(BadToken::Expired)));
-    // A token that was altered in any part is rejected.
+    // A token with a modified header, payload or signature is rejected.
     for part in 0..3 {
         let mut parts: Vec<String> = access.split('.').map(str::to_owned).collect();
         let letter = if parts[part].starts_with('A') { "B" } else { "A" };
@@ -319,7 +319,7 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
         let altered = identity.tokens.verify_access_token(&parts.join("."), at(1)).await;
         assert!(matches!(altered, Err(BadToken::Malformed)), "part {part}");
     }
-    // An ID token is rejected as an access token.
+    // An ID token is not accepted as an access token.
     let id_token = identity.tokens.mint_id_token(
         &world.client,
         &world.grant("openid"),
@@ -420,7 +420,7 @@ async fn a_repeated_sign_in_keeps_the_session_id() {
         .unwrap();
     assert!(
         identity.sessions.active_session(&first, at(3)).await.unwrap().is_none(),
-        "the old cookie is worth nothing"
+        "the old cookie is not accepted"
     );
     assert!(identity.tokens.verify_access_token(&early, at(3)).await.is_ok());
     identity.sessions.end_session(&again, at(4)).await.unwrap();

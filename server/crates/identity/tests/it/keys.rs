@@ -1,4 +1,4 @@
-//! Signing keys: stages, rotation by command and by schedule, and encryption at rest.
+//! Tests of signing keys: stages, rotation by command and by schedule, and encryption at rest.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ async fn open(store: &Store, encryption: SecretEncryption) -> Result<Identity, S
 async fn kid(identity: &Identity, stage: KeyStage) -> String {
     let keys = identity.signing_keys.list_keys(at(0)).await.unwrap();
     let found = keys.into_iter().find(|key| key.purpose == KeyPurpose::AccessToken && key.stage == stage);
-    found.expect("there is one of each stage").kid
+    found.expect("each slot has a key in this stage").kid
 }
 
 fn published(identity: &Identity, second: i64) -> Vec<String> {
@@ -46,14 +46,14 @@ async fn a_key_is_published_before_it_signs_and_until_its_last_token_has_expired
     let identity = open(&Store::memory(), SecretEncryption::default()).await.unwrap();
     let (first, second) = (kid(&identity, KeyStage::Active).await, kid(&identity, KeyStage::Next).await);
     assert!(published(&identity, 0).contains(&first) && published(&identity, 0).contains(&second));
-    // Clients may not have fetched the next keys.
+    // Rotation is rejected, because clients may not have fetched the next keys yet.
     assert!(matches!(
         identity.signing_keys.rotate_keys(false, at(299)).await,
         Err(RotateError::TooSoon { .. })
     ));
     identity.signing_keys.rotate_keys(false, at(300)).await.unwrap();
     assert_eq!(kid(&identity, KeyStage::Active).await, second);
-    // A second rotation would activate keys that no client has fetched.
+    // A second rotation would activate next keys that no client has fetched.
     let refused = identity.signing_keys.rotate_keys(false, at(301)).await.unwrap_err();
     assert!(refused.to_string().contains("--now"), "{refused}");
     assert!(published(&identity, 300 + 3600).contains(&first), "a token lives an hour");
@@ -124,7 +124,11 @@ async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
         };
         assert_eq!(part(0)["alg"], alg);
         assert_eq!(part(1)["at_hash"].as_str().unwrap().len(), (hash * 4_usize).div_ceil(3), "{alg}");
-        let (sub, aud, _) = world.identity.tokens.verify_id_token_hint(&token, at(0)).expect("it is ours");
+        let (sub, aud, _) = world
+            .identity
+            .tokens
+            .verify_id_token_hint(&token, at(0))
+            .expect("the ID token was issued by this server");
         assert_eq!((sub, aud.as_str()), (world.user.sub.clone(), "app"));
     }
     let mut wrong = client("wrong");
@@ -136,7 +140,7 @@ async fn id_tokens_are_signed_with_the_algorithm_of_the_client() {
 
 async fn secrets(store: &Store) -> String {
     let records = store.scan("secret/", None, 100, at(0)).await.unwrap();
-    assert_eq!(records.len(), 2, "the keys and the server's own secret");
+    assert_eq!(records.len(), 2, "one record for the signing keys and one for the server secret");
     records.iter().map(|(_, record)| String::from_utf8_lossy(&record.value).into_owned()).collect()
 }
 
@@ -163,11 +167,11 @@ async fn secrets_are_encrypted_at_rest_and_the_key_can_be_rotated() {
     assert!(matches!(missing, Some(SecretStorageError::Encryption(EncryptionError::Missing(_)))));
     let wrong = open(&store, SecretEncryption { current: kek(2), previous: None }).await.err();
     assert!(matches!(wrong, Some(SecretStorageError::Encryption(EncryptionError::WrongKey(_)))));
-    // The key-encryption key is rotated: afterwards the previous one is not needed.
+    // After a rotation of the key-encryption key, the previous key is no longer needed.
     open(&store, SecretEncryption { current: kek(2), previous: kek(1) }).await.unwrap();
     let rotated = open(&store, SecretEncryption { current: kek(2), previous: None }).await.unwrap();
     assert_eq!(rotated.server_secret.mac("test", "text"), mac);
-    // Encryption can be switched off.
+    // Encryption can be disabled.
     open(&store, SecretEncryption { current: None, previous: kek(2) }).await.unwrap();
     assert!(open(&store, SecretEncryption::default()).await.is_ok());
 }
@@ -183,7 +187,7 @@ async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured
     let (active, mac) = (kid(&plain, KeyStage::Active).await, plain.server_secret.mac("test", "text"));
     let hint =
         plain.tokens.mint_id_token(&client("app"), &world.grant("openid"), IdTokenContext::default(), at(0));
-    // Only an active or a next key has a private part.
+    // Only active and next keys have a private part.
     let private = exposed.iter().filter(|key| key.stage != KeyStage::Retiring).count();
     assert_eq!(before.matches("pkcs8").count(), private);
 
@@ -194,14 +198,14 @@ async fn secrets_that_were_stored_in_plain_are_replaced_when_a_key_is_configured
         let is_old = exposed.iter().any(|old| old.kid == key.kid);
         assert_eq!(is_old, key.stage == KeyStage::Retiring, "{}", key.kid);
     }
-    // Tokens of the old keys are accepted until they expire, also after a restart.
+    // Tokens that the old keys signed are accepted until they expire, also after a restart.
     let encrypted = open(&store, SecretEncryption { current: kek(1), previous: None }).await.unwrap();
     assert!(published(&encrypted, 3600).contains(&active));
     assert!(encrypted.tokens.verify_id_token_hint(&hint, at(3600)).is_some());
     encrypted.signing_keys.maintain_keys(NEVER, at(3660)).await.unwrap();
     assert!(encrypted.tokens.verify_id_token_hint(&hint, at(3660)).is_none());
     assert!(encrypted.signing_keys.list_keys(at(3660)).await.unwrap().iter().all(|key| key.kid != active));
-    // Also when decrypted, the records contain no private part of an exposed key.
+    // Even after decryption, the records contain no private part of an exposed key.
     open(&store, SecretEncryption { current: None, previous: kek(1) }).await.unwrap();
     let after = secrets(&store).await;
     let halves = |text: &str| -> Vec<String> {
@@ -224,10 +228,10 @@ async fn the_server_secret_is_rotated_without_the_signing_keys() {
         let rotated = identity.server_secret.mac("test", "text");
         assert!(
             !identity.server_secret.verify_mac("test", "text", &mac),
-            "codes of the old secret are invalid"
+            "message authentication codes of the old secret are invalid"
         );
         let again = open(&store, encryption()).await.unwrap();
         assert!(again.server_secret.verify_mac("test", "text", &rotated));
-        assert_eq!(kid(&again, KeyStage::Active).await, active, "signing keys stay");
+        assert_eq!(kid(&again, KeyStage::Active).await, active, "the signing keys are unchanged");
     }
 }

@@ -1,4 +1,4 @@
-//! Linking of accounts at external providers.
+//! Tests of linked accounts at external providers.
 
 use trefoil_identity::model::provider::{ExternalUser, IdentityProvider};
 use trefoil_identity::model::user::{StandardClaims, User};
@@ -80,7 +80,7 @@ async fn an_email_verified_by_another_provider_does_not_link() {
     };
     let by_email = IdentityProvider { link_by_email: true, ..provider() };
     let world = World::new().await;
-    // The lenient provider lets anyone claim an address.
+    // The provider `lenient` lets anyone claim an e-mail address.
     let claimed = ExternalUser {
         issuer: lenient.issuer.clone(),
         ..external("mallory", "ash@mail.example", Some(true))
@@ -120,7 +120,7 @@ async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
     assert!(identity.sign_in.unlink_account(&user, &links[0].id, at(1)).await.unwrap());
     assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_none());
 
-    // The deletion of a user frees the account for another user.
+    // When the user is deleted, the account can be linked to another user.
     identity.sign_in.link_account(&user, "Clinic", &ash, at(2)).await.unwrap();
     identity.users.delete_user("ada", at(2)).await.unwrap();
     identity.sign_in.link_account(&other, "Clinic", &ash, at(3)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Passkeys and recovery codes, with a software authenticator.
+//! Tests of passkeys and recovery codes with a software authenticator.
 
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
@@ -18,7 +18,7 @@ fn b64(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// An authenticator with one key (Web Authentication sections 6.1 and 6.5).
+/// A software authenticator with one key (Web Authentication sections 6.1 and 6.5).
 struct Authenticator {
     key: EcdsaKeyPair,
     id: [u8; 16],
@@ -53,13 +53,13 @@ impl Authenticator {
         data.extend([0; 16]);
         data.extend([0, 16]);
         data.extend(self.id);
-        // COSE key: EC2, ES256, P-256 (RFC 9053 7.1.1).
+        // COSE key: EC2, ES256, P-256 (RFC 9053 section 7.1.1).
         let (x, y) = self.key.public_key().as_ref()[1..].split_at(32);
         data.extend([0xa5, 0x01, 0x02, 0x03, 0x26, 0x20, 0x01, 0x21, 0x58, 0x20]);
         data.extend(x);
         data.extend([0x22, 0x58, 0x20]);
         data.extend(y);
-        // {"fmt": "none", "attStmt": {}, "authData": …}
+        // CBOR of {"fmt": "none", "attStmt": {}, "authData": …}
         let mut object = vec![0xa3, 0x63];
         object.extend(b"fmt\x64none\x67attStmt\xa0\x68authData\x58");
         object.push(u8::try_from(data.len()).unwrap());
@@ -138,7 +138,11 @@ async fn a_passkey_signs_its_user_in_until_it_is_removed() {
     assert_eq!((known.len(), known[0].name.as_str(), known[0].last_used), (1, "my phone", None));
 
     let begun = world.identity.sign_in.begin_passkey_sign_in(None, "browser", at(2)).await.unwrap();
-    assert_eq!(begun.options["allowCredentials"], json!([]), "a sign-in names nobody");
+    assert_eq!(
+        begun.options["allowCredentials"],
+        json!([]),
+        "the options of a sign-in contain no credential ids"
+    );
     assert_eq!(begun.options["userVerification"], "required");
     assert_eq!(world.sign_in(&mut key, None).await.unwrap(), ["hwk", "user", "mfa"]);
     assert_eq!(world.sign_in(&mut key, Some(&world.user)).await.unwrap(), ["pwd", "hwk", "user", "mfa"]);
@@ -164,7 +168,7 @@ async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "another", at(3)).await);
     identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await.unwrap();
     assert_over(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &shown, "browser", at(3)).await);
-    // A failed attempt uses up the ceremony, too.
+    // A failed attempt also uses up the ceremony.
     let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(4)).await.unwrap();
     assert_rejected(identity.sign_in.finish_passkey_sign_in(&begun.ceremony, "{}", "browser", at(4)).await);
     assert_over(
@@ -174,7 +178,7 @@ async fn a_ceremony_is_completed_once_in_time_and_in_its_browser() {
     assert_over(
         identity.sign_in.finish_passkey_sign_in(&begun.ceremony, &key.get(&begun), "browser", at(305)).await,
     );
-    // A ceremony of one kind is not accepted as the other.
+    // A sign-in ceremony is not accepted as a registration.
     let begun = identity.sign_in.begin_passkey_sign_in(None, "browser", at(6)).await.unwrap();
     let made = Authenticator::new(2).create(&PasskeyCeremonyStart {
         ceremony: String::new(),
@@ -202,7 +206,7 @@ async fn invalid_responses_are_rejected() {
     assert_rejected(world.sign_in(&mut key, None).await);
     key.origin = ORIGIN;
     world.sign_in(&mut key, None).await.unwrap();
-    // A counter that does not increase indicates a copied key.
+    // A counter that does not increase indicates a copied passkey.
     key.counter -= 1;
     assert_rejected(world.sign_in(&mut key, None).await);
     key.counter += 1;

@@ -1,4 +1,4 @@
-//! Sessions of a user are listed and ended one by one.
+//! Tests that the sessions of a user are listed and ended one by one.
 
 use trefoil_identity::sign_in::session::{SessionOrigin, SignInProof};
 
@@ -24,7 +24,7 @@ async fn sessions_are_listed_and_ended_one_by_one() {
     };
     assert_eq!(agents(2).await, ["phone", "desk"]);
 
-    // A second sign-in in the same browser continues the session.
+    // A second sign-in in the same browser replaces the session and keeps its id.
     let desk = begin("desk again", Some(&desk), 3).await;
     assert_eq!(agents(4).await, ["desk again", "phone"]);
 

@@ -1,4 +1,4 @@
-//! The ways to sign in besides the password: listed, removed, and removed with a password reset.
+//! Tests that sign-in methods other than the password are listed, removed, and removed with a password reset.
 
 use trefoil_identity::directory::user_directory::{ChangeUserError, OtherMethods};
 use trefoil_identity::model::provider::ExternalUser;
@@ -12,7 +12,7 @@ fn external() -> ExternalUser {
     ExternalUser { issuer, sub: "ash".to_owned(), claims: StandardClaims::default() }
 }
 
-/// Adds recovery codes and a linked account to the user. Returns the recovery codes.
+/// Adds recovery codes and a linked account to the user of the test. Returns the recovery codes.
 async fn with_methods(world: &World) -> Vec<String> {
     let (identity, user) = (&world.identity, &world.user);
     identity.sign_in.link_account(user, "Clinic", &external(), at(0)).await.unwrap();
@@ -20,7 +20,7 @@ async fn with_methods(world: &World) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_password_reset_removes_the_other_ways_to_sign_in_unless_they_are_kept() {
+async fn a_password_reset_removes_the_other_sign_in_methods_unless_they_are_kept() {
     for (others, left) in [(OtherMethods::Remove, 0), (OtherMethods::Keep, 1)] {
         let world = World::new().await;
         let identity = &world.identity;
@@ -39,7 +39,7 @@ async fn a_password_reset_removes_the_other_ways_to_sign_in_unless_they_are_kept
 }
 
 #[tokio::test]
-async fn ways_to_sign_in_are_removed_one_by_one_and_together() {
+async fn sign_in_methods_are_removed_one_by_one_and_together() {
     let world = World::new().await;
     let (identity, sub) = (&world.identity, &world.user.sub);
     with_methods(&world).await;
@@ -50,13 +50,13 @@ async fn ways_to_sign_in_are_removed_one_by_one_and_together() {
     assert!(!remove(MethodsToRemove::Passkey("unknown".to_owned())).await);
     assert!(remove(MethodsToRemove::RecoveryCodes).await);
     assert!(!remove(MethodsToRemove::RecoveryCodes).await);
-    // An administrator can remove the last way to sign in.
+    // An administrator can remove the last sign-in method.
     assert!(remove(MethodsToRemove::LinkedAccount(link.id.clone())).await);
     assert!(!remove(MethodsToRemove::LinkedAccount(link.id)).await);
     with_methods(&world).await;
     assert!(remove(MethodsToRemove::All).await);
     assert_eq!(identity.sign_in.sign_in_methods(sub, at(1)).await.unwrap(), Default::default());
-    // Each removal ended all sessions and tokens.
+    // Each removal has ended all sessions and tokens.
     let user = identity.users.active_user(sub, at(1)).await.unwrap().unwrap();
     assert_eq!(user.epoch, world.user.epoch + 3);
     let missing = identity.sign_in.remove_sign_in_methods("nobody", &MethodsToRemove::All, at(1)).await;

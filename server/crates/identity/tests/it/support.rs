@@ -1,4 +1,4 @@
-//! An identity with one user and two clients, at a fixed time.
+//! Test support: identity services with one user and two clients, at a fixed time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use trefoil_identity::model::user::{StandardClaims, User};
 use trefoil_identity::tokens::grant::Grant;
 use trefoil_identity::{Identity, Random};
 
-/// A counter: all secrets differ, and all runs are the same.
+/// A deterministic source of random bytes: a counter, so that all secrets differ.
 #[derive(Default)]
 struct Counting(AtomicU64);
 
@@ -58,7 +58,7 @@ impl World {
         let user = identity.users.add_user(user, at(0)).await.unwrap();
         let client = client("app");
         identity.clients.add_client(&client, at(0)).await.unwrap();
-        // The stored client, which has a generation.
+        // The client as stored, which has a generation.
         let client = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
         identity.clients.add_client(&self::client("other"), at(0)).await.unwrap();
         Self { identity, user, client }

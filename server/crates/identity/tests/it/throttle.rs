@@ -1,4 +1,4 @@
-//! Failed sign-ins are throttled, and an attacker cannot lock out a user.
+//! Tests that failed sign-ins are throttled, and that an attacker cannot lock out a user.
 
 use jiff::SignedDuration;
 use trefoil_identity::sign_in::throttle::{AttemptResult, SignInAttempt, ThrottleLimits};
@@ -138,13 +138,13 @@ async fn a_known_browser_has_its_own_counter() {
         world.fails("ada", &format!("203.0.113.{n}"), 0).await;
     }
     assert!(world.attempt("ada", HOME, None, 0).await.is_err());
-    // The user's browser has the same address as an attacker, and is not locked.
+    // The user's browser has the same address as the attacker and is nevertheless not locked.
     for _ in 0..5 {
         let attempt = world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.unwrap();
         world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
     }
     assert!(world.attempt("ada", "203.0.113.1", Some(&cookie), 0).await.is_err());
-    // The cookie keeps its id, so that a new sign-in does not start a new counter.
+    // The renewed cookie keeps its id, so that a new sign-in does not start a new counter.
     let renewed = world.identity.throttle.device_cookie(&world.user, Some(&cookie));
     assert_eq!(renewed, cookie);
 }
@@ -178,12 +178,12 @@ async fn concurrent_attempts_are_limited_and_then_run_one_at_a_time() {
     for tried in tries.collect::<Vec<_>>() {
         evaluated.extend(tried.await.unwrap());
     }
-    assert_eq!(evaluated.len(), 25, "each reserves a free failure of the name");
+    assert_eq!(evaluated.len(), 25, "each attempt reserves a free failure of the user name");
     for attempt in evaluated {
         world.identity.throttle.settle_attempt(attempt, AttemptResult::Failure, at(0)).await.unwrap();
     }
     let wait = world.attempt("ada", HOME, None, 0).await.unwrap_err();
-    assert_eq!(wait, SignedDuration::from_mins(15), "all of them count");
+    assert_eq!(wait, SignedDuration::from_mins(15), "all failed attempts were counted");
     let one = world.attempt("ada", HOME, None, 901).await.unwrap();
     assert_eq!(world.attempt("ada", HOME, None, 901).await.unwrap_err(), SignedDuration::from_secs(1));
     world.identity.throttle.settle_attempt(one, AttemptResult::NotEvaluated, at(902)).await.unwrap();
@@ -253,8 +253,8 @@ mod laws {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(8))]
 
-        /// With any number of addresses, and in any order of starts and results, only the free failures of the user
-        /// name are checked.
+        /// Whatever the number of addresses and the order of starts and results, the number of checked passwords does
+        /// not exceed the free failures of the user name.
         #[test]
         fn a_distributed_burst_gets_only_the_free_failures(
             rounds in prop::collection::vec((1_usize..120, any::<bool>()), 1..6),

@@ -1,9 +1,9 @@
-//! Searches of one type (FHIR R4, search), and the resources that meet them. `_typeFilter` of an export is a list of
-//! searches.
+//! Searches of one type (FHIR R4, search), and the test whether a resource matches. The parameter `_typeFilter` of an
+//! export is a list of searches.
 //!
-//! Filters of one type are alternatives, all parameters of a filter must hold, and values between commas are
-//! alternatives. Unsupported parts are rejected by name: other modifiers than those below, chains, composite
-//! parameters, and parameters that shape a result (`_sort`, `_include`, …).
+//! A resource must match one of the filters of its type. It matches a filter if it matches all parameters; values
+//! between commas are alternatives. Unsupported features are rejected by name: modifiers other than those below,
+//! chains, composite parameters, and parameters that affect the result (`_sort`, `_include`, …).
 //!
 //! | module | contents |
 //! |---|---|
@@ -21,13 +21,13 @@ use crate::json::values;
 /// A search of one type.
 #[derive(Debug, Clone)]
 pub struct TypeFilter {
-    /// The type that it narrows.
+    /// The resource type that the search applies to.
     pub kind: &'static str,
     clauses: Vec<FilterClause>,
     fhir_base: String,
 }
 
-/// One parameter of a search.
+/// One parameter of a search, with its values.
 #[derive(Debug, Clone)]
 struct FilterClause {
     parameter: SearchParameter,
@@ -36,15 +36,15 @@ struct FilterClause {
 
 #[derive(Debug, Clone)]
 enum FilterTest {
-    /// `:missing`: true matches resources without a value.
+    /// The modifier `:missing`. `true` matches resources without a value.
     Missing(bool),
-    /// One of these is there.
+    /// The resource must have one of these values.
     Any(Vec<SearchValue>),
-    /// None of these is there.
+    /// The resource must have none of these values.
     Not(Vec<SearchValue>),
 }
 
-/// Returns the filters in a value of `_typeFilter`. A filter begins after each comma that precedes another `Type?`.
+/// Splits a value of `_typeFilter` into its filters. A comma separates two filters only if another `Type?` follows.
 pub fn list(value: &str) -> Vec<&str> {
     let begins = |text: &str| {
         let kind = text.split_once('?').map(|(kind, _)| kind.trim());
@@ -62,15 +62,16 @@ pub fn list(value: &str) -> Vec<&str> {
     filters
 }
 
-/// Maximum number of parameters of a search, and of all their values: each is compared with every resource.
+/// Maximum number of parameters in a search. Another limit applies to all their values together, because each value is
+/// compared with every resource.
 const MAX_PARAMETERS: usize = 50;
 const MAX_VALUES: usize = 1_000;
 
 impl TypeFilter {
-    /// Reads `Type?parameter=value&…`; `at` is the time of the export.
+    /// Parses `Type?parameter=value&…`. `at` is the time of the export.
     ///
     /// # Errors
-    /// Says which parameter is not understood and why.
+    /// Returns a text with the parameter that is not supported and the reason.
     pub fn read(text: &str, fhir_base: &str, at: Timestamp) -> Result<Self, String> {
         let example = "a filter is a search such as Observation?status=final";
         let (kind, query) = text.split_once('?').ok_or_else(|| format!("'{text}': {example}"))?;
@@ -97,7 +98,7 @@ impl TypeFilter {
         Ok(Self { kind, clauses, fhir_base: fhir_base.to_owned() })
     }
 
-    /// The ids that it asks for, where it asks for some: all else is out.
+    /// Returns the ids that the search is limited to, or `None` if it has no `_id`.
     pub fn ids(&self) -> Option<Vec<&str>> {
         self.clauses.iter().find_map(|clause| match &clause.test {
             FilterTest::Any(wanted) if clause.parameter.code == "_id" => Some(
@@ -113,7 +114,7 @@ impl TypeFilter {
         })
     }
 
-    /// Returns true if a resource of the type meets the condition.
+    /// Returns `true` if a resource of the type matches the search.
     pub fn is_met(&self, resource: &[u8]) -> bool {
         let Ok(resource) = serde_json::from_slice::<&RawValue>(resource) else { return false };
         self.clauses.iter().all(|clause| clause.is_met(resource, &self.fhir_base))
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_cut_where_a_filter_begins() {
+    fn lists_are_split_where_a_filter_begins() {
         assert_eq!(list("Patient?a=b"), ["Patient?a=b"]);
         assert_eq!(
             list("Observation?code=a,b&status=final,Patient?name=x,Observation?code=c"),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens() {
+    fn tokens_are_matched() {
         let observation = json!({ "resourceType": "Observation", "id": "o", "status": "final",
             "code": { "coding": [{ "system": "http://loinc.org", "code": "8302-2" }, { "code": "H" }] },
             "meta": { "tag": [{ "system": "urn:t", "code": "x" }] },
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn dates() {
+    fn dates_are_matched() {
         let on = json!({ "effectiveDateTime": "2020-03-05" });
         check(
             &on,
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_and_quantities() {
+    fn numbers_and_quantities_are_matched() {
         let risk = json!({ "prediction": [{ "probabilityDecimal": 0.25 }] });
         check(
             &risk,
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn references_and_addresses() {
+    fn references_and_uris_are_matched() {
         let observation = json!({ "subject": { "reference": "Patient/p" },
             "performer": [{ "reference": format!("{BASE}/Practitioner/d") },
                 { "reference": "https://elsewhere.example/fhir/Organization/o" }],
@@ -385,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn strings() {
+    fn strings_are_matched() {
         let patient = json!({ "name": [{ "family": "Müller-Lüdenscheidt", "given": ["Zoé"] }],
             "address": [{ "city": "Basel, Stadt" }] });
         check(
@@ -409,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn very_long_searches_are_refused() {
+    fn very_long_searches_are_rejected() {
         let read =
             |query: &str| TypeFilter::read(&format!("Observation?{query}"), BASE, Timestamp::UNIX_EPOCH);
         let repeated = |text: &str, count: usize, joint: &str| vec![text; count].join(joint);

@@ -13,7 +13,7 @@ use unicode_normalization::char::is_combining_mark;
 use crate::json::{Text, text, values};
 use crate::references::local;
 
-/// How a value with an order is compared.
+/// The comparison that a prefix of an ordered value requests (`eq`, `lt`, …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SearchPrefix {
     Eq,
@@ -27,16 +27,16 @@ pub(super) enum SearchPrefix {
     Ap,
 }
 
-/// One search value.
+/// A parsed search value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum SearchValue {
     Date(SearchPrefix, Range<Timestamp>),
     Number(SearchPrefix, Range<f64>, f64),
     Quantity(SearchPrefix, Range<f64>, f64, Unit),
     Reference(Target),
-    /// Begins with it, after both were folded.
+    /// The value must begin with this text. Both are compared in folded form.
     StartsWith(String),
-    /// Contains it, after both were folded.
+    /// The value must contain this text. Both are compared in folded form.
     Contains(String),
     Exactly(String),
     Token {
@@ -46,7 +46,7 @@ pub(super) enum SearchValue {
     Uri(String),
 }
 
-/// From the first to before the last.
+/// A range that includes its first value and excludes its last.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Range<T> {
     pub from: T,
@@ -60,16 +60,16 @@ pub(super) struct Unit {
     pub code: Option<String>,
 }
 
-/// Search value of a reference parameter.
+/// The search value of a reference parameter.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Target {
-    /// A resource here, of this type where it is named.
+    /// A resource of this server. The type is set if the search contains it.
     Local { kind: Option<&'static str>, id: String },
-    /// This very address.
+    /// A reference with exactly this URL.
     Address(String),
 }
 
-/// The system of a token.
+/// The system in the search value of a token.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum System {
     Any,
@@ -77,16 +77,16 @@ pub(super) enum System {
     Is(String),
 }
 
-/// Context for parsing a search value.
+/// The context in which a search value is parsed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SearchContext<'a> {
     pub fhir_base: &'a str,
-    /// The time of the export, which `ap` measures dates from.
+    /// Time of the export, which `ap` compares dates with.
     pub at: Timestamp,
 }
 
 impl SearchValue {
-    /// Reads one value of a parameter.
+    /// Parses one value of a parameter.
     pub fn read(
         parameter: &SearchParameter,
         modifier: Option<&str>,
@@ -134,7 +134,7 @@ impl SearchValue {
         }
     }
 
-    /// Returns true if the value at a place of a resource is equal to this one.
+    /// Returns `true` if a value of the resource matches this search value.
     pub fn is(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
         match self {
             Self::Date(prefix, wanted) => {
@@ -160,7 +160,7 @@ impl SearchValue {
     }
 }
 
-/// Splits at separators that are not escaped by a backslash.
+/// Splits a text at separators that are not escaped with a backslash.
 pub(super) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |c| {
@@ -170,7 +170,7 @@ pub(super) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Removes the backslashes before `,`, `|`, `$` and backslashes.
+/// Removes the backslashes that escape `,`, `|`, `$` and backslashes.
 fn unescaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
@@ -202,14 +202,14 @@ fn prefixed(text: &str) -> (SearchPrefix, &str) {
     (prefix, &text[2..])
 }
 
-/// Lower case, without accents.
+/// Returns the text in folded form: lower case and without accents.
 fn folded(text: &str) -> String {
     text.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect()
 }
 
 // Dates ---------------------------------------------------------------------------------------------------------------
 
-/// Returns the period that a date or time covers, to its precision. Without a zone it is UTC.
+/// Returns the period that a date or time covers at its precision. A time without a zone is in UTC.
 fn date(text: &str) -> Option<Range<Timestamp>> {
     let text = text.replace(' ', "+");
     let Some((day, time)) = text.split_once('T') else {
@@ -235,7 +235,8 @@ fn date(text: &str) -> Option<Range<Timestamp>> {
     Some(Range { from, to: from.checked_add(length).ok()? })
 }
 
-/// `ap`: extends the range by a tenth of the time between the date and the export on both sides.
+/// Returns the range for the prefix `ap`: extended on both sides by a tenth of the time between the date and the
+/// export.
 fn around(range: Range<Timestamp>, at: Timestamp) -> Range<Timestamp> {
     let tenth = at.duration_since(range.from).abs() / 10;
     Range {
@@ -252,7 +253,7 @@ struct SearchPeriod<'a> {
     end: Option<Text<'a>>,
 }
 
-/// The times that a value covers; a period without start or end is open there.
+/// Returns the times that a value of the resource covers. A period without start or end is unbounded on that side.
 fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
     match data {
         "Period" => {
@@ -292,8 +293,8 @@ fn compare_dates(prefix: SearchPrefix, wanted: Range<Timestamp>, found: Range<Ti
 
 // Numbers and quantities ----------------------------------------------------------------------------------------------
 
-/// Parses a number and returns the range implied by its digits: 100 is from 99.5 to below 100.5. `ap` means a tenth
-/// of it.
+/// Parses a number and returns it with the range that its digits imply: 100 means from 99.5 to less than 100.5. With
+/// the prefix `ap`, the range extends by a tenth of the number.
 fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String> {
     let wrong = || format!("'{text}' is not a number");
     let is_written_so =
@@ -310,7 +311,7 @@ fn number(text: &str, prefix: SearchPrefix) -> Result<(f64, Range<f64>), String>
     Ok((number, Range { from: number - half, to: number + half }))
 }
 
-/// Compares a value that is between `low` and `high`.
+/// Compares a value of the resource, which is between `low` and `high`, with the search value.
 fn compare(prefix: SearchPrefix, wanted: Range<f64>, number: f64, low: f64, high: f64) -> bool {
     let holds = wanted.from <= low && high < wanted.to;
     match prefix {
@@ -326,7 +327,7 @@ fn compare(prefix: SearchPrefix, wanted: Range<f64>, number: f64, low: f64, high
     }
 }
 
-/// A Quantity or Money.
+/// The members of a Quantity or Money that are compared.
 #[derive(Deserialize)]
 struct Quantity<'a> {
     value: Option<f64>,
@@ -440,14 +441,14 @@ impl Target {
     }
 }
 
-/// Returns true if the URIs are equal. A canonical URL without a version matches all its versions.
+/// Returns `true` if the URIs are equal. A canonical URL without a version matches all versions.
 fn is_uri(found: &str, wanted: &str) -> bool {
     found == wanted || found.split_once('|').is_some_and(|(url, _)| url == wanted)
 }
 
 // Strings -------------------------------------------------------------------------------------------------------------
 
-/// The texts of a value that a string is looked for in.
+/// Returns the texts of a value in which a search for a string looks.
 fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {
     let members: &[&str] = match data {
         "HumanName" => &["text", "family", "given", "prefix", "suffix"],
@@ -488,7 +489,7 @@ fn token(parameter: &SearchParameter, value: &str) -> Result<SearchValue, String
     Ok(SearchValue::Token { system, code })
 }
 
-/// A value with its system.
+/// A code or identifier of the resource, with its system.
 #[derive(Deserialize)]
 struct Token<'a> {
     #[serde(borrow)]
@@ -498,7 +499,8 @@ struct Token<'a> {
 }
 
 impl Token<'_> {
-    /// Systems are compared as they are, codes without regard to case: FHIR prefers a match too many to one too few.
+    /// Returns `true` if the token matches. Systems are compared exactly, codes without regard to case: FHIR prefers
+    /// too many matches to too few.
     fn is(&self, system: &System, code: Option<&str>) -> bool {
         let is_system = match system {
             System::Any => true,

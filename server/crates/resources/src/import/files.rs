@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 
 use flate2::bufread::MultiGzDecoder;
 
-/// Bytes read by [`open`] to detect the format.
+/// Number of bytes that [`open`] reads to detect the format.
 const TAR_HEADER: usize = 512;
-/// Size of the buffers, in bytes.
+/// Size of the read buffers in bytes.
 const BUFFER: usize = 256 << 10;
 
-/// A file, opened, unpacked if it was packed.
+/// The content of an opened file, decompressed if it was compressed.
 pub(super) enum FileContent {
-    /// An archive.
+    /// A tar archive.
     Tar(Box<dyn Read>),
-    /// JSON or NDJSON: the first character that counts is a brace.
+    /// JSON or NDJSON: the first character after whitespace is a brace.
     Text(Box<dyn BufRead>),
-    /// Neither.
+    /// Any other content.
     Other,
 }
 
-/// The files below a path, sorted, hidden ones left out; the path itself where it is a file.
+/// Returns the files in a folder tree, sorted and without hidden files. If the path is a file, returns only the path.
 pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     if !fs::metadata(path)?.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -34,7 +34,7 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 continue;
             }
-            // Links to folders are not followed: they may lead in a circle.
+            // Symbolic links to folders are not followed, because they may form a cycle.
             let is_folder = entry.file_type()?.is_dir();
             if is_folder {
                 folders.push(entry.path());
@@ -47,7 +47,7 @@ pub(super) fn below(path: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Bytes of all files below some paths; what cannot be read counts nothing here.
+/// Returns the total size in bytes of all files below some paths. Files that cannot be read count as 0.
 pub(super) fn size(paths: &[PathBuf]) -> u64 {
     let files = paths.iter().filter_map(|path| below(path).ok()).flatten();
     files.filter_map(|file| Some(fs::metadata(file).ok()?.len())).sum()
@@ -67,7 +67,8 @@ impl<R: Read, F: FnMut(u64)> Read for CountingReader<R, F> {
     }
 }
 
-/// Opens a file and reads its first bytes. `tell` is called with the number of all bytes read from the disk.
+/// Opens a file and detects the format from its first bytes. `tell` is called with the total number of bytes read from
+/// the disk.
 pub(super) fn open(path: &Path, tell: impl FnMut(u64) + 'static) -> io::Result<FileContent> {
     let file = CountingReader { inner: File::open(path)?, tell };
     let mut file = BufReader::with_capacity(BUFFER, file);
@@ -92,18 +93,18 @@ fn content(mut source: impl Read + 'static) -> io::Result<FileContent> {
     })
 }
 
-/// One line of a text.
+/// Result of reading one line.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum InputLine {
-    /// The buffer holds it, without its end.
+    /// The buffer contains the line, without its line end.
     Text,
-    /// It was longer than the limit and was passed over.
+    /// The line was longer than the limit and was skipped.
     TooLong,
-    /// There is none.
+    /// There is no further line.
     End,
 }
 
-/// Reads the next line into `buffer`, at most `limit` bytes of it.
+/// Reads the next line into `buffer`, up to `limit` bytes.
 pub(super) fn next_line(
     source: &mut dyn BufRead,
     buffer: &mut Vec<u8>,
@@ -141,10 +142,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_bounded_length() {
+    fn lines_longer_than_the_limit_are_skipped() {
         #[track_caller]
         fn check(text: &str, expected: &[&str]) {
-            // With a small buffer, lines cross its boundaries.
+            // The buffer is smaller than the lines, so that lines cross its boundaries.
             let mut source = BufReader::with_capacity(3, text.as_bytes());
             let (mut buffer, mut found) = (Vec::new(), Vec::new());
             loop {

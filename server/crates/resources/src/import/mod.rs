@@ -1,4 +1,4 @@
-//! Import of files: NDJSON, resources, Bundles, FHIR packages and folders, each also with gzip.
+//! Import of files: NDJSON, single resources, Bundles, FHIR packages and folders. Files may be compressed with gzip.
 //!
 //! | file | contents |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `reader` | converts files to writes, on a separate thread |
 //! | here | commits, counts and reports |
 //!
-//! NDJSON is imported line by line: a bad line is reported and the others are imported. A resource or a Bundle (of
-//! type collection, searchset, transaction or batch) is imported entirely or not at all, and so is each resource of a
-//! package. Unchanged resources are not written again, so an interrupted import can simply be repeated; only
+//! NDJSON is imported line by line: an invalid line is reported, and the other lines are imported. A resource or a
+//! Bundle (of type collection, searchset, transaction or batch) is imported completely or not at all, and so is each
+//! resource of a package. Unchanged resources are not written again, so an interrupted import can be repeated. Only
 //! resources without an id are then created a second time.
 
 mod files;
@@ -24,21 +24,21 @@ use tokio::sync::mpsc;
 use self::reader::LineReader;
 use crate::{ResourceLimits, Resources};
 
-/// Maximum number of bad and skipped inputs in the report; [`ImportProgress`] reports all of them.
+/// Maximum number of invalid and skipped inputs in the report. [`ImportProgress`] events report all of them.
 const LISTED: usize = 1_000;
-/// Prepared batches that wait for the store; bounds the memory of an import.
+/// Maximum number of prepared batches that wait for the store, which limits the memory of an import.
 const WAITING: usize = 2;
 
-/// How an import treats its files.
+/// Options of an import.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImportOptions {
-    /// Limits of one resource. Terminology may be large, so the default is 256 MiB.
+    /// Limits for one resource. The default is 256 MiB, because terminology resources may be large.
     pub limits: ResourceLimits,
-    /// Maximum length of a Bundle as text, in bytes. A Bundle is held in memory; the default is 512 MiB.
+    /// Maximum length of a Bundle in bytes. A Bundle is held in memory; the default is 512 MiB.
     pub bundle_bytes: usize,
-    /// Maximum length of a line of NDJSON, in bytes. A line is held in memory; the default is 64 MiB.
+    /// Maximum length of a line of NDJSON in bytes. A line is held in memory; the default is 64 MiB.
     pub line_bytes: usize,
-    /// A progress event comes after so many lines of NDJSON.
+    /// Number of NDJSON lines between two progress events.
     pub lines: u64,
 }
 
@@ -49,64 +49,64 @@ impl Default for ImportOptions {
     }
 }
 
-/// Event of a running import.
+/// Progress event of a running import.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ImportProgress {
     /// A file is being read.
     File {
-        /// Its path; within an archive, that of the archive.
+        /// Path of the file. Within an archive, the path of the archive.
         file: String,
     },
-    /// Bytes were read; the resources in them may not be on the disk yet.
+    /// Bytes were read. Their resources may not be on the disk yet.
     Bytes {
         /// The file that is being read.
         file: String,
-        /// Bytes of all files so far, packed where they are packed.
+        /// Number of bytes read from all files so far, before decompression.
         bytes: u64,
-        /// Bytes of all files to import.
+        /// Size in bytes of all files to import.
         of: u64,
     },
-    /// All lines up to this one are processed and their resources are on disk. Sent every [`ImportOptions::lines`]
-    /// lines and at the end of the file.
+    /// All lines up to this one were processed, and their resources are on the disk. Emitted every
+    /// [`ImportOptions::lines`] lines and at the end of the file.
     Lines {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Lines so far, bad and empty ones included.
+        /// Number of lines so far, including invalid and empty ones.
         lines: u64,
     },
-    /// Something could not be imported.
+    /// An input could not be imported.
     ImportFault(ImportFault),
-    /// All of the file is dealt with, and on disk.
+    /// The file was processed completely, and its resources are on the disk.
     Done {
-        /// The file.
+        /// Path of the file.
         file: String,
     },
 }
 
-/// An input that could not be imported, or was left aside.
+/// An input that could not be imported, or was skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportFault {
-    /// The file; within an archive `archive:path`.
+    /// Path of the file. Within an archive, `archive:path`.
     pub file: String,
-    /// The line, from 1, where the file is NDJSON.
+    /// Number of the line, counted from 1, if the file is NDJSON.
     pub line: Option<u64>,
-    /// Why.
+    /// Reason why the input was not imported.
     pub reason: String,
 }
 
-/// Counts of the resources of one type.
+/// Numbers of imported resources of one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ImportCount {
-    /// New resources.
+    /// Number of new resources.
     pub created: u64,
-    /// New versions.
+    /// Number of new versions of existing resources.
     pub replaced: u64,
-    /// Resources that were there with the same content.
+    /// Number of resources that were already stored with the same content.
     pub same: u64,
 }
 
 impl ImportCount {
-    /// All of them.
+    /// Returns the sum of the three numbers.
     pub fn total(&self) -> u64 {
         self.created + self.replaced + self.same
     }
@@ -115,28 +115,28 @@ impl ImportCount {
 /// Result of an import.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ImportReport {
-    /// Files that were read.
+    /// Number of files that were read.
     pub files: u64,
-    /// By resource type.
+    /// Numbers of resources by resource type.
     pub resources: BTreeMap<&'static str, ImportCount>,
     /// Number of inputs that could not be imported.
     pub bad_total: u64,
-    /// The first 1,000 of them.
+    /// The first 1,000 inputs that could not be imported.
     pub bad: Vec<ImportFault>,
     /// Number of files without resources.
     pub skipped_total: u64,
-    /// The first 1,000 of them.
+    /// The first 1,000 files without resources.
     pub skipped: Vec<ImportFault>,
 }
 
 impl ImportReport {
-    /// Resources that are in the store now because of this import.
+    /// Returns the number of imported resources, including unchanged ones.
     pub fn total(&self) -> u64 {
         self.resources.values().map(ImportCount::total).sum()
     }
 }
 
-/// Work that the reader passes on, in the order of the files.
+/// A message of the reader thread, in the order of the files.
 enum ImportWork {
     File(String),
     Bytes {
@@ -144,7 +144,7 @@ enum ImportWork {
         bytes: u64,
         of: u64,
     },
-    /// To be written in one commit.
+    /// Writes for one commit.
     Writes(Vec<VersionWrite>),
     Lines(String, u64),
     ImportFault(ImportFault),
@@ -153,13 +153,13 @@ enum ImportWork {
 }
 
 impl Resources {
-    /// Imports files and folders in this order; the files of a folder in the order of their names.
+    /// Imports files and folders in the given order. The files of a folder are imported in the order of their names.
     ///
-    /// `new_id` creates ids of resources without one; `now` returns the time of each commit. Bad input is listed in
-    /// the report and is not an error.
+    /// `new_id` creates ids for resources without one. `now` returns the time of each commit. Invalid input is listed
+    /// in the report and is not an error.
     ///
     /// # Errors
-    /// Returns an error if the store fails; everything acknowledged before is on the disk.
+    /// Returns an error if the store fails. Resources that were acknowledged before are on the disk.
     pub async fn import(
         &self,
         paths: Vec<PathBuf>,
@@ -215,8 +215,10 @@ impl Resources {
         let kinds: Vec<_> = writes.iter().map(|write| fhir::resource_type(&write.key.kind)).collect();
         let commit = self.store().commit(writes, now).await?;
         for (kind, written) in kinds.into_iter().zip(commit.written) {
-            let count =
-                report.resources.entry(kind.expect("only prepared resources are written")).or_default();
+            let count = report
+                .resources
+                .entry(kind.expect("only prepared resources, which have a known type, are written"))
+                .or_default();
             match written.effect {
                 WriteEffect::Created => count.created += 1,
                 WriteEffect::Replaced | WriteEffect::Deleted => count.replaced += 1,

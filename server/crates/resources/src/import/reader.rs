@@ -1,4 +1,5 @@
-//! From files to writes. Runs on a thread that may block, and waits when the store cannot follow.
+//! Converts files to writes. The reader runs on a thread that may block, and waits if the store is slower than the
+//! reader.
 
 use std::io::{self, BufRead, Cursor, Read};
 use std::mem;
@@ -13,20 +14,20 @@ use crate::ResourceBodyError;
 use crate::bundle::{self, BundleHead};
 use crate::prepare::{IdSource, PreparedResource, ResourceLimits, prepare, prepare_named};
 
-/// One commit takes writes until their drafts reach this many bytes,
+/// Size in bytes of the drafts in a batch at which the batch is committed.
 const BATCH_BYTES: usize = 2 << 20;
-/// or until there are this many of them.
+/// Maximum number of writes in a batch.
 const BATCH_WRITES: usize = 1_000;
-/// Bytes between two reports of what was read.
+/// Number of bytes between two progress events.
 const STEP: u64 = 1 << 20;
-/// Types of Bundles that are only a way to carry resources; others are documents of their own.
+/// Bundle types that only transport resources. Bundles of other types are resources themselves.
 const CARRIERS: [&str; 4] = ["batch", "collection", "searchset", "transaction"];
 
-/// Reasons to stop before the end of a file.
+/// Reasons why a file is not read to its end.
 enum ReadHalt {
-    /// The store failed, and the receiver is gone.
+    /// The store failed and the receiver was dropped.
     Stopped,
-    /// This file cannot be read on.
+    /// The rest of the file cannot be read, for this reason.
     File(String),
 }
 
@@ -43,7 +44,7 @@ pub(super) struct LineReader<N> {
     sink: mpsc::Sender<ImportWork>,
     batch: Vec<VersionWrite>,
     batch_bytes: usize,
-    /// Bytes of the files that are dealt with, and of all.
+    /// Number of bytes in the files that were processed, and in all files.
     bytes: u64,
     of: u64,
 }
@@ -53,7 +54,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         Self { options, fhir_base, new_id, sink, batch: Vec::new(), batch_bytes: 0, bytes: 0, of: 0 }
     }
 
-    /// Reads everything, unless the store fails.
+    /// Reads all files. Stops early if the store fails.
     pub fn run(mut self, paths: &[PathBuf]) {
         self.of = files::size(paths);
         for path in paths {
@@ -67,7 +68,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         }
     }
 
-    /// One file. `is_named`: the caller named it, so it is bad if it holds nothing.
+    /// Reads one file. A file without resources is a fault if the caller named the file itself (`is_named`).
     fn file(&mut self, path: &Path, is_named: bool) -> Result<(), ReadHalt> {
         let name = path.display().to_string();
         self.send(ImportWork::File(name.clone()))?;
@@ -82,13 +83,13 @@ impl<N: FnMut() -> String> LineReader<N> {
             other => other?,
         }
         self.flush()?;
-        // Of a file that holds nothing only the head was read.
+        // Only the start of a file without resources was read, so its whole size is added here.
         self.bytes += path.metadata().map_or(0, |file| file.len());
         self.send(ImportWork::Bytes { file: name.clone(), bytes: self.bytes, of: self.of })?;
         self.send(ImportWork::FileDone(name))
     }
 
-    /// Passes on what is read of a file, in steps.
+    /// Returns a function that reports the bytes read from a file, every [`STEP`] bytes.
     fn teller(&self, name: &str) -> Box<dyn FnMut(u64)> {
         let (sink, file, of) = (self.sink.clone(), name.to_owned(), self.of);
         let (mut bytes, mut told) = (self.bytes, self.bytes);
@@ -96,14 +97,14 @@ impl<N: FnMut() -> String> LineReader<N> {
             bytes += more;
             if bytes - told >= STEP {
                 told = bytes;
-                // If the receiver is gone, the next message detects it.
+                // If the receiver was dropped, the next message detects this.
                 drop(sink.blocking_send(ImportWork::Bytes { file: file.clone(), bytes, of }));
             }
         })
     }
 
-    /// Reads NDJSON, a resource or a Bundle. A text is NDJSON if its name says so, or if its first line is a complete
-    /// object and more text follows.
+    /// Reads NDJSON, a resource or a Bundle. The text is NDJSON if the file name says so, or if the first line is a
+    /// complete object and more text follows.
     fn text(&mut self, name: &str, mut source: Box<dyn BufRead>, is_named: bool) -> Result<(), ReadHalt> {
         if name.ends_with(".ndjson") || name.ends_with(".ndjson.gz") {
             return self.lines(name, &mut source);
@@ -123,7 +124,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         }
         let text = first.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(&first);
         let is_whole = serde_json::from_slice::<serde::de::IgnoredAny>(text).is_ok();
-        // The text is put back, so that line numbers stay correct.
+        // The skipped line ends are inserted again, so that line numbers in messages are correct.
         first.splice(0..0, vec![b'\n'; blank_lines]);
         first.push(b'\n');
         if is_whole && has_more(&mut source, &mut first)? {
@@ -166,7 +167,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         }
     }
 
-    /// A FHIR package: the resources in its folder `package`.
+    /// Reads a FHIR package: the resources in its folder `package`.
     fn package(&mut self, name: &str, archive: Box<dyn Read>) -> Result<(), ReadHalt> {
         let mut archive = tar::Archive::new(archive);
         for entry in archive.entries()? {
@@ -193,7 +194,7 @@ impl<N: FnMut() -> String> LineReader<N> {
         Ok(())
     }
 
-    /// One text that is a resource or a Bundle: all of it or nothing.
+    /// Reads one text that is a resource or a Bundle, completely or not at all.
     fn document(&mut self, name: &str, text: &[u8], is_named: bool) -> Result<(), ReadHalt> {
         let unmarked = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
         let limit = self.options.bundle_bytes;
@@ -269,7 +270,8 @@ impl<N: FnMut() -> String> LineReader<N> {
         self.batch_bytes >= BATCH_BYTES || self.batch.len() >= BATCH_WRITES
     }
 
-    /// Hands over what was gathered; only between resources and Bundles, so that each is in one commit.
+    /// Sends the collected writes. It is called only between resources and Bundles, so that each of them is in one
+    /// commit.
     fn flush(&mut self) -> Result<(), ReadHalt> {
         self.batch_bytes = 0;
         let batch = mem::take(&mut self.batch);
@@ -297,7 +299,7 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 }
 
-/// Moves whitespace from the source to `passed`. Returns true if anything follows.
+/// Moves whitespace from the source to `passed`. Returns `true` if other text follows.
 fn has_more(source: &mut dyn BufRead, passed: &mut Vec<u8>) -> io::Result<bool> {
     loop {
         let chunk = source.fill_buf()?;

@@ -1,5 +1,5 @@
-//! Entries of Bundles that depend on what a search finds (FHIR R4, conditional create, update and delete): the search, and
-//! what becomes of an entry once it is made. Searches see what is stored before the Bundle.
+//! Conditional entries of Bundles (FHIR R4, conditional create, update and delete): the search, and the action that its
+//! result determines. The searches do not see writes of the same Bundle.
 
 use jiff::Timestamp;
 use store::ExpectVersion;
@@ -12,24 +12,24 @@ use crate::prepare::{IdSource, prepare_named};
 use crate::scan::RenamedReferences;
 use crate::{EntryAction, PlannedEntry, ResourceBodyError, ResourceError, Resources};
 
-/// Condition of an entry.
+/// The condition of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EntryCondition {
-    /// The result of a search.
+    /// The entry depends on the result of a search.
     Search {
-        /// `Type?parameter=value&…`, which can be read.
+        /// The search as `Type?parameter=value&…`, already checked.
         text: String,
-        /// Time for comparisons with now.
+        /// The time that relative dates in the search refer to.
         at: Timestamp,
-        /// The id that the resource of the entry has itself.
+        /// The id in the resource of the entry, if any.
         own: Option<String>,
     },
-    /// The search was run, and the entry writes nothing.
+    /// The search found a resource, and the entry writes nothing.
     LeftOut,
 }
 
 impl EntryCondition {
-    /// Reads the search of an entry.
+    /// Parses the search of an entry.
     pub fn read(
         entry: &BundleEntry<'_>,
         action: EntryAction,
@@ -38,7 +38,7 @@ impl EntryCondition {
         resources: &Resources,
         now: Timestamp,
     ) -> Result<Self, ResourceBodyError> {
-        // FHIR writes the search of a POST with or without the type before it.
+        // FHIR examples write the search of a POST with or without the type.
         let search = search.strip_prefix(kind).unwrap_or(search);
         let text = format!("{kind}?{}", search.strip_prefix('?').unwrap_or(search));
         TypeFilter::read(&text, resources.fhir_base(), now).map_err(ResourceBodyError::Search)?;
@@ -49,7 +49,7 @@ impl EntryCondition {
         Ok(Self::Search { text, at: now, own })
     }
 
-    /// The id that the resource of the entry has itself.
+    /// Returns the id in the resource of the entry, if any.
     pub fn own_id(&self) -> Option<&str> {
         match self {
             Self::Search { own, .. } => own.as_deref(),
@@ -59,8 +59,8 @@ impl EntryCondition {
 }
 
 impl Resources {
-    /// Runs the searches of the entries of one commit and determines the write of each entry. A resource that is
-    /// found replaces the planned one, also in references of other entries.
+    /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a
+    /// resource, its id replaces the planned id, also in references of other entries.
     pub(crate) async fn resolve(&self, entries: &mut [PlannedEntry]) -> Result<(), ResourceError> {
         let mut names = RenamedReferences::new();
         for entry in entries.iter_mut() {

@@ -1,9 +1,9 @@
-//! Bundles of requests (FHIR R4, batch and transaction). A batch processes each entry separately; a transaction
-//! processes all or none in one commit.
+//! Bundles of requests (FHIR R4, batch and transaction). A batch processes each entry separately. A transaction
+//! processes all entries or none, in one commit.
 //!
-//! There are two steps, so that the caller can check access before anything is written: [`Resources::plan`], then
-//! [`Resources::carry_out`]. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
-//! and id, and the first three on a condition (`ifNoneExist`, `Type?search`); searches are rejected.
+//! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check access
+//! before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
+//! and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`). Searches are rejected.
 
 mod condition;
 
@@ -19,27 +19,27 @@ use crate::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
 use condition::EntryCondition;
 
-/// Action of an entry.
+/// The action of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryAction {
-    /// POST: a new resource under a new id.
+    /// POST: creates a resource with a new id.
     Create,
-    /// PUT.
+    /// PUT: updates or creates a resource.
     Update,
-    /// DELETE.
+    /// DELETE: deletes a resource.
     Delete,
-    /// GET.
+    /// GET: reads a resource.
     Read,
 }
 
-/// An entry that can be carried out.
+/// A checked entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedEntry {
-    /// Action.
+    /// The action to perform.
     pub action: EntryAction,
     /// The type of the resource.
     pub kind: &'static str,
-    /// Id; a new one for [`EntryAction::Create`]. A search can replace the id of a conditional entry.
+    /// The id of the resource; a new id for [`EntryAction::Create`]. The search of a conditional entry can replace it.
     pub id: String,
     pub(crate) expect: ExpectVersion,
     pub(crate) condition: Option<EntryCondition>,
@@ -47,42 +47,42 @@ pub struct PlannedEntry {
 }
 
 impl PlannedEntry {
-    /// Returns true if the write depends on a search.
+    /// Returns `true` if the write depends on a search.
     pub fn is_conditional(&self) -> bool {
         self.condition.is_some()
     }
 }
 
-/// A Bundle that can be carried out.
+/// A checked Bundle of requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransactionPlan {
-    /// All or none?
+    /// `true` for a transaction: all entries are processed or none.
     pub is_transaction: bool,
-    /// In the order of the Bundle. In a transaction none is an error.
+    /// The entries in the order of the Bundle. In a transaction, none of them is an error.
     pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
 }
 
 /// Result of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EntryResult {
-    /// A resource that did not exist before.
+    /// The entry created this resource.
     Created(StoredResource),
-    /// A new version.
+    /// The entry wrote this new version.
     Updated(StoredResource),
-    /// The resource that a conditional create found.
+    /// A conditional create found this existing resource.
     Found(StoredResource),
-    /// The resource that was read.
+    /// The entry read this resource.
     Read(StoredResource),
-    /// Result of the delete.
+    /// The entry deleted a resource, or the resource did not exist.
     Deleted(DeleteResult),
 }
 
 impl Resources {
-    /// Parses a Bundle of type `batch` or `transaction` and prepares its entries, without access to the store.
-    /// Searches by time are relative to `now`.
+    /// Parses a Bundle of type `batch` or `transaction` and checks its entries, without access to the store. Relative
+    /// dates in searches refer to `now`.
     ///
     /// # Errors
-    /// Returns the fault of the Bundle; in a transaction also the fault of any entry.
+    /// Returns the defect of the Bundle. For a transaction, also returns the first defect of an entry.
     pub fn plan(
         &self,
         body: &[u8],
@@ -145,10 +145,10 @@ impl Resources {
         Ok(TransactionPlan { is_transaction, entries })
     }
 
-    /// Carries out a plan and returns one result for each entry.
+    /// Performs a plan and returns one result for each entry.
     ///
     /// # Errors
-    /// Returns an error of a transaction, which has written nothing. Errors of a batch, and of the reads of a
+    /// Returns the error of a transaction, which has then written nothing. Errors of a batch, and of reads in a
     /// transaction, are in the results.
     pub async fn carry_out(
         &self,
@@ -172,13 +172,14 @@ impl Resources {
         Ok(answers)
     }
 
-    /// Carries out entries in one commit. Once that is done only a read can still fail, for itself.
+    /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only its own
+    /// entry.
     async fn commit(
         &self,
         mut entries: Vec<PlannedEntry>,
         now: Timestamp,
     ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
-        // The lock keeps the result of a search valid until it is written.
+        // The lock keeps the results of searches valid until the commit.
         let _turn = match entries.iter().any(PlannedEntry::is_conditional) {
             true => Some(self.one_conditional().await),
             false => None,
@@ -203,7 +204,7 @@ impl Resources {
                 done.push(deletion.map(EntryResult::Deleted));
                 continue;
             }
-            // Reads see the resources as the commit left them.
+            // Reads return the resources in their state after the commit.
             let version = self.store().read(&ResourceKey::new(kind, &*id), commit.seq).await;
             let stored = version.map_err(Into::into).and_then(|version| stored(kind, &id, version));
             done.push(stored.map(|stored| match effect.map(|written| written.effect) {
@@ -218,7 +219,7 @@ impl Resources {
 }
 
 impl PlannedEntry {
-    /// The write that this entry asks for, if it asks for one; takes the text out.
+    /// Returns the write of this entry, if it writes, and removes the text from the entry.
     fn write(&mut self) -> Option<VersionWrite> {
         let key = ResourceKey::new(self.kind, &*self.id);
         let write = match (self.action, &self.condition, self.prepared.take()) {
@@ -232,7 +233,7 @@ impl PlannedEntry {
     }
 }
 
-/// Checks that a transaction contains each resource at most once.
+/// Checks that a transaction contains no resource more than once.
 pub(crate) fn check_once<'a>(
     entries: impl IntoIterator<Item = &'a PlannedEntry>,
 ) -> Result<(), ResourceBodyError> {
@@ -245,7 +246,7 @@ pub(crate) fn check_once<'a>(
     Ok(())
 }
 
-/// Target of an entry's request.
+/// The target in the request of an entry.
 struct Target {
     action: EntryAction,
     kind: &'static str,
@@ -309,7 +310,7 @@ impl Target {
     }
 }
 
-/// The version in `W/"3"`, the form in which FHIR writes entity tags.
+/// Parses the version number in `W/"3"`, the form of entity tags in FHIR.
 fn version_of_etag(tag: &str) -> Result<u64, &'static str> {
     let quoted = tag.strip_prefix("W/").unwrap_or(tag);
     let number = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));

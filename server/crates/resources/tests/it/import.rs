@@ -1,4 +1,4 @@
-//! Files of every kind, good and broken.
+//! Tests of the import of valid and invalid files of every format.
 
 use std::fs;
 use std::io::Write;
@@ -34,7 +34,7 @@ fn tar(entries: &[(&str, &str)]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
-/// All resources as `Type/id`, sorted.
+/// Returns all stored resources as `Type/id`, sorted.
 async fn stored(resources: &Resources) -> Vec<String> {
     let mut found = Vec::new();
     for kind in resources.store().kinds(Seq::LATEST).await.unwrap() {
@@ -44,7 +44,7 @@ async fn stored(resources: &Resources) -> Vec<String> {
     found
 }
 
-/// Imports one file of this name and content, named by the caller.
+/// Imports one file with this name and content, whose path is passed to the import.
 #[track_caller]
 fn check(name: &str, content: impl AsRef<[u8]>, expected: &[&str], bad: &[&str]) {
     let dir = TempDir::new().unwrap();
@@ -72,7 +72,7 @@ fn told(bad: &trefoil_resources::ImportFault, dir: &Path) -> String {
 }
 
 #[test]
-fn ndjson_goes_in_line_by_line() {
+fn ndjson_is_imported_line_by_line() {
     let text = format!(
         "\u{feff}{}\r\n\r\n{}\n{{\"resourceType\":\n{}\n[]\n{}",
         basic("a"),
@@ -100,7 +100,7 @@ fn ndjson_goes_in_line_by_line() {
 }
 
 #[test]
-fn one_resource_in_one_file() {
+fn a_file_with_one_resource_is_imported() {
     check("x.json", basic("a"), &["Basic/a"], &[]);
     check("x.json", gz(basic("a").as_bytes()), &["Basic/a"], &[]);
     check(
@@ -118,7 +118,7 @@ fn one_resource_in_one_file() {
 }
 
 #[test]
-fn a_bundle_goes_in_whole_or_not_at_all() {
+fn a_bundle_is_imported_completely_or_not_at_all() {
     let bundle = |kind: &str, entries: &str| {
         format!("{{\"resourceType\":\"Bundle\",\n\"type\":\"{kind}\",\n\"entry\":[{entries}]}}")
     };
@@ -143,16 +143,16 @@ fn a_bundle_goes_in_whole_or_not_at_all() {
         &[],
         &["x.json: Bundle.entry[0]: 'resourceType' is missing or not a string"],
     );
-    // Ids come from the resource, the address, or the generator.
+    // The id of an entry comes from the resource, the `fullUrl`, or the generator.
     let entries = r#"{"fullUrl":"https://a.example/Basic/of-url","resource":{"resourceType":"Basic"}},{"fullUrl":"urn:uuid:1","resource":{"resourceType":"Basic"}}"#;
     check("x.json", bundle("collection", entries), &["Basic/new-1", "Basic/of-url"], &[]);
-    // A Bundle of type document is one resource.
+    // A Bundle of type document is stored as one resource.
     let document = bundle("document", &entry("a")).replacen('{', "{\"id\":\"d\",", 1);
     check("x.json", document, &["Bundle/d"], &[]);
 }
 
 #[tokio::test]
-async fn entries_of_a_bundle_find_each_other() {
+async fn references_between_entries_of_a_bundle_are_replaced() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("bundle.json");
     let text = r##"{"resourceType":"Bundle","type":"transaction","entry":[
@@ -248,7 +248,7 @@ async fn progress_is_reported_in_bytes_on_disk() {
         }
     }
     assert!(bytes.is_sorted_by_key(|(_, bytes)| *bytes), "{bytes:?}");
-    // One of the midst of each file that is read, and one at each end.
+    // Each file that is read has an event in its middle and one at its end.
     let names: Vec<_> = bytes.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, ["a.json", "a.json", "b.ndjson.gz", "b.ndjson.gz", "c.bin"]);
     let ends = [bytes[1].1, bytes[3].1, bytes[4].1];
@@ -260,7 +260,7 @@ fn size(path: &Path) -> u64 {
 }
 
 #[tokio::test]
-async fn running_an_import_again_writes_what_changed() {
+async fn a_repeated_import_writes_only_changed_resources() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("x.ndjson");
     let resources = Resources::new(Store::memory());
@@ -278,7 +278,7 @@ async fn running_an_import_again_writes_what_changed() {
         let (report, _) = import(&resources, vec![path.clone()], ImportOptions::default()).await;
         assert_eq!(report.resources["Basic"], expected, "{lines:?}");
     }
-    // Returned resources can be imported again.
+    // Resources in the form that the store returns can be imported again.
     let page = resources.store().scan_kind("Basic", ScanOptions::at(Seq::LATEST)).await.unwrap();
     let bodies: Vec<_> = page.versions.iter().map(|version| version.body.clone().unwrap()).collect();
     fs::write(&path, bodies.join(&b'\n')).unwrap();
@@ -305,7 +305,7 @@ async fn a_folder_is_read_in_order_and_other_files_are_skipped() {
     assert_eq!(
         report.resources["Basic"],
         ImportCount { created: 2, replaced: 1, same: 0 },
-        "c.json comes last"
+        "c.json is imported last"
     );
     assert_eq!((report.files, report.skipped_total, report.bad_total), (5, 2, 1));
     assert_eq!(PathBuf::from(&report.bad[0].file), missing);

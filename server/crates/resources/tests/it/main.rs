@@ -1,4 +1,4 @@
-//! The resource service on a store, through its public interface.
+//! Tests of the resource service on a store, through its public interface.
 //!
 //! | module | contents |
 //! |---|---|
@@ -23,7 +23,7 @@ fn now() -> Timestamp {
     Timestamp::from_millisecond(1_700_000_000_000).unwrap()
 }
 
-/// Ids `new-1`, `new-2` and so on.
+/// Returns a generator of the ids `new-1`, `new-2` and so on.
 fn new_ids() -> impl FnMut() -> String + Send + 'static {
     let mut last = 0;
     move || {
@@ -32,7 +32,7 @@ fn new_ids() -> impl FnMut() -> String + Send + 'static {
     }
 }
 
-/// Imports and returns the report with all events.
+/// Imports files and returns the report and all events.
 async fn import(
     resources: &Resources,
     paths: Vec<PathBuf>,

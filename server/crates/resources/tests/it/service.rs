@@ -1,4 +1,4 @@
-//! Create, update, delete, read, history.
+//! Tests of create, update, delete, read and history, and of restricted views.
 
 use store::{PageLimit, Seq, Store};
 use trefoil_resources::filter::TypeFilter;
@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> &str {
 }
 
 #[tokio::test]
-async fn a_resource_from_create_to_history() {
+async fn a_resource_is_created_changed_deleted_and_has_a_history() {
     let resources = Resources::new(Store::memory());
     let created = resources
         .create("Basic", "b".into(), br#"{"resourceType":"Basic","id":"mine","x":1.50}"#, now())
@@ -24,7 +24,7 @@ async fn a_resource_from_create_to_history() {
     assert_eq!((created.version, created.updated), (1, now()));
     assert_eq!(resources.read("Basic", "b").await.unwrap(), created);
 
-    // A resource that was read can be sent back unchanged.
+    // The JSON of a read can be sent as an update without changes.
     let updated = resources.update("Basic", "b", &created.bytes, Some(1), now()).await.unwrap();
     assert!(!updated.created);
     assert_eq!(
@@ -126,7 +126,7 @@ async fn a_restricted_write_does_not_reveal_which_ids_exist_outside() {
 }
 
 #[tokio::test]
-async fn a_provenance_is_about_resources_inside_only() {
+async fn the_targets_of_a_provenance_must_be_in_the_view() {
     let resources = Resources::new(Store::memory());
     for (id, subject) in [("mine", "me"), ("yours", "you")] {
         let body = format!(
@@ -153,7 +153,7 @@ async fn a_provenance_is_about_resources_inside_only() {
 }
 
 #[tokio::test]
-async fn many_compartments_are_searched_like_few() {
+async fn many_compartments_have_the_same_results_as_few() {
     let resources = Resources::new(Store::memory());
     for number in 0..200 {
         let body = format!(
@@ -184,7 +184,7 @@ async fn many_compartments_are_searched_like_few() {
 }
 
 #[tokio::test]
-async fn pages_of_a_search_are_all_of_it_and_end() {
+async fn the_pages_of_a_search_contain_all_resources_and_end() {
     let resources = Resources::new(Store::memory());
     for number in 0..25 {
         let body = format!(

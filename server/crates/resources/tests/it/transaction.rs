@@ -1,4 +1,4 @@
-//! Bundles of requests.
+//! Tests of Bundles of requests.
 
 use store::{Seq, Store, Versions};
 use trefoil_resources::{
@@ -78,12 +78,12 @@ async fn a_transaction_is_carried_out_in_one_commit() {
             "Basic/unknown is not known"
         ]
     );
-    let Ok(EntryResult::Created(observation)) = &answer[0] else { panic!("it was created") };
+    let Ok(EntryResult::Created(observation)) = &answer[0] else { panic!("the first entry must be created") };
     assert!(observation.bytes.ends_with(br#""subject":{"reference":"Patient/new-2"}}"#));
 }
 
 #[tokio::test]
-async fn a_transaction_that_fails_leaves_nothing() {
+async fn a_failed_transaction_writes_nothing() {
     let resources = Resources::new(Store::memory());
     for (second, expected) in [
         (put("b", r#","ifMatch":"W/\"7\"""#), "Basic/b has changed: read it again and repeat the change"),
@@ -135,7 +135,7 @@ async fn a_transaction_that_fails_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_batch_does_each_entry_for_itself() {
+async fn a_batch_processes_each_entry_separately() {
     let resources = Resources::new(Store::memory());
     let get = format!("{{{}}}", request("GET", "Basic/c", ""));
     let entries = [&*put("a", ""), &put("b", r#","ifMatch":"W/\"7\"""#), "{}", &put("a", ""), &get];
@@ -174,13 +174,13 @@ fn bundles_without_requests_are_rejected() {
     assert_eq!(refused(&bundle("collection", &[])), ResourceBodyError::BundleType("collection".into()));
 }
 
-/// A Patient with an identifier of this value.
+/// Returns a Patient with an identifier of this value.
 fn patient(value: &str, more: &str) -> String {
     format!(r#"{{"resourceType":"Patient","identifier":[{{"value":"{value}"}}]{more}}}"#)
 }
 
 #[tokio::test]
-async fn a_create_is_left_out_where_there_is_such_a_resource_and_references_go_to_it() {
+async fn a_conditional_create_uses_the_found_resource_and_references_point_to_it() {
     let resources = Resources::new(Store::memory());
     let create = |name: &str, value: &str| {
         let unless = format!(r#","ifNoneExist":"identifier={value}""#);
@@ -217,20 +217,20 @@ async fn a_create_is_left_out_where_there_is_such_a_resource_and_references_go_t
     assert_eq!(reference(0), "Patient/new-1");
     let Ok(EntryResult::Created(second)) = &answer[2] else { panic!("{lines:?}") };
     assert_eq!(reference(3), format!("Patient/{}", second.id));
-    // The compartment follows.
+    // The compartment of the Observation is that of the found Patient.
     let scan = store::ScanOptions::at(Seq::LATEST);
     let found = resources.store().scan_compartment("Patient/new-1", "Observation", scan).await.unwrap();
     assert_eq!(found.versions.len(), 2);
 }
 
-/// A number that was not given before.
+/// Returns a number that was not returned before.
 fn rand() -> u64 {
     static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     LAST.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 #[tokio::test]
-async fn updates_and_deletes_go_to_what_a_search_finds() {
+async fn conditional_updates_and_deletes_apply_to_the_found_resource() {
     let resources = Resources::new(Store::memory());
     let put = |value: &str, more: &str| {
         let request = request("PUT", &format!("Patient?identifier={value}"), "");

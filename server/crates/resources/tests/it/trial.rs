@@ -1,5 +1,5 @@
-//! Real data, if available: in the folder named by TREFOIL_SHARED, or in `shared` next to the workspace. It is not
-//! part of the project, so without it this test reports that it is left out.
+//! Test with real data, if available: in the folder named by TREFOIL_SHARED, or in `shared` next to the workspace. The
+//! data are not part of the project. Without them, this test prints that it is left out.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ fn data() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn terminology_and_patients_go_in() {
+async fn terminology_and_patients_are_imported() {
     let Some(data) = data() else {
         println!("left out: no folder 'data' in TREFOIL_SHARED or in 'shared' beside the workspace");
         return;

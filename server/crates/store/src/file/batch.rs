@@ -1,4 +1,4 @@
-//! A round of writes as one batch of the engine, which can be tried a second time.
+//! A round of writes as one batch of the engine, which can be retried.
 
 use std::collections::HashSet;
 
@@ -8,16 +8,16 @@ use super::disk::OpenEngine;
 use super::keys::StoreTable;
 use crate::plan::StoreCounters;
 
-/// A round that is decided and not written yet.
+/// The writes of a round that was decided but is not written yet.
 pub(super) struct PreparedRound {
     pub entries: Vec<TableEntry>,
     pub counters: StoreCounters,
-    /// Types that get their first sequence number.
+    /// Types that are written for the first time in this round.
     pub new_kinds: HashSet<String>,
 }
 
 impl PreparedRound {
-    /// Commits it durably. The entries are shared with the engine and not copied.
+    /// Commits the batch durably. The engine shares the memory of the entries, so nothing is copied.
     pub fn commit(&self, opened: &OpenEngine) -> fjall::Result<()> {
         let mut batch = OwnedWriteBatch::with_capacity(opened.db.clone(), self.entries.len());
         for (table, key, value) in &self.entries {
@@ -30,11 +30,11 @@ impl PreparedRound {
     }
 }
 
-/// An entry to put, or to remove.
+/// A key of a table with its new value, or `None` to remove the key.
 pub(super) type TableEntry = (StoreTable, Slice, Option<Slice>);
 
-/// Entries of one batch. The engine gives all entries of a batch the same number, so the winner between two entries
-/// with one key would be undefined. Only the last entry for a key is passed on.
+/// Entries of one batch. The engine assigns the same number to all entries of a batch, so two entries with the same key
+/// would be ambiguous. Only the last entry for each key is passed to the engine.
 #[derive(Default)]
 pub(super) struct BatchEntries(Vec<TableEntry>);
 
@@ -47,11 +47,12 @@ impl BatchEntries {
         self.0.push((table, key.into(), None));
     }
 
-    /// The entries, each key once.
+    /// Returns the entries sorted by table and key, each key once.
     pub fn in_order(self) -> Vec<TableEntry> {
         let mut entries = self.0;
         entries.reverse();
-        // The sort is stable: among equal keys, the entry added last comes first, and it is kept.
+        // The sort is stable and the entries are reversed, so the entry added last comes first among equal keys and is
+        // kept.
         entries.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         entries.dedup_by(|b, a| (a.0, &a.1) == (b.0, &b.1));
         entries

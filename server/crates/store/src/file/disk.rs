@@ -1,8 +1,8 @@
-//! The engine of a folder and its disk. The engine is reopened after a failed write, and is not written to when the
-//! disk is nearly full.
+//! The engine of a folder, and the space on its disk. The engine is reopened after a failed write. It is not written to
+//! if the disk is nearly full.
 //!
-//! An engine that runs out of space during a write or a background task can only be reopened. Part of the disk is
-//! therefore kept free for it, and writes are refused before they use that part.
+//! If the engine runs out of space during a write or a background task, it can only be reopened. Part of the disk is
+//! therefore reserved for the engine, and writes are rejected before they use that part.
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
@@ -21,25 +21,27 @@ use super::{
 use crate::StoreError;
 use crate::space::{self, NoSpace, WritePurpose};
 
-/// Never reached: `memtable_budget` decides when a table is written out.
+/// Maximum size of a memtable for the engine. It is never reached, because `memtable_budget` flushes memtables earlier.
 const MEMTABLE_BYTES: u64 = 256 << 20;
 const JOURNAL_BYTES: u64 = 64 << 20;
 const MAX_CACHED_FILES: usize = 900;
 const CACHE_BYTES: u64 = 6 << 20;
-/// Block size of the newest versions. An export of everything uses whole blocks; an export of a Group or a read by id
-/// wastes little of one.
+/// Block size of the newest versions. An export of all resources reads whole blocks. A Group export and a read by id
+/// use only a part of a block, so larger blocks would cost more there.
 const RUN_BLOCK_BYTES: u32 = 16 << 10;
-/// The engine's own threads: one keeps free for flushes (and spins while a compaction waits for the other
-/// two), so three ingest a fifth faster than two on two cores, and one stalls behind compactions.
+/// Number of the engine's background threads. The engine keeps one thread free for flushes, and this thread spins while
+/// a compaction waits for the other two. On two cores, three threads ingest a fifth faster than two; with one thread,
+/// flushes wait for compactions.
 const WORKERS: usize = 3;
 
-/// A round that weighs less than this may take from the reserve: a sign-in or a delete still works where an import does
-/// not.
+/// A round of fewer bytes than this may use the reserve. A sign-in or a delete is therefore still possible when an
+/// import is not.
 const SMALL_ROUND_BYTES: usize = 64 << 10;
-/// Most that the engine needs to merge files of one table.
+/// Maximum number of bytes that the engine needs to merge files of one table.
 const LARGEST_MERGE_BYTES: u64 = 256 << 20;
 
-/// Files that the engine keeps open: its own default, and a sixth of a low limit of descriptors.
+/// Returns the number of files that the engine may keep open: its own default, or a sixth of the descriptor limit if
+/// that is lower.
 fn max_cached_files() -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit
@@ -47,13 +49,14 @@ fn max_cached_files() -> usize {
         .clamp(16, MAX_CACHED_FILES)
 }
 
-/// The tables, by number.
+/// The tables of the engine, by number.
 pub(super) struct StoreTables([Keyspace; StoreTable::NAMES.len()]);
 
 impl StoreTables {
     fn open(db: &Database) -> Result<Self, fjall::Error> {
-        // Without partitions, each lookup reads and checks the whole filter of a file, up to megabytes on the deeper levels.
-        // Measured: the import of 1,000,000 resources is three times as fast.
+        // Filters are partitioned. Otherwise, each lookup would read and check the whole filter of a file, which has up
+        // to several megabytes on the deeper levels. Measured: the import of 1,000,000 resources is three times as
+        // fast.
         let options = || {
             KeyspaceCreateOptions::default()
                 .max_memtable_size(MEMTABLE_BYTES)
@@ -61,7 +64,7 @@ impl StoreTables {
                 .index_block_partitioning_policy(PartitioningPolicy::new([false, true]))
         };
         let open = |name| db.keyspace(name, options);
-        // Resources are read in long runs.
+        // Options for tables that are mostly read sequentially.
         let in_runs = || {
             options()
                 .data_block_size_policy(BlockSizePolicy::all(RUN_BLOCK_BYTES))
@@ -85,7 +88,7 @@ impl StoreTables {
     }
 }
 
-/// The engine while it is open.
+/// The engine and its tables while they are open.
 pub(super) struct OpenEngine {
     pub db: Database,
     pub tables: StoreTables,
@@ -95,7 +98,7 @@ impl OpenEngine {
     fn open(dir: &Path, expected: &StoreState, accept_damage: bool) -> Result<Self, StoreError> {
         let db_dir = dir.join("db");
         if expected.checkpoint == 0 && !db_dir.join("version").exists() && db_dir.exists() {
-            // The process was killed while it made the engine's folder.
+            // The process was killed while it created the engine's folder.
             std::fs::remove_dir_all(&db_dir).map_err(of_folder("remove an unfinished store", &db_dir))?;
         }
         if !accept_damage {
@@ -112,9 +115,9 @@ impl OpenEngine {
             let tables = StoreTables::open(&db)?;
             Ok((db, tables))
         };
-        // The engine takes some of its files to be right, and panics where they are not.
-        let opened =
-            catch_unwind(open).map_err(|_| damaged(&db_dir, &"it stopped; the log has the reason"))?;
+        // The engine does not validate some of its files and panics if they are corrupt.
+        let opened = catch_unwind(open)
+            .map_err(|_| damaged(&db_dir, &"the engine stopped; the log has the reason"))?;
         let (db, tables) = opened.map_err(failure("open the store", &db_dir))?;
         check_format(&tables)?;
         let opened = Self { db, tables };
@@ -124,7 +127,7 @@ impl OpenEngine {
         Ok(opened)
     }
 
-    /// Checks that each table has what was written before the last checkpoint.
+    /// Checks that each table contains the writes before the last checkpoint.
     fn check_checkpoint(&self, dir: &Path, expected: &StoreState) -> Result<(), StoreError> {
         if expected.checkpoint == 0 {
             return Ok(());
@@ -150,33 +153,33 @@ impl OpenEngine {
         Ok(())
     }
 
-    /// Returns the committed state.
+    /// Returns a view of the committed state.
     pub fn view(&self) -> CommittedView<'_> {
         CommittedView::new(&self.db, &self.tables)
     }
 
-    /// Returns true if a write or a background task has failed, so that the engine refuses all further writes.
+    /// Returns `true` if a write or a background task has failed, so that the engine refuses all further writes.
     pub fn is_poisoned(&self) -> bool {
         self.db.persist(PersistMode::Buffer).is_err()
     }
 
-    /// Most bytes that the engine may need at once to merge files of a table.
+    /// Returns the maximum number of bytes that the engine may need at once to merge files of a table.
     fn merge_bytes(&self) -> u64 {
         let bytes = |table: StoreTable| self.tables.of(table).disk_space().min(LARGEST_MERGE_BYTES);
         StoreTable::ALL.map(bytes).into_iter().max().unwrap_or_default()
     }
 }
 
-/// The engine of a folder.
+/// The engine of a folder, with the free space on its disk.
 pub(super) struct DiskSpace {
     dir: PathBuf,
     space: space::DiskSpace,
-    /// `None` only while it is being opened again, or when that failed.
+    /// `None` while the engine is reopened, and after a failed attempt to reopen it.
     opened: RwLock<Option<OpenEngine>>,
     checkpoints: Mutex<CheckpointState>,
 }
 
-/// The last checkpoint, and the results that the next one reuses.
+/// The last checkpoint, and the intermediate results that the next checkpoint reuses.
 struct CheckpointState {
     state: StoreState,
     journal: JournalTail,
@@ -187,7 +190,7 @@ impl DiskSpace {
     /// Opens the engine in `dir`, or creates it.
     ///
     /// # Errors
-    /// See [`FileEngine::open`](super::File::open).
+    /// See [`FileEngine::open`](super::FileEngine::open).
     pub fn open(dir: &Path, space: space::DiskSpace) -> Result<Self, StoreError> {
         let accept = dir.join(ACCEPT_DAMAGE);
         let accept_damage = accept.exists();
@@ -228,7 +231,7 @@ impl DiskSpace {
         Ok(disk)
     }
 
-    /// The id of the store.
+    /// Returns the id of the store.
     pub fn id(&self) -> String {
         self.checkpoints().state.id.clone()
     }
@@ -237,7 +240,7 @@ impl DiskSpace {
         self.checkpoints.lock().expect("no thread panics during a checkpoint")
     }
 
-    /// Runs `work` on the engine, which stays open meanwhile.
+    /// Calls `work` with the engine, which cannot be closed during the call.
     pub fn with<T>(&self, work: impl FnOnce(&OpenEngine) -> Result<T, StoreError>) -> Result<T, StoreError> {
         match &*self.opened.read().expect("no thread panics while the engine is opened") {
             Some(opened) => work(opened),
@@ -248,24 +251,24 @@ impl DiskSpace {
         }
     }
 
-    /// Closes and reopens the engine, so that its contents are those of the disk.
+    /// Closes and reopens the engine, so that its content is read from the disk again.
     ///
     /// # Errors
-    /// Returns the errors of [`DiskSpace::open`]. Until a later attempt succeeds, nothing can be read.
+    /// Returns the errors of [`DiskSpace::open`]. In that case nothing can be read until a later attempt succeeds.
     pub fn reopen(&self) -> Result<(), StoreError> {
         let mut checkpoints = self.checkpoints();
-        // The end that was cut off may be written again.
+        // The engine may have cut off the end of the journal, so the part after the checkpoint must be read again.
         checkpoints.journal = JournalTail::default();
         let mut opened = self.opened.write().expect("no thread panics while the engine is opened");
-        // Its own lock goes with it.
+        // The old engine must be dropped before the new one is opened, because it holds a lock on the folder.
         drop(opened.take());
         *opened = Some(OpenEngine::open(&self.dir, &checkpoints.state, false)?);
         Ok(())
     }
 
-    /// Checks that there is room for a round that weighs this much.
+    /// Checks that the disk has space for a round of `weight` bytes.
     pub fn has_room(&self, weight: usize) -> Result<(), NoSpace> {
-        // A round is stored in the journal and in tables that are written out.
+        // A round is written twice: to the journal and later to the tables.
         let bytes = 2 * weight as u64;
         if weight < SMALL_ROUND_BYTES {
             return self.space.check(bytes, WritePurpose::Small);
@@ -274,7 +277,7 @@ impl DiskSpace {
         self.space.check(bytes, WritePurpose::Large { merge })
     }
 
-    /// Opens a file, to check that the process can open one more.
+    /// Opens a file, to check that the process has a free descriptor.
     ///
     /// # Errors
     /// Returns the error of the operating system.
@@ -282,15 +285,15 @@ impl DiskSpace {
         std::fs::File::open(self.dir.join("lock"))
     }
 
-    /// Returns true if tables can be written and merged without the reserve.
+    /// Returns `true` if tables can be flushed and merged without using the reserve.
     pub fn has_room_to_merge(&self) -> bool {
         self.has_room(SMALL_ROUND_BYTES).is_ok()
     }
 
-    /// Records what the store holds: see [`state`]. Only the thread that writes may call it.
+    /// Writes the state file (see [`state`]). Only the writer thread may call this function.
     ///
     /// # Errors
-    /// The engine's, and those of the state file; the last checkpoint stays valid.
+    /// Returns the errors of the engine and of writing the state file. In that case the last checkpoint stays valid.
     pub fn checkpoint(&self, is_clean: bool) -> Result<(), StoreError> {
         let mut checkpoints = self.checkpoints();
         let CheckpointState { state, journal, files } = &mut *checkpoints;
@@ -298,7 +301,7 @@ impl DiskSpace {
         let failed =
             |error: &dyn std::fmt::Display| of_folder("record what the store holds", &self.dir)(error);
         self.with(|opened| {
-            // The engine may begin another journal in between.
+            // The engine may start another journal during the checkpoint; in that case the checkpoint is repeated.
             for _ in 0..3 {
                 if opened.db.journal_count() > 1 {
                     memtable_budget::write_all_out(opened);
@@ -336,7 +339,7 @@ impl DiskSpace {
     }
 }
 
-/// Counters and kinds as they are on the disk.
+/// Returns the counters and the types as they are stored on the disk.
 pub(super) fn counters(disk: &DiskSpace) -> Result<(crate::plan::StoreCounters, Vec<String>), StoreError> {
     disk.with(|opened| {
         let view = opened.view();
@@ -344,7 +347,7 @@ pub(super) fn counters(disk: &DiskSpace) -> Result<(crate::plan::StoreCounters, 
     })
 }
 
-/// The home of a resource that was ever written.
+/// Returns the home compartment of a resource, or `None` if the resource was never written.
 pub(super) fn home(tables: &StoreTables, key: &crate::ResourceKey) -> Result<Option<String>, StoreError> {
     let homes = tables.of(StoreTable::Homes);
     let home = homes.get(keys::home(key)).map_err(read_failure(homes))?;

@@ -1,20 +1,20 @@
-//! Checks the journals of fjall before fjall opens them. fjall treats anything that it cannot read as the torn end of
-//! a crash and cuts it off, with all acknowledged writes after it.
+//! Checks the journals of fjall before fjall opens them. fjall treats data that it cannot read as an incomplete write
+//! after a crash, and discards it with all acknowledged writes that follow.
 //!
-//! A journal is a sequence of batches, followed by zeros. A batch (all numbers little-endian):
+//! A journal is a sequence of batches, followed by zeros. A batch has these parts (all numbers are little-endian):
 //!
 //! | part | bytes |
 //! |---|---|
 //! | start | 1, number of items (u32), number of the batch (u64) |
 //! | each item | 2, kind (u8), compression (u8), table (u64), length of the key (u16), of the value (u32), of the value as stored (u32), key, value |
-//! | or | 4, table (u64): the table is emptied |
+//! | or | 4, table (u64): all entries of the table are removed |
 //! | end | 3, XXH3 of all items (u64), `FJL` and the format's number |
 //!
-//! An incomplete batch at the end of the newest journal, as a crash leaves it, was never acknowledged. It breaks off
-//! or, after a loss of power, has holes, since a disk writes its sectors in any order.
+//! An incomplete batch at the end of the newest journal, as a crash leaves it, was never acknowledged. It is truncated
+//! or, after a loss of power, has holes, because a disk writes its sectors in any order.
 //!
-//! The format is private to fjall. The workspace pins the version, and a test of this module fails with any other
-//! version until the format has been compared.
+//! The format is internal to fjall. The workspace pins the version of fjall, and a test of this module fails with any
+//! other version until the format has been compared.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom};
@@ -26,25 +26,26 @@ use xxhash_rust::xxh3::Xxh3;
 use super::{ACCEPT_DAMAGE, engine};
 use crate::StoreError;
 
-/// End of each batch, and content of the file that names the format of the engine.
+/// End of each batch, and content of the file that names the engine's format.
 const MAGIC: [u8; 4] = *b"FJL\x03";
-/// The least that a disk writes at once, in bytes.
+/// The smallest unit that a disk writes, in bytes.
 const SECTOR: u64 = 512;
-/// Size of a read in bytes.
+/// Size of the read buffer in bytes.
 const BUFFER: usize = 64 << 10;
 
 /// Length of a journal at a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct JournalPosition {
-    /// The number in the journal's file name.
+    /// The number in the file name of the journal.
     pub number: u64,
-    /// Bytes of all batches.
+    /// Length of all batches in bytes.
     pub length: u64,
-    /// XXH3 of the header and the checksum of each batch: the checksum of a batch does not cover its header.
+    /// XXH3 over the header and the checksum of each batch. The headers are included because the checksum of a batch
+    /// does not cover them.
     pub chain: u64,
 }
 
-/// Reads a journal as it grows, each batch once.
+/// Reads a growing journal incrementally, each batch once.
 #[derive(Default)]
 pub(super) struct JournalTail {
     number: u64,
@@ -53,7 +54,7 @@ pub(super) struct JournalTail {
 }
 
 impl JournalTail {
-    /// Reads what was added to a journal. A journal of another number is read from its beginning.
+    /// Reads the batches that were added to a journal. A journal with another number is read from its start.
     pub fn advance(&mut self, dir: &Path, number: u64) -> io::Result<JournalPosition> {
         if number != self.number {
             *self = Self { number, ..Self::default() };
@@ -68,7 +69,7 @@ impl JournalTail {
         JournalPosition { number: self.number, length: self.length, chain: self.chain.digest() }
     }
 
-    /// Reads one batch; returns `false` if none follows that is complete.
+    /// Reads one batch. Returns `false` if no complete batch follows.
     fn next(&mut self, source: &mut impl BufRead) -> io::Result<bool> {
         let Some(ReadBatch { length, header, sum }) = batch(source)? else { return Ok(false) };
         self.length += length;
@@ -82,7 +83,7 @@ fn path_of(dir: &Path, number: u64) -> PathBuf {
     dir.join(format!("{number}.jnl"))
 }
 
-/// The numbers of the journals in the engine's folder, in ascending order.
+/// Returns the numbers of the journals in the engine's folder, in ascending order.
 pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
@@ -93,18 +94,18 @@ pub(super) fn numbers(dir: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Checks all journals in the engine's folder against the last checkpoint, and cuts off a torn end that the engine
-/// would not. With `accept_damage`, everything from the first damaged byte of the newest journal on is cut off.
+/// Checks all journals in the engine's folder against the last checkpoint, and truncates an incomplete end that the
+/// engine would not detect. With `accept_damage`, truncates the newest journal at its first damaged byte.
 ///
 /// # Errors
-/// [`StoreError::Corrupt`] names the file that is damaged or missing and says what to do.
+/// Returns [`StoreError::Corrupt`] with the damaged or missing file and the remedy.
 pub(super) fn check(
     dir: &Path,
     expected: Option<&JournalPosition>,
     accept_damage: bool,
 ) -> Result<(), StoreError> {
     if std::fs::read(dir.join("version")).ok().as_deref() != Some(&MAGIC[..]) {
-        // There is no engine yet, or one of another version, which fjall reports.
+        // There is no engine yet, or an engine of another version, which fjall reports when it opens the folder.
         return Ok(());
     }
     let failed = engine("read the journal of the store");
@@ -125,7 +126,8 @@ pub(super) fn check(
     }
     let number = match (newest, expected) {
         (Some(number), _) => number,
-        // Without a journal, the engine numbers its batches from the beginning, and would lose the next writes.
+        // Without a journal, the engine would start to number its batches from the beginning, and would lose the next
+        // writes.
         (None, Some(expected)) => {
             File::create(path_of(dir, expected.number)).map_err(&failed)?;
             expected.number
@@ -160,7 +162,7 @@ fn cut(path: &Path, at: u64) -> io::Result<()> {
     file.set_len(at).and_then(|()| file.sync_all())
 }
 
-/// The journal of the last checkpoint is gone, and no table holds what was in it.
+/// Returns the error for a missing journal of the last checkpoint whose content is in no table.
 pub(super) fn missing(path: &Path) -> StoreError {
     let file = path.parent().unwrap_or(path).with_file_name(ACCEPT_DAMAGE);
     StoreError::Corrupt {
@@ -180,22 +182,22 @@ fn damaged(path: &Path, at: u64, remedy: &str) -> StoreError {
     }
 }
 
-/// State of a journal.
+/// Result of reading a journal.
 #[derive(Debug, PartialEq, Eq)]
 enum JournalScan {
     Intact,
-    /// The last batch is incomplete.
+    /// The last batch is incomplete, as after a crash.
     Torn {
         at: u64,
     },
-    /// A complete batch has changed.
+    /// A complete batch was modified.
     Damaged {
         at: u64,
     },
 }
 
 impl JournalScan {
-    /// A journal that others follow was written to its end.
+    /// Returns the position of the defect, for a journal that is not the newest one and must therefore be complete.
     fn broken_at(self) -> Option<u64> {
         match self {
             Self::Intact => None,
@@ -204,7 +206,7 @@ impl JournalScan {
     }
 }
 
-/// Reads a journal, which must begin with what was in it at the last checkpoint.
+/// Reads a journal. Its start must be the content that it had at the last checkpoint.
 fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalScan> {
     let mut source = BufReader::with_capacity(BUFFER, File::open(path)?);
     let mut tail =
@@ -216,7 +218,8 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalSc
     }
     let at = tail.length;
     if !is_matched {
-        // A chain that differs says nothing about the place; a journal that is too short does.
+        // A different chain does not reveal the position of the change. A journal that is too short is damaged at its
+        // end.
         return Ok(JournalScan::Damaged {
             at: expected.map_or(at, |expected| if at < expected.length { at } else { 0 }),
         });
@@ -232,7 +235,7 @@ fn look(path: &Path, expected: Option<&JournalPosition>) -> io::Result<JournalSc
     })
 }
 
-/// Returns the file without the zeros at its end.
+/// Returns the content of the file without the zeros at its end.
 fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
     let (mut rest, mut blank, zeros) = (Vec::new(), 0, [0; BUFFER]);
     loop {
@@ -240,7 +243,7 @@ fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
         if chunk.is_empty() {
             return Ok(rest);
         }
-        // Most of the file is zeros, and this test is the fastest one.
+        // Most of the file consists of zeros, and this comparison is the fastest way to detect them.
         let is_blank = zeros.starts_with(chunk);
         let last = if is_blank { None } else { chunk.iter().rposition(|&byte| byte != 0) };
         let used = last.map_or(0, |last| last + 1);
@@ -255,14 +258,14 @@ fn without_blank_end(mut source: impl BufRead) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Returns true if a complete batch follows the first one.
+/// Returns `true` if a complete batch follows the first batch.
 fn is_followed(rest: &[u8]) -> bool {
     let ends = rest.windows(MAGIC.len()).enumerate().filter(|(_, bytes)| *bytes == MAGIC);
-    // Memory can be read.
+    // The data are in memory, so reading them cannot fail.
     ends.map(|(at, _)| &rest[at + MAGIC.len()..]).any(|mut behind| matches!(batch(&mut behind), Ok(Some(_))))
 }
 
-/// Returns true if all sectors of the batch at this position were written.
+/// Returns `true` if all sectors of the batch at this position were written to the disk.
 fn was_whole(rest: &[u8], at: u64) -> bool {
     let first = (SECTOR - at % SECTOR) as usize;
     let (head, sectors) = rest.split_at(first.min(rest.len()));
@@ -277,7 +280,7 @@ struct ReadBatch {
     sum: u64,
 }
 
-/// Reads a batch; returns `None` if it is not complete or its checksum is not right.
+/// Reads a batch. Returns `None` if the batch is incomplete or its checksum does not match.
 fn batch(source: &mut impl BufRead) -> io::Result<Option<ReadBatch>> {
     let mut batch = JournalBatch { source, hasher: Xxh3::new(), length: 0 };
     match batch.read() {
@@ -327,7 +330,7 @@ impl<R: BufRead> JournalBatch<'_, R> {
         Ok(bytes)
     }
 
-    /// A part of an item, which its checksum is of.
+    /// Reads a field of an item. The checksum of the batch covers it.
     fn item<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         let bytes = self.take()?;
         self.hasher.update(&bytes);
@@ -355,7 +358,8 @@ impl<R: BufRead> JournalBatch<'_, R> {
 mod tests {
     use std::path::Path;
 
-    /// Versions whose journals this module reads. lsm-tree encodes the kind and the compression of an item.
+    /// Versions of fjall and lsm-tree whose journal format this module was compared with. lsm-tree encodes the kind and
+    /// the compression of an item.
     const CHECKED_VERSIONS: [(&str, &str); 2] = [("fjall", "3.1.13"), ("lsm-tree", "3.1.10")];
 
     const WHAT_TO_CHECK: &str = "The module `file/journal.rs` reads and truncates journals in a format that is private \

@@ -1,4 +1,4 @@
-//! The engine on a local folder: durable, for one process, on fjall (a log-structured merge tree).
+//! The engine on a local folder: durable, for one process, based on fjall (a log-structured merge tree).
 //!
 //! | file | contents |
 //! |---|---|
@@ -14,8 +14,9 @@
 //! | here | opening and locking the folder, the ports |
 //!
 //! A write is on the disk when it is acknowledged: each round ends with an fsync before its requests are answered.
-//! Reads see whole commits only. An engine iterator lives for one page. When the disk is nearly full, and after a
-//! failed write, writes are refused ([`StoreError::ReadOnly`]) and reads continue; writes resume automatically.
+//! Reads see only whole commits. An iterator of the engine exists only while one page is read. If the disk is nearly
+//! full, and after a failed write, writes are rejected ([`StoreError::ReadOnly`]) while reads continue. Writes resume
+//! automatically.
 
 mod batch;
 mod disk;
@@ -49,51 +50,52 @@ use crate::{
     ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
-/// The layout that this program reads and writes.
+/// Number of the store format that this program reads and writes.
 const FORMAT_NUMBER: &[u8] = b"2";
-/// A file in the folder of the store: damage is accepted at the next start, and what is left is used.
+/// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
+/// remaining data are used.
 const ACCEPT_DAMAGE: &str = "accept-damage";
-/// Requests that may wait for the writer before callers wait to send.
+/// Number of requests that may wait for the writer. Further callers wait until there is room.
 const QUEUE: usize = 256;
 
-/// A store in a folder. Clones share it; the folder is released when the last one is dropped.
+/// A store in a folder. Clones share it. The folder is unlocked when the last clone is dropped.
 #[derive(Clone)]
 pub struct FileEngine {
     shared: Arc<SharedState>,
 }
 
 struct SharedState {
-    /// `None` only while it is being dropped.
+    /// `None` only while the store is being closed.
     queue: Option<mpsc::Sender<WriteRequest>>,
     writer: Option<JoinHandle<()>>,
     last: watch::Receiver<Seq>,
     disk: Arc<DiskSpace>,
     readers: ReaderThreads,
-    /// Held until everything above is closed.
+    /// Lock on the folder, held until all fields above are closed.
     _lock: fs::File,
 }
 
 impl Drop for SharedState {
     fn drop(&mut self) {
         self.queue = None;
-        // The writer ends when the queue is closed and empty; the folder must not be unlocked before.
+        // The writer stops when the queue is closed and empty. The folder must not be unlocked before.
         if self.writer.take().is_some_and(|writer| writer.join().is_err()) {
             tracing::error!("the writer of the store panicked");
         }
     }
 }
 
-/// How a store in a folder is opened. Tests use other values than the default ones.
+/// Options for opening a store in a folder. Tests change them.
 #[derive(Clone)]
 pub struct FileOptions {
-    /// Source of the free space on its disk.
+    /// Disk of the folder, and the source of its free space.
     pub disk: space::DiskSpace,
-    /// Time without a write after which the store is idle and takes a checkpoint.
+    /// Time without a write after which the store is considered idle and takes a checkpoint.
     pub idle_after: Duration,
 }
 
 impl FileOptions {
-    /// The default options for a folder.
+    /// Returns the default options for a folder.
     pub fn of(dir: &Path) -> Self {
         Self { disk: space::DiskSpace::of(dir), idle_after: Duration::from_millis(500) }
     }
@@ -103,9 +105,8 @@ impl FileEngine {
     /// Opens the store in `dir`, or creates it.
     ///
     /// # Errors
-    /// Returns [`StoreError::Locked`] if another process uses it, [`StoreError::Engine`] if the folder cannot be
-    /// used, or
-    /// [`StoreError::Corrupt`] if its contents are invalid.
+    /// Returns [`StoreError::Locked`] if another process has locked the folder, [`StoreError::Engine`] if the folder
+    /// cannot be used, or [`StoreError::Corrupt`] if its content is invalid.
     pub fn open(dir: &Path) -> Result<Self, StoreError> {
         Self::open_with(dir, FileOptions::of(dir))
     }
@@ -119,7 +120,7 @@ impl FileEngine {
         Self::open_on(dir, options, Arc::new(move || started.elapsed()))
     }
 
-    /// Opens the store with a monotonic clock.
+    /// Opens the store with the given monotonic clock.
     fn open_on(dir: &Path, options: FileOptions, elapsed: MonotonicClock) -> Result<Self, StoreError> {
         let FileOptions { disk: space, idle_after } = options;
         fs::create_dir_all(dir).map_err(of_folder("make the folder of the store", dir))?;
@@ -144,31 +145,31 @@ impl FileEngine {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The id of this store: random, made with it, and kept for its life.
+    /// Returns the id of this store: random, generated when the store is created, and never changed.
     pub fn id(&self) -> String {
         self.shared.disk.id()
     }
 
-    /// The latest time that was given to a write, if there was one.
+    /// Returns the latest time that was assigned to a write, or `None` if there was no write.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if it cannot be read.
+    /// Returns [`StoreError::Corrupt`] if the time cannot be read.
     pub fn last_time(&self) -> Result<Option<Timestamp>, StoreError> {
         let (counters, _) = disk::counters(&self.shared.disk)?;
         let time = Timestamp::from_millisecond(counters.floor_ms).ok();
         Ok(time.filter(|_| counters.floor_ms != 0))
     }
 
-    /// Checks what a write needs, without writing: room on the disk, an engine that has not failed, and descriptors. An
-    /// engine that failed is opened again first.
+    /// Checks the requirements of a write without writing: space on the disk, a working engine, and free descriptors.
+    /// An engine that has failed is reopened first.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`] with the reason.
+    /// Returns [`StoreError::ReadOnly`] with the reason if a write would fail.
     pub async fn check_writable(&self) -> Result<(), StoreError> {
         self.ask(WriteRequest::Check).await
     }
 
-    /// Hands a request to the writer and awaits its answer.
+    /// Sends a request to the writer and awaits its answer.
     async fn ask<T>(&self, request: impl FnOnce(ReplySender<T>) -> WriteRequest) -> Result<T, StoreError> {
         let shared = &self.shared;
         let stopped = || StoreError::ReadOnly { part: "engine", reason: "the writer has stopped".to_owned() };
@@ -178,7 +179,7 @@ impl FileEngine {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Reads a page on a reader thread.
+    /// Reads a page on one of the reader threads.
     async fn page<T: Send + 'static>(
         &self,
         read: impl FnOnce(&CommittedView<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -188,7 +189,7 @@ impl FileEngine {
     }
 }
 
-/// Takes the folder for this process.
+/// Locks the folder for this process.
 fn lock(dir: &Path) -> Result<fs::File, StoreError> {
     let failed = of_folder("lock the folder of the store", dir);
     let mut file = fs::File::options()
@@ -203,7 +204,7 @@ fn lock(dir: &Path) -> Result<fs::File, StoreError> {
         Err(fs::TryLockError::Error(error)) => return Err(failed(error)),
         Err(fs::TryLockError::WouldBlock) => {
             let mut holder = String::new();
-            // The number is a help for people; without it the error is as true.
+            // The process id only helps users; the error is correct without it.
             let known = file.read_to_string(&mut holder).is_ok() && !holder.trim().is_empty();
             let holder =
                 if known { format!("process {}", holder.trim()) } else { "another process".to_owned() };
@@ -226,17 +227,17 @@ fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
     }
 }
 
-/// Turns what the engine or the system says into our error.
+/// Converts an error of the engine or the operating system to a [`StoreError`].
 fn engine<E: fmt::Display>(action: &'static str) -> impl Fn(E) -> StoreError {
     move |error| StoreError::Engine { action, reason: error.to_string() }
 }
 
-/// The same, with the folder that it is about.
+/// Converts an error like [`engine`], and adds the folder to the message.
 fn of_folder<E: fmt::Display>(action: &'static str, dir: &Path) -> impl Fn(E) -> StoreError {
     move |error| engine(action)(format!("{}: {error}", dir.display()))
 }
 
-/// Converts an error of the engine. The engine verifies checksums, so damage is reported as corruption.
+/// Converts an error of the engine. The engine verifies checksums, so damaged data are reported as corruption.
 fn failure(action: &'static str, dir: &Path) -> impl Fn(fjall::Error) -> StoreError {
     use fjall::{Error, LsmError};
     move |error| {
@@ -261,7 +262,7 @@ fn damaged(dir: &Path, why: &impl fmt::Display) -> StoreError {
     StoreError::Corrupt { what: format!("a file in {dir} is corrupt ({why}); restore a backup") }
 }
 
-/// The same when a table is read.
+/// Converts an error that occurred while a table was read.
 fn read_failure(table: &fjall::Keyspace) -> impl Fn(fjall::Error) -> StoreError {
     failure("read the store", table.path())
 }

@@ -1,4 +1,4 @@
-//! The threads that read pages, as many as there are processors. More threads would keep more memory, because the
+//! The threads that read pages. There is one for each processor. More threads would take more memory, because the
 //! allocator caches freed memory for each thread.
 
 use std::num::NonZero;
@@ -13,10 +13,10 @@ use crate::StoreError;
 
 type ReadJob = Box<dyn FnOnce() + Send>;
 
-/// Passes work to the threads. When it is dropped, it waits for them, so that no thread reads a folder that is
+/// Passes work to the reader threads. Dropping it waits for the threads, so that no thread reads a folder after it is
 /// closed.
 pub(super) struct ReaderThreads {
-    /// `None` only while it is being dropped.
+    /// `None` only while the threads are being stopped.
     queue: Option<mpsc::Sender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -24,7 +24,7 @@ pub(super) struct ReaderThreads {
 impl Drop for ReaderThreads {
     fn drop(&mut self) {
         self.queue = None;
-        // The threads cannot panic, because they catch panics of their work.
+        // The threads cannot panic, because they catch the panics of the work.
         self.threads.drain(..).for_each(|thread| drop(thread.join()));
     }
 }
@@ -33,7 +33,7 @@ impl ReaderThreads {
     /// Starts the threads.
     ///
     /// # Errors
-    /// Returns [`StoreError::Engine`] if the system creates no thread.
+    /// Returns [`StoreError::Engine`] if the system cannot create a thread.
     pub fn start() -> Result<Self, StoreError> {
         let (sender, queue) = mpsc::channel::<ReadJob>();
         let queue = Arc::new(Mutex::new(queue));
@@ -41,10 +41,10 @@ impl ReaderThreads {
         for _ in 0..thread::available_parallelism().map_or(2, NonZero::get).max(2) {
             let queue = Arc::clone(&queue);
             let work = move || {
-                // Only the taking is done under the lock.
+                // The lock is held only while work is taken from the queue.
                 let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 while let Ok(job) = next() {
-                    // The caller that waits receives an error.
+                    // If the work panics, the waiting caller receives an error.
                     drop(catch_unwind(AssertUnwindSafe(job)));
                 }
             };
@@ -54,14 +54,14 @@ impl ReaderThreads {
         Ok(readers)
     }
 
-    /// Reads on one of the threads.
+    /// Calls `read` on one of the reader threads and returns its result.
     pub async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let stopped = || engine("read a page")("its reader stopped");
         let (reply, answer) = oneshot::channel();
-        // A caller that went away needs no answer.
+        // A caller that was cancelled needs no answer.
         let job = Box::new(move || drop(reply.send(read())));
         let queue = self.queue.as_ref().expect("the queue is open until it is dropped");
         queue.send(job).map_err(|_| stopped())?;

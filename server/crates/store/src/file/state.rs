@@ -1,17 +1,17 @@
-//! The state file of a store: what the engine's folder holds at least.
+//! The state file of a store, which describes the minimum content of the engine's folder.
 //!
-//! The engine takes a missing journal for a new one and a missing table for an empty one. So the writer records, at
-//! each checkpoint, how far the journal was written and which files there are, and the start compares. A checkpoint is
-//! taken when the store becomes idle, after at most 512 MiB, and at a
-//! clean stop. Whatever was written before it cannot vanish unnoticed:
+//! The engine treats a missing journal as a new one and a missing table as an empty one. Therefore the writer records
+//! at each checkpoint how far the journal was written and which files exist, and the start of the store compares this
+//! record with the folder. A checkpoint is taken when the store becomes idle, after at most 512 MiB of writes, and at a
+//! clean stop. The loss of any write before the checkpoint is detected:
 //!
-//! - The journal of the checkpoint must begin with the bytes that it had then. If the engine has removed it since, its
-//!   content is in the tables.
-//! - Each table holds the number of the checkpoint, written by one batch into all of them. A table that lost its
-//!   files, or whose writes were only in a journal that is gone, has an older number or none.
+//! - The journal of the checkpoint must begin with the bytes that it had at the checkpoint. If the engine has removed
+//!   the journal since then, its content is in the tables.
+//! - Each table contains the number of the checkpoint, which one batch wrote into all tables. A table that lost its
+//!   files, or whose writes were only in a missing journal, has an older number or none.
 //! - The version file of each table is compared with the checksum that the engine recorded and does not check.
-//! - A file of a table never changes: its length and the checksum of its two ends are compared. The engine checks each
-//!   block between them when it reads it.
+//! - A file of a table never changes: its length and the checksum of its first and last bytes are compared. The engine
+//!   verifies the blocks between them when it reads them.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -30,41 +30,41 @@ use crate::StoreError;
 use crate::plan::StoreCounters;
 
 const NAME: &str = "state";
-/// The layout of the store: the state file, the engine's folder, keys and values.
+/// Format number of the store: the state file, the engine's folder, keys and values.
 const FORMAT: u32 = 2;
-/// Bytes at each end of a table's file that its checksum covers.
+/// Number of bytes at each end of a table file that the checksum covers.
 const END: usize = 32 << 10;
 
-/// The minimum content of a store.
+/// The recorded minimum content of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoreState {
     pub format: u32,
-    /// A random number in hexadecimal digits, made with the store.
+    /// Id of the store: a random number in hexadecimal digits, generated when the store is created.
     pub id: String,
     /// Number of the checkpoint; 0 before the first one.
     pub checkpoint: u64,
-    /// Was this the last act before a stop?
+    /// `true` if the checkpoint was the last operation before a clean stop.
     pub is_clean: bool,
     pub counters: StoreCounters,
     pub journal: Option<JournalPosition>,
-    /// The folders of the tables.
+    /// Paths of the table folders.
     pub tables: Vec<String>,
-    /// The files of the tables.
+    /// Files that the tables consist of.
     pub files: Vec<TableFile>,
 }
 
 /// A file of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TableFile {
-    /// Path below the engine's folder.
+    /// Path relative to the engine's folder.
     path: String,
     length: u64,
-    /// XXH3 of both ends.
+    /// XXH3 of the first and last bytes of the file.
     sum: u64,
 }
 
 impl StoreState {
-    /// The state of a store that is about to be created.
+    /// Returns the state of a store before its creation.
     pub fn new() -> Result<Self, StoreError> {
         let mut id = [0; 16];
         rustix::rand::getrandom(&mut id[..], rustix::rand::GetRandomFlags::empty())
@@ -81,10 +81,10 @@ impl StoreState {
         })
     }
 
-    /// Reads the state file; `None` if there is none.
+    /// Reads the state file. Returns `None` if the file does not exist.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] if it is not what was written, or of another format.
+    /// Returns [`StoreError::Corrupt`] if the file was modified or has another format.
     pub fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
         let path = dir.join(NAME);
         let bytes = match fs::read(&path) {
@@ -113,9 +113,10 @@ impl StoreState {
         Ok(Some(state))
     }
 
-    /// Writes the state file durably, whole or not at all.
+    /// Writes the state file durably and atomically.
     pub fn write(&self, dir: &Path) -> io::Result<()> {
-        let json = serde_json::to_string(self).expect("a state serialises to JSON");
+        let json =
+            serde_json::to_string(self).expect("a state has string keys only, so it serializes to JSON");
         let part = dir.join("state.part");
         let mut file = File::create(&part)?;
         write!(file, "{json}\n{}", checksum_line(&json))?;
@@ -127,7 +128,7 @@ impl StoreState {
     /// Checks the engine's folder `db` before the engine opens it.
     ///
     /// # Errors
-    /// [`StoreError::Corrupt`] names the file that is missing or damaged.
+    /// Returns [`StoreError::Corrupt`] with the missing or damaged file.
     pub fn check(&self, dir: &Path, db: &Path) -> Result<(), StoreError> {
         if self.checkpoint == 0 {
             return Ok(());
@@ -140,7 +141,8 @@ impl StoreState {
         }
         for file in &self.files {
             let path = db.join(&file.path);
-            // The engine removes files, and refuses to start without one that it needs.
+            // The engine may have removed a file after the checkpoint. It refuses to start without a file that it still
+            // needs.
             if path.exists() && TableFile::of(db, &file.path).ok().as_ref() != Some(file) {
                 return Err(damaged(
                     dir,
@@ -156,7 +158,7 @@ fn checksum_line(json: &str) -> String {
     format!("{:032x}\n", xxh3_128(json.as_bytes()))
 }
 
-/// A file of the engine must exist and not be empty, except for its lock.
+/// Checks that a file of the engine exists and is not empty. The engine's lock file may be empty.
 fn require(dir: &Path, path: &Path) -> Result<(), StoreError> {
     match fs::metadata(path) {
         Ok(found) if found.len() > 0 || path.ends_with("lock") => Ok(()),
@@ -165,8 +167,8 @@ fn require(dir: &Path, path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Verifies the checksum of the version file of a table. `current` contains the number of the version, the XXH3 of its
-/// file, and a zero byte.
+/// Verifies the checksum of a table's version file. The file `current` contains the number of the version, the XXH3 of
+/// the version file, and a zero byte.
 fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
     let current = table.join("current");
     require(dir, &current)?;
@@ -174,8 +176,8 @@ fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
         |path: &Path| damaged(dir, &format!("the file {} does not match its checksum", path.display()));
     let bytes = fs::read(&current).ok().and_then(|bytes| <[u8; 25]>::try_from(bytes).ok());
     let bytes = bytes.ok_or_else(|| wrong(&current))?;
-    let (number, rest) = bytes.split_first_chunk::<8>().expect("25 bytes begin with 8");
-    let (sum, kind) = rest.split_first_chunk::<16>().expect("17 bytes begin with 16");
+    let (number, rest) = bytes.split_first_chunk::<8>().expect("the length was checked to be 25 bytes");
+    let (sum, kind) = rest.split_first_chunk::<16>().expect("17 of the 25 bytes are left");
     let version = table.join(format!("v{}", u64::from_le_bytes(*number)));
     require(dir, &version)?;
     match fs::read(&version) {
@@ -187,7 +189,7 @@ fn check_version(dir: &Path, table: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// An error that says what to do.
+/// Returns an error that names the defect and the remedy.
 pub(super) fn damaged(dir: &Path, what: &str) -> StoreError {
     let accept = dir.join(ACCEPT_DAMAGE);
     StoreError::Corrupt {
@@ -214,21 +216,21 @@ impl TableFile {
     }
 }
 
-/// The files of the tables, each of which is read once: they do not change.
+/// A cache of the table files. Each file is read once, because table files do not change.
 #[derive(Default)]
 pub(super) struct TableFiles(HashMap<String, TableFile>);
 
 impl TableFiles {
-    /// The folders of the tables, and the files in them that the tables consist of now.
+    /// Returns the table folders, and the files that the tables currently consist of.
     pub fn list(&mut self, db: &Path, tables: &StoreTables) -> io::Result<(Vec<String>, Vec<TableFile>)> {
-        // The engine's own table, which is written only when another one is made.
+        // The folder of the engine's own table, which changes only when a table is created.
         let mut paths: Vec<_> =
             names(&db.join("keyspaces/0/tables"))?.into_iter().map(|name| ("0".to_owned(), name)).collect();
         let mut folders = vec!["0".to_owned()];
         for table in StoreTable::ALL.map(|table| tables.of(table)) {
             let folder = table.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
             let version = table.tree.current_version();
-            // A file that is not in the version may be one that is being written.
+            // Files that the version does not list may still be incomplete.
             paths.extend(version.iter_tables().map(|file| (folder.clone(), file.id().to_string())));
             folders.push(folder);
         }
@@ -238,7 +240,7 @@ impl TableFiles {
             let file = match self.0.remove(&path) {
                 Some(file) => file,
                 None => match TableFile::of(db, &path) {
-                    // The engine has merged it with others.
+                    // The engine has merged the file with others and removed it.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                     file => file?,
                 },
@@ -252,7 +254,7 @@ impl TableFiles {
     }
 }
 
-/// Names of what is in a folder of the engine, all of which are numbers.
+/// Returns the names of the entries in a folder of the engine that are numbers.
 fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = fs::read_dir(folder)?.collect::<io::Result<Vec<_>>>()?;
     let names = entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok());

@@ -1,4 +1,4 @@
-//! The engine on a full disk, and its recovery.
+//! Tests of the engine on a full disk, and of its recovery.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ fn on(dir: &Path, disk: space::DiskSpace) -> FileOptions {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
+async fn a_full_disk_allows_reads_and_writes_resume_automatically() {
     let dir = tempfile::TempDir::new().unwrap();
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
@@ -31,7 +31,7 @@ async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
     let now = Timestamp::UNIX_EPOCH;
     store.write(put(1), now).await.unwrap();
 
-    // The reserve is for what is small.
+    // Only small writes may use the reserve.
     left.store(20 << 20, Ordering::Relaxed);
     assert!(matches!(store.write(put(1 << 20), now).await, Err(StoreError::ReadOnly { .. })));
     store.write(put(2), now).await.unwrap();
@@ -47,7 +47,7 @@ async fn on_a_full_disk_it_reads_and_writes_come_back_by_themselves() {
     assert_eq!(store.get("k", now).await.unwrap().unwrap().value.len(), 1 << 20);
 }
 
-/// A small separate file system, if the test may create one.
+/// A small file system of its own, if the test is allowed to mount one.
 struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
@@ -72,7 +72,7 @@ impl Drop for SmallDisk {
 #[tokio::test]
 async fn the_store_reopens_after_a_full_disk() {
     let Some(disk) = SmallDisk::mount("48m") else { return };
-    // Nothing warns of the end of this disk.
+    // The store does not know the size of this disk, so writes are not rejected in advance.
     let elapsed = Arc::new(AtomicU64::new(0));
     let seconds = Arc::clone(&elapsed);
     let clock: MonotonicClock = Arc::new(move || Duration::from_secs(seconds.load(Ordering::Relaxed)));
@@ -87,14 +87,14 @@ async fn the_store_reopens_after_a_full_disk() {
     while file.write_all(&[0; 1 << 16]).is_ok() {}
     let mut kept = vec![0];
     let mut second = 1;
-    // The journal may have room yet.
+    // The journal may still have space, so the test writes until a write fails.
     let refused = loop {
         match store.write(put(second, 1 << 20), at(second)).await {
             Ok(_) => kept.push(second),
             Err(error) => break error,
         }
         second += 1;
-        assert!(second < 200, "the disk is never full");
+        assert!(second < 200, "the disk did not become full");
     };
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     assert!(matches!(store.write(put(999, 1), at(second)).await, Err(StoreError::ReadOnly { .. })));
@@ -102,7 +102,7 @@ async fn the_store_reopens_after_a_full_disk() {
 
     drop(file);
     fs::remove_file(filler).unwrap();
-    // However late callers think it is, the engine is opened again only after a pause.
+    // Whatever time the callers pass, the engine is reopened only after [`REOPEN_DELAY`].
     assert!(matches!(store.write(put(999, 1), at(second + 99)).await, Err(StoreError::ReadOnly { .. })));
     elapsed.store(2, Ordering::Relaxed);
     store.write(put(second, 100), at(second + 2)).await.unwrap();
@@ -114,7 +114,7 @@ async fn the_store_reopens_after_a_full_disk() {
 }
 
 #[tokio::test]
-async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_one() {
+async fn an_engine_whose_background_task_failed_is_reopened_by_the_next_write() {
     let Some(small) = SmallDisk::mount("48m") else { return };
     let dir = small.0.path().join("store");
     let store = FileEngine::open_on(&dir, on(&dir, space_of(&dir, || u64::MAX)), clock()).unwrap();
@@ -125,7 +125,7 @@ async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_on
     let filler = small.0.path().join("filler");
     let mut file = fs::File::create(&filler).unwrap();
     while file.write_all(&[0; 1 << 12]).is_ok() {}
-    // A background task runs out of space.
+    // Simulates a background task that runs out of space.
     let disk = &store.shared.disk;
     disk.with(|opened| {
         opened.tables.of(StoreTable::Records).rotate_memtable().unwrap();
@@ -146,7 +146,7 @@ async fn an_engine_that_failed_behind_the_writes_is_opened_again_for_the_next_on
 }
 
 #[tokio::test]
-async fn a_check_finds_what_a_write_needs() {
+async fn a_check_reports_why_a_write_would_fail() {
     let dir = tempfile::TempDir::new().unwrap();
     let left = Arc::new(AtomicU64::new(1 << 29));
     let free = Arc::clone(&left);
@@ -179,7 +179,7 @@ async fn small_writes_on_a_disk_that_is_nearly_full_start_no_merge() {
             store.write(vec![put], Timestamp::UNIX_EPOCH).await.unwrap();
         }
     };
-    // More than is kept in memory where there is room.
+    // Writes more than the memtables hold in memory when there is space.
     left.store(20 << 20, Ordering::Relaxed);
     write(0).await;
     assert_eq!(written(), 0);

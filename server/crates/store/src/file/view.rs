@@ -1,5 +1,5 @@
-//! The committed state at one moment, read by key and by page. A view lives for one read: engine snapshots keep old
-//! data from being removed.
+//! A view of the committed state, read by key and by page. A view exists for one read only, because snapshots of the
+//! engine prevent the removal of old data.
 
 use std::ops::Bound;
 
@@ -46,7 +46,7 @@ impl<'a> CommittedView<'a> {
             .map(move |entry| entry.into_inner().map_err(read_failure(table)))
     }
 
-    /// The entries whose key begins with this prefix, which ends in a zero byte, from `from` on.
+    /// Returns the entries from the key `from` that begin with this prefix, which ends with a zero byte.
     fn prefixed(
         &self,
         table: StoreTable,
@@ -98,7 +98,7 @@ impl<'a> CommittedView<'a> {
         Ok(found)
     }
 
-    /// The newest version of a resource, encoded.
+    /// Returns the newest version of a resource, encoded.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Slice>, StoreError> {
         let Some(home) = self.value(StoreTable::Homes, keys::home(key))? else { return Ok(None) };
         self.value(StoreTable::Current, keys::current(key, keys::text(&home)?))
@@ -113,7 +113,7 @@ impl<'a> CommittedView<'a> {
         value.map(|value| keys::decode_version(&key.kind, &key.id, value.into())).transpose()
     }
 
-    /// The version at `at`, where `newest` is the newest one; all encoded.
+    /// Returns the encoded version at sequence number `at`. `newest` is the newest version, encoded.
     fn settle(&self, kind: &str, id: &str, newest: Slice, at: Seq) -> Result<Option<Slice>, StoreError> {
         if keys::seq_of(&newest)? <= at {
             return Ok(Some(newest));
@@ -208,8 +208,8 @@ impl<'a> CommittedView<'a> {
         Ok(())
     }
 
-    /// Visits encoded versions of a type between two positions with their keys, until the visitor has enough. Returns
-    /// the id of the last one then.
+    /// Visits the encoded versions of a type between two positions, with their keys, until the visitor stops. Returns
+    /// the id of the last visited version if the visitor stopped.
     fn walk_kind(
         &self,
         kind: &str,
@@ -220,7 +220,7 @@ impl<'a> CommittedView<'a> {
         let prefix = keys::prefix([kind]);
         let from = match (from, scan.after) {
             (Some(from), _) => from.key().to_vec(),
-            // A zero byte more is the next key there can be.
+            // The key with another zero byte is the smallest key after it.
             (None, Some(after)) => {
                 let key = ResourceKey::new(kind, after);
                 let home = self.value(StoreTable::Homes, keys::home(&key))?;
@@ -244,7 +244,8 @@ impl<'a> CommittedView<'a> {
         Ok(None)
     }
 
-    /// The same of a type within a compartment, which may be known to have no guests.
+    /// Like `walk_kind`, for a type within a compartment. `has_guests` tells whether resources with another home may be
+    /// in it.
     fn walk_compartment(
         &self,
         compartment: &str,
@@ -265,7 +266,7 @@ impl<'a> CommittedView<'a> {
         };
         let mut at_home = self.prefixed(StoreTable::Current, home, home_from).peekable();
         let guests = has_guests.then(|| self.prefixed(StoreTable::Members, members, from));
-        // Of the entries of one id, the first at or before `at` decides.
+        // Among the entries of one id, the first one at or before `at` applies.
         let mut decided = None::<Slice>;
         let mut guests = guests
             .into_iter()
@@ -288,7 +289,8 @@ impl<'a> CommittedView<'a> {
             })
             .peekable();
         loop {
-            // Both go by id; who is at home has the say of itself.
+            // Both sequences are ordered by id. For a resource whose home is this compartment, only its own version
+            // applies.
             let resident = match at_home.peek() {
                 Some(Err(error)) => return Err(error.clone()),
                 Some(Ok((key, _))) => Some(keys::id_of(key)?),
@@ -315,7 +317,7 @@ impl<'a> CommittedView<'a> {
                     (id, newest, false)
                 }
             };
-            // A guest's key is its id alone.
+            // In the result, the key of a resource with another home is its id.
             let id = keys::id_of(&key)?;
             let Some(value) = self.settle(kind, id, newest, scan.at)? else { continue };
             if is_resident && !StoredVersion::of(&value)?.is_in(compartment) {
@@ -340,7 +342,7 @@ impl<'a> CommittedView<'a> {
         Ok(kinds)
     }
 
-    /// Returns the first entry of the compartment index from a key.
+    /// Returns the first entry of the compartment index at or after a key.
     fn next_guest(&self, from: Vec<u8>) -> Result<Option<Slice>, StoreError> {
         let next = self.range(StoreTable::Members, Bound::Included(from), Bound::Unbounded).next();
         Ok(next.transpose()?.map(|(key, _)| key))
@@ -355,11 +357,11 @@ impl<'a> CommittedView<'a> {
     }
 }
 
-/// A cache for the next guest of a compartment. Most resources have no guests, and one lookup covers many resources
-/// in key order.
+/// A cache for the next resource with another home in a compartment. Most compartments contain none, and one lookup
+/// covers many resources in key order.
 #[derive(Default)]
 struct NextGuest {
-    /// No entry is between the first key and the second; without a second, none follows the first.
+    /// The index has no entry between the two keys. Without a second key, no entry follows the first key.
     between: Option<(Vec<u8>, Option<Slice>)>,
 }
 

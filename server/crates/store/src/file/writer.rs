@@ -1,12 +1,12 @@
-//! The thread that writes. It takes the waiting requests, checks each against the store and the current round,
-//! commits one batch with one fsync, and answers all of them.
+//! The writer thread. It takes the waiting requests, checks each against the store and the earlier requests of the
+//! round, commits one batch with one fsync, and answers all requests.
 //!
-//! After a failed write, the engine is reopened at once and the write is repeated: a background task may have failed
-//! long before, on a disk that has space again. If that fails too, rounds are refused for a moment, and the next one
-//! reopens the engine.
+//! After a failed write, the engine is reopened immediately and the write is retried: a background task may have failed
+//! long before, and the disk may have space again. If the retry also fails, rounds are rejected until [`REOPEN_DELAY`]
+//! has passed, and the next round reopens the engine.
 //!
-//! Each caller awaits its answer before it sends another request, and a round takes a bounded number of requests in
-//! the order of arrival. Imports and API requests therefore take fair turns.
+//! Each caller awaits its answer before it sends another request, and a round takes a limited number of requests in
+//! order of arrival. Imports and API requests therefore get a fair share of the writer.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -23,27 +23,27 @@ use super::{memtable_budget, read_failure};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
 use crate::{Commit, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite};
 
-/// A round takes requests until their content reaches this many bytes.
+/// Size in bytes at which a round takes no further requests.
 const ROUND_BYTES: usize = 4 << 20;
-/// And at most this many requests.
+/// Maximum number of requests in a round.
 const ROUND_REQUESTS: usize = 512;
 
 pub(super) type ReplySender<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// Requests of callers.
+/// A request of a caller to the writer.
 pub(super) enum WriteRequest {
     Commit(Vec<VersionWrite>, Timestamp, ReplySender<Commit>),
     Write(Vec<LedgerWrite>, Timestamp, ReplySender<Vec<u64>>),
     Snapshot(Timestamp, ReplySender<StoreSnapshot>),
     Sweep(Timestamp, usize, ReplySender<usize>),
-    /// Could a small write be carried out?
+    /// Checks whether a small write is possible.
     Check(ReplySender<()>),
 }
 
 impl WriteRequest {
-    /// Answers that it was not done.
+    /// Answers the request with an error.
     fn refuse(self, error: StoreError) {
-        // A caller that went away needs no answer.
+        // A caller that was cancelled needs no answer.
         match self {
             Self::Commit(_, _, reply) => drop(reply.send(Err(error))),
             Self::Write(_, _, reply) => drop(reply.send(Err(error))),
@@ -53,7 +53,7 @@ impl WriteRequest {
         }
     }
 
-    /// Roughly how much this adds to a round, in bytes.
+    /// Returns the approximate number of bytes that the request adds to a round.
     fn weight(&self) -> usize {
         match self {
             Self::Commit(writes, ..) => {
@@ -73,47 +73,47 @@ impl WriteRequest {
     }
 }
 
-/// Tells one caller how it went, once it is known whether the round was written.
+/// Answers one caller when the result of the round is known.
 type RoundAnswer = Box<dyn FnOnce(Result<(), StoreError>)>;
 
 fn answer<T: 'static>(reply: ReplySender<T>, decided: Result<T, StoreError>) -> RoundAnswer {
     Box::new(move |round| {
-        // The caller may have been cancelled; its write is kept.
+        // The caller may have been cancelled; its write is kept nevertheless.
         let _gone = reply.send(round.and(decided));
     })
 }
 
 /// Minimum time between a failed write and the next attempt to reopen the engine.
 const REOPEN_DELAY: Duration = Duration::from_secs(1);
-/// Maximum number of bytes written between two checkpoints. A checkpoint writes its number into each table, and such a file
-/// overlaps all others of its table: with 64 MiB an import takes a fifth longer.
+/// Maximum number of bytes written between two checkpoints. A checkpoint writes its number into each table, and the
+/// file with this number overlaps all others of its table. With 64 MiB, an import takes a fifth longer.
 const CHECKPOINT_BYTES: usize = 512 << 20;
 /// Number of descriptors that the engine needs for background tasks.
 const DESCRIPTORS: usize = 8;
 
-/// A monotonic clock: the time since an arbitrary moment.
+/// A monotonic clock: returns the time since a fixed but arbitrary point.
 pub(super) type MonotonicClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// The writer's state.
+/// The state of the writer thread.
 pub(super) struct WriterThread {
     disk: Arc<DiskSpace>,
     elapsed: MonotonicClock,
-    /// Time without a write after which the store is idle.
+    /// Time without a write after which the store is considered idle.
     idle_after: Duration,
-    /// Counters at the end of the last round.
+    /// Counters after the last round.
     counters: StoreCounters,
-    /// The types that have a first sequence number.
+    /// The types that have at least one version.
     kinds: HashSet<String>,
     last: watch::Sender<Seq>,
-    /// Reason of a failed write, after which the content of the disk is not known, and the time from which the engine
-    /// may be reopened.
+    /// Reason of a failed write and the time from which the engine may be reopened. After a failed write, the content
+    /// of the disk is unknown.
     failed: Option<(String, Duration)>,
-    /// Bytes written since the last checkpoint.
+    /// Number of bytes written since the last checkpoint.
     since_checkpoint: usize,
 }
 
 impl WriterThread {
-    /// Creates a writer that continues from these counters.
+    /// Creates a writer that continues with these counters.
     pub fn new(
         disk: Arc<DiskSpace>,
         elapsed: MonotonicClock,
@@ -126,10 +126,10 @@ impl WriterThread {
         Self { disk, elapsed, idle_after, counters, kinds, last, failed: None, since_checkpoint: 0 }
     }
 
-    /// Works until every handle of the store is gone.
+    /// Processes requests until all handles of the store are dropped.
     pub fn run(mut self, mut queue: mpsc::Receiver<WriteRequest>) {
         let clock = tokio::runtime::Builder::new_current_thread().enable_time().build();
-        let clock = clock.expect("a runtime of one thread takes nothing that can be missing");
+        let clock = clock.expect("a current-thread runtime needs no resources of the system");
         loop {
             let next = clock.block_on(async { tokio::time::timeout(self.idle_after, queue.recv()).await });
             let first = match next {
@@ -159,23 +159,23 @@ impl WriterThread {
         self.checkpoint(0, true);
     }
 
-    /// Takes a checkpoint if at least this much was written since the last one.
+    /// Takes a checkpoint if at least `bytes` bytes were written since the last one.
     fn checkpoint(&mut self, bytes: usize, is_clean: bool) {
         if self.since_checkpoint < bytes || self.failed.is_some() || self.disk.has_room(0).is_err() {
             return;
         }
         match self.disk.checkpoint(is_clean) {
             Ok(()) => self.since_checkpoint = 0,
-            // The last one stays valid, and the next write finds out whether the engine has failed.
-            Err(error) => tracing::warn!(%error, "the store took no checkpoint"),
+            // The last checkpoint stays valid, and the next write finds out whether the engine has failed.
+            Err(error) => tracing::warn!(%error, "a checkpoint of the store failed"),
         }
     }
 
-    /// Flushes memtables, unless the engine failed or the disk lacks space: flushed files are merged, which takes the
-    /// space of the merged files again.
+    /// Calls `how` to flush memtables, unless the engine has failed or the disk lacks space. Flushed files are merged,
+    /// and a merge temporarily needs the space of its files a second time.
     fn settle(&self, how: impl Fn(&OpenEngine)) {
         if self.failed.is_none() && self.disk.has_room_to_merge() {
-            // An engine that is not open has nothing to write out.
+            // An engine that is not open has nothing to flush.
             drop(self.disk.with(|opened| {
                 how(opened);
                 Ok(())
@@ -214,7 +214,7 @@ impl WriterThread {
         }
     }
 
-    /// May a round be written? After a failed write the engine is opened again first.
+    /// Checks that a round can be written. After a failed write, reopens the engine first.
     fn ready(&mut self, weight: usize) -> Result<(), StoreError> {
         if let Some((reason, again)) = &self.failed
             && (self.elapsed)() < *again
@@ -223,7 +223,7 @@ impl WriterThread {
         }
         if let Err(no_space) = self.disk.has_room(weight) {
             let reason = no_space.to_string();
-            tracing::warn!(reason, "a write is refused");
+            tracing::warn!(reason, "a write is rejected");
             return Err(StoreError::ReadOnly { part: "disk", reason });
         }
         if self.failed.is_some() {
@@ -234,7 +234,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Reopens the engine and returns its contents.
+    /// Reopens the engine and returns its counters and types.
     fn reopen(&mut self) -> Result<(StoreCounters, Vec<String>), StoreError> {
         let opened = self.disk.reopen().and_then(|()| disk::counters(&self.disk));
         let found = opened.map_err(|error| self.fail(error.to_string()))?;
@@ -243,7 +243,7 @@ impl WriterThread {
         Ok(found)
     }
 
-    /// Checks what only a write would find out.
+    /// Checks the requirements that otherwise only a write would reveal to be missing.
     fn check(&mut self) -> Result<(), StoreError> {
         let descriptors = (0..DESCRIPTORS).map(|_| self.disk.descriptor()).collect::<Result<Vec<_>, _>>();
         if let Err(error) = descriptors {
@@ -260,7 +260,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// Notes that a write failed.
+    /// Records that a write failed, and returns the error for the callers.
     fn fail(&mut self, reason: String) -> StoreError {
         tracing::error!(reason, "a write failed: the store is read-only until it is reopened");
         self.failed = Some((reason.clone(), (self.elapsed)() + REOPEN_DELAY));
@@ -276,14 +276,14 @@ impl WriterThread {
         });
     }
 
-    /// Writes a round durably; opens the engine again and tries a second time if that fails.
+    /// Writes a round durably. If the write fails, reopens the engine and tries a second time.
     fn write(&mut self, prepared: &PreparedRound) -> Result<(), StoreError> {
         let disk = Arc::clone(&self.disk);
         let commit = || disk.with(|opened| Ok(prepared.commit(opened)));
         if let Err(error) = commit()? {
             tracing::warn!(%error, "a write failed; the store is reopened and the write is retried");
             let (found, _) = self.reopen()?;
-            // The first try may have reached the disk whole; if not, nothing of it did.
+            // The first attempt was either written completely or not at all.
             let is_written = found == prepared.counters && found != self.counters;
             if !is_written && let Err(error) = commit()? {
                 return Err(self.fail(error.to_string()));
@@ -294,7 +294,7 @@ impl WriterThread {
         Ok(())
     }
 
-    /// The entries of a round; `None` if it changes nothing.
+    /// Returns the entries of a round, or `None` if the round changes nothing.
     fn prepare(
         &self,
         opened: &OpenEngine,
@@ -307,7 +307,7 @@ impl WriterThread {
         let mut entries = BatchEntries::default();
         let mut homes = HashMap::new();
         let mut new_kinds = HashSet::new();
-        // Each is gone when it is encoded: bodies may be large.
+        // Each body is dropped after it was encoded, because bodies may be large.
         for VersionPut { new, replaced, home, joined, left } in versions {
             let key = &new.key;
             let home = match homes.get(key).cloned() {
@@ -323,7 +323,7 @@ impl WriterThread {
             if let Some(old) = &replaced {
                 entries.put(StoreTable::History, keys::history(key, old.seq), keys::encode_version(old));
             }
-            // At home a resource is found without an entry.
+            // A scan finds a resource in its home compartment without an index entry.
             let guest_of = |compartments: &[String], is_in: u8, entries: &mut BatchEntries| {
                 for compartment in compartments.iter().filter(|compartment| **compartment != home) {
                     entries.put(StoreTable::Members, keys::member(compartment, key, new.seq), vec![is_in]);
@@ -358,7 +358,7 @@ impl WriterThread {
     }
 }
 
-/// This thread is the only writer, so it reads its own last writes.
+/// The writer is the only thread that writes, so it always reads its own last write.
 impl PresentState for StoreTables {
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
         let Some(home) = disk::home(self, key)? else { return Ok(None) };
@@ -376,7 +376,7 @@ impl PresentState for StoreTables {
     fn expired(&self, now_us: i64, limit: usize) -> Result<Vec<String>, StoreError> {
         let mut found = Vec::new();
         let expiries = self.of(StoreTable::Expiries);
-        // The shortest key of an expiry, which sorts after the key of the checkpoint.
+        // The range starts at the shortest key of an expiry, which sorts after the key of the checkpoint.
         for entry in expiries.range([0; 8]..).take(limit) {
             let key = entry.key().map_err(read_failure(expiries))?;
             let (at, key) = keys::split_expiry(&key)?;

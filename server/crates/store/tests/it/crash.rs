@@ -1,6 +1,7 @@
-//! Kills a writing process and checks that everything acknowledged is there, and no part of a commit.
+//! Kills a process that writes, and checks that all acknowledged commits are present and that every commit is complete.
 //!
-//! The process is this test binary, which runs [`acknowledged_commits_are_there`] with a folder in the environment.
+//! The killed process is this test binary, which runs [`acknowledged_commits_are_there`] with a folder in an
+//! environment variable.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,10 +15,11 @@ use crate::{at, open, put};
 
 const FOLDER: &str = "STORE_CRASH_FOLDER";
 const WRITERS: usize = 4;
-/// Resources in each commit.
+/// Resource types in each commit.
 const PARTS: [&str; 3] = ["Encounter", "Observation", "Patient"];
 
-/// Without a folder in the environment: a short run and its check. With one: writes until it is killed.
+/// If the environment names no folder: writes and checks for a short time. If it names one: writes until the process is
+/// killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acknowledged_commits_are_there() {
     let (dir, commits) = match std::env::var_os(FOLDER) {
@@ -35,7 +37,7 @@ async fn acknowledged_commits_are_there() {
     std::fs::remove_dir_all(dir).unwrap();
 }
 
-/// Writes commits of several resources and acknowledges each over stdout once it is durable.
+/// Writes commits of several resources and prints an acknowledgement for each durable commit to stdout.
 async fn write(store: Store, writer: usize, commits: usize) {
     let id = format!("w{writer}");
     for _ in 0..commits {
@@ -45,7 +47,7 @@ async fn write(store: Store, writer: usize, commits: usize) {
     }
 }
 
-/// Every writer got at least as far as it acknowledged, and each of its commits is whole.
+/// Checks that each writer has at least as many commits as it acknowledged, and that each commit is complete.
 async fn check(store: &Store, acknowledged: &[u64; WRITERS]) {
     assert_eq!(store.last_seq().0 % PARTS.len() as u64, 0);
     for (writer, &least) in acknowledged.iter().enumerate() {
@@ -55,19 +57,20 @@ async fn check(store: &Store, acknowledged: &[u64; WRITERS]) {
             let newest = store.read(&key, Seq::LATEST).await.unwrap();
             versions.push(newest.map_or(0, |version| version.version));
         }
-        assert!(versions.iter().all(|version| *version == versions[0]), "a torn commit: {versions:?}");
+        assert!(versions.iter().all(|version| *version == versions[0]), "an incomplete commit: {versions:?}");
         assert!(versions[0] >= least, "acknowledged {least}, found {}", versions[0]);
     }
     let changes = store.changes(Seq::ZERO, usize::MAX).await.unwrap();
-    assert_eq!(changes.len() as u64, store.last_seq().0, "the change feed has no holes");
+    assert_eq!(changes.len() as u64, store.last_seq().0, "the change feed has no gaps");
     for kind in PARTS {
         let of_kind = store.scan_kind(kind, ScanOptions::at(Seq::LATEST)).await.unwrap();
         let of_compartment = store.scan_compartment("c", kind, ScanOptions::at(Seq::LATEST)).await.unwrap();
-        assert_eq!(of_kind, of_compartment, "the compartment index agrees");
+        assert_eq!(of_kind, of_compartment, "the compartment index matches the versions");
     }
 }
 
-/// Starts the writing process, kills it after a number of acknowledgements, and returns the last of them.
+/// Starts the writing process, kills it after a number of acknowledgements, and returns the last acknowledgement of
+/// each writer.
 fn run_and_kill(dir: &Path, after: usize) -> [u64; WRITERS] {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::acknowledged_commits_are_there", "--nocapture"])
@@ -89,7 +92,7 @@ fn run_and_kill(dir: &Path, after: usize) -> [u64; WRITERS] {
             child.kill().unwrap();
         }
     }
-    assert!(count >= after, "the writer ended by itself after {count}");
+    assert!(count >= after, "the writing process ended after {count} acknowledgements");
     child.wait().unwrap();
     last
 }

@@ -1,4 +1,5 @@
-//! Damaged files of the store are reported by name, and the end of a journal after a crash is not damage.
+//! Tests that damaged files of the store are reported by name, and that an incomplete journal end after a crash is
+//! accepted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,17 +16,17 @@ use trefoil_store::{
 
 use crate::{at, put};
 
-/// Resources in the folder, each written in a commit of its own.
+/// Number of resources in the folder, each written in a separate commit.
 const COMMITS: usize = 8;
 const SECTOR: usize = 512;
 
-/// The journal of a folder that was left as a crash leaves it, and the length of what was written of it.
+/// The folder of a store and its journal, in the state that a crash leaves.
 struct Crashed {
     dir: TempDir,
     journal: PathBuf,
     bytes: Vec<u8>,
     used: usize,
-    /// Start of the last commit.
+    /// Offset of the last commit in the journal.
     last: usize,
     /// Length of the journal at the last checkpoint.
     checkpoint: usize,
@@ -35,7 +36,7 @@ impl Crashed {
     fn new() -> Self {
         let left = TempDir::new().unwrap();
         let dir = TempDir::new().unwrap();
-        // The store does not become idle in between, and takes no checkpoint.
+        // The store must not become idle during the test, so that it takes no checkpoint.
         let idle_after = Duration::from_secs(3600);
         let store = Store::open_with(left.path(), FileOptions { idle_after, ..FileOptions::of(left.path()) })
             .unwrap();
@@ -44,7 +45,7 @@ impl Crashed {
             last = used(&fs::read(journal(left.path())).unwrap());
             commit(&store, number);
         }
-        // A copy of what is there while the store runs.
+        // Copies the folder while the store is running.
         copy(left.path(), dir.path());
         let journal = journal(dir.path());
         let mut bytes = fs::read(&journal).unwrap();
@@ -57,7 +58,7 @@ impl Crashed {
         Self { dir, journal, bytes, used, last, checkpoint }
     }
 
-    /// Returns the number of consecutive commits that are present with this journal.
+    /// Returns how many consecutive commits are present if the folder has this journal.
     fn with(&self, journal: &[u8]) -> Result<usize, StoreError> {
         let dir = TempDir::new().unwrap();
         copy(self.dir.path(), dir.path());
@@ -111,12 +112,12 @@ fn copy(from: &Path, to: &Path) {
 fn four_flipped_bytes_of_the_journal_are_detected() {
     let crashed = Crashed::new();
     assert_eq!(crashed.with(&crashed.bytes), Ok(COMMITS));
-    // The last four bytes say that a commit was written whole.
+    // The last four bytes mark a complete commit.
     let places = (0..crashed.used - 8).step_by(97);
     proptest!(ProptestConfig::with_cases(60), |(at in proptest::sample::select(places.collect::<Vec<_>>()))| {
         let mut bytes = crashed.bytes.clone();
         bytes[at..at + 4].iter_mut().for_each(|byte| *byte ^= 0x55);
-        let told = crashed.with(&bytes).expect_err("it is damaged").to_string();
+        let told = crashed.with(&bytes).expect_err("the journal is damaged").to_string();
         prop_assert!(told.contains("the store is corrupt: the journal /"), "{told}");
         prop_assert!(told.contains(".jnl is corrupt from byte "), "{told}");
         prop_assert!(told.contains("restore a backup"), "{told}");
@@ -134,13 +135,13 @@ fn an_incomplete_end_after_a_crash_is_accepted() {
         prop_assert!(there.as_ref().is_ok_and(|there| *there < COMMITS), "{there:?}");
         prop_assert!(cut < last || there == Ok(COMMITS - 1));
     });
-    // Data of the last checkpoint were on the disk.
+    // All data up to the last checkpoint were on the disk.
     for cut in [0, 1, checkpoint / 2, checkpoint - 1] {
-        let told = crashed.with(&crashed.bytes[..cut]).expect_err("it is too short").to_string();
+        let told = crashed.with(&crashed.bytes[..cut]).expect_err("the journal is too short").to_string();
         assert!(told.contains(crashed.journal.file_name().unwrap().to_str().unwrap()), "{told}");
         assert!(told.contains("restore a backup"), "{told}");
     }
-    // A loss of power may leave a hole.
+    // A loss of power can leave sectors that were not written.
     for hole in (last.next_multiple_of(SECTOR)..used - SECTOR).step_by(SECTOR) {
         let mut bytes = crashed.bytes.clone();
         bytes[hole..hole + SECTOR].fill(0);
@@ -148,7 +149,7 @@ fn an_incomplete_end_after_a_crash_is_accepted() {
     }
 }
 
-/// Everything that a store answers.
+/// Returns everything that a store returns for all reads.
 fn dump(store: &Store) -> Result<Vec<String>, StoreError> {
     let mut found = vec![format!("last {:?}", store.last_seq())];
     block_on(async {
@@ -176,7 +177,7 @@ fn dump(store: &Store) -> Result<Vec<String>, StoreError> {
     })
 }
 
-/// Fills a store: files in every table, and writes that are only in the journal.
+/// Fills a store with files in every table, and with writes that are only in the journal.
 fn fill(store: &Store) {
     let text = "0123456789".repeat(100);
     for round in 0..4 {
@@ -198,7 +199,7 @@ fn fill(store: &Store) {
     block_on(store.snapshot(at(10))).unwrap();
 }
 
-/// One damage to one file.
+/// A kind of damage to one file.
 #[derive(Debug, Clone)]
 enum Damage {
     Cut(usize),
@@ -230,7 +231,7 @@ impl Damage {
     }
 }
 
-/// Numbers that are the same in each run (a linear congruential generator).
+/// Pseudo-random numbers that are the same in each run (a linear congruential generator).
 struct Seeded(u64);
 
 impl Seeded {
@@ -240,7 +241,7 @@ impl Seeded {
     }
 }
 
-/// All damages of all files of a store, several flips for each.
+/// Returns all damages of all files of a store, with several flipped bits for each file.
 fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     let mut files = Vec::new();
     walk(root, &mut files);
@@ -250,7 +251,7 @@ fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     let (mut seeded, mut all) = (Seeded(14), Vec::new());
     for file in &relative {
         let bytes = fs::read(root.join(file)).unwrap();
-        // The rest of the journal is blank.
+        // The rest of the journal consists of zeros.
         let length = used(&bytes);
         let mut of_file = vec![Damage::Emptied, Damage::Deleted];
         for part in [1, 2, 3] {
@@ -274,17 +275,17 @@ fn damages(root: &Path) -> Vec<(PathBuf, Damage)> {
     all
 }
 
-/// Opens a damaged copy and reads all of it. Returns what came of it; panics if data is wrong or missing without an error.
+/// Opens a damaged copy and reads all data. Returns the outcome. Panics if data are wrong or missing without an error.
 fn result_of(root: &Path, file: &Path, damage: &Damage, sound: &[String]) -> &'static str {
     let dir = TempDir::new().unwrap();
     copy(root, dir.path());
     damage.apply(&dir.path().join(file), dir.path());
     let told = match Store::open(dir.path()) {
         Err(error) => ("refused", error),
-        // A read that panics ends its request, and the log has it.
+        // A panic during a read fails only the request, and the log contains the panic.
         Ok(store) => match catch_unwind(AssertUnwindSafe(|| dump(&store))) {
             Ok(Ok(found)) => {
-                assert!(found == sound, "{} {damage:?} is silent", file.display());
+                assert!(found == sound, "{} {damage:?} was not detected", file.display());
                 return "harmless";
             }
             Ok(Err(error)) => ("reported", error),
@@ -300,7 +301,7 @@ fn result_of(root: &Path, file: &Path, damage: &Damage, sound: &[String]) -> &'s
     result
 }
 
-/// Tries every n-th damage, and counts the results.
+/// Applies every n-th damage, and counts the outcomes.
 fn try_damages(root: &Path, sound: &[String], step: usize) -> BTreeMap<&'static str, usize> {
     let mut results = BTreeMap::new();
     for (file, damage) in damages(root).into_iter().step_by(step) {
@@ -309,20 +310,20 @@ fn try_damages(root: &Path, sound: &[String], step: usize) -> BTreeMap<&'static 
     results
 }
 
-/// Cuts the blank end off the journal, most of which the engine reserved.
+/// Truncates the zeros at the end of the journal, which the engine has reserved.
 fn trim_journal(root: &Path) {
     let journal = journal(root);
     let length = used(&fs::read(&journal).unwrap()) + (1 << 16);
     fs::File::options().write(true).open(journal).unwrap().set_len(length as u64).unwrap();
 }
 
-/// 1 with `TREFOIL_ATTACKS=full`, else a sample.
+/// Returns 1 if `TREFOIL_ATTACKS=full` is set, and otherwise `of_sample`.
 fn step(of_sample: usize) -> usize {
     if std::env::var_os("TREFOIL_ATTACKS").is_some_and(|value| value == "full") { 1 } else { of_sample }
 }
 
 #[test]
-fn no_damage_is_silent_after_a_clean_stop() {
+fn all_damage_after_a_clean_stop_is_detected() {
     let root = TempDir::new().unwrap();
     let store = Store::open(root.path()).unwrap();
     fill(&store);
@@ -335,9 +336,9 @@ fn no_damage_is_silent_after_a_clean_stop() {
 }
 
 #[test]
-fn no_damage_is_silent_after_a_kill() {
+fn all_damage_after_a_kill_is_detected() {
     let (running, root) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    // The second opening has taken a checkpoint of all writes.
+    // Opening the store a second time has taken a checkpoint of all writes.
     let store = Store::open(running.path()).unwrap();
     fill(&store);
     drop(store);
@@ -363,7 +364,7 @@ fn damage_can_be_accepted() {
     fs::write(&accept, "").unwrap();
     drop(Store::open(root.path()).unwrap());
     assert!(!accept.exists());
-    // From there on it is a store like any other.
+    // After the damage was accepted, the store works normally.
     let store = Store::open(root.path()).unwrap();
     commit(&store, 7);
     assert!(is_there(&store, 7));

@@ -1,4 +1,4 @@
-//! The contract of the store, tested on each engine.
+//! Tests of the contract of the store on each engine.
 //!
 //! | module | contents |
 //! |---|---|
@@ -26,7 +26,7 @@ use trefoil_store::{
     Versions as _,
 };
 
-/// An engine with whatever must outlive it.
+/// An engine, with the folder that must outlive it.
 struct StoreEngine {
     name: &'static str,
     store: Store,
@@ -43,12 +43,12 @@ impl StoreEngine {
         Self { name: "file", store: Store::open(dir.path()).unwrap(), dir: Some(dir) }
     }
 
-    /// Every engine, empty.
+    /// Returns each engine, empty.
     fn each() -> [Self; 2] {
         [Self::memory(), Self::file()]
     }
 
-    /// Closes and opens again, where there is something to open.
+    /// Closes the engine and opens it again, if it is stored in a folder.
     fn reopen(&mut self) {
         if let Some(dir) = &self.dir {
             self.store = Store::memory();
@@ -66,7 +66,7 @@ fn at(ms: i64) -> Timestamp {
     Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap()
 }
 
-/// A draft that reads `v<version> t<updated> <text>` when it is stored.
+/// Returns a draft that is stored as `v<version> t<updated> <text>`.
 fn draft(text: &str) -> ResourceDraft {
     let bytes = format!("v t {text}").into_bytes();
     ResourceDraft { bytes, version_at: 1, updated_at: 3 }
@@ -82,7 +82,7 @@ fn put(kind: &str, id: &str, text: &str, compartments: &[&str]) -> VersionWrite 
     VersionWrite::put(ResourceKey::new(kind, id), draft(text), compartments)
 }
 
-/// Up to three pages of a scan as text.
+/// Returns up to three pages of a scan as text.
 async fn pages_of_lines(
     store: &Store,
     kind: &str,

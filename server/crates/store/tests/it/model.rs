@@ -1,4 +1,5 @@
-//! Law: any requests in any order, with restarts, have the results of a plain list of everything that was written.
+//! Property test: any sequence of requests and restarts has the same results on an engine as on a model, a plain list
+//! of all writes.
 
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -20,7 +21,7 @@ enum Step {
     Snapshot,
     Ledger(Vec<LedgerStep>),
     Sweep,
-    /// The clock moves, perhaps back.
+    /// Moves the clock, possibly back.
     Tick(i64),
     Reopen,
 }
@@ -40,7 +41,7 @@ struct LedgerStep {
     key: usize,
     value: Option<u8>,
     expires_in: Option<i64>,
-    /// Expect absent, any, or the revision that is there (`true`) or another one.
+    /// Condition: absent, any, the current revision (`true`), or another revision.
     expect: Option<Option<bool>>,
 }
 
@@ -79,7 +80,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// All versions ever written, in order, and the current ledger.
+/// The model: all versions ever written, in order, and the current ledger.
 #[derive(Default)]
 struct Model {
     log: Vec<Version>,
@@ -93,7 +94,7 @@ impl Model {
         self.log.iter().rev().find(|version| version.key == *key && version.seq <= seq)
     }
 
-    /// Applies a commit if its conditions hold. Returns the effects; `lastUpdated` is not known yet.
+    /// Applies a commit if its conditions hold. Returns the effects. `lastUpdated` is not known yet.
     fn commit(&mut self, writes: &[Write]) -> Option<Vec<WriteEffect>> {
         let before = self.log.len();
         let mut effects = Vec::new();
@@ -110,7 +111,7 @@ impl Model {
                 self.log.truncate(before);
                 return None;
             }
-            // While the time is unknown the body is only the text.
+            // Until the time is known, the model stores only the text as the body.
             let text = write.text.map(|text| Bytes::from(vec![b'0' + text]));
             let compartments = match (&text, &newest) {
                 (None, Some(newest)) => newest.compartments.clone(),
@@ -140,7 +141,7 @@ impl Model {
         Some(effects)
     }
 
-    /// The time is the store's to choose within its law; from then on it is a fact.
+    /// Sets the time that the store has chosen for the last commit. Later reads must return this time.
     fn settle(&mut self, from: usize, updated: Timestamp) {
         for version in &mut self.log[from..] {
             version.updated = updated;
@@ -228,7 +229,8 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
     let mut writes = Vec::new();
     for LedgerStep { key, value, expires_in, expect } in steps {
         let key = format!("k{key}");
-        // The state before the batch, so that a condition can refer to a revision that the batch changes.
+        // The revision before the batch is used, so that a condition can refer to a revision that the batch itself
+        // changes.
         let known = before.iter().find(|record| record.0 == key).map_or(0, |record| record.2);
         let expect = match expect {
             None => Expect::Any,
@@ -267,7 +269,7 @@ async fn ledger(model: &mut Model, engine: &StoreEngine, steps: Vec<LedgerStep>)
     }
 }
 
-/// Compares every answer at every snapshot, and now.
+/// Compares all results of the engine with the model, at every snapshot and at the latest sequence number.
 async fn check(model: &Model, engine: &StoreEngine) {
     let store = &engine.store;
     let last = Seq(model.log.len() as u64);
@@ -329,7 +331,7 @@ async fn check(model: &Model, engine: &StoreEngine) {
     assert_eq!(found, expected);
 }
 
-/// A whole scan, two at a time, sorted, since engines have their own order.
+/// Returns the result of a whole scan with two versions per page, sorted, because engines have different orders.
 async fn scan_all(
     engine: &StoreEngine,
     compartment: Option<&str>,
@@ -363,7 +365,8 @@ async fn scan_all(
     found
 }
 
-/// The same scan as text, in pages; that of a type also in two halves, the second from a guessed mark on.
+/// Returns the same scan as text. A type is also read in two halves, of which the second starts at an extrapolated
+/// position.
 async fn lines(engine: &StoreEngine, compartment: Option<&str>, kind: &str, at: Seq) -> Vec<u8> {
     let Some(compartment) = compartment else {
         let (whole, marks) = span(engine, kind, at, (None, None)).await;
@@ -382,14 +385,14 @@ async fn lines(engine: &StoreEngine, compartment: Option<&str>, kind: &str, at: 
     pages(engine, kind, at, of).await.into_iter().flat_map(|page| page.text).collect()
 }
 
-/// The lines of a type between two marks, and the marks of its pages.
+/// Returns the lines of a type between two positions, and the positions after its pages.
 async fn span(
     engine: &StoreEngine,
     kind: &str,
     at: Seq,
     (from, until): (Option<ScanPosition>, Option<ScanPosition>),
 ) -> (Vec<u8>, Vec<ScanPosition>) {
-    // Only the first scan begins at the mark.
+    // Only the first scan starts at the position; the others continue after an id.
     let mut from = Some(from);
     let of = || LineScanRange::Kind { from: from.take().flatten(), until: until.clone() };
     let pages = pages(engine, kind, at, of).await;
@@ -397,7 +400,7 @@ async fn span(
     (pages.into_iter().flat_map(|page| page.text).collect(), marks)
 }
 
-/// All pages of a scan, which begins again behind every third.
+/// Returns all pages of a scan, which is restarted after every third page.
 async fn pages(
     engine: &StoreEngine,
     kind: &str,
@@ -427,7 +430,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) })]
 
     #[test]
-    fn memory_answers_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
+    fn the_memory_engine_behaves_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
         runtime().block_on(run(StoreEngine::memory(), steps));
     }
 }
@@ -436,7 +439,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(24) })]
 
     #[test]
-    fn file_answers_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
+    fn the_file_engine_behaves_as_the_model(steps in proptest::collection::vec(step(), 1..30)) {
         runtime().block_on(run(StoreEngine::file(), steps));
     }
 }

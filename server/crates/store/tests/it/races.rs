@@ -1,4 +1,5 @@
-//! Laws under concurrency: what must happen once happens once, and a snapshot parts all writes in two.
+//! Tests with concurrent writers: a compare-and-set succeeds once, and a snapshot divides all writes into earlier and
+//! later ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -49,7 +50,7 @@ async fn no_update_is_lost() {
     }
 }
 
-/// Adds one, `times` times, to a counter that others add to as well.
+/// Increments a counter `times` times while others increment it too.
 async fn count_up(store: Store, times: usize) {
     let key = trefoil_store::ResourceKey::new("Basic", "counter");
     let mut done = 0;
@@ -70,7 +71,7 @@ async fn count_up(store: Store, times: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_snapshot_parts_all_writes_in_two() {
+async fn a_snapshot_divides_all_writes_into_earlier_and_later_ones() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         // A shared clock that often stops and sometimes goes back.
         let clock = Arc::new(AtomicI64::new(0));
@@ -91,7 +92,7 @@ async fn a_snapshot_parts_all_writes_in_two() {
         while snapshots.len() < 30 {
             let seen = store.last_seq();
             let snapshot = store.snapshot(at(clock.load(Ordering::Relaxed))).await.unwrap();
-            assert!(snapshot.seq >= seen, "{name}: it holds what was committed before");
+            assert!(snapshot.seq >= seen, "{name}: it contains all earlier commits");
             let page = store.scan_compartment("c", "Patient", all(snapshot.seq)).await.unwrap();
             snapshots.push((snapshot, page.versions));
         }
@@ -103,12 +104,12 @@ async fn a_snapshot_parts_all_writes_in_two() {
         }
         assert_eq!(versions.len(), 300, "{name}");
         for (snapshot, before) in snapshots {
-            assert_eq!(snapshot.seq.0 % 2, 0, "{name}: a commit is visible whole or not at all");
+            assert_eq!(snapshot.seq.0 % 2, 0, "{name}: a commit is visible completely or not at all");
             for version in &versions {
                 assert_eq!(version.seq <= snapshot.seq, version.updated <= snapshot.time, "{name}");
             }
             let page = store.scan_compartment("c", "Patient", all(snapshot.seq)).await.unwrap();
-            assert_eq!(page.versions, before, "{name}: the same at any later time");
+            assert_eq!(page.versions, before, "{name}: a later read returns the same page");
             let page = store.scan_kind("Patient", all(snapshot.seq)).await.unwrap();
             assert_eq!(page.versions, before, "{name}");
         }

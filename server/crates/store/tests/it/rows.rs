@@ -1,4 +1,4 @@
-//! One promise of the ports after the other, on each engine.
+//! Tests of the individual guarantees of the ports, on each engine.
 
 use bytes::Bytes;
 use trefoil_store::{
@@ -37,16 +37,16 @@ async fn a_record_reads_back_until_it_is_replaced_or_deleted() {
         store.write(vec![LedgerWrite::delete("a", Expect::Revision(second))], at(0)).await.unwrap();
         assert_eq!(store.get("a", at(0)).await.unwrap(), None, "{name}");
         let third = store.write(vec![LedgerWrite::put("a", "2", Expect::Absent)], at(0)).await.unwrap()[0];
-        assert!(third > second, "{name}: a revision never comes back");
+        assert!(third > second, "{name}: a revision is never reused");
     }
 }
 
 #[tokio::test]
-async fn a_batch_is_carried_out_whole_or_not_at_all() {
+async fn a_batch_is_written_completely_or_not_at_all() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         let batch = vec![
             LedgerWrite::put("a", "1", Expect::Absent),
-            // Sees the write before it.
+            // This write sees the write before it in the batch.
             LedgerWrite::put("a", "2", Expect::Any),
             LedgerWrite::put("b", "1", Expect::Revision(99)),
         ];
@@ -67,14 +67,14 @@ async fn an_expired_record_counts_as_absent_and_is_swept() {
         let code = |key: &str, ms| LedgerWrite::put(key, "x", Expect::Absent).expiring(at(ms));
         store.write(vec![code("c/1", 10), code("c/2", 20), code("c/3", 30)], at(0)).await.unwrap();
         assert!(store.get("c/1", at(9)).await.unwrap().is_some(), "{name}");
-        assert_eq!(store.get("c/1", at(10)).await.unwrap(), None, "{name}: it expires at that moment");
+        assert_eq!(store.get("c/1", at(10)).await.unwrap(), None, "{name}: the record expires at this time");
         assert_eq!(keys(&store, "c/", None, 9, 10).await, ["c/2", "c/3"], "{name}");
 
-        // Written again, so the old expiry must not take it away.
+        // The record is written again with a later expiry, so the sweep must not remove it.
         store.write(vec![code("c/1", 100)], at(10)).await.unwrap();
         assert_eq!(store.sweep(at(25), 9).await.unwrap(), 1, "{name}");
         assert_eq!(keys(&store, "c/", None, 9, 0).await, ["c/1", "c/3"], "{name}");
-        assert_eq!(store.sweep(at(200), 1).await.unwrap(), 1, "{name}: bounded by its limit");
+        assert_eq!(store.sweep(at(200), 1).await.unwrap(), 1, "{name}: a sweep is bounded by its limit");
         assert_eq!(store.sweep(at(200), 9).await.unwrap(), 1, "{name}");
         assert_eq!(store.sweep(at(200), 9).await.unwrap(), 0, "{name}");
     }
@@ -95,7 +95,7 @@ async fn a_scan_of_the_ledger_pages_through_a_prefix() {
 }
 
 #[tokio::test]
-async fn versions_count_up_and_go_on_after_a_delete() {
+async fn versions_increase_and_continue_after_a_delete() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         let key = ResourceKey::new("Patient", "p");
         for (ms, text, effect, version) in [
@@ -137,7 +137,7 @@ async fn versions_count_up_and_go_on_after_a_delete() {
 }
 
 #[tokio::test]
-async fn conditions_on_versions() {
+async fn conditions_on_versions_are_checked() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         let write = |expect| vec![put("Patient", "p", "x", &[]).expecting(expect)];
         let delete = |expect| vec![VersionWrite::delete(ResourceKey::new("Patient", "p")).expecting(expect)];
@@ -150,12 +150,12 @@ async fn conditions_on_versions() {
         store.commit(delete(ExpectVersion::Version(1)), at(0)).await.unwrap();
         assert_eq!(store.commit(write(ExpectVersion::Version(2)), at(0)).await, refused, "{name}: deleted");
         store.commit(write(ExpectVersion::Absent), at(0)).await.unwrap();
-        assert_eq!(store.last_seq(), Seq(3), "{name}: what was refused left nothing");
+        assert_eq!(store.last_seq(), Seq(3), "{name}: rejected commits wrote nothing");
     }
 }
 
 #[tokio::test]
-async fn a_commit_is_whole_or_nothing_and_sees_itself() {
+async fn a_commit_is_atomic_and_sees_its_own_writes() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         let twice = vec![
             put("Patient", "p", "one", &["a"]).expecting(ExpectVersion::Absent),
@@ -197,12 +197,16 @@ async fn the_same_content_is_not_written_again() {
         }
         store.commit(vec![VersionWrite::delete(ResourceKey::new("Patient", "p"))], at(3)).await.unwrap();
         let commit = store.commit(again("y", &["a", "b"]), at(3)).await.unwrap();
-        assert_eq!(commit.written[0].effect, WriteEffect::Created, "{name}: a tombstone has no content");
+        assert_eq!(
+            commit.written[0].effect,
+            WriteEffect::Created,
+            "{name}: the same content is written after a tombstone"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_compartment_is_left_later_but_not_earlier() {
+async fn a_resource_leaves_a_compartment_from_its_next_version_on() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         let moves = [&["Patient/a"][..], &["Patient/a", "Patient/b"], &["Patient/b"], &[], &["Patient/a"]];
         for compartments in moves {
@@ -229,7 +233,7 @@ async fn a_compartment_is_left_later_but_not_earlier() {
 #[tokio::test]
 async fn a_scan_pages_by_count_and_by_bytes() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
-        // Ids of which one begins another, and neighbours on both sides of the kind.
+        // Ids of which some are prefixes of others, and resources of types that sort before and after this type.
         let wanted = ["1", "1-", "1.a", "10", "A", "a"];
         let mut writes: Vec<_> =
             wanted.iter().map(|id| put("Patient", id, &"x".repeat(100), &["c"])).collect();
@@ -268,7 +272,7 @@ async fn a_scan_pages_by_count_and_by_bytes() {
 }
 
 #[tokio::test]
-async fn times_go_on_after_a_restart_with_a_clock_that_went_back() {
+async fn times_never_decrease_after_a_restart_with_an_earlier_clock() {
     for mut engine in StoreEngine::each() {
         engine.store.commit(vec![put("Patient", "p", "x", &[])], at(1_000)).await.unwrap();
         let snapshot = engine.store.snapshot(at(500)).await.unwrap();
@@ -283,7 +287,7 @@ async fn times_go_on_after_a_restart_with_a_clock_that_went_back() {
 }
 
 #[tokio::test]
-async fn watchers_learn_of_commits() {
+async fn watchers_are_notified_of_commits() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
         let mut watch = store.watch();
         assert_eq!(*watch.borrow_and_update(), Seq::ZERO, "{name}");
@@ -295,7 +299,7 @@ async fn watchers_learn_of_commits() {
         assert_eq!((*watch.borrow_and_update(), store.last_seq()), (Seq(2), Seq(2)), "{name}");
         store.write(vec![LedgerWrite::put("k", "v", Expect::Any)], at(0)).await.unwrap();
         store.commit(vec![VersionWrite::delete(ResourceKey::new("Patient", "z"))], at(0)).await.unwrap();
-        assert!(!watch.has_changed().unwrap(), "{name}: neither changed a resource");
+        assert!(!watch.has_changed().unwrap(), "{name}: neither request changed a resource");
     }
 }
 
@@ -322,21 +326,23 @@ async fn keys_that_no_engine_can_store_are_rejected() {
 }
 
 #[tokio::test]
-async fn a_folder_serves_one_store_at_a_time() {
+async fn a_folder_can_be_opened_by_one_store_at_a_time() {
     let dir = tempfile::TempDir::new().unwrap();
     let first = Store::open(dir.path()).unwrap();
     let clone = first.clone();
     drop(first);
-    let Err(StoreError::Locked { holder, .. }) = Store::open(dir.path()) else { panic!("opened twice") };
+    let Err(StoreError::Locked { holder, .. }) = Store::open(dir.path()) else {
+        panic!("the folder was opened twice")
+    };
     assert_eq!(holder, format!("process {}", std::process::id()));
     drop(clone);
     assert!(Store::open(dir.path()).is_ok());
 }
 
 #[tokio::test]
-async fn lines_of_compartments_come_one_after_the_other_with_their_guests() {
+async fn lines_are_returned_compartment_by_compartment_including_resources_with_another_home() {
     for StoreEngine { name, store, .. } in StoreEngine::each() {
-        // The home of a member of several compartments is the first one. `left` was a member once.
+        // The home of a resource in several compartments is the first one. `left` was in this compartment earlier.
         let left = put("Encounter", "left", "", &["c2", "c3"]);
         store.commit(vec![left], at(0)).await.unwrap();
         let writes = [

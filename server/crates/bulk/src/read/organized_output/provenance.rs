@@ -9,16 +9,16 @@ use super::{BlockSource, OutputBlock};
 use crate::read::selection::{PAGE, Selection};
 use crate::request::kick_off::in_compartments;
 
-/// Provenance of the resources in the compartment of a Patient, each once.
+/// Finds the Provenance of the resources in the compartment of a Patient, each once.
 pub(super) struct ProvenanceLookup<'a> {
     block: &'a OutputBlock<'a>,
     chosen: Selection<'a>,
     compartment: String,
-    /// Types that occur in the compartment.
+    /// Resource types that occur in the compartment.
     kinds: Vec<String>,
     kind: usize,
     after: Option<String>,
-    /// Resources of the type in the compartment; the first is being looked up.
+    /// Ids of resources of one type in the compartment. The first is being looked up.
     targets: VecDeque<String>,
     behind: Option<String>,
 }
@@ -68,7 +68,7 @@ impl<'a> ProvenanceLookup<'a> {
         Ok(Some(Vec::new()))
     }
 
-    /// Returns true if `target` is the first target of a Provenance that is in the compartment.
+    /// Returns `true` if `target` is the first target of a Provenance that is in the compartment.
     async fn is_first(&self, provenance: &Version, target: &str) -> Result<bool, StoreError> {
         let BlockSource { store, job, .. } = self.block.round.source;
         for before in provenance.compartments.iter().take_while(|before| *before != target) {

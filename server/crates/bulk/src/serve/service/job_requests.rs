@@ -1,4 +1,4 @@
-//! Requests about a job: its status and its files.
+//! Requests for the status and the files of a job.
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
@@ -26,7 +26,7 @@ impl Bulk {
         Ok(found)
     }
 
-    /// Returns the job with this id, whichever client started it, unless it has expired.
+    /// Returns the job with this id for any client, unless the job has expired.
     async fn any_job(&self, id: &str, now: Timestamp) -> Result<(Job, u64), JobRequestError> {
         let unknown = || JobRequestError::NotFound { job: id.to_owned() };
         if !id.bytes().all(|b| b.is_ascii_hexdigit()) || id.len() != 32 {
@@ -41,11 +41,12 @@ impl Bulk {
         Ok((job, record.revision))
     }
 
-    /// Returns the status of a job with a page of its manifest, counted from 1, if it has pages. `types` are the
-    /// types that the token may read; they matter if the addresses of the manifest open files without a token.
+    /// Returns the status of a job. If the manifest has pages, `number` selects one, counted from 1. `types` are the
+    /// types that the token may read: a manifest with signed URLs is returned only if the token may read all exported
+    /// types.
     ///
     /// # Errors
-    /// Returns [`JobRequestError`] if the job is unknown, or the page does not exist yet.
+    /// Returns [`JobRequestError`] if the job does not exist, or the page does not exist yet.
     pub async fn status(
         &self,
         id: &str,
@@ -88,11 +89,11 @@ impl Bulk {
         Some(manifest::write(&page, address).into())
     }
 
-    /// Counts a poll. Returns the seconds until the next minute if the limit is exceeded.
+    /// Counts a poll. If the limit is exceeded, returns the seconds until the client may poll again.
     fn too_soon(&self, id: &str, now: Timestamp) -> Option<u32> {
         let limit = self.poll_limit?;
         let minute = SignedDuration::from_mins(1);
-        let mut polls = self.polls.lock().expect("no thread panics while it holds the map");
+        let mut polls = self.polls.lock().expect("no thread panics while it holds the lock");
         polls.retain(|_, (first, _)| now < *first + minute);
         let (first, count) = polls.entry(id.to_owned()).or_insert((now, 0));
         *count = count.saturating_add(1);
@@ -100,10 +101,10 @@ impl Bulk {
         (*count > limit).then(|| u32::try_from(left).unwrap_or(60))
     }
 
-    /// Returns an output file that a manifest lists.
+    /// Returns an output file that the manifest of the client's job lists.
     ///
     /// # Errors
-    /// Returns [`FileError`].
+    /// Returns [`FileError`] if the client has no such file.
     pub async fn file(
         &self,
         id: &str,
@@ -115,10 +116,11 @@ impl Bulk {
         self.listed(&job, name)
     }
 
-    /// Returns the same file for a signed address, which needs no token.
+    /// Returns an output file for a signed URL, without a token.
     ///
     /// # Errors
-    /// Returns [`FileError`]; [`FileError::BadAddress`] if the signature is not valid or has expired.
+    /// Returns [`FileError::BadAddress`] if the signature is not valid or has expired, and other errors as
+    /// [`Bulk::file`].
     pub async fn signed_file(
         &self,
         id: &str,
@@ -131,7 +133,7 @@ impl Bulk {
         self.listed(&job, name)
     }
 
-    /// Returns true if files are opened by signed addresses.
+    /// Returns `true` if manifests contain signed URLs.
     pub fn signs_addresses(&self) -> bool {
         self.addresses.are_signed()
     }

@@ -1,4 +1,4 @@
-//! Writes output in blocks, see [`crate::read::organized_output`].
+//! Writes organized output in blocks (see [`crate::read::organized_output`]).
 
 use jiff::Timestamp;
 
@@ -8,13 +8,13 @@ use crate::job::{Checkpoint, Job, ManifestSection};
 use crate::plan::export_plan::ExportPlan;
 use crate::read::organized_output::{BlockRound, BlockSource, OutputBlock, heads_of};
 
-/// Maximum length of a block that is held in memory while its length is determined, in bytes.
+/// Maximum length in bytes of a block that is held in memory until its length is known.
 const HELD: u64 = 1 << 20;
-/// Name of files with blocks.
+/// Name of the files that contain blocks.
 const BLOCKS: &str = "blocks";
 
 impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
-    /// Writes blocks from the checkpoint.
+    /// Writes the remaining blocks, from the checkpoint.
     pub(super) async fn write_organized(
         &mut self,
         job: &Job,
@@ -56,9 +56,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.close(Checkpoint { part: part + 1, ..Checkpoint::default() }).await
     }
 
-    /// Writes one block; `place` is the start of the next file, if one begins with this block. A block that fits into
-    /// a file is not divided. A larger one begins a file, and its header is repeated in each file in which it
-    /// continues.
+    /// Writes one block. `place` becomes the start of the next file, if a file starts with this block. A block that
+    /// fits into a file is not divided. A larger block starts a new file, and its header is repeated in each file that
+    /// continues it.
     async fn write_block(
         &mut self,
         job: &Job,
@@ -66,7 +66,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         place: Checkpoint,
     ) -> Result<(), JobError> {
         let (by, header, file_size) = (block.kind(), block.header(), self.worker.file_size);
-        // Only the length of a long block is determined here; its resources are read again.
+        // For a long block, this pass only determines the length; its resources are read again to write them.
         let (mut held, mut is_whole) = (Vec::new(), true);
         let (mut count, mut bytes) = (0_u64, header.len() as u64 + 1);
         let mut lines = block.lines();
