@@ -208,5 +208,9 @@ async fn a_folder_that_cannot_be_written_is_reported() {
     let client = server.client();
     let token = server.backend_token("system/*.read").await;
     let (status, said) = export(&server, &client, &token, "Patient").await;
-    assert_eq!((status, outcome_of(&said).contains("its folder cannot be written")), (500, true), "{said}");
+    assert_eq!(
+        (status, outcome_of(&said).contains("the folder of the export cannot be written")),
+        (500, true),
+        "{said}"
+    );
 }
