@@ -95,8 +95,8 @@ pub enum ProfileError {
     /// Only one of `--backend-client` and `--backend-key` is set.
     #[error("a backend client needs both --backend-client ID and --backend-key FILE")]
     HalfBackend,
-    /// The base address is invalid.
-    #[error("'{text}' is not a base address: {reason}")]
+    /// The base URL is invalid.
+    #[error("'{text}' is not a valid base URL: {reason}")]
     BaseUrl {
         /// Base address on the command line.
         text: String,
@@ -270,7 +270,7 @@ impl DemoFile {
     }
 }
 
-/// Checks a base address and removes the trailing slash.
+/// Checks a base URL and removes the trailing slash.
 fn base_address(text: &str) -> Result<String, ProfileError> {
     let wrong = |reason: &str| ProfileError::BaseUrl { text: text.to_owned(), reason: reason.to_owned() };
     let url = url::Url::parse(text).map_err(|error| wrong(&error.to_string()))?;

@@ -7,7 +7,7 @@ use super::{Api, ApiError};
 /// Members of `{base}/.well-known/openid-configuration` that the client uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct OpenIdConfiguration {
-    /// Issuer, which equals the base address (Discovery 4.3).
+    /// Issuer, which equals the base URL (Discovery 4.3).
     pub issuer: String,
     pub authorization_endpoint: String,
     pub token_endpoint: String,

@@ -67,14 +67,16 @@ fn check_cases(spec: &Specification, faults: &mut Vec<String>) {
         }
         for given in &case.given {
             if !spec.preconditions.iter().any(|precondition| precondition.name == *given) {
-                faults
-                    .push(format!("{} is given '{given}', which preconditions.toml does not name", case.id));
+                faults.push(format!(
+                    "{} uses the precondition '{given}', which preconditions.toml does not contain",
+                    case.id
+                ));
             }
         }
     }
     for precondition in &spec.preconditions {
         if !spec.cases.iter().any(|case| case.given.contains(&precondition.name)) {
-            faults.push(format!("no case is given '{}'", precondition.name));
+            faults.push(format!("precondition '{}' is not used by any case", precondition.name));
         }
     }
 }

@@ -334,7 +334,8 @@ pub enum KeysSubcommand {
     },
     /// Revoke a key at once; tokens signed with it are no longer accepted.
     Revoke {
-        /// Key id; one in 64 begins with a hyphen.
+        // Key ids are base64url, so one in 64 begins with a hyphen.
+        /// Id of the key
         #[arg(allow_hyphen_values = true)]
         kid: String,
     },

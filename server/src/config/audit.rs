@@ -11,8 +11,8 @@ settings_table! {
         /// State of the audit lines of a request when its response is sent: in memory, passed to the operating system, or on
         /// the disk.
         durability: Durability = Durability::default(),
-        /// The requests for FHIR resources that are recorded: none, creates, updates and deletes, or reads, histories,
-        /// searches and downloads of exports too.
+        /// Requests for FHIR resources that are recorded. `off`: none. `changes`: creates, updates and deletes. `all`: also
+        /// reads, histories, searches and downloads of exports.
         resources: RecordedRequests = RecordedRequests::default(),
     }
 }

@@ -24,7 +24,7 @@ settings_table! {
         in_flight_bytes_per_client: Option<Spanned<u64>> ["bytes"] = None,
         /// Folder of the export log. Without this setting, no log is written.
         export_log: Option<PathBuf> = None,
-        /// Time during which a signed URL gives access to its file without a token. Without this setting, files require a
+        /// Time during which a signed URL grants access to its file without a token. Without this setting, files require a
         /// token.
         signed_url_s: Option<Spanned<u64>> ["seconds"] = None,
         /// Version of the Bulk Data guide; 3.0.0 adds its parameters and its manifest.

@@ -84,7 +84,7 @@ async fn the_configuration_is_reloaded_without_a_restart() {
     check(&serve(&server, &["--config", file.to_str().unwrap()]), 3, "line 2: client_id");
 }
 
-/// Sends a line to the administration socket of a running server and returns the events that it answers.
+/// Sends a line to the administration socket of a running server and returns the events of the response.
 fn send_line(server: &Server, line: &str) -> Vec<Value> {
     let mut socket = UnixStream::connect(server.data().join("admin.sock")).unwrap();
     writeln!(socket, "{line}").unwrap();

@@ -203,8 +203,16 @@ async fn has_bytes_under_way(client: &reqwest::Client, token: &str, status: &str
 #[tokio::test(flavor = "multi_thread")]
 async fn bytes_of_running_exports_are_limited_per_client_and_in_total() {
     for (setting, is_everybodys, says) in [
-        ("in_flight_bytes_per_client", false, "the running exports of this client have reached 1000 bytes"),
-        ("in_flight_bytes", true, "all running exports have reached 1000 bytes"),
+        (
+            "in_flight_bytes_per_client",
+            false,
+            "the running exports of this client have together reached the limit of 1000 bytes",
+        ),
+        (
+            "in_flight_bytes",
+            true,
+            "the running exports of all clients have together reached the limit of 1000 bytes",
+        ),
     ] {
         // The export takes long, because it syncs many small files.
         let settings = format!("[bulk]\nfile_size = 1024\n{setting} = 1000\n");

@@ -368,7 +368,7 @@ impl<'a> ResourceScanner<'a> {
                 0xDC00..0xE000 => return Err(self.wrong("half of a surrogate pair")),
                 _ => self.at += 6,
             },
-            _ => return Err(self.wrong("an escape that JSON does not have")),
+            _ => return Err(self.wrong("an invalid escape sequence")),
         }
         Ok(())
     }

@@ -150,7 +150,7 @@ fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportE
     match latest.is_empty() {
         true => Err(ImportError::in_file(
             TERMS,
-            "the version is neither in the name of a folder (Loinc_2.80) nor in VersionLastChanged",
+            "no version found: a folder must have a name such as Loinc_2.80, or VersionLastChanged must contain the version",
         )),
         false => Ok(latest),
     }

@@ -121,7 +121,7 @@ fn release_version(reader: &mut ReleaseReader<'_, '_>) -> Result<String, ImportE
         let path = reader.source.path().display().to_string();
         ImportError::in_file(
             &path,
-            "the version is neither in the name of the release (RxNorm_full_01062025) nor in RXNSAB.RRF",
+            "no version found: the release must have a name such as RxNorm_full_01062025, or RXNSAB.RRF must contain the version",
         )
     })
 }

@@ -197,7 +197,7 @@ fn measure_build(json: &str, saved: &str) {
     let index = CodeSystemIndex::from_resource(&bytes).expect("the parent process wrote a valid code system");
     drop(bytes);
     print_row("compiled from FHIR JSON", ms(started.elapsed()), "4 s");
-    print_row("resident at most meanwhile", format!("{} MiB", status_kib("VmHWM") / 1024), "400 MiB");
+    print_row("maximum resident memory", format!("{} MiB", status_kib("VmHWM") / 1024), "400 MiB");
     index
         .save(BufWriter::new(std::fs::File::create(saved).expect("the temporary folder is writable")))
         .expect("the temporary folder is writable");

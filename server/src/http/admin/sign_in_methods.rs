@@ -70,7 +70,7 @@ async fn remove_methods(
     check_administrator(context).await?;
     addressed_user(context, sub).await?;
     if !context.app.identity.sign_in.remove_sign_in_methods(sub, &methods, context.now).await? {
-        return Err(Problem::no_such("way to sign in"));
+        return Err(Problem::no_such("sign-in method"));
     }
     Ok(reply::no_store(reply::empty(StatusCode::NO_CONTENT)))
 }

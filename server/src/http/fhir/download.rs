@@ -24,7 +24,8 @@ pub async fn download_file(context: &RequestContext, job: String, name: String) 
     let offered = choose_encoding(&context.headers);
     let encoding = if file.format() == Format::Parquet { Some(ContentEncoding::Identity) } else { offered };
     let Some(encoding) = encoding else {
-        let text = "files are sent as they are or as gzip; Accept-Encoding refuses both";
+        let text =
+            "files are available uncompressed or with gzip; Accept-Encoding must allow identity or gzip";
         let response = problem::fhir_error(StatusCode::NOT_ACCEPTABLE, IssueCode::NotSupported, text);
         return Err(reply::with_static(response, header::VARY, "Accept-Encoding").into());
     };

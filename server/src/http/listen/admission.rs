@@ -90,7 +90,7 @@ struct ConnectionTable {
 /// The connections of one address, the oldest first.
 #[derive(Default)]
 struct AddressConnections {
-    /// A trusted proxy, which has no maximum of its own.
+    /// The address is a trusted proxy, which is exempt from the maximum per address.
     is_proxy: bool,
     connections: BTreeMap<u64, Arc<ConnectionState>>,
 }

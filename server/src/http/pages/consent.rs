@@ -73,7 +73,7 @@ pub async fn show_question(context: &RequestContext) -> Result<Response, Problem
     Ok(reply::no_store(cookie::set(response, set_cookie)))
 }
 
-/// Processes the answer.
+/// Handles the submitted form: stores the decision of the user and resumes the authorization request.
 pub async fn submit_answer(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
     let sent = csrf::read_form(context, body).await?;
     let continuation = sent.get("continue").unwrap_or_default();

@@ -20,7 +20,7 @@ fn render_form(browser: &str, onward: &SignInDestination, username: &str, notice
         "Use a recovery code",
         &html! {
             @if let Some(notice) = notice { p #notice .error role="alert" { (notice) } }
-            p { "Each of your recovery codes signs you in once." }
+            p { "You can use each recovery code only once." }
             form method="post" action="/recovery" {
                 (csrf::hidden_field(browser))
                 (onward.fields())

@@ -269,9 +269,9 @@ impl Bulk {
         let why = if of_client().count() >= PER_CLIENT || running.len() >= IN_ALL {
             "too many exports are running".to_owned()
         } else if let Some(most) = reached(most_of_client, of_client().map(bytes).sum()) {
-            format!("the running exports of this client have reached {most} bytes")
+            format!("the running exports of this client have together reached the limit of {most} bytes")
         } else if let Some(most) = reached(most_of_all, running.values().map(bytes).sum()) {
-            format!("all running exports have reached {most} bytes")
+            format!("the running exports of all clients have together reached the limit of {most} bytes")
         } else {
             return Ok(());
         };

@@ -173,8 +173,16 @@ async fn omissions_are_listed_under_error() {
 #[tokio::test]
 async fn running_exports_are_limited_in_bytes() {
     for (of_client, of_all, says) in [
-        (Some(20_000), None, "the running exports of this client have reached 20000 bytes"),
-        (None, Some(20_000), "all running exports have reached 20000 bytes"),
+        (
+            Some(20_000),
+            None,
+            "the running exports of this client have together reached the limit of 20000 bytes",
+        ),
+        (
+            None,
+            Some(20_000),
+            "the running exports of all clients have together reached the limit of 20000 bytes",
+        ),
     ] {
         let world = World::with(|options| {
             options.in_flight = InFlight { of_client, of_all };

@@ -1,8 +1,8 @@
 //! The state file of a store, which describes the minimum content of the engine's folder.
 //!
 //! The engine treats a missing journal as a new one and a missing table as an empty one. Therefore the writer records
-//! at each checkpoint how far the journal was written and which files exist, and the start of the store compares this
-//! record with the folder. A checkpoint is taken when the store becomes idle, after at most 512 MiB of writes, and at a
+//! at each checkpoint how far the journal was written and which files exist; this record is compared with the folder when
+//! the store is opened. A checkpoint is taken when the store becomes idle, after at most 512 MiB of writes, and at a
 //! clean stop. The loss of any write before the checkpoint is detected:
 //!
 //! - The journal of the checkpoint must begin with the bytes that it had at the checkpoint. If the engine has removed

@@ -1,6 +1,6 @@
-//! Releases in the layouts of their publishers, and the expression constraint language. The releases are small and made
-//! for these tests; they are in `fixtures/releases`. `conformance/specs/releases.toml` contains the requests about
-//! their code systems.
+//! Imports of releases in the file layouts of their publishers, and ECL on them. The releases are small and made for
+//! these tests; they are in `fixtures/releases`. `conformance/specs/releases.toml` contains requests to the imported
+//! code systems.
 
 use std::fs;
 use std::io::Write as _;

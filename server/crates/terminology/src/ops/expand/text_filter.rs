@@ -72,8 +72,8 @@ impl<'a, 'r> TextFilter<'a, 'r> {
         Ok(())
     }
 
-    /// Returns whether a listed code matches. The texts of its concept are searched in the word index, and the texts in
-    /// the list are tested one by one.
+    /// Returns whether a code that the value set lists matches. The texts of its concept are looked up in the word index;
+    /// the code, display and designations in the value set are tested one by one.
     fn is_match(&self, item: &MemberCode<'a>, found: Option<&WordMatches>) -> Result<bool, TxError> {
         let listed = item.listed.into_iter();
         let own = || {

@@ -316,7 +316,8 @@ impl ValidateAnswer {
 }
 
 fn answer_coding(validator: &CodingValidator<'_, '_>, result: CodingResult<'_>) -> ValidateAnswer {
-    // The plain interface has one parameter for all code systems that are not stored.
+    // Only the parameters of the terminology ecosystem distinguish an unknown code system that decides the result from
+    // one that does not: a code that is outside of the value set in any case.
     let decided = validator.request.ecosystem && !result.in_set && !result.undecided;
     ValidateAnswer { result: result.is_valid(), decided, ..to_answer(result) }
 }
