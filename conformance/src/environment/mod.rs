@@ -59,7 +59,7 @@ pub struct OwnServerSetup {
     pub server: OwnServer,
     /// Identity providers of the server.
     pub providers: FakeProviders,
-    /// Hosts of the keys of clients.
+    /// Servers that publish the clients' key sets.
     pub key_hosts: KeyHosts,
 }
 

@@ -29,7 +29,7 @@ use serde_json::{Map, Value};
 /// Maximum length of a value in a difference, in characters.
 const EXCERPT: usize = 160;
 
-/// Forms of text that a template can name.
+/// Text formats, by the placeholder that a template uses for them.
 static FORMS: LazyLock<HashMap<&str, Regex>> = LazyLock::new(|| {
     let zone = r"(Z|[+-]\d\d:\d\d)";
     let time = r"T\d\d:\d\d:\d\d(\.\d+)?";

@@ -85,8 +85,9 @@ pub async fn execute_command(
             people::execute_keys_command(services, command, events).await.map(|()| 0)
         }
         AdminCommand::AcceptClock => {
-            let app =
-                services.app.context("no server runs on this folder; the clock is accepted at the start")?;
+            let app = services
+                .app
+                .context("no server runs on this folder; the next start accepts the clock as it is")?;
             let moved = app.clock_guard.accept();
             tracing::warn!(moved_s = moved.as_secs(), "an operator accepted the clock");
             events(CommandEvent::Line(format!(

@@ -20,7 +20,7 @@ impl Small {
         if mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
             return Some(Self(dir));
         }
-        println!("left out: a disk that is full: no file system can be mounted here");
+        println!("left out: the test of a full disk, because no file system can be mounted here");
         None
     }
 }

@@ -69,7 +69,7 @@ pub fn run(only_compare: bool) -> Result<Option<String>> {
     }
     if different > 0 {
         bail!(
-            "tables that differ from HL7's definitions: {different}; 'cargo xtask gen-fhir-tables' writes them"
+            "{different} tables differ from HL7's definitions; run 'cargo xtask gen-fhir-tables' to regenerate them"
         );
     }
     Ok(None)

@@ -16,7 +16,7 @@ pub enum ResourceBodyError {
         what: &'static str,
     },
     /// The text is JSON, but not an object.
-    #[error("a resource is a JSON object, this is {found}")]
+    #[error("a resource must be a JSON object, but this is {found}")]
     NotObject {
         /// The actual JSON type, such as `an array`.
         found: &'static str,

@@ -262,9 +262,9 @@ mod tests {
         let basic = |rest: &str| format!("{{\"resourceType\":\"Basic\",\"id\":\"b\"{rest}");
         check("", "not JSON at line 1, column 1: the text is empty");
         check("hello", "not JSON at line 1, column 1: expected '{'");
-        check("[]", "a resource is a JSON object, this is an array");
+        check("[]", "a resource must be a JSON object, but this is an array");
         check("[1", "not JSON at line 1, column 3: expected ',' or ']'");
-        check("null", "a resource is a JSON object, this is null");
+        check("null", "a resource must be a JSON object, but this is null");
         check("{}", "'resourceType' is missing or not a string");
         check(r#"{"resourceType":7}"#, "'resourceType' is missing or not a string");
         check(r#"{"resourceType":"Pony","id":"b"}"#, "'Pony' is not a resource type of FHIR R4");

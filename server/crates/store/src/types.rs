@@ -8,7 +8,7 @@ use jiff::Timestamp;
 /// Sequence number: the position of a write in the order of all writes to [`Versions`](crate::Versions).
 ///
 /// Each write of a commit has its own sequence number, and the numbers of a commit are consecutive. A sequence number
-/// can be stored and is not a handle of the engine: a read at it has the same result at any later time.
+/// is a plain value that can be stored: a read at the same number always has the same result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 

@@ -170,7 +170,7 @@ impl OutputFile {
 
 impl Job {
     /// Returns a new job before its first file.
-    #[expect(clippy::too_many_arguments, reason = "one argument for each fact that a job begins with")]
+    #[expect(clippy::too_many_arguments, reason = "one argument for each initial field of a job")]
     pub fn new(
         id: String,
         client_id: String,

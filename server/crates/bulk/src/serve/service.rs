@@ -404,7 +404,7 @@ impl Bulk {
                 Err(error) => return Err(error),
             }
         }
-        // The worker may have written files until it stopped.
+        // The worker may have written more files after the first removal, before it stopped.
         self.worker.files.remove(&job.id).await;
         Ok(())
     }

@@ -83,7 +83,7 @@ fn ndjson_is_imported_line_by_line() {
     let bad = [
         " line 4: not JSON at line 4, column 17: the text ends early",
         " line 5: 'c c' is not an id: 1 to 64 letters, digits, '-' and '.'",
-        " line 6: a resource is a JSON object, this is an array",
+        " line 6: a resource must be a JSON object, but this is an array",
     ];
     for (name, content) in [
         ("x.ndjson", text.clone().into_bytes()),

@@ -259,7 +259,7 @@ struct ValueReader<'a>(&'a [u8]);
 impl<'a> ValueReader<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], StoreError> {
         let (head, rest) =
-            self.0.split_at_checked(length).ok_or_else(|| corrupt("a value that ends early", self.0))?;
+            self.0.split_at_checked(length).ok_or_else(|| corrupt("truncated value", self.0))?;
         self.0 = rest;
         Ok(head)
     }

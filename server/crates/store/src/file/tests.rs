@@ -57,7 +57,7 @@ impl SmallDisk {
         mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "none"]).arg(dir.path());
         let mounted = mount.stderr(std::process::Stdio::null()).status().is_ok_and(|s| s.success());
         if !mounted {
-            println!("left out: a disk that is really full: no file system can be mounted here");
+            println!("left out: the test of a full disk, because no file system can be mounted here");
         }
         mounted.then_some(Self(dir))
     }

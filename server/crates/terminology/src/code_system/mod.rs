@@ -394,7 +394,7 @@ impl CodeSystem {
         found.map_or((None, None), |property| (property.r#type.as_deref(), property.uri.as_deref()))
     }
 
-    /// Returns whether a property states parents, children or whether the concept is inactive. Callers read these from
+    /// Returns whether a property holds the parents, the children or the inactive status of a concept. Callers read these from
     /// the hierarchy and the flags instead.
     pub(crate) fn is_structural(&self, name: &str) -> bool {
         let role = PropertyRole::of_property(name, self.declaration(name).1);
