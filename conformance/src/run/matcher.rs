@@ -11,7 +11,7 @@ pub const MATCHERS: &[(&str, &str)] = &[
     ("$absent", "no value"),
     ("$string`, `$number`, `$boolean", "a value of that type"),
     ("$contains:TEXT", "a text that contains it"),
-    ("$regex:RE", "a text that the expression matches from end to end"),
+    ("$regex:RE", "a text that the regular expression matches as a whole"),
     ("anything else", "that text, with its variables filled in"),
 ];
 

@@ -59,7 +59,7 @@ pub struct AnswerMatcher<'a> {
     pub pattern: bool,
 }
 
-/// Notes about missing optional items that should be present.
+/// Notes about missing items that the suite recommends but does not require.
 type MissingItems = RefCell<Vec<String>>;
 
 impl AnswerMatcher<'_> {

@@ -17,7 +17,6 @@ use super::protocol::{
 impl AdminSubcommand {
     /// Returns the data folder and the command for it. `read_password` is called if the command needs a password.
     ///
-    /// Returns an error as the command if a password, a file or the current folder cannot be read.
     /// The command is an error if a password, a file or the current folder cannot be read.
     pub fn into_command(
         self,

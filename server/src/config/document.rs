@@ -91,7 +91,7 @@ plain_values! {
     IgnoredAny, "refused", |_| String::new();
     PathBuf, "path", |path| format!("{path:?}");
     SocketAddr, "address and port", |address| format!("\"{address}\"");
-    PrivateHosts, "`true`, `false` or list of text", |hosts| match hosts {
+    PrivateHosts, "`true`, `false` or a list of strings", |hosts| match hosts {
         PrivateHosts::All(all) => all.to_string(),
         PrivateHosts::Named(hosts) => format!("{hosts:?}"),
     };

@@ -68,7 +68,7 @@ impl QuestionPool {
         }
         let cancelled = CancelOnDrop(Arc::default());
         let (is_cancelled, is_stopping) = (cancelled.0.clone(), self.stopping.clone());
-        // The thread owns the permits: a cancelled question occupies it until it notices.
+        // The thread holds the permits, because a cancelled question runs until its next check of the cancellation.
         let permits: [OwnedSemaphorePermit; 2] = [running, admitted];
         let answer = tokio::task::spawn_blocking(move || {
             let started = clock::thread_cpu_time();

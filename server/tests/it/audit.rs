@@ -26,7 +26,8 @@ fn events(server: &Server) -> Vec<Value> {
     events.filter(|event| matches!(event["type"]["code"].as_str(), Some("rest" | "110106"))).collect()
 }
 
-/// Sends one request of each kind. Returns the events as text, and all events of the log.
+/// Sends one request of each kind. Returns one line for each event about a resource or an export, and all events of the
+/// log as JSON.
 async fn journey(settings: &str) -> (Vec<String>, Vec<Value>) {
     let mut server = Server::in_fresh_folder().over_plain_http().with_settings(settings);
     server.start();

@@ -91,7 +91,9 @@ pub(crate) enum CollectStage {
     Begin,
     /// Searching the resources of this type of the job, from a cursor.
     Main { kind: usize, at: ExportCursor },
-    /// Searching the supporting resources of this type of the job, in a round that began with `known` references.
+    /// Following references from the supporting resources that are already known. The search repeats in rounds until a
+    /// round finds no new reference. `kind` is an index into the types of the job, `after` is the last id that was read,
+    /// and `known` is the number of known references when the round began.
     Round { kind: usize, after: Option<String>, known: usize },
     /// All supporting resources are known.
     Done,

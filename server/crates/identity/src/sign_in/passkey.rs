@@ -400,7 +400,7 @@ fn user_handle(sub: &str) -> Result<Uuid, PasskeyError> {
 
 /// Returns a challenge as options for the browser.
 fn options(challenge: &impl Serialize) -> Value {
-    let mut challenge = serde_json::to_value(challenge).expect("webauthn-rs defines its challenges for JSON");
+    let mut challenge = serde_json::to_value(challenge).expect("challenges of webauthn-rs serialize to JSON");
     challenge["publicKey"].take()
 }
 

@@ -226,7 +226,8 @@ impl DiskSpace {
         }
         if accept_damage {
             tracing::error!(dir = %dir.display(), "the store continues with its remaining data");
-            std::fs::remove_file(accept).map_err(of_folder("remove the file that accepts damage", dir))?;
+            std::fs::remove_file(accept)
+                .map_err(of_folder("remove the marker file that accepts damage", dir))?;
         }
         Ok(disk)
     }
