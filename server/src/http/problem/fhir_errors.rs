@@ -1,0 +1,164 @@
+//! Errors of the FHIR endpoints as responses: resources, terminology, exports.
+
+use bulk::{FileError, GroupError, JobRequestError, KickOffError};
+use fhir::IssueCode;
+use http::{StatusCode, header};
+use resources::{ResourceBodyError, ResourceError};
+use terminology::{ExhaustionCause, TxError};
+
+use super::{Dialect, fhir_error, insufficient_scope, outcome_response, store_error, store_status};
+use crate::http::reply::{self, Response};
+use crate::node::question_pool::QuestionRejected;
+
+/// Returns the response for a client with a Group whose members cannot be read.
+pub(super) fn group_error(error: &GroupError) -> Response {
+    match error {
+        GroupError::Store(error) => store_error(Dialect::Fhir, error),
+        GroupError::NoGroup(_) | GroupError::Bad(_) => {
+            tracing::error!(%error, "a Group that limits a client cannot be read");
+            let text = "the Groups of this client cannot be read; the server's log has the details";
+            fhir_error(StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, text)
+        }
+    }
+}
+
+/// Returns the response to a failed terminology operation.
+pub(super) fn terminology_error(error: &TxError) -> Response {
+    let status = match error {
+        TxError::Missing { .. }
+        | TxError::NothingToValidate { .. }
+        | TxError::Malformed { .. }
+        | TxError::DisplayLanguage(_)
+        | TxError::UnknownValueSet { .. } => StatusCode::BAD_REQUEST,
+        TxError::UnknownInstance { .. }
+        | TxError::UnknownCodeSystem { .. }
+        | TxError::NotOnDay { .. }
+        | TxError::UnknownCode { .. }
+        | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,
+        TxError::Unprocessable(_) if error.exhausted() == Some(ExhaustionCause::Cancelled) => {
+            return retry_later(&error.to_string());
+        }
+        TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    outcome_response(status, &error.outcome())
+}
+
+/// Returns the response to a terminology question that was not run.
+pub(super) fn question_rejected(why: QuestionRejected) -> Response {
+    retry_later(match why {
+        QuestionRejected::Full => "too many long terminology requests are waiting; try again later",
+        QuestionRejected::Stopping => "the server is stopping; try again later",
+    })
+}
+
+fn retry_later(text: &str) -> Response {
+    let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+    reply::with_static(response, header::RETRY_AFTER, "2")
+}
+
+/// Returns the response to a resource that could not be read or written.
+pub(super) fn resource_error(error: &ResourceError) -> Response {
+    if let ResourceError::Store(error) = error {
+        return store_error(Dialect::Fhir, error);
+    }
+    let (status, code) = resource_status(error);
+    fhir_error(status, code, error.to_string())
+}
+
+/// Returns the status and the issue code of a resource that could not be read or written.
+pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
+    match error {
+        ResourceError::Store(error) => {
+            let (status, code, _) = store_status(error);
+            (status, code)
+        }
+        ResourceError::NotFound { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
+        ResourceError::Gone { .. } => (StatusCode::GONE, IssueCode::Deleted),
+        ResourceError::Outside { .. } => (StatusCode::FORBIDDEN, IssueCode::Forbidden),
+        ResourceError::Several { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::MultipleMatches),
+        ResourceError::Page => (StatusCode::BAD_REQUEST, IssueCode::Value),
+        ResourceError::VersionConflict { .. } => (StatusCode::PRECONDITION_FAILED, IssueCode::Conflict),
+        ResourceError::Body(error) => match error {
+            ResourceBodyError::TooBig { .. } => (StatusCode::PAYLOAD_TOO_LARGE, IssueCode::TooLong),
+            ResourceBodyError::Json { .. }
+            | ResourceBodyError::NotObject { .. }
+            | ResourceBodyError::TooDeep { .. } => (StatusCode::BAD_REQUEST, IssueCode::Structure),
+            ResourceBodyError::NoType | ResourceBodyError::NoId => {
+                (StatusCode::BAD_REQUEST, IssueCode::Required)
+            }
+            ResourceBodyError::UnknownType(_) | ResourceBodyError::BundleType(_) => {
+                (StatusCode::BAD_REQUEST, IssueCode::NotSupported)
+            }
+            ResourceBodyError::DuplicateMember { .. }
+            | ResourceBodyError::WrongType { .. }
+            | ResourceBodyError::BadId(_)
+            | ResourceBodyError::WrongId { .. }
+            | ResourceBodyError::BadMeta
+            | ResourceBodyError::BadBundle(_)
+            | ResourceBodyError::Entry(_)
+            | ResourceBodyError::Search(_)
+            | ResourceBodyError::BadEntry { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
+        },
+    }
+}
+
+/// Returns the response to an export that was not started.
+pub(super) fn kick_off_error(error: &KickOffError) -> Response {
+    let (status, code) = match error {
+        KickOffError::Parameter { .. } => (StatusCode::BAD_REQUEST, IssueCode::Invalid),
+        KickOffError::Unsupported { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotSupported),
+        KickOffError::UnknownPatients { .. } => (StatusCode::BAD_REQUEST, IssueCode::NotFound),
+        KickOffError::BadGroup(_) => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::Processing),
+        KickOffError::UnknownGroup { .. } => (StatusCode::NOT_FOUND, IssueCode::NotFound),
+        KickOffError::Forbidden { .. } => return insufficient_scope(&error.to_string()),
+        KickOffError::TooManyExports { retry_after_s, .. } => {
+            let response = fhir_error(StatusCode::TOO_MANY_REQUESTS, IssueCode::Throttled, error.to_string());
+            return reply::with(response, header::RETRY_AFTER, &retry_after_s.to_string());
+        }
+        KickOffError::Resource(error) => return resource_error(error),
+        KickOffError::Store(error) => return store_error(Dialect::Fhir, error),
+    };
+    fhir_error(status, code, error.to_string())
+}
+
+/// Returns the response to a failed request on an export job.
+pub(super) fn job_request_error(error: &JobRequestError) -> Response {
+    match error {
+        JobRequestError::NotFound { .. } => {
+            fhir_error(StatusCode::NOT_FOUND, IssueCode::NotFound, error.to_string())
+        }
+        JobRequestError::Store(error) => {
+            // The job did not fail, only this status request: so the issue code is a transient one.
+            tracing::error!(%error, "status of an export");
+            let text = "the status cannot be read at the moment; try again";
+            let response = fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Transient, text);
+            reply::with_static(response, header::RETRY_AFTER, "5")
+        }
+    }
+}
+
+/// Returns the response to a file of an export that cannot be sent.
+pub(super) fn file_error(error: &FileError) -> Response {
+    let text = match error {
+        FileError::NotFound { .. } => {
+            let text = "the file does not exist, or its export was deleted or has expired";
+            return fhir_error(StatusCode::NOT_FOUND, IssueCode::NotFound, text);
+        }
+        FileError::Busy => {
+            let response =
+                fhir_error(StatusCode::SERVICE_UNAVAILABLE, IssueCode::Throttled, error.to_string());
+            return reply::with_static(response, header::RETRY_AFTER, "5");
+        }
+        FileError::BadAddress { why } => {
+            let text = format!("the URL is not valid: {why}; read the manifest again for a new one");
+            return fhir_error(StatusCode::FORBIDDEN, IssueCode::Forbidden, text);
+        }
+        FileError::Store(error) => return store_error(Dialect::Fhir, error),
+        FileError::Damaged { .. } => "the file is corrupt; delete this export and start a new one",
+        FileError::Files(_) | FileError::Read(_) | FileError::NoSpace(_) => {
+            "the file cannot be read; the server's log has the details"
+        }
+    };
+    tracing::error!(%error, "file of an export");
+    fhir_error(StatusCode::INTERNAL_SERVER_ERROR, IssueCode::Exception, text)
+}
