@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
-//! (cargo-fuzz), the terminology benchmark, a server that is killed many times, hostile traffic, and exports as
-//! Parquet. The duration of each check is printed.
+//! (cargo-fuzz), the terminology benchmark, a server that is killed many times, hostile traffic, searches compared with a
+//! naive evaluator, and exports as Parquet. The duration of each check is printed.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -23,6 +23,9 @@ const BENCHMARK: &str = "terminology";
 const KILLS: &str = "kills";
 /// Name of the hostile traffic in `--only`.
 const ATTACKS: &str = "attacks";
+/// Name of the comparison of searches with a naive evaluator, and the number of its random cases.
+const SEARCHES: &str = "searches";
+const SEARCH_CASES: &str = "2000";
 /// Cargo feature of exports as Parquet, which adds crates.
 const PARQUET: &str = "parquet";
 
@@ -35,7 +38,7 @@ pub struct SoakArgs {
     #[arg(long, default_value_t = 200)]
     kills: u64,
     /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark, `kills`,
-    /// `attacks` or `parquet`.
+    /// `attacks`, `searches` or `parquet`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -49,7 +52,10 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, KILLS, ATTACKS, PARQUET].into_iter().filter(|name| wanted(name)).map(str::to_owned),
+        [BENCHMARK, KILLS, ATTACKS, SEARCHES, PARQUET]
+            .into_iter()
+            .filter(|name| wanted(name))
+            .map(str::to_owned),
     );
     if names.is_empty() {
         bail!("no check has a name that contains the text in --only; --list shows all names");
@@ -92,6 +98,19 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             ]);
             check(command.env("TREFOIL_ATTACKS", "full"))
                 .and_then(|()| check(store.env("TREFOIL_ATTACKS", "full")))
+        } else if name == SEARCHES {
+            let mut command = cargo();
+            command.args([
+                "test",
+                "--quiet",
+                "--release",
+                "-p",
+                "trefoil-resources",
+                "--test",
+                "it",
+                "searches::",
+            ]);
+            check(command.env("TREFOIL_CASES", SEARCH_CASES))
         } else if name == PARQUET {
             check(cargo().args(["test", "--quiet", "-p", "trefoil-bulk", "--features", PARQUET]))
                 .and_then(|()| check(&mut bench_parquet()))

@@ -55,6 +55,11 @@ pub fn find(kind: &str, code: &str) -> Option<SearchParameter> {
         .and_then(read)
 }
 
+/// Returns the search parameters of a resource type, or those of all types for `Resource`.
+pub fn parameters(kind: &str) -> impl Iterator<Item = SearchParameter> {
+    rows(kind).filter_map(read)
+}
+
 /// Returns code and type of the search parameters of a resource type, such as `("birthdate", "date")`. Parameters of
 /// all types are returned for the type `Resource`.
 pub fn of_type(kind: &str) -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Deserialize;
-use store::{ExpectVersion, PageLimit, ResourceKey, Seq, Version, Versions};
+use store::{ExpectVersion, IndexCondition, PageLimit, ResourceKey, Seq, Version, Versions};
 
 use crate::prepare::{IdSource, PreparedResource, prepare};
 use crate::service::{WrittenResource, stored};
@@ -56,8 +56,8 @@ fn has(compartments: &[String], wanted: &str) -> bool {
     compartments.binary_search_by(|own| own.as_str().cmp(wanted)).is_ok()
 }
 
-impl CompartmentView<'_> {
-    pub(crate) fn resources(&self) -> &Resources {
+impl<'a> CompartmentView<'a> {
+    pub(crate) fn resources(&self) -> &'a Resources {
         self.resources
     }
 
@@ -200,10 +200,22 @@ impl CompartmentView<'_> {
         body: impl AsRef<[u8]>,
         now: Timestamp,
     ) -> Result<StoredResource, ResourceError> {
+        self.create_if(kind, id, body, None, now).await
+    }
+
+    /// Creates a resource under a condition on the search index.
+    pub(crate) async fn create_if(
+        &self,
+        kind: &'static str,
+        id: String,
+        body: impl AsRef<[u8]>,
+        condition: Option<IndexCondition>,
+        now: Timestamp,
+    ) -> Result<StoredResource, ResourceError> {
         let prepared = self.prepared(body.as_ref(), kind, IdSource::Given(&id))?;
         drop(body);
         self.check_targets(&prepared).await?;
-        Ok(self.resources.put(prepared, ExpectVersion::Absent, now).await?.stored)
+        Ok(self.resources.put_if(prepared, ExpectVersion::Absent, condition, now).await?.stored)
     }
 
     /// Replaces a resource in the view (see [`Resources::update`]). Under a restriction it does not create a resource,

@@ -149,6 +149,14 @@ pub enum ResourceError {
         /// `Type/id`.
         key: String,
     },
+    /// The search of a conditional reference finds no resource.
+    #[error(
+        "no resource matches the conditional reference '{reference}': a transaction needs exactly one match for each"
+    )]
+    NoMatch {
+        /// The reference.
+        reference: String,
+    },
     /// More than one resource matches the search of a conditional request.
     #[error("more than one {kind} meets the search; name one of them by its id")]
     Several {

@@ -5,11 +5,13 @@
 //! | [`service`] | [`Resources`]: create, update, delete, read, history |
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
 //! | [`compartment_view`] | the resources of one Patient compartment, as a caller may see them |
+//! | `conditional` | create, update and delete that depend on a search |
 //! | [`references`] | the resources that references name |
 //! | [`search`] | searches of a type, page by page |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
 //! | [`import`] | files and folders into the store |
 //! | [`filter`] | searches of one type, and which resources meet them |
+//! | `index` | the terms of resources and of searches in the store's search index |
 //! | [`json`] | looking into a resource without building a tree |
 //! | [`error`] | [`ResourceError`] and [`ResourceBodyError`] |
 //! | `scan` | the JSON pass under `prepare` |
@@ -17,9 +19,11 @@
 
 mod bundle;
 pub mod compartment_view;
+mod conditional;
 pub mod error;
 pub mod filter;
 pub mod import;
+mod index;
 pub mod json;
 pub mod prepare;
 pub mod references;

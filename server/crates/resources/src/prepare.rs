@@ -2,8 +2,9 @@
 //! reserves a position in `meta` for version and time. This is a pure function that takes most of the time of an
 //! import.
 
-use fhir::patient_compartment;
-use store::ResourceDraft;
+use std::mem;
+
+use store::{IndexTerm, ResourceDraft};
 
 use crate::scan::{self, RenamedReferences, ResourceScan};
 use crate::{ResourceBodyError, references};
@@ -48,6 +49,8 @@ pub struct PreparedResource {
     /// for each of its targets, named after the target (`Observation/o1`), so that the Provenance of a resource can be
     /// found.
     pub compartments: Vec<String>,
+    /// Terms under which the search index finds the resource.
+    pub terms: Vec<IndexTerm>,
 }
 
 /// Prepares one resource. A reference determines a compartment if it is relative, or absolute below `fhir_base`. A
@@ -103,13 +106,14 @@ pub(crate) fn prepare_named(
     {
         return Err(ResourceBodyError::WrongType { expected: expected.to_owned(), found: known.to_owned() });
     }
-    if scan.late_type && !patient_compartment::paths(known).is_empty() {
+    if scan.late_type {
         // The type followed elements whose meaning depends on it, so the text is scanned again.
         scan = scan::scan(body, Some(known), limits.depth, names)?;
     }
     let id = settle_id(&mut scan, id)?;
     let compartments = compartments(known, &id, &scan, fhir_base);
-    Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments })
+    let terms = mem::take(&mut scan.terms).finish();
+    Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments, terms })
 }
 
 /// Returns the text as UTF-8 bytes without byte order mark.

@@ -6,10 +6,11 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use fhir::patient_compartment;
 use smallvec::SmallVec;
 
 use crate::ResourceBodyError;
+use crate::index::collect::TermCollector;
+use crate::index::elements::{self, ElementNode};
 
 /// Result of a scan, with the copy of the resource.
 #[derive(Debug, Default)]
@@ -25,8 +26,10 @@ pub(crate) struct ResourceScan {
     /// Range of the id in `out`, without the quotation marks.
     pub id_range: Range<usize>,
     pub meta: Option<ScannedMeta>,
-    /// References found at the requested paths.
+    /// References that determine compartments.
     pub references: Vec<String>,
+    /// Terms of the search index.
+    pub terms: TermCollector,
     /// `true` if another member preceded `resourceType`.
     pub late_type: bool,
 }
@@ -55,7 +58,7 @@ pub(crate) fn scan(
         copied: 0,
         depth: 0,
         depth_limit,
-        paths: kind.map_or(&[], patient_compartment::paths),
+        elements: kind.and_then(elements::of),
         names: names.filter(|names| !names.is_empty()),
         found: ResourceScan { out: Vec::with_capacity(body.len() + 96), ..ResourceScan::default() },
     };
@@ -71,21 +74,14 @@ struct ResourceScanner<'a> {
     copied: usize,
     depth: usize,
     depth_limit: usize,
-    paths: &'static [&'static str],
+    /// The elements of the type that are collected. `None` before the type is known.
+    elements: Option<&'static ElementNode>,
     names: Option<&'a RenamedReferences>,
     found: ResourceScan,
 }
 
-/// The paths that match the position of the current member: one bit for each path, and the number of matched steps.
-#[derive(Clone, Copy)]
-struct ReferenceTrail {
-    mask: u16,
-    steps: usize,
-}
-
-impl ReferenceTrail {
-    const OFF: Self = Self { mask: 0, steps: 0 };
-}
+/// The collected elements at the current position. `None` outside of them.
+type ElementTrail = Option<&'static ElementNode>;
 
 /// The member names of one object. They must be unique, because two readers of the same bytes could otherwise use
 /// different values.
@@ -124,7 +120,7 @@ impl<'a> ResourceScanner<'a> {
                 Some(_) => return Err(self.wrong("expected '{'")),
                 None => return Err(self.wrong("the text is empty")),
             };
-            self.value(ReferenceTrail::OFF)?;
+            self.value(None)?;
             return Err(ResourceBodyError::NotObject { found });
         }
         self.members(|scanner, key| scanner.top_member(&key))?;
@@ -141,9 +137,7 @@ impl<'a> ResourceScanner<'a> {
         match &*name {
             "resourceType" => {
                 let kind = self.text_value()?.ok_or(ResourceBodyError::NoType)?;
-                if self.paths.is_empty() {
-                    self.paths = patient_compartment::paths(&kind);
-                }
+                self.elements = self.elements.or_else(|| elements::of(&kind));
                 self.found.kind = Some(kind.into_owned());
                 self.flush();
                 self.found.after_type = self.found.out.len();
@@ -158,13 +152,12 @@ impl<'a> ResourceScanner<'a> {
                 self.found.id_range = start..self.found.out.len() - 1;
             }
             "meta" => {
+                self.found.late_type |= self.found.kind.is_none();
                 self.meta()?;
             }
             name => {
                 self.found.late_type |= self.found.kind.is_none();
-                let all = ReferenceTrail { mask: bits(self.paths.len()), steps: 0 };
-                let trail = self.step(all, name);
-                self.value(trail)?;
+                self.value(self.elements.and_then(|elements| elements.child(name)))?;
             }
         }
         Ok(())
@@ -188,13 +181,15 @@ impl<'a> ResourceScanner<'a> {
         self.members(|scanner, key| {
             scanner.found.out.truncate(end);
             scanner.copied = scanner.at;
-            if matches!(&*key.text(), "versionId" | "lastUpdated") {
-                return scanner.value(ReferenceTrail::OFF);
+            let name = key.text();
+            if matches!(&*name, "versionId" | "lastUpdated") {
+                return scanner.value(None);
             }
             scanner.found.out.push(b',');
             scanner.found.out.extend_from_slice(key.quoted);
             scanner.found.out.push(b':');
-            scanner.value(ReferenceTrail::OFF)?;
+            let meta = scanner.elements.and_then(|elements| elements.child("meta"));
+            scanner.value(meta.and_then(|meta| meta.child(&name)))?;
             scanner.flush();
             end = scanner.found.out.len();
             Ok(())
@@ -245,7 +240,7 @@ impl<'a> ResourceScanner<'a> {
         }
     }
 
-    fn array(&mut self, trail: ReferenceTrail) -> Result<(), ResourceBodyError> {
+    fn array(&mut self, trail: ElementTrail) -> Result<(), ResourceBodyError> {
         self.enter()?;
         self.space();
         if self.peek() == Some(b']') {
@@ -267,59 +262,53 @@ impl<'a> ResourceScanner<'a> {
         }
     }
 
-    fn value(&mut self, trail: ReferenceTrail) -> Result<(), ResourceBodyError> {
-        match self.peek() {
-            Some(b'{') if trail.mask == 0 => self.members(|scanner, _| scanner.value(ReferenceTrail::OFF)),
-            Some(b'{') => {
-                let is_end = self.is_end(trail);
-                self.members(|scanner, key| {
-                    let name = key.text();
-                    if is_end && name == "reference" && scanner.peek() == Some(b'"') {
-                        let reference = scanner
-                            .text_value()?
-                            .expect("the next character is a quotation mark, so a string follows")
-                            .into_owned();
-                        scanner.found.references.push(reference);
-                        return Ok(());
-                    }
-                    let trail = scanner.step(trail, &name);
-                    scanner.value(trail)
-                })
-            }
-            Some(b'[') => self.array(trail),
-            Some(b'"') if self.names.is_some() => self.text_value().map(drop),
-            Some(b'"') => self.string().map(drop),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.literal(b"true"),
-            Some(b'f') => self.literal(b"false"),
-            Some(b'n') => self.literal(b"null"),
-            Some(_) => Err(self.wrong("expected a value")),
-            None => Err(self.wrong("the text ends early")),
-        }
+    /// Reads a value, and collects it if it is indexed.
+    fn value(&mut self, trail: ElementTrail) -> Result<(), ResourceBodyError> {
+        let is_single = !matches!(self.peek(), Some(b'[' | b'n'));
+        let Some(node) = trail.filter(|node| is_single && !node.indexed.is_empty()) else {
+            return self.copied_value(trail);
+        };
+        self.flush();
+        let start = self.found.out.len();
+        self.copied_value(trail)?;
+        self.flush();
+        let ResourceScan { out, terms, .. } = &mut self.found;
+        node.indexed.iter().for_each(|element| terms.add(element, &out[start..]));
+        Ok(())
     }
 
-    /// Returns the matching paths after a member with this name.
-    fn step(&self, trail: ReferenceTrail, name: &str) -> ReferenceTrail {
-        let mut mask = 0;
-        for (at, path) in self.paths.iter().enumerate() {
-            if trail.mask & (1 << at) != 0 && path.split('.').nth(trail.steps) == Some(name) {
-                mask |= 1 << at;
-            }
+    fn copied_value(&mut self, trail: ElementTrail) -> Result<(), ResourceBodyError> {
+        match (self.peek(), trail) {
+            (Some(b'{'), None) => self.members(|scanner, _| scanner.value(None)),
+            (Some(b'{'), Some(node)) => self.members(|scanner, key| {
+                let name = key.text();
+                if node.is_compartment_reference && name == "reference" && scanner.peek() == Some(b'"') {
+                    let reference = scanner
+                        .text_value()?
+                        .expect("the next character is a quotation mark, so a string follows")
+                        .into_owned();
+                    scanner.found.references.push(reference);
+                    return Ok(());
+                }
+                scanner.value(node.child(&name))
+            }),
+            (Some(b'['), _) => self.array(trail),
+            (Some(b'"'), _) if self.names.is_some() => self.text_value().map(drop),
+            (Some(b'"'), _) => self.string().map(drop),
+            (Some(b'-' | b'0'..=b'9'), _) => self.number(),
+            (Some(b't'), _) => self.literal(b"true"),
+            (Some(b'f'), _) => self.literal(b"false"),
+            (Some(b'n'), _) => self.literal(b"null"),
+            (Some(_), _) => Err(self.wrong("expected a value")),
+            (None, _) => Err(self.wrong("the text ends early")),
         }
-        ReferenceTrail { mask, steps: trail.steps + 1 }
-    }
-
-    /// Returns `true` if one of the paths ends at this position.
-    fn is_end(&self, trail: ReferenceTrail) -> bool {
-        let on = |at: usize| trail.mask & (1 << at) != 0;
-        self.paths.iter().enumerate().any(|(at, path)| on(at) && path.split('.').count() == trail.steps)
     }
 
     /// Reads a string and returns its text, or its replacement if it is a renamed reference. Returns `None` for other
     /// values.
     fn text_value(&mut self) -> Result<Option<Cow<'a, str>>, ResourceBodyError> {
         if self.peek() != Some(b'"') {
-            self.value(ReferenceTrail::OFF)?;
+            self.value(None)?;
             return Ok(None);
         }
         let start = self.at;
@@ -486,9 +475,4 @@ impl<'a> MemberKey<'a> {
         let inner = &self.quoted[1..self.quoted.len() - 1];
         Cow::Borrowed(std::str::from_utf8(inner).expect("the body was checked to be UTF-8"))
     }
-}
-
-/// Returns a number with the lowest `count` bits set.
-fn bits(count: usize) -> u16 {
-    (0..count).fold(0, |mask, at| mask | 1 << at)
 }

@@ -1,17 +1,17 @@
-//! Searches of one type with pages (FHIR R4, search), and conditional requests. All pages of a search show the same
-//! snapshot.
+//! Searches of one type with pages (FHIR R4, search). All pages of a search show the same snapshot.
+//!
+//! A search reads the candidates of the search index if one of its parameters limits it to few, else the compartments of
+//! the Patients that it is limited to, else the candidates of its best parameter, else the whole type.
 
-use jiff::Timestamp;
-use store::{PageLimit, ResourceKey, ScanOptions, Seq, Version, Versions};
+use std::sync::Arc;
+
+use store::{PageLimit, ResourceKey, ScanOptions, Seq, StoreError, Version, Versions};
 
 use crate::compartment_view::Restriction;
 use crate::filter::TypeFilter;
-use crate::prepare::{IdSource, prepare};
-use crate::service::{WrittenResource, stored};
-use crate::{
-    CompartmentView, DeleteResult, ExpectedVersion, ResourceBodyError, ResourceError, Resources,
-    StoredResource,
-};
+use crate::index::candidates::Candidates;
+use crate::service::stored;
+use crate::{CompartmentView, ResourceError, StoredResource};
 
 /// Maximum number of resources that are examined for one page. If few resources match, the pages contain few.
 const LOOKED_AT: usize = 20_000;
@@ -33,24 +33,75 @@ pub struct FoundResource {
 /// scanned.
 const MAX_SCANNED_COMPARTMENTS: usize = 64;
 
-/// Position of a page: the sequence number of the snapshot, the compartment (empty for a scan of the type), and the
-/// last id before the page.
+/// Position of a page: the sequence number of the snapshot, the order of the results, and the last id before the page.
 struct SearchCursor {
     at: Seq,
-    compartment: String,
+    order: SearchOrder,
     after: Option<String>,
 }
+
+/// The order in which a search reads resources. All its pages have the same.
+#[derive(Clone, PartialEq, Eq)]
+enum SearchOrder {
+    /// The order of a scan of the type.
+    Type,
+    /// The candidates of the search index, by id.
+    Index,
+    /// Compartments one after the other, now this one.
+    Compartment(String),
+}
+
+/// The text of [`SearchOrder::Index`] in a cursor. No compartment has this name.
+const INDEX_ORDER: &str = "index";
 
 impl SearchCursor {
     fn read(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, '~');
-        let (at, compartment) = (parts.next()?.parse().ok()?, parts.next()?.to_owned());
-        let after = parts.next()?;
-        Some(Self { at: Seq(at), compartment, after: (!after.is_empty()).then(|| after.to_owned()) })
+        let (at, order, after) = (parts.next()?.parse().ok()?, parts.next()?, parts.next()?);
+        let order = match order {
+            "" => SearchOrder::Type,
+            INDEX_ORDER => SearchOrder::Index,
+            compartment => SearchOrder::Compartment(compartment.to_owned()),
+        };
+        Some(Self { at: Seq(at), order, after: (!after.is_empty()).then(|| after.to_owned()) })
     }
 
     fn write(&self) -> String {
-        format!("{}~{}~{}", self.at, self.compartment, self.after.as_deref().unwrap_or_default())
+        let order = match &self.order {
+            SearchOrder::Type => "",
+            SearchOrder::Index => INDEX_ORDER,
+            SearchOrder::Compartment(compartment) => compartment,
+        };
+        format!("{}~{order}~{}", self.at, self.after.as_deref().unwrap_or_default())
+    }
+}
+
+/// A page that is being filled.
+struct FillingPage<'a> {
+    filter: Option<&'a TypeFilter>,
+    count: usize,
+    resources: Vec<StoredResource>,
+    looked_at: usize,
+    bytes: usize,
+}
+
+impl FillingPage<'_> {
+    fn is_full(&self) -> bool {
+        self.resources.len() >= self.count || self.bytes >= BYTES
+    }
+
+    /// Adds a resource that the caller may see, if it matches.
+    fn add(&mut self, version: Version) -> Result<(), ResourceError> {
+        if meets(self.filter, &version) {
+            let (kind, id) = (fhir::resource_type(&version.key.kind), version.key.id.clone());
+            self.bytes += version.body.as_ref().map_or(0, |body| body.len());
+            self.resources.push(stored(kind.unwrap_or_default(), &id, Some(version))?);
+        }
+        Ok(())
+    }
+
+    fn end(self, next: Option<&SearchCursor>) -> FoundResource {
+        FoundResource { resources: self.resources, next: next.map(SearchCursor::write) }
     }
 }
 
@@ -68,70 +119,152 @@ impl CompartmentView<'_> {
         count: usize,
     ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
-        let mut cursor = match from {
-            Some(text) => SearchCursor::read(text).ok_or(ResourceError::Page)?,
-            None => SearchCursor { at: store.last_seq(), compartment: String::new(), after: None },
+        let at = store.last_seq();
+        let cursor = match from {
+            Some(text) => Some(SearchCursor::read(text).ok_or(ResourceError::Page)?),
+            None => None,
         };
+        let at = cursor.as_ref().map_or(at, |cursor| cursor.at);
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
-            return self.by_ids(kind, &ids, filter, cursor.at).await;
+            return self.by_ids(kind, &ids, filter, at).await;
         }
         if let Restriction::ReadOnly(ids) = self.restriction() {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            return self.by_ids(kind, &ids, filter, cursor.at).await;
+            return self.by_ids(kind, &ids, filter, at).await;
         }
-        let compartments = self.scanned_compartments();
-        if let Some(compartments) = compartments {
-            // Earlier compartments were scanned completely. If the compartment of the cursor was removed from the
-            // restriction, the next one is scanned.
-            let next = compartments.partition_point(|own| *own < cursor.compartment);
-            let Some(compartment) = compartments.get(next) else {
-                return Ok(FoundResource { resources: Vec::new(), next: None });
+        let clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
+        let compartments = self.scanned_compartments(filter);
+        let page = FillingPage { filter, count, resources: Vec::new(), looked_at: 0, bytes: 0 };
+        if let Some(cursor) = cursor {
+            return match (&cursor.order, compartments) {
+                (SearchOrder::Type, _) => self.scan_type(kind, page, cursor).await,
+                (SearchOrder::Compartment(_), Some(compartments)) => {
+                    self.scan_compartments(kind, page, cursor, &compartments).await
+                }
+                (SearchOrder::Compartment(_), None) => Err(ResourceError::Page),
+                (SearchOrder::Index, _) => {
+                    let candidates = Candidates::best(store, &clauses).await?;
+                    self.read_candidates(kind, page, cursor, &candidates.ok_or(ResourceError::Page)?).await
+                }
             };
-            if *compartment != cursor.compartment {
-                (cursor.compartment, cursor.after) = (compartment.clone(), None);
-            }
         }
-        let mut resources = Vec::new();
-        let (mut looked_at, mut bytes) = (0, 0);
+        let start = |order| SearchCursor { at, order, after: None };
+        if let Some(few) = Candidates::few(store, &clauses).await? {
+            return self.read_candidates(kind, page, start(SearchOrder::Index), &few).await;
+        }
+        if let Some(compartments) = compartments {
+            let Some(first) = compartments.first().cloned() else { return Ok(page.end(None)) };
+            let cursor = start(SearchOrder::Compartment(first));
+            return self.scan_compartments(kind, page, cursor, &compartments).await;
+        }
+        match Candidates::best(store, &clauses).await? {
+            Some(best) => self.read_candidates(kind, page, start(SearchOrder::Index), &best).await,
+            None => self.scan_type(kind, page, start(SearchOrder::Type)).await,
+        }
+    }
+
+    async fn scan_type(
+        &self,
+        kind: &'static str,
+        mut page: FillingPage<'_>,
+        mut cursor: SearchCursor,
+    ) -> Result<FoundResource, ResourceError> {
         loop {
             let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
-            let page = match compartments {
-                None => store.scan_kind(kind, scan).await,
-                Some(_) => store.scan_compartment(&cursor.compartment, kind, scan).await,
-            };
-            let page = page.map_err(|error| match error {
-                store::StoreError::Key { .. } => ResourceError::Page,
-                error => error.into(),
-            })?;
-            for version in page.versions {
-                if resources.len() >= count || bytes >= BYTES {
-                    return Ok(FoundResource { resources, next: Some(cursor.write()) });
+            let found = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
+            for version in found.versions {
+                if page.is_full() {
+                    return Ok(page.end(Some(&cursor)));
                 }
-                looked_at += 1;
+                page.looked_at += 1;
                 cursor.after = Some(version.key.id.clone());
-                let is_seen = match compartments {
-                    None => self.contains(&version.key.id, &version.compartments),
-                    Some(compartments) => is_first(compartments, &cursor.compartment, &version),
-                };
-                if is_seen && meets(filter, &version) {
-                    let id = version.key.id.clone();
-                    bytes += version.body.as_ref().map_or(0, |body| body.len());
-                    resources.push(stored(kind, &id, Some(version))?);
+                if self.contains(&version.key.id, &version.compartments) {
+                    page.add(version)?;
                 }
             }
-            match page.next {
-                Some(next) => cursor.after = Some(next),
-                None => {
-                    let following = compartments
-                        .and_then(|own| own.get(own.partition_point(|own| *own <= cursor.compartment)));
-                    let Some(following) = following else {
-                        return Ok(FoundResource { resources, next: None });
-                    };
-                    (cursor.compartment, cursor.after) = (following.clone(), None);
-                }
+            if found.next.is_none() {
+                return Ok(page.end(None));
             }
-            if looked_at >= LOOKED_AT {
-                return Ok(FoundResource { resources, next: Some(cursor.write()) });
+            cursor.after = found.next;
+            if page.looked_at >= LOOKED_AT {
+                return Ok(page.end(Some(&cursor)));
+            }
+        }
+    }
+
+    /// Scans the compartments one after the other, beginning with that of the cursor. If it was removed from the
+    /// restriction, the next one is scanned.
+    async fn scan_compartments(
+        &self,
+        kind: &'static str,
+        mut page: FillingPage<'_>,
+        mut cursor: SearchCursor,
+        compartments: &[String],
+    ) -> Result<FoundResource, ResourceError> {
+        let first = match &cursor.order {
+            SearchOrder::Compartment(current) => compartments.partition_point(|own| own < current),
+            SearchOrder::Type | SearchOrder::Index => 0,
+        };
+        for compartment in &compartments[first..] {
+            let order = SearchOrder::Compartment(compartment.clone());
+            if cursor.order != order {
+                (cursor.order, cursor.after) = (order, None);
+            }
+            loop {
+                let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
+                let found = self.resources().store().scan_compartment(compartment, kind, scan).await;
+                let found = found.map_err(unknown_position)?;
+                for version in found.versions {
+                    if page.is_full() {
+                        return Ok(page.end(Some(&cursor)));
+                    }
+                    page.looked_at += 1;
+                    cursor.after = Some(version.key.id.clone());
+                    if is_first(compartments, compartment, &version)
+                        && self.contains(&version.key.id, &version.compartments)
+                    {
+                        page.add(version)?;
+                    }
+                }
+                if page.looked_at >= LOOKED_AT {
+                    return Ok(page.end(Some(&cursor)));
+                }
+                if found.next.is_none() {
+                    break;
+                }
+                cursor.after = found.next;
+            }
+        }
+        Ok(page.end(None))
+    }
+
+    /// Reads the candidates of the search index.
+    async fn read_candidates(
+        &self,
+        kind: &'static str,
+        mut page: FillingPage<'_>,
+        mut cursor: SearchCursor,
+        candidates: &Candidates,
+    ) -> Result<FoundResource, ResourceError> {
+        let store = self.resources().store();
+        loop {
+            let wanted = (page.count - page.resources.len()).saturating_add(1).min(PAGE.count);
+            let ids = candidates.next(store, cursor.after.as_deref(), wanted).await?;
+            if ids.is_empty() {
+                return Ok(page.end(None));
+            }
+            let versions = store.read_many(kind, ids.clone(), cursor.at, PAGE.bytes).await?;
+            for (id, version) in ids.into_iter().zip(versions) {
+                if page.is_full() {
+                    return Ok(page.end(Some(&cursor)));
+                }
+                page.looked_at += 1;
+                let seen = version.filter(|v| !v.is_deleted() && self.contains(&id, &v.compartments));
+                cursor.after = Some(id);
+                seen.map_or(Ok(()), |version| page.add(version))?;
+            }
+            if page.looked_at >= LOOKED_AT {
+                return Ok(page.end(Some(&cursor)));
             }
         }
     }
@@ -158,108 +291,15 @@ impl CompartmentView<'_> {
         Ok(FoundResource { resources, next: None })
     }
 
-    /// Returns the only resource that matches the search of a conditional request, or `None` if no resource matches.
-    ///
-    /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match.
-    pub async fn only(
-        &self,
-        kind: &'static str,
-        filter: &TypeFilter,
-    ) -> Result<Option<StoredResource>, ResourceError> {
-        let mut only = None;
-        let mut from: Option<String> = None;
-        loop {
-            let page = self.search(kind, Some(filter), from.as_deref(), 2).await?;
-            for found in page.resources {
-                if only.replace(found).is_some() {
-                    return Err(ResourceError::Several { kind: kind.to_owned() });
-                }
-            }
-            from = page.next;
-            if from.is_none() {
-                return Ok(only);
-            }
-        }
-    }
-
-    /// Updates the resource that matches a search (FHIR R4, conditional update). If none matches, creates one with the
-    /// id of the body, or else with `new_id`. `searched` is the view in which the caller may search.
-    ///
-    /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::update`].
-    pub async fn update_only(
-        &self,
-        searched: &Self,
-        filter: &TypeFilter,
-        body: &[u8],
-        new_id: String,
-        now: Timestamp,
-    ) -> Result<WrittenResource, ResourceError> {
-        let kind = filter.kind;
-        let own = self.resources().own_id(body, kind)?;
-        let _turn = self.resources().one_conditional().await;
-        match (searched.only(kind, filter).await?, own) {
-            (Some(found), Some(own)) if own != found.id => {
-                Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into())
-            }
-            (Some(found), _) => self.replace(kind, &found, body, now).await,
-            // Under a restriction, the response would reveal whether a resource outside of the view has the id.
-            (None, Some(own)) if *self.restriction() != Restriction::None => {
-                Err(ResourceError::Outside { kind: kind.to_owned(), id: own })
-            }
-            (None, own) => {
-                let id = own.unwrap_or(new_id);
-                Ok(WrittenResource { stored: self.create(kind, id, body, now).await?, created: true })
-            }
-        }
-    }
-
-    /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned (FHIR R4,
-    /// conditional create).
-    ///
-    /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::create`].
-    pub async fn create_unless(
-        &self,
-        searched: &Self,
-        filter: &TypeFilter,
-        body: &[u8],
-        new_id: String,
-        now: Timestamp,
-    ) -> Result<WrittenResource, ResourceError> {
-        let _turn = self.resources().one_conditional().await;
-        if let Some(stored) = searched.only(filter.kind, filter).await? {
-            return Ok(WrittenResource { stored, created: false });
-        }
-        Ok(WrittenResource { stored: self.create(filter.kind, new_id, body, now).await?, created: true })
-    }
-
-    /// Deletes the resource that matches a search (FHIR R4, conditional delete).
-    ///
-    /// # Errors
-    /// Returns [`ResourceError::Several`] if several resources match, and the errors of [`CompartmentView::delete`].
-    pub async fn delete_only(
-        &self,
-        searched: &Self,
-        filter: &TypeFilter,
-        now: Timestamp,
-    ) -> Result<DeleteResult, ResourceError> {
-        let _turn = self.resources().one_conditional().await;
-        match searched.only(filter.kind, filter).await? {
-            Some(found) => {
-                self.delete(filter.kind, &found.id, ExpectedVersion::Version(found.version), now).await
-            }
-            None => Ok(DeleteResult::WasAbsent),
-        }
-    }
-
-    /// Returns the compartments to scan, or `None` if the whole type is to be scanned.
-    fn scanned_compartments(&self) -> Option<&[String]> {
-        match self.restriction() {
-            Restriction::Compartments(own) if own.len() <= MAX_SCANNED_COMPARTMENTS => Some(own),
+    /// Returns the compartments that a search is limited to, by its filter or by the restriction, if they are few.
+    fn scanned_compartments(&self, filter: Option<&TypeFilter>) -> Option<Arc<[String]>> {
+        let own = match self.restriction() {
+            Restriction::Compartments(own) => Some(Arc::clone(own)),
             _ => None,
-        }
+        };
+        let few = |compartments: &Arc<[String]>| compartments.len() <= MAX_SCANNED_COMPARTMENTS;
+        let searched = filter.and_then(TypeFilter::compartments).map(Arc::from);
+        searched.filter(few).or(own.filter(few))
     }
 }
 
@@ -269,22 +309,15 @@ fn is_first(scanned: &[String], compartment: &str, version: &Version) -> bool {
     scanned.iter().find(|own| version.compartments.contains(own)).is_some_and(|own| own == compartment)
 }
 
-impl Resources {
-    /// Returns the id in a body, if it has one.
-    pub(crate) fn own_id(
-        &self,
-        body: &[u8],
-        kind: &'static str,
-    ) -> Result<Option<String>, ResourceBodyError> {
-        match prepare(body, Some(kind), IdSource::Own, &self.limits(), self.fhir_base()) {
-            Ok(prepared) => Ok(Some(prepared.id)),
-            Err(ResourceBodyError::NoId) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-}
-
 fn meets(filter: Option<&TypeFilter>, version: &Version) -> bool {
     let body = version.body.as_deref();
     filter.is_none_or(|filter| body.is_some_and(|body| filter.is_met(body)))
+}
+
+/// Converts the error of a store for an unknown id in a cursor.
+fn unknown_position(error: StoreError) -> ResourceError {
+    match error {
+        StoreError::Key { .. } => ResourceError::Page,
+        error => error.into(),
+    }
 }

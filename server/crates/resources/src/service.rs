@@ -5,7 +5,8 @@ use std::sync::{Arc, RwLock};
 use bytes::Bytes;
 use jiff::Timestamp;
 use store::{
-    ExpectVersion, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions, WriteEffect,
+    ExpectVersion, IndexCondition, PageLimit, ResourceKey, Seq, Store, Version, VersionWrite, Versions,
+    WriteEffect,
 };
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -19,8 +20,7 @@ pub struct Resources {
     limits: Arc<RwLock<ResourceLimits>>,
     /// Base URL of the FHIR interface; empty if it is not known.
     fhir_base: Arc<str>,
-    /// Serializes conditional requests: of two equal requests, the second finds the resource that the first has
-    /// written.
+    /// Serializes conditional requests whose search has no indexed parameter (see [`crate::conditional`]).
     conditional: Arc<Mutex<()>>,
 }
 
@@ -200,10 +200,21 @@ impl Resources {
         expect: ExpectVersion,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
-        let PreparedResource { kind, id, draft, compartments } = prepared;
+        self.put_if(prepared, expect, None, now).await
+    }
+
+    /// Writes a resource under a condition on the search index.
+    pub(crate) async fn put_if(
+        &self,
+        prepared: PreparedResource,
+        expect: ExpectVersion,
+        condition: Option<IndexCondition>,
+        now: Timestamp,
+    ) -> Result<WrittenResource, ResourceError> {
+        let PreparedResource { kind, id, draft, compartments, terms } = prepared;
         let key = ResourceKey::new(kind, &*id);
-        let write = VersionWrite::put(key.clone(), draft, compartments).expecting(expect);
-        let commit = self.store.commit(vec![write], now).await?;
+        let write = VersionWrite::put(key.clone(), draft, compartments).indexed(terms).expecting(expect);
+        let commit = self.store.commit(vec![write.unless_indexed(condition)], now).await?;
         let created = commit.written.iter().any(|written| written.effect == WriteEffect::Created);
         let version = self.store.read(&key, commit.seq).await?;
         Ok(WrittenResource { stored: stored(kind, &id, version)?, created })

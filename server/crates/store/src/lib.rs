@@ -45,7 +45,8 @@ pub use file::FileOptions;
 pub use ports::{Ledger, Versions};
 pub use store::{Store, WriteGate};
 pub use types::{
-    ChangeRecord, Commit, Expect, ExpectVersion, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
-    PageLimit, ResourceDraft, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, Version,
-    VersionHeader, VersionPage, VersionWrite, WriteEffect, WriteResult,
+    ChangeRecord, Commit, Expect, ExpectVersion, IndexCondition, IndexEntry, IndexLookup, IndexRange,
+    IndexTerm, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceDraft, ResourceKey,
+    ScanOptions, ScanPosition, Seq, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite,
+    WriteEffect, WriteResult,
 };

@@ -7,12 +7,12 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-use crate::page::{FillingLines, PageBuilder, unknown_start};
+use crate::page::{self, FillingLines, PageBuilder, unknown_start};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, WriteRound};
 use crate::{
-    ChangeRecord, Commit, Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
-    ScanOptions, ScanPosition, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage,
-    VersionWrite, Versions,
+    ChangeRecord, Commit, IndexEntry, IndexLookup, IndexRange, Ledger, LedgerRecord, LedgerWrite, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreError, StoreSnapshot,
+    Version, VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A store in memory. Clones share the same data.
@@ -35,6 +35,8 @@ struct StoreState {
     /// compartment.
     members: BTreeMap<(String, String, String), Vec<(Seq, bool)>>,
     changes: BTreeMap<Seq, ChangeRecord>,
+    /// The search index, with the sequence number of the last write that had the term.
+    index: BTreeMap<IndexEntry, Seq>,
     /// Sequence number of the first write of each kind.
     kinds: BTreeMap<String, Seq>,
     records: BTreeMap<String, StoredRecord>,
@@ -74,6 +76,9 @@ impl MemoryEngine {
                     let member = (compartment, key.kind.clone(), key.id.clone());
                     state.members.entry(member).or_default().push((put.new.seq, is_in));
                 }
+            }
+            for term in put.terms {
+                state.index.insert(IndexEntry { term, id: key.id.clone() }, put.new.seq);
             }
             let change = ChangeRecord {
                 seq: put.new.seq,
@@ -116,6 +121,20 @@ impl Default for MemoryEngine {
 impl StoreState {
     fn at(&self, key: &ResourceKey, at: Seq) -> Option<&Version> {
         self.versions.get(key)?.iter().rev().find(|version| version.seq <= at)
+    }
+
+    /// Returns the entries of the search index in a range of terms, after the entry `after`.
+    fn index_range(
+        &self,
+        range: &IndexRange,
+        after: Option<IndexEntry>,
+    ) -> impl Iterator<Item = (&IndexEntry, &Seq)> {
+        let (IndexRange::Term(first) | IndexRange::Between(first, _)) = range;
+        let from = match after {
+            Some(after) => Bound::Excluded(after),
+            None => Bound::Included(IndexEntry { term: first.clone(), id: String::new() }),
+        };
+        self.index.range((from, Bound::Unbounded)).take_while(|(entry, _)| range.contains(&entry.term))
     }
 
     /// Visits the versions of a type between two positions, until the visitor stops. Returns the id of the last visited
@@ -169,6 +188,10 @@ impl StoreState {
 impl PresentState for StoreState {
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError> {
         Ok(self.at(key, Seq::LATEST).cloned())
+    }
+
+    fn is_indexed_since(&self, range: &IndexRange, since: Seq) -> Result<bool, StoreError> {
+        Ok(self.index_range(range, None).any(|(_, seq)| *seq > since))
     }
 
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {
@@ -229,6 +252,26 @@ impl Versions for MemoryEngine {
 
     async fn read(&self, key: &ResourceKey, at: Seq) -> Result<Option<Version>, StoreError> {
         Ok(self.read_state().at(key, at).cloned())
+    }
+
+    async fn read_many(
+        &self,
+        kind: &str,
+        ids: Vec<String>,
+        at: Seq,
+        bytes: usize,
+    ) -> Result<Vec<Option<Version>>, StoreError> {
+        let state = self.read_state();
+        let read = |id| Ok(state.at(&ResourceKey::new(kind, id), at).cloned());
+        page::read_until(ids, bytes, read)
+    }
+
+    async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        let state = self.read_state();
+        let entries = |IndexLookup { range, after, limit }: IndexLookup| {
+            state.index_range(&range, after).take(limit).map(|(entry, _)| entry.clone()).collect()
+        };
+        Ok(lookups.into_iter().map(entries).collect())
     }
 
     async fn history(
@@ -316,6 +359,12 @@ impl Versions for MemoryEngine {
         let state = self.read_state();
         let behind = state.changes.range((Bound::Excluded(after), Bound::Unbounded));
         Ok(behind.take(limit).map(|(_, change)| change.clone()).collect())
+    }
+
+    async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
+        let state = self.read_state();
+        let before = state.versions.values().flatten().filter(|version| version.updated <= time);
+        Ok(before.map(|version| version.seq).max().unwrap_or_default())
     }
 
     fn last_seq(&self) -> Seq {

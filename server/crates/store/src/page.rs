@@ -35,6 +35,25 @@ impl PageBuilder {
     }
 }
 
+/// Calls `read` for each id until the bodies take `bytes` bytes together.
+pub(crate) fn read_until(
+    ids: Vec<String>,
+    bytes: usize,
+    read: impl Fn(String) -> Result<Option<Version>, StoreError>,
+) -> Result<Vec<Option<Version>>, StoreError> {
+    let mut versions = Vec::with_capacity(ids.len());
+    let mut taken = 0;
+    for id in ids {
+        let version = read(id)?;
+        taken += version.as_ref().and_then(|version| version.body.as_ref()).map_or(0, |body| body.len());
+        versions.push(version);
+        if taken >= bytes {
+            break;
+        }
+    }
+    Ok(versions)
+}
+
 /// Pages of lines that are being filled. Resources that `keep` rejects are counted too, so that the time for a page is
 /// limited.
 pub(crate) struct FillingLines<K, P> {

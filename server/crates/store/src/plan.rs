@@ -12,12 +12,15 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Commit, Expect, ExpectVersion, LedgerRecord, LedgerWrite, ResourceDraft, ResourceKey, Seq, StoreError,
-    StoreSnapshot, Version, VersionWrite, WriteEffect, WriteResult,
+    Commit, Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, LedgerRecord, LedgerWrite,
+    ResourceDraft, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite, WriteEffect,
+    WriteResult,
 };
 
 /// Maximum length of a key, kind, id or compartment in bytes.
 const KEY_LIMIT: usize = 1_024;
+/// Maximum length of a term of the search index in bytes.
+const TERM_LIMIT: usize = 255;
 
 /// The counters that an engine stores besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -55,6 +58,8 @@ impl StoredRecord {
 pub(crate) trait PresentState {
     /// Returns the newest version of a resource, which may be a tombstone.
     fn newest(&self, key: &ResourceKey) -> Result<Option<Version>, StoreError>;
+    /// Returns whether a version with a term of this range was committed after `since`.
+    fn is_indexed_since(&self, range: &IndexRange, since: Seq) -> Result<bool, StoreError>;
     /// Returns the record under this key, expired or not.
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError>;
     /// Returns up to `limit` keys of expired records, in order of expiry.
@@ -74,6 +79,8 @@ pub(crate) struct VersionPut {
     pub joined: Vec<String>,
     /// Compartments of the replaced version that the new version is not in.
     pub left: Vec<String>,
+    /// Terms of the search index.
+    pub terms: Vec<IndexTerm>,
 }
 
 /// A record to write or to remove.
@@ -115,7 +122,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         let updated = self.updated(now);
         let text = format!("{updated:.3}");
         let written: Result<Vec<WriteResult>, StoreError> =
-            writes.into_iter().map(|write| self.version(write, updated, &text)).collect();
+            writes.into_iter().map(|write| self.version(write, mark, updated, &text)).collect();
         match written {
             Ok(mut written) => {
                 let seq = Seq(self.counters.seq);
@@ -184,15 +191,23 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
             .expect("the floor is a valid timestamp plus a few milliseconds")
     }
 
+    /// Decides one write. `mark` is the number of versions of the round before its commit.
     fn version(
         &mut self,
         write: VersionWrite,
+        mark: usize,
         updated: Timestamp,
         text: &str,
     ) -> Result<WriteResult, StoreError> {
-        let VersionWrite { key, expect, body, mut compartments, unless_same } = write;
+        let VersionWrite { key, expect, body, mut compartments, unless_same, terms, unless_indexed } = write;
         check_key(&key.kind)?;
         check_key(&key.id)?;
+        terms.iter().try_for_each(check_term)?;
+        if let Some(condition) = unless_indexed
+            && self.is_indexed(&condition, mark)?
+        {
+            return Err(StoreError::Conflict { key: key.to_string() });
+        }
         let replaced = match self.newest.get(&key) {
             Some(known) => known.clone(),
             None => self.present.newest(&key)?,
@@ -246,8 +261,24 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         let body = body.map(|draft| Bytes::from(filled(draft, &number.to_string(), text)));
         let new = Version { key: key.clone(), version: number, seq, updated, compartments, body };
         self.newest.insert(key, Some(new.clone()));
-        self.versions.push(VersionPut { new, replaced, home, joined, left });
+        let terms = if new.is_deleted() { Vec::new() } else { terms };
+        self.versions.push(VersionPut { new, replaced, home, joined, left, terms });
         Ok(WriteResult { effect, version: number, updated, seq })
+    }
+
+    /// Returns whether a version with one of the terms was committed after the search, in the store or by an earlier
+    /// commit of this round (the first `mark` versions).
+    fn is_indexed(&self, condition: &IndexCondition, mark: usize) -> Result<bool, StoreError> {
+        let in_round = self.versions[..mark].iter().flat_map(|put| &put.terms);
+        if in_round.into_iter().any(|term| condition.ranges.iter().any(|range| range.contains(term))) {
+            return Ok(true);
+        }
+        for range in &condition.ranges {
+            if self.present.is_indexed_since(range, condition.since)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn record(&mut self, write: LedgerWrite, now: Timestamp) -> Result<u64, StoreError> {
@@ -299,6 +330,15 @@ pub(crate) fn check_key(key: &str) -> Result<(), StoreError> {
         return Ok(());
     };
     Err(StoreError::Key { key: key.to_owned(), reason })
+}
+
+/// Checks that a term of the search index has a valid length.
+fn check_term(term: &IndexTerm) -> Result<(), StoreError> {
+    if (1..=TERM_LIMIT).contains(&term.len()) {
+        return Ok(());
+    }
+    let key = term.escape_ascii().to_string();
+    Err(StoreError::Key { key, reason: "a term of the search index must have 1 to 255 bytes" })
 }
 
 /// Splits the draft at its two offsets, and inserts the version number and the update time as elements 1 and 3.
@@ -391,6 +431,10 @@ mod tests {
     impl PresentState for EmptyStore {
         fn newest(&self, _: &ResourceKey) -> Result<Option<Version>, StoreError> {
             Ok(None)
+        }
+
+        fn is_indexed_since(&self, _: &IndexRange, _: Seq) -> Result<bool, StoreError> {
+            Ok(false)
         }
 
         fn record(&self, _: &str) -> Result<Option<StoredRecord>, StoreError> {

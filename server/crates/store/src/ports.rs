@@ -9,8 +9,9 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::{
-    ChangeRecord, Commit, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
-    ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite,
+    ChangeRecord, Commit, IndexEntry, IndexLookup, LedgerRecord, LedgerWrite, LinePage, LineScanRange,
+    PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage,
+    VersionWrite,
 };
 
 /// Small records with compare-and-set and expiry, for example users, clients, codes, sessions, jobs and audit events.
@@ -75,6 +76,24 @@ pub trait Versions: Clone + Send + Sync + 'static {
         at: Seq,
     ) -> impl Future<Output = Result<Option<Version>, StoreError>> + Send;
 
+    /// Reads several resources of one type as [`read`](Self::read) does. The results have the order of `ids`. They end
+    /// after the first body with which the bodies take `bytes` bytes or more together.
+    fn read_many(
+        &self,
+        kind: &str,
+        ids: Vec<String>,
+        at: Seq,
+        bytes: usize,
+    ) -> impl Future<Output = Result<Vec<Option<Version>>, StoreError>> + Send;
+
+    /// Returns the entries of the search index for each of the lookups, ordered by the bytes of the term and of the id.
+    /// The entries are a superset of those of the versions at any sequence number (see
+    /// [`IndexTerm`](crate::IndexTerm)).
+    fn index_entries(
+        &self,
+        lookups: Vec<IndexLookup>,
+    ) -> impl Future<Output = Result<Vec<Vec<IndexEntry>>, StoreError>> + Send;
+
     /// Returns versions of one resource, newest first, starting with the newest one *before* `before`. Pass
     /// [`Seq::LATEST`] for the first page, and the `seq` of the last version of a page for the next page. The result is
     /// empty after the last version.
@@ -130,6 +149,10 @@ pub trait Versions: Clone + Send + Sync + 'static {
         after: Seq,
         limit: usize,
     ) -> impl Future<Output = Result<Vec<ChangeRecord>, StoreError>> + Send;
+
+    /// Returns the sequence number of the last write whose `lastUpdated` is not after `time`, or [`Seq::ZERO`] if there
+    /// is none. `lastUpdated` never decreases from a write to the next, so all later writes are after `time`.
+    fn seq_at(&self, time: Timestamp) -> impl Future<Output = Result<Seq, StoreError>> + Send;
 
     /// Returns the sequence number of the last visible commit.
     fn last_seq(&self) -> Seq;

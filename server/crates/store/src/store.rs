@@ -9,8 +9,9 @@ use tokio::sync::watch;
 use crate::file::{FileEngine, FileOptions};
 use crate::memory::MemoryEngine;
 use crate::{
-    ChangeRecord, Commit, Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
-    ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
+    VersionHeader, VersionPage, VersionWrite, Versions,
 };
 
 /// A function that decides whether writes are accepted now.
@@ -151,6 +152,20 @@ impl Versions for Store {
         each!(self, engine => engine.read(key, at).await)
     }
 
+    async fn read_many(
+        &self,
+        kind: &str,
+        ids: Vec<String>,
+        at: Seq,
+        bytes: usize,
+    ) -> Result<Vec<Option<Version>>, StoreError> {
+        each!(self, engine => engine.read_many(kind, ids, at, bytes).await)
+    }
+
+    async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        each!(self, engine => engine.index_entries(lookups).await)
+    }
+
     async fn history(
         &self,
         key: &ResourceKey,
@@ -190,6 +205,10 @@ impl Versions for Store {
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         each!(self, engine => engine.changes(after, limit).await)
+    }
+
+    async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
+        each!(self, engine => engine.seq_at(time).await)
     }
 
     fn last_seq(&self) -> Seq {

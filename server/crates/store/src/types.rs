@@ -162,17 +162,37 @@ pub struct VersionWrite {
     /// If `true`, writes nothing ([`WriteEffect::Nothing`]) if the newest version has the same bytes, apart from the
     /// two inserted values, and the same compartments. A repeated import is therefore cheap.
     pub unless_same: bool,
+    /// Terms of the search index under which the version can be found (see [`IndexTerm`]). A tombstone has none.
+    pub terms: Vec<IndexTerm>,
+    /// Condition on the search index, besides `expect`.
+    pub unless_indexed: Option<IndexCondition>,
 }
 
 impl VersionWrite {
     /// Returns a write of a new version without condition.
     pub fn put(key: ResourceKey, draft: ResourceDraft, compartments: Vec<String>) -> Self {
-        Self { key, expect: ExpectVersion::Any, body: Some(draft), compartments, unless_same: false }
+        Self {
+            key,
+            expect: ExpectVersion::Any,
+            body: Some(draft),
+            compartments,
+            unless_same: false,
+            terms: Vec::new(),
+            unless_indexed: None,
+        }
     }
 
     /// Returns a write of a tombstone without condition.
     pub fn delete(key: ResourceKey) -> Self {
-        Self { key, expect: ExpectVersion::Any, body: None, compartments: Vec::new(), unless_same: false }
+        Self {
+            key,
+            expect: ExpectVersion::Any,
+            body: None,
+            compartments: Vec::new(),
+            unless_same: false,
+            terms: Vec::new(),
+            unless_indexed: None,
+        }
     }
 
     /// Sets the condition of the write.
@@ -181,6 +201,84 @@ impl VersionWrite {
         self.expect = expect;
         self
     }
+
+    /// Sets the terms of the search index.
+    #[must_use]
+    pub fn indexed(mut self, terms: Vec<IndexTerm>) -> Self {
+        self.terms = terms;
+        self
+    }
+
+    /// Sets the condition on the search index.
+    #[must_use]
+    pub fn unless_indexed(mut self, condition: Option<IndexCondition>) -> Self {
+        self.unless_indexed = condition;
+        self
+    }
+}
+
+/// A term of the search index: 1 to 255 bytes that the store compares but does not interpret.
+///
+/// The index maps a term to the ids of all resources that had the term in *any* version. Entries are never removed, so
+/// a search at any sequence number finds a superset, and the caller checks each version that it reads. A write therefore
+/// does not read the terms of the version that it replaces.
+pub type IndexTerm = Box<[u8]>;
+
+/// A range of terms of the search index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum IndexRange {
+    /// Exactly this term.
+    Term(IndexTerm),
+    /// The terms from the first (inclusive) to the second (exclusive), in byte order. All terms of the index that begin
+    /// with the common prefix of the two must have the same length.
+    Between(IndexTerm, IndexTerm),
+}
+
+impl IndexRange {
+    /// Returns whether the range contains a term.
+    pub fn contains(&self, term: &[u8]) -> bool {
+        match self {
+            Self::Term(wanted) => **wanted == *term,
+            Self::Between(from, until) => **from <= *term && *term < **until,
+        }
+    }
+}
+
+/// A lookup in the search index.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexLookup {
+    /// The terms.
+    pub range: IndexRange,
+    /// The lookup starts after this entry. `None` starts at the first term of the range.
+    pub after: Option<IndexEntry>,
+    /// Maximum number of entries.
+    pub limit: usize,
+}
+
+impl IndexLookup {
+    /// Returns a lookup of the first entries of a range.
+    pub fn first(range: IndexRange, limit: usize) -> Self {
+        Self { range, after: None, limit }
+    }
+}
+
+/// An entry of the search index.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct IndexEntry {
+    /// The term.
+    pub term: IndexTerm,
+    /// Id of a resource that has or had the term. The term determines the type.
+    pub id: String,
+}
+
+/// A condition on the search index: no version with one of these terms was committed after `since`. A caller that found
+/// nothing at `since` can thus create a resource that must exist only once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexCondition {
+    /// The terms.
+    pub ranges: Vec<IndexRange>,
+    /// Sequence number of the search.
+    pub since: Seq,
 }
 
 /// Result of a commit.

@@ -3,6 +3,7 @@
 use fhir::{IssueCode, OperationOutcome};
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
+use identity::tokens::access_token::TokenAccess;
 use resources::{DeleteResult, EntryAction, EntryResult, ResourceError, Restriction, StoredResource};
 use serde::Serialize;
 use serde_json::{Value, json, value::RawValue};
@@ -23,6 +24,9 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
     let body = json_body(context, body).await?;
     let random = context.app.clock.random.clone();
     let plan = context.app.resources.plan(&body, || resource_id(&*random), context.now)?;
+    for kind in plan.searched_types() {
+        check_all_of_type(context, &token, kind, ScopePermissions::SEARCH).await?;
+    }
     for entry in plan.entries.iter().flatten() {
         let permissions = match entry.action {
             EntryAction::Create => ScopePermissions::CREATE,
@@ -34,13 +38,8 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
             true => [permissions, ScopePermissions::SEARCH],
             false => [permissions; 2],
         };
-        // Bundles require access to all resources of a type; restricted clients send one resource at a time.
         for permission in permissions {
-            let restriction = access::restriction(context, &token, entry.kind, permission).await?;
-            if !matches!(restriction, Restriction::None) {
-                let text = format!("the token does not allow this on all {} resources", entry.kind);
-                return Err(Problem::insufficient_scope(&text));
-            }
+            check_all_of_type(context, &token, entry.kind, permission).await?;
         }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
@@ -57,6 +56,23 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
     let entry = answers.into_iter().map(response_entry).collect();
     let answer = ResponseBundle { resource_type: "Bundle", kind, entry };
     Ok(reply::no_store(reply::fhir_json(StatusCode::OK, &answer)))
+}
+
+/// Checks that the token grants a permission on all resources of a type. Bundles require this; restricted clients send
+/// one resource at a time.
+async fn check_all_of_type(
+    context: &RequestContext,
+    token: &TokenAccess,
+    kind: &'static str,
+    permission: ScopePermissions,
+) -> Result<(), Problem> {
+    match access::restriction(context, token, kind, permission).await? {
+        Restriction::None => Ok(()),
+        _ => {
+            let text = format!("the token does not allow this on all {kind} resources");
+            Err(Problem::insufficient_scope(&text))
+        }
+    }
 }
 
 #[derive(Serialize)]

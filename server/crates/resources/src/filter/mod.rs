@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `value` | search values and the comparison with values of resources |
 
-mod value;
+pub(crate) mod value;
 
 use fhir::search_parameters::{self, SearchParameter, ValueComparison};
 use jiff::Timestamp;
@@ -23,19 +23,19 @@ use crate::json::values;
 pub struct TypeFilter {
     /// The resource type that the search applies to.
     pub kind: &'static str,
-    clauses: Vec<FilterClause>,
+    pub(crate) clauses: Vec<FilterClause>,
     fhir_base: String,
 }
 
 /// One parameter of a search, with its values.
 #[derive(Debug, Clone)]
-struct FilterClause {
-    parameter: SearchParameter,
-    test: FilterTest,
+pub(crate) struct FilterClause {
+    pub parameter: SearchParameter,
+    pub test: FilterTest,
 }
 
 #[derive(Debug, Clone)]
-enum FilterTest {
+pub(crate) enum FilterTest {
     /// The modifier `:missing`. `true` matches resources without a value.
     Missing(bool),
     /// The resource must have one of these values.

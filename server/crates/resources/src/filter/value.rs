@@ -15,7 +15,7 @@ use crate::references::local;
 
 /// The comparison that a prefix of an ordered value requests (`eq`, `lt`, …).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SearchPrefix {
+pub(crate) enum SearchPrefix {
     Eq,
     Ne,
     Gt,
@@ -29,7 +29,7 @@ pub(super) enum SearchPrefix {
 
 /// A parsed search value.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum SearchValue {
+pub(crate) enum SearchValue {
     Date(SearchPrefix, Range<Timestamp>),
     Number(SearchPrefix, Range<f64>, f64),
     Quantity(SearchPrefix, Range<f64>, f64, Unit),
@@ -48,21 +48,21 @@ pub(super) enum SearchValue {
 
 /// A range that includes its first value and excludes its last.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Range<T> {
+pub(crate) struct Range<T> {
     pub from: T,
     pub to: T,
 }
 
 /// The unit of a quantity.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Unit {
+pub(crate) struct Unit {
     pub system: Option<String>,
     pub code: Option<String>,
 }
 
 /// The search value of a reference parameter.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// A resource of this server. The type is set if the search contains it.
     Local { kind: Option<&'static str>, id: String },
     /// A reference with exactly this URL.
@@ -71,7 +71,7 @@ pub(super) enum Target {
 
 /// The system in the search value of a token.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum System {
+pub(crate) enum System {
     Any,
     None,
     Is(String),
@@ -79,7 +79,7 @@ pub(super) enum System {
 
 /// The context in which a search value is parsed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct SearchContext<'a> {
+pub(crate) struct SearchContext<'a> {
     pub fhir_base: &'a str,
     /// Time of the export, which `ap` compares dates with.
     pub at: Timestamp,
@@ -153,7 +153,9 @@ impl SearchValue {
             Self::Contains(wanted) => texts(place.data, value).any(|text| folded(&text).contains(wanted)),
             Self::Exactly(wanted) => texts(place.data, value).any(|text| *text == **wanted),
             Self::Token { system, code } => {
-                tokens(place, value).iter().any(|found| found.is(system, code.as_deref()))
+                // FHIR prefers too many matches to too few, so codes are compared without regard to case, but ids exactly.
+                let is_same = if place.data == "id" { str::eq } else { folded_case };
+                tokens(place, value).iter().any(|found| found.is(system, code.as_deref(), is_same))
             }
             Self::Uri(wanted) => text(value).is_some_and(|found| is_uri(&found, wanted)),
         }
@@ -161,7 +163,7 @@ impl SearchValue {
 }
 
 /// Splits a text at separators that are not escaped with a backslash.
-pub(super) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
+pub(crate) fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     let mut escaped = false;
     text.split(move |c| {
         let splits = c == separator && !escaped;
@@ -203,7 +205,7 @@ fn prefixed(text: &str) -> (SearchPrefix, &str) {
 }
 
 /// Returns the text in folded form: lower case and without accents.
-fn folded(text: &str) -> String {
+pub(crate) fn folded(text: &str) -> String {
     text.nfd().filter(|c| !is_combining_mark(*c)).flat_map(char::to_lowercase).collect()
 }
 
@@ -253,15 +255,20 @@ struct SearchPeriod<'a> {
     end: Option<Text<'a>>,
 }
 
-/// Returns the times that a value of the resource covers. A period without start or end is unbounded on that side.
-fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
+/// Returns the times that a value of the resource covers. A period without start or end is unbounded on that side. A
+/// period that ends before its start covers none.
+pub(crate) fn dates(data: &str, value: &RawValue) -> Vec<Range<Timestamp>> {
     match data {
         "Period" => {
             let Ok(period) = serde_json::from_str::<SearchPeriod<'_>>(value.get()) else { return Vec::new() };
             let from = period.start.as_deref().map_or(Some(Timestamp::MIN), |text| Some(date(text)?.from));
             let to = period.end.as_deref().map_or(Some(Timestamp::MAX), |text| Some(date(text)?.to));
             let is_empty = period.start.is_none() && period.end.is_none();
-            from.zip(to).filter(|_| !is_empty).map(|(from, to)| Range { from, to }).into_iter().collect()
+            from.zip(to)
+                .filter(|(from, to)| !is_empty && from < to)
+                .map(|(from, to)| Range { from, to })
+                .into_iter()
+                .collect()
         }
         "Timing" => {
             let mut found = Vec::new();
@@ -409,7 +416,7 @@ struct Reference<'a> {
 
 /// Returns whether a value has the system or the target type that the parameter is limited to. The type of a reference
 /// is that in its URL, or its member `type`.
-pub(super) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
+pub(crate) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
     let Some(only) = place.only else { return true };
     if place.data != "Reference" {
         return !tokens(place, value).is_empty();
@@ -422,14 +429,17 @@ pub(super) fn is_included(place: &ElementPath, value: &RawValue) -> bool {
     in_url.or(found.kind.as_deref().and_then(fhir::resource_type)) == Some(only)
 }
 
+/// Returns the URL in a Reference, a canonical or a URI.
+pub(crate) fn reference_text<'a>(data: &str, value: &'a RawValue) -> Option<Text<'a>> {
+    match data {
+        "Reference" => serde_json::from_str::<Reference<'_>>(value.get()).ok()?.reference,
+        _ => text(value),
+    }
+}
+
 impl Target {
     fn is_of(&self, place: &ElementPath, value: &RawValue, fhir_base: &str) -> bool {
-        let found = if place.data == "Reference" {
-            serde_json::from_str::<Reference<'_>>(value.get()).ok().and_then(|found| found.reference)
-        } else {
-            text(value)
-        };
-        let Some(found) = found else { return false };
+        let Some(found) = reference_text(place.data, value) else { return false };
         match self {
             Self::Address(wanted) => is_uri(&found, wanted),
             Self::Local { kind, id } => local(&found, fhir_base).is_some_and(|(found_kind, found_id)| {
@@ -449,7 +459,7 @@ fn is_uri(found: &str, wanted: &str) -> bool {
 // Strings -------------------------------------------------------------------------------------------------------------
 
 /// Returns the texts of a value in which a search for a string looks.
-fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {
+pub(crate) fn texts<'a>(data: &str, value: &'a RawValue) -> impl Iterator<Item = Text<'a>> + use<'a> {
     let members: &[&str] = match data {
         "HumanName" => &["text", "family", "given", "prefix", "suffix"],
         "Address" => &["text", "line", "city", "district", "state", "postalCode", "country"],
@@ -491,23 +501,22 @@ fn token(parameter: &SearchParameter, value: &str) -> Result<SearchValue, String
 
 /// A code or identifier of the resource, with its system.
 #[derive(Deserialize)]
-struct Token<'a> {
+pub(crate) struct Token<'a> {
     #[serde(borrow)]
-    system: Option<Text<'a>>,
+    pub system: Option<Text<'a>>,
     #[serde(borrow, alias = "value")]
-    code: Option<Text<'a>>,
+    pub code: Option<Text<'a>>,
 }
 
 impl Token<'_> {
-    /// Returns `true` if the token matches. Systems are compared exactly, codes without regard to case: FHIR prefers
-    /// too many matches to too few.
-    fn is(&self, system: &System, code: Option<&str>) -> bool {
+    /// Returns `true` if the token matches. Systems are compared exactly, codes with `is_same`.
+    fn is(&self, system: &System, code: Option<&str>, is_same: fn(&str, &str) -> bool) -> bool {
         let is_system = match system {
             System::Any => true,
             System::None => self.system.is_none(),
             System::Is(system) => self.system.as_ref().is_some_and(|found| **found == **system),
         };
-        let same = |code: &str| self.code.as_ref().is_some_and(|found| folded_case(found, code));
+        let same = |code: &str| self.code.as_ref().is_some_and(|found| is_same(found, code));
         is_system && code.is_none_or(same)
     }
 }
@@ -516,7 +525,7 @@ fn folded_case(a: &str, b: &str) -> bool {
     a.eq_ignore_ascii_case(b) || a.to_lowercase() == b.to_lowercase()
 }
 
-fn tokens<'a>(place: &ElementPath, value: &'a RawValue) -> Vec<Token<'a>> {
+pub(crate) fn tokens<'a>(place: &ElementPath, value: &'a RawValue) -> Vec<Token<'a>> {
     let plain = |code: Option<Text<'a>>| Token { system: None, code };
     match place.data {
         "boolean" => vec![plain(Some(Text(Cow::Borrowed(value.get()))))],

@@ -5,7 +5,7 @@ use std::io::{self, BufRead, Cursor, Read};
 use std::mem;
 use std::path::{Path, PathBuf};
 
-use store::{ExpectVersion, ResourceKey, VersionWrite};
+use store::{ResourceKey, VersionWrite};
 use tokio::sync::mpsc;
 
 use super::files::{self, FileContent, InputLine};
@@ -255,15 +255,10 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 
     fn add(&mut self, prepared: PreparedResource) {
-        let PreparedResource { kind, id, draft, compartments } = prepared;
+        let PreparedResource { kind, id, draft, compartments, terms } = prepared;
         self.batch_bytes += draft.bytes.len();
-        self.batch.push(VersionWrite {
-            key: ResourceKey::new(kind, id),
-            expect: ExpectVersion::Any,
-            body: Some(draft),
-            compartments,
-            unless_same: true,
-        });
+        let write = VersionWrite::put(ResourceKey::new(kind, id), draft, compartments).indexed(terms);
+        self.batch.push(VersionWrite { unless_same: true, ..write });
     }
 
     fn is_full(&self) -> bool {

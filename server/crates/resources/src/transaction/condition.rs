@@ -3,8 +3,10 @@
 
 use jiff::Timestamp;
 use store::ExpectVersion;
+use tokio::sync::MutexGuard;
 
 use super::check_once;
+use super::reference::ConditionalReference;
 use crate::Restriction;
 use crate::bundle::BundleEntry;
 use crate::filter::TypeFilter;
@@ -60,13 +62,21 @@ impl EntryCondition {
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a
-    /// resource, its id replaces the planned id, also in references of other entries.
-    pub(crate) async fn resolve(&self, entries: &mut [PlannedEntry]) -> Result<(), ResourceError> {
+    /// resource, its id replaces the planned id, also in references of other entries. Returns the turn of this commit
+    /// if one of its searches needs it (see [`ConditionalSearch`]).
+    pub(super) async fn resolve(
+        &self,
+        entries: &mut [PlannedEntry],
+        references: &[ConditionalReference],
+    ) -> Result<Option<MutexGuard<'_, ()>>, ResourceError> {
         let mut names = RenamedReferences::new();
+        let view = self.restricted_to(Restriction::None);
+        let mut turn = None;
         for entry in entries.iter_mut() {
             let Some(EntryCondition::Search { text, at, own }) = entry.condition.take() else { continue };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
-            let found = self.restricted_to(Restriction::None).only(entry.kind, &filter).await?;
+            let (found, condition) = view.search_in_turn(&filter, &mut turn).await?;
+            entry.unless_indexed = condition.filter(|_| found.is_none());
             let is_there = found.is_some();
             if let Some(found) = found {
                 if let Some(own) = own.filter(|own| *own != found.id) {
@@ -81,8 +91,9 @@ impl Resources {
                 entry.condition = Some(EntryCondition::LeftOut);
             }
         }
+        self.resolve_references(references, entries, &mut names).await?;
         if names.is_empty() {
-            return Ok(());
+            return Ok(turn);
         }
         check_once(&*entries)?;
         let limits = self.limits();
@@ -94,6 +105,6 @@ impl Resources {
                 entry.prepared = Some(prepared);
             }
         }
-        Ok(())
+        Ok(turn)
     }
 }

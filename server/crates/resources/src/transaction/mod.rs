@@ -3,21 +3,25 @@
 //!
 //! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check access
 //! before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
-//! and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`). Searches are rejected.
+//! and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`), and in a transaction, references
+//! too. Searches are rejected.
 
 mod condition;
+mod reference;
 
 use std::collections::HashSet;
 
 use jiff::Timestamp;
-use store::{ExpectVersion, ResourceKey, VersionWrite, Versions, WriteEffect};
+use store::{ExpectVersion, IndexCondition, ResourceKey, VersionWrite, Versions, WriteEffect};
 
 use crate::bundle::{self, BundleEntry, EntryRequest};
+use crate::conditional::{MAX_SEARCHES, is_overtaken};
 use crate::prepare::{IdSource, PreparedResource, prepare_named};
 use crate::scan::RenamedReferences;
 use crate::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
 use condition::EntryCondition;
+use reference::ConditionalReference;
 
 /// The action of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +47,7 @@ pub struct PlannedEntry {
     pub id: String,
     pub(crate) expect: ExpectVersion,
     pub(crate) condition: Option<EntryCondition>,
+    pub(crate) unless_indexed: Option<IndexCondition>,
     pub(crate) prepared: Option<PreparedResource>,
 }
 
@@ -51,15 +56,28 @@ impl PlannedEntry {
     pub fn is_conditional(&self) -> bool {
         self.condition.is_some()
     }
+
+    /// Returns `true` if the search of the entry found a resource, so that the entry writes nothing.
+    fn is_left_out(&self) -> bool {
+        matches!(self.condition, Some(EntryCondition::LeftOut))
+    }
 }
 
 /// A checked Bundle of requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct TransactionPlan {
     /// `true` for a transaction: all entries are processed or none.
     pub is_transaction: bool,
     /// The entries in the order of the Bundle. In a transaction, none of them is an error.
     pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
+    references: Vec<ConditionalReference>,
+}
+
+impl TransactionPlan {
+    /// Returns the types of the resources that conditional references search for.
+    pub fn searched_types(&self) -> impl Iterator<Item = &'static str> {
+        self.references.iter().map(ConditionalReference::kind)
+    }
 }
 
 /// Result of an entry.
@@ -132,17 +150,21 @@ impl Resources {
                 }
             };
             let Target { action, kind, id, expect, condition } = target;
-            Ok(PlannedEntry { action, kind, id, expect, condition, prepared })
+            Ok(PlannedEntry { action, kind, id, expect, condition, unless_indexed: None, prepared })
         });
         let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = planned
             .enumerate()
             .map(|(at, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(at)))
             .collect();
+        let mut references = Vec::new();
         if is_transaction {
             let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
-            check_once(all.map_err(Clone::clone)?)?;
+            let all = all.map_err(Clone::clone)?;
+            references =
+                ConditionalReference::in_entries(all.iter().copied().enumerate(), self.fhir_base(), now)?;
+            check_once(all)?;
         }
-        Ok(TransactionPlan { is_transaction, entries })
+        Ok(TransactionPlan { is_transaction, entries, references })
     }
 
     /// Performs a plan and returns one result for each entry.
@@ -157,12 +179,12 @@ impl Resources {
     ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
         if plan.is_transaction {
             let entries: Result<Vec<PlannedEntry>, ResourceBodyError> = plan.entries.into_iter().collect();
-            return self.commit(entries?, now).await;
+            return self.commit(entries?, &plan.references, now).await;
         }
         let mut answers = Vec::with_capacity(plan.entries.len());
         for entry in plan.entries {
             match entry {
-                Ok(entry) => match self.commit(vec![entry], now).await {
+                Ok(entry) => match self.commit(vec![entry], &[], now).await {
                     Ok(done) => answers.extend(done),
                     Err(error) => answers.push(Err(error)),
                 },
@@ -172,25 +194,43 @@ impl Resources {
         Ok(answers)
     }
 
+    /// Performs entries in one commit. If another request was faster than one that depends on a search, the searches are
+    /// repeated.
+    async fn commit(
+        &self,
+        entries: Vec<PlannedEntry>,
+        references: &[ConditionalReference],
+        now: Timestamp,
+    ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
+        if references.is_empty() && !entries.iter().any(PlannedEntry::is_conditional) {
+            return self.commit_once(entries, now).await;
+        }
+        for searches in 1.. {
+            let mut resolved = entries.clone();
+            let turn = self.resolve(&mut resolved, references).await?;
+            let done = self.commit_once(resolved, now).await;
+            drop(turn);
+            if !is_overtaken(&done) || searches == MAX_SEARCHES {
+                return done;
+            }
+        }
+        unreachable!("the loop ends with the last search")
+    }
+
     /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only its own
     /// entry.
-    async fn commit(
+    async fn commit_once(
         &self,
         mut entries: Vec<PlannedEntry>,
         now: Timestamp,
     ) -> Result<Vec<Result<EntryResult, ResourceError>>, ResourceError> {
-        // The lock keeps the results of searches valid until the commit.
-        let _turn = match entries.iter().any(PlannedEntry::is_conditional) {
-            true => Some(self.one_conditional().await),
-            false => None,
-        };
-        self.resolve(&mut entries).await?;
         let writes: Vec<VersionWrite> = entries.iter_mut().filter_map(PlannedEntry::write).collect();
         let commit = self.store().commit(writes, now).await?;
         let mut written = commit.written.into_iter();
         let mut done = Vec::with_capacity(entries.len());
-        for PlannedEntry { action, kind, id, condition, .. } in entries {
-            let is_left_out = matches!(condition, Some(EntryCondition::LeftOut));
+        for entry in entries {
+            let is_left_out = entry.is_left_out();
+            let PlannedEntry { action, kind, id, .. } = entry;
             let effect = match action {
                 EntryAction::Read => None,
                 _ if is_left_out => None,
@@ -222,14 +262,16 @@ impl PlannedEntry {
     /// Returns the write of this entry, if it writes, and removes the text from the entry.
     fn write(&mut self) -> Option<VersionWrite> {
         let key = ResourceKey::new(self.kind, &*self.id);
-        let write = match (self.action, &self.condition, self.prepared.take()) {
-            (EntryAction::Read, ..) | (_, Some(EntryCondition::LeftOut), _) => return None,
-            (_, _, Some(PreparedResource { draft, compartments, .. })) => {
-                VersionWrite::put(key, draft, compartments)
+        if self.action == EntryAction::Read || self.is_left_out() {
+            return None;
+        }
+        let write = match self.prepared.take() {
+            Some(PreparedResource { draft, compartments, terms, .. }) => {
+                VersionWrite::put(key, draft, compartments).indexed(terms)
             }
-            (_, _, None) => VersionWrite::delete(key),
+            None => VersionWrite::delete(key),
         };
-        Some(write.expecting(self.expect))
+        Some(write.expecting(self.expect).unless_indexed(self.unless_indexed.take()))
     }
 }
 

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | `service` | single resources |
 //! | `transaction` | Bundles of requests |
+//! | `searches` | searches and a naive evaluator |
 //! | `import` | files of all kinds, valid and invalid |
 //! | `trial` | real data, if available |
 
 #![expect(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 mod import;
+mod searches;
 mod service;
 mod transaction;
 mod trial;

@@ -1,8 +1,9 @@
 //! Tests of Bundles of requests.
 
 use store::{Seq, Store, Versions};
+use trefoil_resources::filter::TypeFilter;
 use trefoil_resources::{
-    DeleteResult, EntryAction, EntryResult, ResourceBodyError, ResourceError, Resources,
+    DeleteResult, EntryAction, EntryResult, ResourceBodyError, ResourceError, Resources, Restriction,
 };
 
 use crate::{new_ids, now};
@@ -261,4 +262,91 @@ async fn conditional_updates_and_deletes_apply_to_the_found_resource() {
     assert!(ask("transaction", &[&put("3", ""), &delete("1")]).await.unwrap_err().contains("Patient"));
     assert_eq!(resources.store().last_seq(), seq, "nothing was written");
     assert_eq!(ask("transaction", &[&delete("2"), &delete("4")]).await.unwrap(), ["deleted 2", "was absent"]);
+}
+
+fn practitioner(id: &str, npi: &str, method: &str, url: &str) -> String {
+    let identifier = format!(r#"[{{"system":"urn:npi","value":"{npi}"}}]"#);
+    let request = request(method, url, "");
+    format!(
+        r#"{{"resource":{{"resourceType":"Practitioner","id":"{id}","identifier":{identifier}}},{request}}}"#
+    )
+}
+
+fn observation(performer: &str) -> String {
+    let request = request("PUT", "Observation/o", "");
+    format!(
+        r#"{{"resource":{{"resourceType":"Observation","id":"o","performer":[{{"reference":"{performer}"}}]}},{request}}}"#
+    )
+}
+
+#[tokio::test]
+async fn conditional_references_are_resolved_to_the_only_match() {
+    let resources = Resources::new(Store::memory());
+    let stored = [
+        practitioner("one", "1", "PUT", "Practitioner/one"),
+        practitioner("two", "2", "PUT", "Practitioner/two"),
+        practitioner("also-two", "2", "PUT", "Practitioner/also-two"),
+    ];
+    run(&resources, &bundle("transaction", &stored.each_ref().map(String::as_str))).await.unwrap();
+    let performer = async || {
+        let stored = resources.read("Observation", "o").await.unwrap();
+        let value: serde_json::Value = serde_json::from_slice(&stored.bytes).unwrap();
+        value["performer"][0]["reference"].as_str().unwrap().to_owned()
+    };
+    let refer = |npi: &str| observation(&format!("Practitioner?identifier=urn:npi|{npi}"));
+
+    run(&resources, &bundle("transaction", &[&refer("1")])).await.unwrap();
+    assert_eq!(performer().await, "Practitioner/one");
+    let missing = run(&resources, &bundle("transaction", &[&refer("3")])).await;
+    let reference = "Practitioner?identifier=urn:npi|3".to_owned();
+    assert_eq!(missing, Err(ResourceError::NoMatch { reference }));
+    let several = run(&resources, &bundle("transaction", &[&refer("2")])).await;
+    assert_eq!(several, Err(ResourceError::Several { kind: "Practitioner".to_owned() }));
+    assert_eq!(performer().await, "Practitioner/one");
+
+    // Resources that the same transaction writes match in their new version, and only in that.
+    let created = practitioner("", "3", "POST", "Practitioner");
+    run(&resources, &bundle("transaction", &[&refer("3"), &created])).await.unwrap();
+    assert_eq!(performer().await, "Practitioner/new-1");
+    let changed = practitioner("two", "4", "PUT", "Practitioner/two");
+    run(&resources, &bundle("transaction", &[&refer("2"), &changed])).await.unwrap();
+    assert_eq!(performer().await, "Practitioner/also-two");
+
+    let bad = run(&resources, &bundle("transaction", &[&observation("Practitioner?shoe-size=1")])).await;
+    let why = "Bundle.entry[0]: reference 'Practitioner?shoe-size=1': Practitioner?shoe-size: 'shoe-size' is not a \
+               search parameter that is supported for Practitioner";
+    assert_eq!(bad.unwrap_err().to_string(), why);
+    // In a batch, the text stays as it is.
+    run(&resources, &bundle("batch", &[&refer("1")])).await.unwrap();
+    assert_eq!(performer().await, "Practitioner?identifier=urn:npi|1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn equal_conditional_creates_at_the_same_time_create_one_resource() {
+    let dir = tempfile::tempdir().unwrap();
+    let resources = Resources::new(Store::open(dir.path()).unwrap());
+    // The second search has no indexed parameter.
+    for search in ["identifier=urn:npi|1", "name:contains=ada"] {
+        let create = |at: usize| {
+            let resources = resources.clone();
+            tokio::spawn(async move {
+                let filter = TypeFilter::read(&format!("Patient?{search}"), "", now()).unwrap();
+                let body = r#"{"resourceType":"Patient","identifier":[{"system":"urn:npi","value":"1"}],"name":[{"text":"Ada"}]}"#;
+                let view = resources.restricted_to(Restriction::None);
+                let id = format!("{}-{at}", search.len());
+                view.create_unless(&view, &filter, body.as_bytes(), id, now()).await.unwrap().created
+            })
+        };
+        let tasks: Vec<_> = (0..32).map(create).collect();
+        let mut created = 0;
+        for task in tasks {
+            created += usize::from(task.await.unwrap());
+        }
+        assert_eq!(created, 1, "{search}");
+        let filter = TypeFilter::read("Patient?identifier=1", "", now()).unwrap();
+        let view = resources.restricted_to(Restriction::None);
+        let found = view.search("Patient", Some(&filter), None, 10).await.unwrap().resources;
+        assert_eq!(found.len(), 1, "{search}");
+        resources.delete("Patient", &found[0].id, None, now()).await.unwrap();
+    }
 }

@@ -70,13 +70,14 @@ impl StoreTables {
                 .data_block_size_policy(BlockSizePolicy::all(RUN_BLOCK_BYTES))
                 .index_block_pinning_policy(PinningPolicy::all(true))
         };
-        let [homes, current, history, members, changes, records, expiries, meta] = StoreTable::NAMES;
+        let [homes, current, history, members, changes, terms, records, expiries, meta] = StoreTable::NAMES;
         Ok(Self([
             open(homes)?,
             db.keyspace(current, in_runs)?,
             open(history)?,
             open(members)?,
             open(changes)?,
+            open(terms)?,
             open(records)?,
             open(expiries)?,
             open(meta)?,

@@ -1,6 +1,6 @@
 //! Keys and values of the file engine. Numbers in keys are big-endian, so that keys sort by number. `!seq` is the
 //! bitwise complement, so that the newest version sorts first. `0` is a zero byte. No text in a key contains a zero
-//! byte, so no key is a prefix of another.
+//! byte, so no key is a prefix of another. Terms of the search index may contain zero bytes; ids do not.
 //!
 //! | table | key | value | scans that it serves |
 //! |---|---|---|---|
@@ -9,6 +9,7 @@
 //! | history | kind 0 id 0 !seq | a version that was replaced | one resource backwards; read at a sequence |
 //! | members | compartment 0 kind 0 id 0 !seq | 1 in, 0 out | a type within a compartment that is not its home |
 //! | changes | seq | deleted, version, kind 0 id | the change feed |
+//! | terms | term 0 id | seq of the last version with the term | the search index |
 //! | records | ledger key | expiry, revision, value | a prefix of the ledger |
 //! | expiries | expiry, ledger key | nothing | the sweep |
 //! | meta | `counters`, `format`, `kind` 0 kind | numbers | restart, the list of types |
@@ -26,7 +27,7 @@ use bytes::Bytes;
 use jiff::Timestamp;
 
 use crate::plan::{StoreCounters, StoredRecord};
-use crate::{ChangeRecord, ResourceKey, Seq, StoreError, Version};
+use crate::{ChangeRecord, IndexEntry, IndexRange, ResourceKey, Seq, StoreError, Version};
 
 /// The tables. Each is a keyspace of the engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -36,6 +37,7 @@ pub(super) enum StoreTable {
     History,
     Members,
     Changes,
+    Terms,
     Records,
     Expiries,
     Meta,
@@ -43,19 +45,20 @@ pub(super) enum StoreTable {
 
 impl StoreTable {
     /// All tables, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Homes,
         Self::Current,
         Self::History,
         Self::Members,
         Self::Changes,
+        Self::Terms,
         Self::Records,
         Self::Expiries,
         Self::Meta,
     ];
     /// The names of all tables, in the same order.
-    pub const NAMES: [&'static str; 8] =
-        ["homes", "current", "history", "members", "changes", "records", "expiries", "meta"];
+    pub const NAMES: [&'static str; 9] =
+        ["homes", "current", "history", "members", "changes", "terms", "records", "expiries", "meta"];
 }
 
 /// Key under which each table stores the number of the last checkpoint. No other key is a single zero byte.
@@ -104,6 +107,25 @@ pub(super) fn history(key: &ResourceKey, seq: Seq) -> Vec<u8> {
 
 pub(super) fn member(compartment: &str, key: &ResourceKey, seq: Seq) -> Vec<u8> {
     newest_first(prefix([compartment, &key.kind, &key.id]), seq)
+}
+
+/// Returns the key of an entry of the search index.
+pub(super) fn term(entry: &IndexEntry) -> Vec<u8> {
+    [&entry.term[..], &[0], entry.id.as_bytes()].concat()
+}
+
+/// Splits a key of the table `terms`.
+pub(super) fn split_term(key: &[u8]) -> Result<IndexEntry, StoreError> {
+    let at = key.iter().rposition(|&byte| byte == 0).ok_or_else(|| corrupt("a term", key))?;
+    Ok(IndexEntry { term: key[..at].into(), id: text(&key[at + 1..])?.to_owned() })
+}
+
+/// Returns the first key of a range of terms, and the first key after it.
+pub(super) fn term_range(range: &IndexRange) -> (Vec<u8>, Vec<u8>) {
+    match range {
+        IndexRange::Term(term) => ([&term[..], &[0]].concat(), [&term[..], &[1]].concat()),
+        IndexRange::Between(from, until) => (from.to_vec(), until.to_vec()),
+    }
 }
 
 /// Returns the id at the end of a key of the table `current`.

@@ -1,8 +1,8 @@
 //! A limit on the writes that are only in memory and in the journal. It limits the memory of the engine, and the part
 //! of the journal that is replayed when the store is opened after a crash.
 //!
-//! The engine limits each table separately and allows four full memtables for each: eight tables with memtables of 8
-//! MiB would take 320 MiB.
+//! The engine limits each table separately and allows four full memtables for each: nine tables with memtables of 8
+//! MiB would take 360 MiB.
 
 use std::thread;
 use std::time::Duration;
@@ -14,6 +14,7 @@ use super::keys::StoreTable;
 
 /// Maximum size of a memtable in bytes. Most written bytes belong to the table of resources.
 const RESOURCES: u64 = 6 << 20;
+const INDEX: u64 = 6 << 20;
 const OTHERS: u64 = 1 << 20;
 /// Size in bytes up to which a memtable stays in memory when the store is idle or closed. Smaller memtables are
 /// replayed quickly and do not need a file.
@@ -27,7 +28,11 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Called after each round of writes: starts to flush memtables that are too large, and waits for earlier flushes.
 pub(super) fn bound(opened: &OpenEngine) {
-    let began = write_out(opened, |table| if table == StoreTable::Current { RESOURCES } else { OTHERS });
+    let began = write_out(opened, |table| match table {
+        StoreTable::Current => RESOURCES,
+        StoreTable::Terms => INDEX,
+        _ => OTHERS,
+    });
     if began {
         wait(opened, WAITING);
     }

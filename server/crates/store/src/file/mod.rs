@@ -44,14 +44,15 @@ use self::keys::StoreTable;
 use self::readers::ReaderThreads;
 use self::view::CommittedView;
 use self::writer::{MonotonicClock, ReplySender, WriteRequest, WriterThread};
-use crate::space;
 use crate::{
-    ChangeRecord, Commit, Ledger, LedgerRecord, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey,
-    ScanOptions, Seq, StoreError, StoreSnapshot, Version, VersionHeader, VersionPage, VersionWrite, Versions,
+    ChangeRecord, Commit, IndexEntry, IndexLookup, Ledger, LedgerRecord, LedgerWrite, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, StoreSnapshot, Version,
+    VersionHeader, VersionPage, VersionWrite, Versions,
 };
+use crate::{page, space};
 
 /// Number of the store format that this program reads and writes.
-const FORMAT_NUMBER: &[u8] = b"2";
+const FORMAT_NUMBER: &[u8] = b"3";
 /// Name of a file in the store's folder. If it exists when the store is opened, damaged writes are discarded and the
 /// remaining data are used.
 const ACCEPT_DAMAGE: &str = "accept-damage";
@@ -222,7 +223,7 @@ fn check_format(tables: &StoreTables) -> Result<(), StoreError> {
         Some(found) if *found == *FORMAT_NUMBER => Ok(()),
         Some(found) => {
             let found = found.escape_ascii();
-            Err(StoreError::Corrupt { what: format!("its format is {found}, this program reads format 2") })
+            Err(StoreError::Corrupt { what: format!("its format is {found}, this program reads format 3") })
         }
     }
 }
@@ -305,6 +306,24 @@ impl Versions for FileEngine {
         self.shared.disk.with(|opened| opened.view().read(key, at))
     }
 
+    async fn read_many(
+        &self,
+        kind: &str,
+        ids: Vec<String>,
+        at: Seq,
+        bytes: usize,
+    ) -> Result<Vec<Option<Version>>, StoreError> {
+        let kind = kind.to_owned();
+        self.page(move |view| {
+            page::read_until(ids, bytes, |id| view.read(&ResourceKey::new(kind.as_str(), id), at))
+        })
+        .await
+    }
+
+    async fn index_entries(&self, lookups: Vec<IndexLookup>) -> Result<Vec<Vec<IndexEntry>>, StoreError> {
+        self.page(move |view| lookups.into_iter().map(|lookup| view.index_entries(lookup)).collect()).await
+    }
+
     async fn history(
         &self,
         key: &ResourceKey,
@@ -366,6 +385,10 @@ impl Versions for FileEngine {
 
     async fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {
         self.page(move |view| view.changes(after, limit)).await
+    }
+
+    async fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
+        self.page(move |view| view.seq_at(time)).await
     }
 
     fn last_seq(&self) -> Seq {

@@ -12,8 +12,8 @@ use super::read_failure;
 use crate::page::{FillingLines, PageBuilder, unknown_start};
 use crate::plan::{StoreCounters, check_key};
 use crate::{
-    ChangeRecord, LedgerRecord, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition,
-    Seq, StoreError, Version, VersionHeader, VersionPage,
+    ChangeRecord, IndexEntry, IndexLookup, LedgerRecord, LinePage, LineScanRange, PageLimit, ResourceKey,
+    ScanOptions, ScanPosition, Seq, StoreError, Version, VersionHeader, VersionPage,
 };
 
 /// An entry of a table.
@@ -346,6 +346,45 @@ impl<'a> CommittedView<'a> {
     fn next_guest(&self, from: Vec<u8>) -> Result<Option<Slice>, StoreError> {
         let next = self.range(StoreTable::Members, Bound::Included(from), Bound::Unbounded).next();
         Ok(next.transpose()?.map(|(key, _)| key))
+    }
+
+    pub fn index_entries(&self, lookup: IndexLookup) -> Result<Vec<IndexEntry>, StoreError> {
+        let IndexLookup { range, after, limit } = lookup;
+        let (from, until) = keys::term_range(&range);
+        let from = match after {
+            // The key with another zero byte is the smallest key after it.
+            Some(after) => [keys::term(&after), vec![0]].concat().max(from),
+            None => from,
+        };
+        if from >= until {
+            return Ok(Vec::new());
+        }
+        self.range(StoreTable::Terms, Bound::Included(from), Bound::Excluded(until))
+            .map(|entry| entry.and_then(|(key, _)| keys::split_term(&key)))
+            .filter(|entry| entry.as_ref().map_or(true, |entry| range.contains(&entry.term)))
+            .take(limit)
+            .collect()
+    }
+
+    /// Returns the sequence number of the last change whose time is not after `time`, by binary search. Every number up
+    /// to the last one has an entry in the change feed, except those that a failed round has lost.
+    pub fn seq_at(&self, time: Timestamp) -> Result<Seq, StoreError> {
+        let (mut low, mut high) = (0, self.counters()?.seq);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            // The first change after `middle`, and whether it is too late.
+            let Some(change) = self.changes(Seq(middle), 1)?.pop() else {
+                high = middle;
+                continue;
+            };
+            let version = self.read(&change.key, change.seq)?;
+            if version.is_some_and(|version| version.updated <= time) {
+                low = change.seq.0;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(Seq(low))
     }
 
     pub fn changes(&self, after: Seq, limit: usize) -> Result<Vec<ChangeRecord>, StoreError> {

@@ -21,7 +21,10 @@ use super::disk::{self, DiskSpace, OpenEngine, StoreTables};
 use super::keys::{self, StoreTable};
 use super::{memtable_budget, read_failure};
 use crate::plan::{PresentState, StoreCounters, StoredRecord, VersionPut, WriteRound};
-use crate::{Commit, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version, VersionWrite};
+use crate::{
+    Commit, IndexEntry, IndexRange, LedgerWrite, ResourceKey, Seq, StoreError, StoreSnapshot, Version,
+    VersionWrite,
+};
 
 /// Size in bytes at which a round takes no further requests.
 const ROUND_BYTES: usize = 4 << 20;
@@ -308,7 +311,7 @@ impl WriterThread {
         let mut homes = HashMap::new();
         let mut new_kinds = HashSet::new();
         // Each body is dropped after it was encoded, because bodies may be large.
-        for VersionPut { new, replaced, home, joined, left } in versions {
+        for VersionPut { new, replaced, home, joined, left, terms } in versions {
             let key = &new.key;
             let home = match homes.get(key).cloned() {
                 Some(home) => home,
@@ -332,6 +335,10 @@ impl WriterThread {
             guest_of(&joined, 1, &mut entries);
             guest_of(&left, 0, &mut entries);
             entries.put(StoreTable::Changes, new.seq.0.to_be_bytes().to_vec(), keys::encode_change(&new));
+            for term in terms {
+                let entry = IndexEntry { term, id: key.id.clone() };
+                entries.put(StoreTable::Terms, keys::term(&entry), new.seq.0.to_be_bytes().to_vec());
+            }
             if !self.kinds.contains(&key.kind) && new_kinds.insert(key.kind.clone()) {
                 let first = new.seq.0.to_be_bytes().to_vec();
                 entries.put(StoreTable::Meta, keys::joined([keys::KIND, &key.kind]), first);
@@ -365,6 +372,18 @@ impl PresentState for StoreTables {
         let current = self.of(StoreTable::Current);
         let value = current.get(keys::current(key, &home)).map_err(read_failure(current))?;
         value.map(|value| keys::decode_version(&key.kind, &key.id, Bytes::from(value))).transpose()
+    }
+
+    fn is_indexed_since(&self, range: &IndexRange, since: Seq) -> Result<bool, StoreError> {
+        let terms = self.of(StoreTable::Terms);
+        let (from, until) = keys::term_range(range);
+        for entry in terms.range(from..until) {
+            let value = entry.value().map_err(read_failure(terms))?;
+            if keys::decode_seq(&value)? > since {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn record(&self, key: &str) -> Result<Option<StoredRecord>, StoreError> {

@@ -1,12 +1,15 @@
 //! Property test: any sequence of requests and restarts has the same results on an engine as on a model, a plain list
 //! of all writes.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use trefoil_store::{
-    Expect, ExpectVersion, Ledger, LedgerWrite, LinePage, LineScanRange, PageLimit, ResourceKey, ScanOptions,
-    ScanPosition, Seq, StoreSnapshot, Version, VersionWrite, Versions, WriteEffect,
+    Expect, ExpectVersion, IndexEntry, IndexLookup, IndexRange, IndexTerm, Ledger, LedgerWrite, LinePage,
+    LineScanRange, PageLimit, ResourceKey, ScanOptions, ScanPosition, Seq, StoreSnapshot, Version,
+    VersionWrite, Versions, WriteEffect,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, ready};
@@ -163,6 +166,11 @@ fn last_byte(body: &Bytes) -> Bytes {
     body.slice(body.len() - 1..)
 }
 
+/// Returns the term under which the model expects a text.
+fn term(text: &str) -> IndexTerm {
+    [b"t", text.as_bytes()].concat().into()
+}
+
 fn membership(bits: u8) -> Vec<String> {
     (0..2).filter(|bit| bits & (1 << bit) != 0).map(|bit| COMPARTMENTS[bit].to_owned()).collect()
 }
@@ -193,6 +201,8 @@ async fn run(mut engine: StoreEngine, steps: Vec<Step>) {
                     body: write.text.map(|text| draft(&text.to_string())),
                     compartments: membership(write.member_of),
                     unless_same: write.unless_same,
+                    terms: write.text.iter().map(|text| term(&text.to_string())).collect(),
+                    unless_indexed: None,
                 });
                 let answer = store.commit(writes.collect(), at(model.clock)).await;
                 assert_eq!(answer.is_ok(), expected.is_some(), "{answer:?}");
@@ -318,6 +328,44 @@ async fn check(model: &Model, engine: &StoreEngine) {
         .map(|version| (version.seq, version.key.clone(), version.version, version.is_deleted()))
         .collect();
     assert_eq!(changes, expected);
+
+    // The index contains each text that a resource ever had. Pages of one entry return the same as one page.
+    let terms = model.log.iter().filter_map(|version| {
+        let text = version.body.as_ref().map(last_byte)?;
+        let term = term(std::str::from_utf8(&text).unwrap());
+        Some(IndexEntry { term, id: version.key.id.clone() })
+    });
+    let expected: BTreeSet<IndexEntry> = terms.collect();
+    let all = IndexRange::Between(term(""), b"u".as_slice().into());
+    let look = async |range: &IndexRange, after: Option<IndexEntry>, limit: usize| {
+        let lookup = IndexLookup { range: range.clone(), after, limit };
+        store.index_entries(vec![lookup]).await.unwrap().remove(0)
+    };
+    let entries = look(&all, None, usize::MAX).await;
+    assert_eq!(entries, expected.iter().cloned().collect::<Vec<_>>());
+    let mut after = None;
+    for entry in &expected {
+        let page = look(&all, after.take(), 1).await;
+        assert_eq!(page.first(), Some(entry));
+        after = page.into_iter().next();
+        let same = look(&IndexRange::Term(entry.term.clone()), None, usize::MAX).await;
+        assert!(same.iter().all(|found| found.term == entry.term) && same.contains(entry));
+    }
+    for kind in KINDS {
+        let ids = || IDS.map(str::to_owned).to_vec();
+        for seq in [Seq::ZERO, Seq(last.0 / 2), Seq::LATEST] {
+            let expected = IDS.map(|id| model.at(&ResourceKey::new(kind, id), seq).cloned());
+            assert_eq!(store.read_many(kind, ids(), seq, usize::MAX).await.unwrap(), expected);
+            let first = store.read_many(kind, ids(), seq, 1).await.unwrap();
+            let bodies =
+                expected.iter().take_while(|version| version.as_ref().is_none_or(Version::is_deleted));
+            assert_eq!(first, expected[..(bodies.count() + 1).min(IDS.len())]);
+        }
+    }
+    for time in model.log.iter().map(|version| version.updated).chain([Timestamp::MIN, Timestamp::MAX]) {
+        let before = model.log.iter().rev().find(|version| version.updated <= time);
+        assert_eq!(store.seq_at(time).await.unwrap(), before.map_or(Seq::ZERO, |version| version.seq));
+    }
 
     let found = store.scan("k", None, 100, at(model.clock)).await.unwrap();
     let found: Vec<_> = found.into_iter().map(|(key, record)| (key, record.value, record.revision)).collect();

@@ -2,8 +2,9 @@
 
 use bytes::Bytes;
 use trefoil_store::{
-    Expect, ExpectVersion, Ledger, LedgerWrite, LineScanRange, PageLimit, ResourceKey, ScanOptions, Seq,
-    Store, StoreError, VersionHeader, VersionWrite, Versions, WriteEffect,
+    Expect, ExpectVersion, IndexCondition, IndexRange, IndexTerm, Ledger, LedgerWrite, LineScanRange,
+    PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, VersionHeader, VersionWrite, Versions,
+    WriteEffect,
 };
 
 use crate::{StoreEngine, at, draft, pages_of_lines, put, ready};
@@ -396,6 +397,45 @@ async fn lines_are_returned_compartment_by_compartment_including_resources_with_
                 }
                 assert_eq!(found, expected, "{name} {compartments:?} {count}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_can_require_that_nothing_was_indexed_since_a_search() {
+    for StoreEngine { name, store, .. } in StoreEngine::each() {
+        let term = |text: &str| -> IndexTerm { text.as_bytes().into() };
+        let create = |id: &str, terms: &[&str]| {
+            put("Patient", id, "x", &[]).indexed(terms.iter().map(|text| term(text)).collect())
+        };
+        let unless = |range: IndexRange, since: Seq| Some(IndexCondition { ranges: vec![range], since });
+        let before = store.last_seq();
+        store.commit(vec![create("a", &["mrn-1", "mrn-2"])], at(0)).await.unwrap();
+        let after = store.last_seq();
+        for (range, since, holds) in [
+            (IndexRange::Term(term("mrn-1")), before, false),
+            (IndexRange::Term(term("mrn-1")), after, true),
+            (IndexRange::Term(term("mrn-3")), before, true),
+            (IndexRange::Between(term("mrn-2"), term("mrn-9")), before, false),
+            (IndexRange::Between(term("mrn-3"), term("mrn-9")), before, true),
+        ] {
+            let write = create("b", &[]).unless_indexed(unless(range.clone(), since));
+            let answer = store.commit(vec![write], at(0)).await;
+            let expected = StoreError::Conflict { key: "Patient/b".into() };
+            assert_eq!(answer.err(), (!holds).then_some(expected), "{name}: {range:?}");
+        }
+        // A new version renews its terms, and the writes of one commit do not exclude each other.
+        let since = store.last_seq();
+        store.commit(vec![create("a", &["mrn-1"])], at(0)).await.unwrap();
+        let again = create("c", &["mrn-1"]).unless_indexed(unless(IndexRange::Term(term("mrn-1")), since));
+        assert!(store.commit(vec![again.clone()], at(0)).await.is_err(), "{name}");
+        let since = store.last_seq();
+        let pair = ["d", "e"]
+            .map(|id| create(id, &["mrn-4"]).unless_indexed(unless(IndexRange::Term(term("mrn-4")), since)));
+        store.commit(pair.to_vec(), at(0)).await.unwrap();
+        for bad in [term(""), vec![b'x'; 256].into()] {
+            let write = put("Patient", "f", "x", &[]).indexed(vec![bad]);
+            assert!(matches!(store.commit(vec![write], at(0)).await, Err(StoreError::Key { .. })), "{name}");
         }
     }
 }
