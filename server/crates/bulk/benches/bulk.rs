@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use resources::{ImportOptions, Resources};
-use store::Store;
+use resources::filter::TypeFilter;
+use resources::{ImportOptions, Resources, Restriction};
+use store::{Store, Versions as _};
 use trefoil_bulk::{
     Bulk, BulkClock, BulkOptions, ExportLevel, GuideVersion, InFlight, JobStatus, KickOff, KickOffMethod,
     TypeAccess,
@@ -31,6 +32,10 @@ fn main() {
         Some("--ingest") => return ingest(Path::new(&args[1]), Path::new(&args[2])),
         Some("--settle") => return settle(Path::new(&args[1])),
         Some("--export") => return export(Path::new(&args[1]), &args[2]),
+        Some("--search") => {
+            return search(Path::new(&args[1]), args[2].parse().expect("a number of patients"));
+        }
+        Some("--increment") => return increment(Path::new(&args[1])),
         Some("--crowd") => return crowd(Path::new(&args[1])),
         _ => {}
     }
@@ -84,6 +89,8 @@ fn measure_parquet(resources: u64) {
 fn measure(resources: u64, rounds: u64) -> f64 {
     let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let data = fill(folder.path(), resources);
+    step(&["--search", text(&data), &(resources / population::EACH).to_string()]);
+    step(&["--increment", text(&data)]);
     let (mut ratios, mut rates, mut group_rates) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=rounds {
         println!("round {round}");
@@ -142,8 +149,8 @@ fn step(args: &[&str]) -> (f64, f64) {
         match line.strip_prefix("figures ").and_then(|figures| figures.split_once(' ')) {
             Some((seconds, rate)) => {
                 told = (
-                    seconds.parse().expect("the seconds are the rate is a number"),
-                    rate.parse().expect("a number"),
+                    seconds.parse().expect("the seconds are a number"),
+                    rate.parse().expect("the rate is a number"),
                 );
             }
             None => println!("{line}"),
@@ -252,7 +259,7 @@ fn export(data: &Path, which: &str) {
             writer.await.expect("the writer does not panic");
         }
         let manifest: serde_json::Value = serde_json::from_slice(&manifest).expect("the manifest is JSON");
-        let files = manifest["the manifest has the list output"].as_array().expect("output");
+        let files = manifest["output"].as_array().expect("the manifest has the list output");
         let count: u64 = files.iter().filter_map(|file| file["count"].as_u64()).sum();
         if is_crowded {
             let rate = written.load(Ordering::Relaxed) as f64 / seconds;
@@ -273,6 +280,75 @@ fn export(data: &Path, which: &str) {
         told_memory(&format!("{which} export, maximum resident memory"), goal);
         // In repeated measurements, only the memory limit of Parquet fails the run.
         assert!(which != "parquet" || resident("VmHWM:") <= goal, "Parquet exceeds its memory limit");
+    });
+}
+
+/// Measures searches for random patients: the median of the time until a page is there.
+fn search(data: &Path, patients: u64) {
+    let runtime = runtime();
+    let resources = Resources::new(open(data));
+    let mut random = fastrand::Rng::with_seed(patients);
+    for (what, search, count, goal) in [
+        ("search by identifier", "Patient?identifier=urn:population|mrn-{}", 1, "200 us"),
+        ("search of 9 Encounters by patient", "Encounter?patient=p{:07}", 9, "200 us"),
+        ("search of 10 Conditions by patient", "Condition?subject=Patient/p{:07}", 10, "200 us"),
+        ("search by patient and status", "Observation?patient=p{:07}&status=final", 80, ""),
+        ("search by birth date", "Patient?birthdate=1980-{}", 0, ""),
+    ] {
+        let mut times = Vec::new();
+        for _ in 0..1_000 {
+            let patient = random.u64(..patients);
+            let search = match search {
+                search if search.contains("{:07}") => search.replace("{:07}", &format!("{patient:07}")),
+                search if count == 0 => {
+                    search.replace("{}", &format!("{:02}-{:02}", 1 + patient % 12, 1 + patient % 28))
+                }
+                search => search.replace("{}", &patient.to_string()),
+            };
+            let kind = fhir::resource_type(search.split('?').next().unwrap_or_default()).expect("a type");
+            let started = Instant::now();
+            let filter = TypeFilter::read(&search, "", Timestamp::UNIX_EPOCH).expect("the search is valid");
+            let view = resources.restricted_to(Restriction::None);
+            let found =
+                runtime.block_on(view.search(kind, Some(&filter), None, 100)).expect("the store can be read");
+            times.push(started.elapsed().as_secs_f64() * 1e6);
+            assert!(count == 0 || found.resources.len() == count, "{search}: {}", found.resources.len());
+        }
+        told(what, format!("{:.0} us", median(&mut times)), goal);
+    }
+}
+
+/// Measures an export of ten changes.
+fn increment(data: &Path) {
+    runtime().block_on(async {
+        let store = open(data);
+        let resources = Resources::new(store.clone());
+        let bulk = open_bulk(data, store.clone(), &resources);
+        let mut cpu_ms = Vec::new();
+        for round in 0..20 {
+            let since = store.snapshot(Timestamp::now()).await.expect("the store can be written").time;
+            for number in 0..10 {
+                let id = format!("increment-{number}");
+                let body =
+                    format!(r#"{{"resourceType":"Basic","id":"{id}","author":{{"display":"{round}"}}}}"#);
+                let put = resources.update("Basic", &id, body.as_bytes(), None, Timestamp::now());
+                put.await.expect("the store can be written");
+            }
+            let mut request = request(ExportLevel::System);
+            request.parameters.push(("_since".to_owned(), since.to_string()));
+            let (started, cpu) = (Instant::now(), cpu_nanoseconds());
+            let job = bulk.kick_off(request, Timestamp::now()).await.expect("the kick-off is accepted");
+            finished(&bulk, &job).await;
+            cpu_ms.push((cpu_nanoseconds() - cpu) as f64 / 1e6);
+            if round == 0 {
+                told(
+                    "export of 10 changes, first",
+                    format!("{:.1} ms", started.elapsed().as_secs_f64() * 1e3),
+                    "",
+                );
+            }
+        }
+        told("export of 10 changes, CPU", format!("{:.1} ms", median(&mut cpu_ms)), "2 ms");
     });
 }
 
@@ -379,6 +455,16 @@ fn resident(which: &str) -> u64 {
     let kib: u64 =
         found.and_then(|rest| rest.trim().trim_end_matches(" kB").parse().ok()).unwrap_or_default();
     kib / 1024
+}
+
+/// Returns the CPU time of all threads of this process so far.
+fn cpu_nanoseconds() -> u64 {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    let of_thread = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+        stat.split(' ').next().and_then(|time| time.parse::<u64>().ok()).unwrap_or_default()
+    };
+    threads.map(of_thread).sum()
 }
 
 /// Returns the CPU seconds of this process so far (on Linux in ticks of 10 ms).

@@ -9,6 +9,7 @@ use tokio::sync::Mutex;
 use crate::group::{GroupError, GroupMembers, MemberCollector};
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
+use crate::plan::changes::ChangedResources;
 use crate::plan::supporting::ReferenceSet;
 use crate::request::elements::ElementProjection;
 use crate::request::kick_off::{ExportLevel, ExportRole, role};
@@ -72,6 +73,8 @@ pub(crate) struct ExportPlan {
     pub patients: PatientScope,
     pub filters: Vec<TypeFilter>,
     pub fhir_base: String,
+    /// The resources that changed after `_since`, if they are few.
+    pub changes: Option<Arc<ChangedResources>>,
     /// Supporting resources that have been found so far.
     pub supporting: Mutex<SupportingReferences>,
 }
@@ -120,7 +123,12 @@ impl ExportPlan {
         let read = |text: &String| TypeFilter::read(text, &reading.fhir_base, job.transaction_time);
         let filters =
             job.parameters.filters.iter().map(read).collect::<Result<_, _>>().map_err(GroupError::Bad)?;
-        Ok(Self { patients, filters, fhir_base: reading.fhir_base.clone(), supporting: Mutex::default() })
+        let changes = match job.parameters.since {
+            Some(since) => ChangedResources::since(store, since, job.seq()).await?.map(Arc::new),
+            None => None,
+        };
+        let (fhir_base, supporting) = (reading.fhir_base.clone(), Mutex::default());
+        Ok(Self { patients, filters, fhir_base, changes, supporting })
     }
 
     /// Returns the projection to the requested elements of a type. `None` means that all elements are exported.

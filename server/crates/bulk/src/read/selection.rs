@@ -1,5 +1,6 @@
 //! Selects the resources of a part of a job in an order fixed by the snapshot. Resources have the order of the store.
-//! If the compartments of some Patients are read, they are ordered by Patient first. Pages are small, so memory does
+//! If the compartments of some Patients are read, they are ordered by Patient first. The resources of an incremental
+//! export with few changes are ordered by id. Pages are small, so memory does
 //! not grow with the export. The cursor between two pages can be stored, so that another process resumes there.
 
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::group::GroupMembers;
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
+use crate::plan::changes::ChangedResources;
 use crate::plan::export_plan::{CollectStage, ExportPlan, PatientScope, role_in};
 use crate::plan::supporting::TooManyReferences;
 use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
@@ -198,6 +200,7 @@ impl<'a> Selection<'a> {
             _ => return None,
         };
         let is_plain = self.role == ExportRole::Main
+            && self.changes().is_none()
             && !(self.deleted || self.every)
             && self.projection.is_none()
             && !self.criteria.has_filter(self.kind);
@@ -213,7 +216,12 @@ impl<'a> Selection<'a> {
         };
         let (store, kind, after) = (self.store.clone(), self.kind.to_owned(), at.after.clone());
         let (seq, deleted) = (self.job.seq(), self.deleted);
+        let changed =
+            self.changes().map(|changes| changes.after(&kind, after.as_deref(), PAGE.count).to_vec());
         Some(AbortOnDrop::of(async move {
+            if let Some(ids) = changed {
+                return read_ids(&store, &kind, ids, seq).await;
+            }
             let scan = ScanOptions::at(seq).limit(PAGE).after(after.as_deref());
             let scan = ScanOptions { deleted, ..scan };
             match compartment {
@@ -223,11 +231,20 @@ impl<'a> Selection<'a> {
         }))
     }
 
+    /// Returns the changes to read, if only they can be selected.
+    fn changes(&self) -> Option<&'a ChangedResources> {
+        let is_limited = self.role == ExportRole::Main && !self.every;
+        self.criteria.changes.as_deref().filter(|_| is_limited)
+    }
+
     /// Returns the members whose compartments are read one after the other.
     fn walked_members(&self) -> Option<&'a GroupMembers> {
         match self.patients {
             PatientScope::Members(members)
-                if self.kind != "Provenance" && self.role == ExportRole::Main && members.len() < MANY =>
+                if self.kind != "Provenance"
+                    && self.role == ExportRole::Main
+                    && self.changes().is_none()
+                    && members.len() < MANY =>
             {
                 Some(members)
             }
@@ -461,6 +478,14 @@ impl<'a> Selection<'a> {
     fn seq(&self) -> Seq {
         self.job.seq()
     }
+}
+
+/// Reads resources by id. The page continues after the last id that was read.
+async fn read_ids(store: &Store, kind: &str, ids: Vec<String>, seq: Seq) -> Result<VersionPage, StoreError> {
+    let versions = store.read_many(kind, ids.clone(), seq, PAGE.bytes).await?;
+    let is_last = versions.len() == ids.len() && ids.len() < PAGE.count;
+    let next = if is_last { None } else { ids.into_iter().nth(versions.len().saturating_sub(1)) };
+    Ok(VersionPage { versions: versions.into_iter().flatten().collect(), next })
 }
 
 fn lines_of(versions: &[Version]) -> LinePage {
