@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use store::{Seq, StoreError};
 
 pub(crate) mod cursor;
+pub(crate) mod file_list;
 
 use crate::GuideVersion;
 use crate::files::export_files::AttemptFile;
@@ -37,8 +38,12 @@ pub struct Job {
     seq: u64,
     /// Time of the snapshot.
     pub transaction_time: Timestamp,
-    /// Files that are complete and synced, in order.
+    /// Files that are complete and synced, in order. They are stored separately (see [`file_list`]), and are empty until
+    /// they are loaded.
+    #[serde(skip)]
     pub files: Vec<OutputFile>,
+    /// Number of the files when the record was written.
+    pub file_count: usize,
     /// For each page of the manifest, the number of files listed up to the end of the page. A client may have read
     /// these pages, so they must not change. Empty if the manifest has no pages.
     #[serde(default)]
@@ -194,6 +199,7 @@ impl Job {
             seq: seq.0,
             transaction_time,
             files: Vec::new(),
+            file_count: 0,
             pages: Vec::new(),
             next: Checkpoint::default(),
             progress: JobProgress::default(),
@@ -265,7 +271,7 @@ impl Job {
     /// the page does not exist yet. A manifest without pages consists of one page, which exists when the job is
     /// complete.
     pub(crate) fn page(&self, number: usize) -> Option<(Range<usize>, bool)> {
-        let all = [self.files.len()];
+        let all = [self.file_count];
         let ends = match self.state {
             JobState::Complete { .. } if self.pages.is_empty() => &all[..],
             _ => &self.pages[..],
@@ -274,18 +280,19 @@ impl Job {
         let start = number.checked_sub(2).map_or(0, |before| ends[before]);
         // After a restart because of damaged files, `files` is shorter until they are written again with the same
         // content.
-        let is_there = |end: &usize| *end <= self.files.len();
+        let is_there = |end: &usize| *end <= self.file_count;
         is_there(&end).then(|| (start..end, ends.get(number).is_some_and(is_there)))
     }
 
-    /// Returns the file with this name if the client may read it.
-    pub(crate) fn listed(&self, name: &str) -> Option<&OutputFile> {
-        let known = match self.state {
-            JobState::Running => self.pages.iter().copied().filter(|end| *end <= self.files.len()).max()?,
-            JobState::Complete { .. } => self.files.len(),
+    /// Returns the number of files that the client may read.
+    pub(crate) fn readable_files(&self) -> usize {
+        match self.state {
+            JobState::Running => {
+                self.pages.iter().copied().filter(|end| *end <= self.file_count).max().unwrap_or_default()
+            }
+            JobState::Complete { .. } => self.file_count,
             JobState::Failed { .. } => 0,
-        };
-        self.files[..known].iter().find(|file| file.name == name)
+        }
     }
 
     /// Returns the value of the header `X-Progress`.
@@ -386,15 +393,18 @@ mod tests {
             job.files.push(file(ManifestSection::Output));
             job.turn_page();
         }
+        job.file_count = job.files.len();
         assert_eq!(job.pages, [2, 3, 5, 9, 17]);
         assert_eq!((job.page(1), job.page(5)), (Some((0..2, true)), Some((9..17, false))));
         // While damaged files are written again, pages list only the files that exist.
         job.files.truncate(4);
+        job.file_count = job.files.len();
         job.turn_page();
         assert_eq!((job.page(2), job.page(3)), (Some((2..3, false)), None));
         job.files.extend((0..17).map(|_| file(ManifestSection::Deleted)));
         job.state = JobState::Complete { expires: at };
         job.turn_page();
+        job.file_count = job.files.len();
         assert_eq!((job.page(5), job.page(6)), (Some((9..17, true)), Some((17..21, false))));
         assert_eq!((job.page(0), job.page(7)), (None, None));
     }

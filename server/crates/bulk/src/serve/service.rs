@@ -22,7 +22,7 @@ use crate::files::export_files::ExportFiles;
 use crate::files::file_stream::DownloadLimits;
 use crate::group::GroupError;
 use crate::group::GroupMembers;
-use crate::job::{self, Job, JobRequestError, JobState, Lease};
+use crate::job::{self, Job, JobRequestError, JobState, Lease, file_list};
 use crate::plan::export_plan::GroupReader;
 use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
@@ -153,11 +153,12 @@ impl Bulk {
     pub async fn resume(&self) -> Result<usize, StoreError> {
         let now = (self.clock.now)();
         let mut count = 0;
-        for (job, revision) in self.jobs(now).await? {
+        for (mut job, revision) in self.jobs(now).await? {
             if job.state == JobState::Running {
                 count += usize::from(self.acquire_lease(job, revision, now).await?);
             } else {
                 // The previous process may have stopped before it removed unfinished files.
+                job.files = file_list::load(&self.worker.store, &job, now).await?;
                 let files = job.files.iter().map(|file| file.at(&job.id));
                 self.worker.files.remove_others(&job.id, files).await;
             }
@@ -342,7 +343,7 @@ impl Bulk {
     fn spawn(&self, job: Job, revision: u64) {
         let (id, client_id) = (job.id.clone(), job.client_id.clone());
         let (bulk, mine) = (self.clone(), id.clone());
-        let bytes = Arc::new(AtomicU64::new(job.files.iter().map(|file| file.bytes).sum()));
+        let bytes = Arc::new(AtomicU64::new(job.progress.bytes));
         let counted = bytes.clone();
         let task = tokio::spawn(async move {
             let _turn = bulk.turns.acquire().await.expect("the semaphore is never closed");
@@ -391,6 +392,8 @@ impl Bulk {
             running.task.abort();
         }
         self.worker.files.remove(&job.id).await;
+        // A worker that still runs adds no record of a file without updating that of the job, which fails.
+        file_list::remove(&self.worker.store, &job.id, now).await?;
         let mut revision = revision;
         loop {
             let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));

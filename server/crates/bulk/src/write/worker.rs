@@ -21,6 +21,7 @@ use crate::abort_on_drop::AbortOnDrop;
 use crate::files::export_files::{AttemptFile, ExportFiles, WriteError};
 use crate::files::format::OutputWriter;
 use crate::group::GroupError;
+use crate::job::file_list;
 use crate::job::{Checkpoint, ExportPart, Job, JobState, ManifestSection, OutputFile};
 use crate::plan::export_plan::{ExportPlan, GroupReader};
 use crate::read::delete_bundle;
@@ -139,6 +140,7 @@ impl Worker {
             now: &now,
             bytes,
             unrecorded: 0,
+            recorded_files: 0,
             file: None,
             closing: VecDeque::new(),
         };
@@ -195,6 +197,8 @@ struct JobRun<'a, N> {
     recorded: Timestamp,
     /// Number of bytes in files completed since the last record.
     unrecorded: u64,
+    /// Number of files in the stored list.
+    recorded_files: usize,
     /// The file that is being written, if any.
     file: Option<OpenFile>,
     /// Start of the open file. If no file is open, start of the next one.
@@ -253,6 +257,9 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
             );
             return Err(JobError::Failed { by_data: false, reason });
         }
+        self.job.files = file_list::load(&self.worker.store, &self.job, (self.now)()).await?;
+        self.recorded_files = self.job.files.len();
+        self.bytes.store(self.job.files.iter().map(|file| file.bytes).sum(), Ordering::Relaxed);
         if !self.job.files.is_empty() && !self.worker.files.has_any(&self.job.id) {
             tracing::info!(job = self.job.id, "the files of an export were removed; the export starts again");
             self.begin_anew();
@@ -279,6 +286,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
 
     fn begin_anew(&mut self) {
         self.job.files.clear();
+        self.recorded_files = 0;
         self.job.next = Checkpoint::default();
         self.place = Checkpoint::default();
         self.written = 0;
@@ -474,11 +482,13 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         let now = (self.now)();
         self.job.lease.until = now + LEASE;
         self.job.turn_page();
+        self.job.file_count = self.job.files.len();
         let value =
             serde_json::to_vec(&self.job).expect("a job has string keys only, so it serializes to JSON");
-        let write = LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision));
-        self.revision = self.worker.store.write(vec![write], now).await?[0];
-        (self.recorded, self.unrecorded) = (now, 0);
+        let mut writes = vec![LedgerWrite::put(self.job.key(), value, Expect::Revision(self.revision))];
+        writes.extend(file_list::writes(&self.job, self.recorded_files));
+        self.revision = self.worker.store.write(writes, now).await?[0];
+        (self.recorded, self.unrecorded, self.recorded_files) = (now, 0, self.job.files.len());
         Ok(())
     }
 }

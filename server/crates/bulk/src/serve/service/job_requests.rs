@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
-use store::Ledger as _;
+use store::{Ledger as _, StoreError};
 
 use super::{Bulk, decode};
+use crate::job::file_list;
 use crate::job::{self, Job, JobRequestError, JobState, JobStatus, OutputFile};
 use crate::request::kick_off::TypeAccess;
 use crate::serve::address::AddressSignature;
@@ -55,7 +56,7 @@ impl Bulk {
         types: &TypeAccess,
         now: Timestamp,
     ) -> Result<JobStatus, JobRequestError> {
-        let (job, _) = self.job(id, client_id, now).await?;
+        let (mut job, _) = self.job(id, client_id, now).await?;
         if self.addresses.are_signed()
             && let Some(kind) = job.kinds.iter().find(|kind| !types.has(kind))
         {
@@ -64,7 +65,7 @@ impl Bulk {
         if let Some(retry_after_s) = self.too_soon(id, now) {
             return Ok(JobStatus::TooSoon { retry_after_s });
         }
-        let manifest = self.manifest(&job, page, now);
+        let manifest = self.manifest(&mut job, page, now).await?;
         let no_page = || JobRequestError::NotFound { job: format!("{id}?page={page}") };
         Ok(match &job.state {
             JobState::Failed { by_data, reason, .. } => {
@@ -81,12 +82,18 @@ impl Bulk {
     }
 
     /// Returns a page of the manifest of a job.
-    fn manifest(&self, job: &Job, number: usize, now: Timestamp) -> Option<Bytes> {
-        let (files, goes_on) = job.page(number)?;
+    async fn manifest(
+        &self,
+        job: &mut Job,
+        number: usize,
+        now: Timestamp,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let Some((files, goes_on)) = job.page(number) else { return Ok(None) };
+        job.files = file_list::load(&self.worker.store, job, now).await?;
         let next = goes_on.then(|| self.addresses.page(&job.id, number + 1));
         let page = ManifestPage { job, files, next, requires_token: !self.addresses.are_signed() };
         let address = |file: &OutputFile| self.addresses.file(job, &file.name, now);
-        Some(manifest::write(&page, address).into())
+        Ok(Some(manifest::write(&page, address).into()))
     }
 
     /// Counts a poll. If the limit is exceeded, returns the seconds until the client may poll again.
@@ -113,7 +120,7 @@ impl Bulk {
         now: Timestamp,
     ) -> Result<ExportFile, FileError> {
         let (job, _) = self.job(id, client_id, now).await?;
-        self.listed(&job, name)
+        self.listed(&job, name, now).await
     }
 
     /// Returns an output file for a signed URL, without a token.
@@ -130,7 +137,7 @@ impl Bulk {
     ) -> Result<ExportFile, FileError> {
         self.addresses.check(id, name, signature, now)?;
         let (job, _) = self.any_job(id, now).await?;
-        self.listed(&job, name)
+        self.listed(&job, name, now).await
     }
 
     /// Returns `true` if manifests contain signed URLs.
@@ -138,8 +145,11 @@ impl Bulk {
         self.addresses.are_signed()
     }
 
-    fn listed(&self, job: &Job, name: &str) -> Result<ExportFile, FileError> {
-        let listed = job.listed(name).ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
-        Ok(ExportFile::new(job, listed.clone(), self.worker.files.clone(), self.gzips.clone()))
+    async fn listed(&self, job: &Job, name: &str, now: Timestamp) -> Result<ExportFile, FileError> {
+        let found =
+            file_list::find(&self.worker.store, job, name, now).await.map_err(JobRequestError::from)?;
+        let readable = found.filter(|(at, _)| *at < job.readable_files());
+        let (_, listed) = readable.ok_or_else(|| FileError::NotFound { file: name.to_owned() })?;
+        Ok(ExportFile::new(job, listed, self.worker.files.clone(), self.gzips.clone()))
     }
 }

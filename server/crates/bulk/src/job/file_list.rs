@@ -1,0 +1,85 @@
+//! The list of a job's output files: one ledger record for each file, under `bulk/file/{job}/{name}`.
+//!
+//! A record of the job that contained the list would be rewritten with each file. The record of the job contains only
+//! their number ([`Job::file_count`]); records of later files remain from an attempt that was started again, and are
+//! ignored until they are overwritten.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
+
+use super::{Job, OutputFile};
+
+/// Number of records in one read or write.
+const PAGE: usize = 1_000;
+
+#[derive(Serialize, Deserialize)]
+struct ListedFile {
+    /// Position in the list.
+    at: usize,
+    file: OutputFile,
+}
+
+fn prefix(job: &str) -> String {
+    format!("bulk/file/{job}/")
+}
+
+fn decode(key: &str, value: &[u8]) -> Result<ListedFile, StoreError> {
+    serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
+}
+
+/// Returns the writes that add the files from position `from` on to the list.
+pub(crate) fn writes(job: &Job, from: usize) -> impl Iterator<Item = LedgerWrite> {
+    job.files.iter().enumerate().skip(from).map(|(at, file)| {
+        let listed = ListedFile { at, file: file.clone() };
+        let value =
+            serde_json::to_vec(&listed).expect("a file has string keys only, so it serializes to JSON");
+        LedgerWrite::put(format!("{}{}", prefix(&job.id), file.name), value, Expect::Any)
+    })
+}
+
+/// Reads the list of a job.
+pub(crate) async fn load(store: &Store, job: &Job, now: Timestamp) -> Result<Vec<OutputFile>, StoreError> {
+    let (prefix, mut after) = (prefix(&job.id), None::<String>);
+    let mut listed = Vec::new();
+    loop {
+        let page = store.scan(&prefix, after.as_deref(), PAGE, now).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        for (key, record) in &page {
+            listed.push(decode(key, &record.value)?);
+        }
+    }
+    listed.retain(|file| file.at < job.file_count);
+    listed.sort_unstable_by_key(|file| file.at);
+    if listed.len() != job.file_count {
+        let what = format!("{}: {} of {} files are listed", job.key(), listed.len(), job.file_count);
+        return Err(StoreError::Corrupt { what });
+    }
+    Ok(listed.into_iter().map(|listed| listed.file).collect())
+}
+
+/// Returns the file with this name and its position in the list of the job.
+pub(crate) async fn find(
+    store: &Store,
+    job: &Job,
+    name: &str,
+    now: Timestamp,
+) -> Result<Option<(usize, OutputFile)>, StoreError> {
+    let key = format!("{}{name}", prefix(&job.id));
+    let Some(record) = store.get(&key, now).await? else { return Ok(None) };
+    let ListedFile { at, file } = decode(&key, &record.value)?;
+    Ok((at < job.file_count).then_some((at, file)))
+}
+
+/// Removes the list of a job.
+pub(crate) async fn remove(store: &Store, job: &str, now: Timestamp) -> Result<(), StoreError> {
+    loop {
+        let page = store.scan(&prefix(job), None, PAGE, now).await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        let deletes = page.into_iter().map(|(key, _)| LedgerWrite::delete(key, Expect::Any));
+        store.write(deletes.collect(), now).await?;
+    }
+}
