@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use store::{PageLimit, ResourceKey, ScanOptions, Seq, StoreError, Version, Versions};
+use store::{IndexLookup, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, Version, Versions};
 
 use crate::compartment_view::Restriction;
 use crate::filter::TypeFilter;
 use crate::index::candidates::Candidates;
+use crate::index::clauses::CompartmentClause;
 use crate::service::stored;
 use crate::{CompartmentView, ResourceError, StoredResource};
 
@@ -133,7 +134,7 @@ impl CompartmentView<'_> {
             return self.by_ids(kind, &ids, filter, at).await;
         }
         let clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
-        let compartments = self.scanned_compartments(filter);
+        let compartments = self.scanned_compartments(filter).await?;
         let page = FillingPage { filter, count, resources: Vec::new(), looked_at: 0, bytes: 0 };
         if let Some(cursor) = cursor {
             return match (&cursor.order, compartments) {
@@ -292,14 +293,23 @@ impl CompartmentView<'_> {
     }
 
     /// Returns the compartments that a search is limited to, by its filter or by the restriction, if they are few.
-    fn scanned_compartments(&self, filter: Option<&TypeFilter>) -> Option<Arc<[String]>> {
-        let own = match self.restriction() {
-            Restriction::Compartments(own) => Some(Arc::clone(own)),
+    async fn scanned_compartments(
+        &self,
+        filter: Option<&TypeFilter>,
+    ) -> Result<Option<Arc<[String]>>, ResourceError> {
+        if let Some(CompartmentClause { compartments, others }) = filter.and_then(TypeFilter::compartments)
+            && compartments.len() <= MAX_SCANNED_COMPARTMENTS
+        {
+            let lookups = others.into_iter().map(|range| IndexLookup::first(range, 1)).collect();
+            let found = self.resources().store().index_entries(lookups).await?;
+            if found.iter().all(Vec::is_empty) {
+                return Ok(Some(compartments.into()));
+            }
+        }
+        Ok(match self.restriction() {
+            Restriction::Compartments(own) if own.len() <= MAX_SCANNED_COMPARTMENTS => Some(Arc::clone(own)),
             _ => None,
-        };
-        let few = |compartments: &Arc<[String]>| compartments.len() <= MAX_SCANNED_COMPARTMENTS;
-        let searched = filter.and_then(TypeFilter::compartments).map(Arc::from);
-        searched.filter(few).or(own.filter(few))
+        })
     }
 }
 

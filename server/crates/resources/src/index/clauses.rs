@@ -40,32 +40,51 @@ impl TypeFilter {
         clauses
     }
 
-    /// Returns the compartments of Patients that a parameter limits the search to, sorted; `None` if no parameter does.
-    pub(crate) fn compartments(&self) -> Option<Vec<String>> {
+    /// Returns the compartments of Patients that a parameter limits the search to, if one does.
+    pub(crate) fn compartments(&self) -> Option<CompartmentClause> {
         self.clauses.iter().find_map(|clause| {
             let FilterTest::Any(wanted) = &clause.test else { return None };
-            let paths = patient_compartment::paths(self.kind);
-            let is_in = |place: &ElementPath| {
-                place.data == "Reference" && paths.contains(&place.path.join(".").as_str())
-            };
-            let is_patient = clause.parameter.places.iter().all(|place| place.only == Some("Patient"));
-            let compartment = |value: &SearchValue| match value {
-                SearchValue::Reference(Target::Local { kind, id })
-                    if *kind == Some("Patient") || (kind.is_none() && is_patient) =>
-                {
-                    Some(format!("Patient/{id}"))
-                }
-                _ => None,
-            };
+            let is_in = |place: &ElementPath| is_compartment_reference(self.kind, place);
             if !clause.parameter.places.iter().all(is_in) {
                 return None;
             }
-            let mut found = wanted.iter().map(compartment).collect::<Option<Vec<_>>>()?;
-            found.sort_unstable();
-            found.dedup();
+            let mut found = CompartmentClause::default();
+            for value in wanted {
+                let SearchValue::Reference(Target::Local { kind: kind @ (None | Some("Patient")), id }) =
+                    value
+                else {
+                    return None;
+                };
+                found.compartments.push(format!("Patient/{id}"));
+                let is_patient = |place: &ElementPath| place.only == Some("Patient");
+                if kind.is_some() || clause.parameter.places.iter().all(is_patient) {
+                    continue;
+                }
+                for name in names(self.kind, &clause.parameter)? {
+                    found.others.push(IndexRange::Term(name.exact(id)));
+                    found.others.push(IndexRange::Term(name.overflow()));
+                }
+            }
+            found.compartments.sort_unstable();
+            found.compartments.dedup();
             Some(found)
         })
     }
+}
+
+/// The compartments that a parameter limits a search to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct CompartmentClause {
+    /// Names of the compartments, sorted.
+    pub compartments: Vec<String>,
+    /// Terms of resources that may match outside of the compartments, such as `Group/p` for `subject=p`.
+    pub others: Vec<IndexRange>,
+}
+
+/// Returns `true` if references at the place determine compartments.
+fn is_compartment_reference(kind: &str, place: &ElementPath) -> bool {
+    let path = place.path.join(".");
+    place.data == "Reference" && patient_compartment::paths(kind).contains(&path.as_str())
 }
 
 /// Returns the only date of a clause.
@@ -96,10 +115,17 @@ fn names(kind: &str, parameter: &SearchParameter) -> Option<Vec<TermName>> {
 /// Returns the terms of alternative values, or `None` if one of them is not indexed.
 fn value_ranges(kind: &str, parameter: &SearchParameter, wanted: &[SearchValue]) -> Option<Vec<IndexRange>> {
     let mut ranges = Vec::new();
+    let has_compartments = parameter.places.iter().any(|place| is_compartment_reference(kind, place));
     for name in names(kind, parameter)? {
         ranges.push(IndexRange::Term(name.overflow()));
         for value in wanted {
             match value {
+                // References to Patients at these places have no terms.
+                SearchValue::Reference(Target::Local { kind: None | Some("Patient"), .. })
+                    if has_compartments =>
+                {
+                    return None;
+                }
                 SearchValue::Token { code: Some(code), .. } => {
                     ranges.push(IndexRange::Term(name.exact(&code.to_lowercase())));
                 }

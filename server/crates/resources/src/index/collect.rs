@@ -83,6 +83,9 @@ impl ElementTerms {
             }
             ValueComparison::Reference | ValueComparison::Uri => {
                 let Some(text) = reference_text(element.place.data, value) else { return };
+                if element.is_compartment_reference && text.starts_with("Patient/") {
+                    return;
+                }
                 // The id is indexed for every base URL, because the base URL of the server may change.
                 let is_reference = element.comparison == ValueComparison::Reference;
                 if is_reference && let Some((_, id)) = crate::references::target(&text) {

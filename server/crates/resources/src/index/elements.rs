@@ -26,6 +26,9 @@ pub(crate) struct IndexedElement {
     pub place: ElementPath,
     pub comparison: ValueComparison,
     pub name: TermName,
+    /// `true` if a relative reference to a Patient determines a compartment. Such a reference has no term, because the
+    /// compartment is looked up instead.
+    pub is_compartment_reference: bool,
 }
 
 impl ElementNode {
@@ -67,7 +70,9 @@ fn add(root: &mut ElementNode, kind: &str, parameter: &SearchParameter) {
         // Several parameters may share an element, for example `patient` and `subject`.
         if node.indexed.iter().all(|known| known.name != name) {
             let place = ElementPath { only: None, ..place.clone() };
-            node.indexed.push(IndexedElement { place, comparison: parameter.comparison, name });
+            let is_compartment_reference = node.is_compartment_reference;
+            let comparison = parameter.comparison;
+            node.indexed.push(IndexedElement { place, comparison, name, is_compartment_reference });
         }
     }
 }

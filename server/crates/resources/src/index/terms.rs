@@ -46,6 +46,8 @@ impl TermName {
             }
             ValueComparison::Reference => format!("{kind} reference {}", place.path.join(".")),
             ValueComparison::String => format!("{kind} string {}", place.path.join(".")),
+            // Whole stores have the same profiles, so these terms would only take space.
+            ValueComparison::Uri if matches!(parameter.code, "_profile" | "_source") => return None,
             ValueComparison::Uri => format!("{kind} uri {}", place.path.join(".")),
             _ => return None,
         };

@@ -6,9 +6,10 @@
 
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use fjall::config::{BlockSizePolicy, PartitioningPolicy, PinningPolicy};
+use fjall::compaction::Leveled;
+use fjall::config::{BlockSizePolicy, FilterPolicy, PartitioningPolicy, PinningPolicy};
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch, PersistMode};
 
 use super::journal::JournalTail;
@@ -29,6 +30,10 @@ const CACHE_BYTES: u64 = 6 << 20;
 /// Block size of the newest versions. An export of all resources reads whole blocks. A Group export and a read by id
 /// use only a part of a block, so larger blocks would cost more there.
 const RUN_BLOCK_BYTES: u32 = 16 << 10;
+/// Size of the files of the search index, number of flushed files that are merged together, and ratio of its levels.
+const INDEX_TABLE_BYTES: u64 = 4 << 20;
+const INDEX_RUNS: u8 = 8;
+const INDEX_LEVEL_RATIO: f32 = 8.0;
 /// Number of the engine's background threads. The engine keeps one thread free for flushes, and this thread spins while
 /// a compaction waits for the other two. On two cores, three threads ingest a fifth faster than two; with one thread,
 /// flushes wait for compactions.
@@ -70,6 +75,20 @@ impl StoreTables {
                 .data_block_size_policy(BlockSizePolicy::all(RUN_BLOCK_BYTES))
                 .index_block_pinning_policy(PinningPolicy::all(true))
         };
+        // Entries of the search index are small, and their keys are in no order of time. Small levels are rewritten more
+        // cheaply: with the default of 64 MiB, every few flushed megabytes are merged with all of the first level.
+        // Measured: the import of 1,000,000 resources takes half the CPU time. No key is read alone, so there are no
+        // filters.
+        let index = || {
+            let levels = Leveled::default()
+                .with_table_target_size(INDEX_TABLE_BYTES)
+                .with_l0_threshold(INDEX_RUNS)
+                .with_level_ratio_policy(vec![INDEX_LEVEL_RATIO]);
+            options()
+                .filter_policy(FilterPolicy::disabled())
+                .index_block_pinning_policy(PinningPolicy::all(true))
+                .compaction_strategy(Arc::new(levels))
+        };
         let [homes, current, history, members, changes, terms, records, expiries, meta] = StoreTable::NAMES;
         Ok(Self([
             open(homes)?,
@@ -77,7 +96,7 @@ impl StoreTables {
             open(history)?,
             open(members)?,
             open(changes)?,
-            open(terms)?,
+            db.keyspace(terms, index)?,
             open(records)?,
             open(expiries)?,
             open(meta)?,
