@@ -89,6 +89,8 @@ pub struct ElementDefinition {
     pub path: String,
     #[serde(default)]
     pub min: u32,
+    #[serde(default)]
+    pub is_summary: bool,
     /// Path of the element that defines the content of this one, as `#path`.
     pub content_reference: Option<String>,
     #[serde(rename = "type", default)]

@@ -1,5 +1,5 @@
 //! The table of root elements: one line for each resource type, with its elements in the order of the definition.
-//! `name!` is a mandatory element, and `value[x]` is a choice of types.
+//! `name!` is a mandatory element, `name+` one of the summary, and `value[x]` is a choice of types.
 
 use super::definitions::FhirDefinitions;
 
@@ -20,6 +20,9 @@ pub fn table(definitions: &FhirDefinitions) -> String {
             table.push_str(name);
             if element.min > 0 {
                 table.push('!');
+            }
+            if element.is_summary {
+                table.push('+');
             }
         }
         table.push('\n');

@@ -1,7 +1,8 @@
 //! The root elements of each resource type of FHIR R4.
 //!
 //! `cargo xtask gen-fhir-tables` generates the table from HL7's structure definitions 4.0.1. Each line contains a
-//! resource type and its root elements: `name!` is mandatory, and `value[x]` is a choice of data types.
+//! resource type and its root elements: `name!` is mandatory, `name+` is in the summary, and `value[x]` is a choice of
+//! data types.
 
 const TABLE: &str = include_str!("../data/root-elements.txt");
 
@@ -14,6 +15,8 @@ pub struct RootElement {
     pub is_choice: bool,
     /// `true` if FHIR requires at least one value.
     pub is_mandatory: bool,
+    /// `true` if the element is in the summary of a resource.
+    pub is_summary: bool,
 }
 
 /// Returns the root elements of a resource type, in the order of its definition.
@@ -24,10 +27,12 @@ pub fn root_elements(kind: &str) -> impl Iterator<Item = RootElement> {
 
 impl RootElement {
     fn parse(written: &'static str) -> Self {
+        let is_summary = written.ends_with('+');
+        let written = written.trim_end_matches('+');
         let is_mandatory = written.ends_with('!');
         let written = written.trim_end_matches('!');
         let choice = written.strip_suffix("[x]");
-        Self { name: choice.unwrap_or(written), is_choice: choice.is_some(), is_mandatory }
+        Self { name: choice.unwrap_or(written), is_choice: choice.is_some(), is_mandatory, is_summary }
     }
 
     /// Returns `true` if a JSON member with this name belongs to the element. For a choice of data types, these are
@@ -59,10 +64,16 @@ mod tests {
     #[test]
     fn the_marks_of_mandatory_and_choice_elements_are_parsed() {
         let find = |kind, name| root_elements(kind).find(|root| root.name == name).unwrap();
-        let element = |name, is_choice, is_mandatory| RootElement { name, is_choice, is_mandatory };
-        assert_eq!(find("Observation", "status"), element("status", false, true));
-        assert_eq!(find("Observation", "value"), element("value", true, false));
-        assert_eq!(find("MedicationRequest", "medication"), element("medication", true, true));
+        let element = |name, is_choice, is_mandatory, is_summary| RootElement {
+            name,
+            is_choice,
+            is_mandatory,
+            is_summary,
+        };
+        assert_eq!(find("Observation", "status"), element("status", false, true, true));
+        assert_eq!(find("Observation", "value"), element("value", true, false, true));
+        assert_eq!(find("Observation", "note"), element("note", false, false, false));
+        assert_eq!(find("MedicationRequest", "medication"), element("medication", true, true, true));
     }
 
     #[test]

@@ -157,6 +157,14 @@ pub enum ResourceError {
         /// The reference.
         reference: String,
     },
+    /// A search matches or examines too many resources to sort or count them.
+    #[error(
+        "the search of {kind} has too many results to sort or count; narrow the search, or leave out _sort"
+    )]
+    TooManyMatches {
+        /// The resource type.
+        kind: String,
+    },
     /// More than one resource matches the search of a conditional request.
     #[error("more than one {kind} meets the search; name one of them by its id")]
     Several {

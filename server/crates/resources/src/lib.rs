@@ -8,6 +8,7 @@
 //! | `conditional` | create, update and delete that depend on a search |
 //! | [`references`] | the resources that references name |
 //! | [`search`] | searches of a type, page by page |
+//! | [`result`] | the elements, order and included resources of search results |
 //! | [`transaction`] | Bundles of requests: plan, then carry out |
 //! | [`import`] | files and folders into the store |
 //! | [`filter`] | searches of one type, and which resources meet them |
@@ -27,6 +28,7 @@ mod index;
 pub mod json;
 pub mod prepare;
 pub mod references;
+pub mod result;
 mod scan;
 pub mod search;
 pub mod service;

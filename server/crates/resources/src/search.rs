@@ -119,8 +119,19 @@ impl CompartmentView<'_> {
         from: Option<&str>,
         count: usize,
     ) -> Result<FoundResource, ResourceError> {
+        self.search_at(kind, filter, from, self.resources().store().last_seq(), count).await
+    }
+
+    /// Like [`CompartmentView::search`], with a sequence number for the first page.
+    pub(crate) async fn search_at(
+        &self,
+        kind: &'static str,
+        filter: Option<&TypeFilter>,
+        from: Option<&str>,
+        at: Seq,
+        count: usize,
+    ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
-        let at = store.last_seq();
         let cursor = match from {
             Some(text) => Some(SearchCursor::read(text).ok_or(ResourceError::Page)?),
             None => None,

@@ -8,6 +8,7 @@ pub mod metadata;
 mod recording;
 pub mod resource;
 pub mod search;
+mod search_result;
 pub mod terminology;
 
 use bytes::Bytes;

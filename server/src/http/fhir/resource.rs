@@ -9,6 +9,7 @@ use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
 use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
 
+use super::search_result::SearchResultOptions;
 use super::{access, check_accept, json_body, recording, search};
 use crate::clock::resource_id;
 use crate::http::extract::{RequestBody, RequestContext, ResourceType, etag_version};
@@ -133,9 +134,14 @@ pub async fn read_resource(
     id: String,
 ) -> Result<Response, Problem> {
     let access = check_addressed(context, kind, &id, ScopePermissions::GET).await?;
+    let query: Vec<_> = form_urlencoded::parse(context.query.as_bytes()).collect();
+    let options = query.iter().map(|(name, value)| (&**name, &**value));
+    let options = options.filter(|(name, _)| matches!(*name, "_summary" | "_elements"));
+    let options = SearchResultOptions::read(kind, options)?;
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
-    let resource = view.read(kind, &id).await?;
+    let mut resource = view.read(kind, &id).await?;
     recording::version(context, &access, RestInteraction::Read, &resource);
+    options.project(&mut resource);
     if !context.has_version(&format!("W/\"{}\"", resource.version)) {
         return Ok(resource_response(StatusCode::OK, resource));
     }

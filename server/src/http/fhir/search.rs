@@ -11,6 +11,7 @@ use serde_json::json;
 use store::{PageLimit, Seq};
 
 use super::resource::{check_addressed, permitted_view};
+use super::search_result::{SearchResultOptions, is_result_parameter};
 use super::{access, check_accept, recording};
 use crate::http::extract::{RequestBody, RequestContext, ResourceType};
 use crate::http::problem::Problem;
@@ -39,7 +40,7 @@ impl SearchPage {
                 "_count" => {
                     let count =
                         value.parse::<usize>().map_err(|_| bad_parameter("_count", "it must be a number"))?;
-                    page.count = count.clamp(1, COUNT_LIMIT);
+                    page.count = count.min(COUNT_LIMIT);
                 }
                 "_page" => page.from = Some(value.into_owned()),
                 // `_format` is checked elsewhere; `_pretty` is ignored.
@@ -61,7 +62,7 @@ impl SearchPage {
     }
 }
 
-fn bad_parameter(parameter: &str, why: &str) -> Problem {
+pub(super) fn bad_parameter(parameter: &str, why: &str) -> Problem {
     Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, format!("parameter '{parameter}': {why}"))
 }
 
@@ -71,7 +72,8 @@ fn parse_filter(
     kind: &str,
     rest: &[(String, String)],
 ) -> Result<TypeFilter, Problem> {
-    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(rest).finish();
+    let filters = rest.iter().filter(|(name, _)| !is_result_parameter(name));
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(filters).finish();
     TypeFilter::read(&format!("{kind}?{query}"), &context.app.fhir_base, context.now)
         .map_err(|why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why))
 }
@@ -91,6 +93,9 @@ pub async fn parse_condition(
         )));
     }
     let page = SearchPage::read(query)?;
+    if let Some((name, _)) = page.rest.iter().find(|(name, _)| is_result_parameter(name)) {
+        return Err(bad_parameter(name, "a conditional request has no search results"));
+    }
     if page.rest.is_empty() || page.from.is_some() {
         let text = format!("identify the resource by its id, or by a search such as {kind}?identifier=…");
         return Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Required, text));
@@ -125,25 +130,51 @@ async fn search(context: &RequestContext, kind: &'static str, query: &str) -> Re
     let access = access::require_some(context, kind, ScopePermissions::SEARCH).await?;
     check_accept(context, &[])?;
     let page = SearchPage::read(query)?;
-    let filter = if page.rest.is_empty() { None } else { Some(parse_filter(context, kind, &page.rest)?) };
+    let parameters = page.rest.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let options = SearchResultOptions::read(kind, parameters)?;
+    let has_filter = page.rest.iter().any(|(name, _)| !is_result_parameter(name));
+    let filter = if has_filter { Some(parse_filter(context, kind, &page.rest)?) } else { None };
     let from = page.from.as_deref().map(|cursor| verified_cursor(context, kind, cursor)).transpose()?;
     let view = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
-    let mut found = view.search(kind, filter.as_ref(), from.as_deref(), page.count).await?;
-    recording::search(context, &access, query, &found.resources);
-    found.next = found.next.map(|cursor| signed_cursor(context, kind, &cursor));
     let at = format!("{}/{kind}", context.app.fhir_base);
     let mut bundle = BundleWriter::new("searchset");
-    if page.from.is_none() && found.next.is_none() {
-        bundle.member("total", &found.resources.len());
+    if options.is_count || page.count == 0 {
+        bundle.member("total", &view.count(kind, filter.as_ref()).await?);
+        bundle.member("link", &[json!({ "relation": "self", "url": page.address(&at, None) })]);
+        recording::search(context, &access, query, &[]);
+        return Ok(bundle.answer());
+    }
+    let (mut found, mut total) = match &options.sort[..] {
+        [] => (view.search(kind, filter.as_ref(), from.as_deref(), page.count).await?, None),
+        keys => {
+            let sorted = view.search_sorted(kind, filter.as_ref(), keys, from.as_deref(), page.count).await?;
+            (sorted.0, Some(sorted.1))
+        }
+    };
+    if options.has_total && total.is_none() {
+        total = Some(view.count(kind, filter.as_ref()).await?);
+    }
+    let is_only_page = page.from.is_none() && found.next.is_none();
+    let included = options.included(context, &access, &found.resources).await?;
+    let read: Vec<_> = found.resources.iter().chain(&included).cloned().collect();
+    recording::search(context, &access, query, &read);
+    found.next = found.next.map(|cursor| signed_cursor(context, kind, &cursor));
+    if let Some(total) = total.or(is_only_page.then_some(found.resources.len())) {
+        bundle.member("total", &total);
     }
     let mut links = vec![json!({ "relation": "self", "url": page.address(&at, page.from.as_deref()) })];
     links.extend(
         found.next.iter().map(|next| json!({ "relation": "next", "url": page.address(&at, Some(next)) })),
     );
     bundle.member("link", &links);
-    for resource in found.resources {
+    for mut resource in found.resources {
+        options.project(&mut resource);
         let address = format!("{at}/{}", resource.id);
         bundle.entry(&address, Some(&resource.bytes), "search", &json!({ "mode": "match" }));
+    }
+    for resource in included {
+        let address = format!("{}/{}/{}", context.app.fhir_base, resource.kind, resource.id);
+        bundle.entry(&address, Some(&resource.bytes), "search", &json!({ "mode": "include" }));
     }
     Ok(bundle.answer())
 }
@@ -182,7 +213,7 @@ pub async fn instance_history(
         Some(Ok(before)) => Seq(before),
         Some(Err(_)) => return Err(ResourceError::Page.into()),
     };
-    let limit = PageLimit { count: page.count, ..PageLimit::default() };
+    let limit = PageLimit { count: page.count.max(1), ..PageLimit::default() };
     let view = permitted_view(context, &access, kind, ScopePermissions::GET).await?;
     let (versions, next) = view.history(kind, &id, before, limit).await?;
     recording::history(context, &access, kind, &id, &versions);

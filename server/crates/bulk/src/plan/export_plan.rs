@@ -11,9 +11,9 @@ use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::changes::ChangedResources;
 use crate::plan::supporting::ReferenceSet;
-use crate::request::elements::ElementProjection;
 use crate::request::kick_off::{ExportLevel, ExportRole, role};
 use resources::filter::TypeFilter;
+use resources::result::elements::ElementProjection;
 
 /// Reads Groups with the settings of the server.
 #[derive(Debug, Clone)]

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use resources::result::elements::ElementProjection;
 use serde::Deserialize;
 use store::{
     LinePage, PageLimit, ResourceKey, ScanOptions, Seq, Store, StoreError, Version, VersionPage,
@@ -20,7 +21,6 @@ use crate::plan::changes::ChangedResources;
 use crate::plan::export_plan::{CollectStage, ExportPlan, PatientScope, role_in};
 use crate::plan::supporting::TooManyReferences;
 use crate::read::read_ahead::{LineSource, ReadAhead, VersionFilter};
-use crate::request::elements::ElementProjection;
 use crate::request::kick_off::ExportRole;
 use crate::request::parameters::ProvenanceScope;
 

@@ -1,5 +1,4 @@
 //! The kick-off request, and those of its checks that do not read the store.
 
-pub(crate) mod elements;
 pub mod kick_off;
 pub mod parameters;

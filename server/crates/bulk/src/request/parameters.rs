@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::elements;
 use crate::request::kick_off::{ExportLevel, KickOff, KickOffError, KickOffMethod, in_compartments};
 use crate::{Format, GuideVersion};
 use resources::filter::{self, TypeFilter};
 use resources::references::local;
+use resources::result::elements::check_element;
 
 /// Maximum number of Patients in the parameter `patient`.
 const PATIENTS: usize = 10_000;
@@ -131,7 +131,7 @@ impl<'a> ParameterChecker<'a> {
             }
             "_elements" => {
                 for element in value.split(',').map(str::trim) {
-                    match elements::check(element) {
+                    match check_element(element) {
                         Ok(()) => self.out.elements.push(element.to_owned()),
                         Err(why) => self.note(name, why)?,
                     }

@@ -354,6 +354,11 @@ fn quantity(value: &RawValue) -> Option<Quantity<'_>> {
     serde_json::from_str(value.get()).ok()
 }
 
+/// Returns the number of a Quantity or Money.
+pub(crate) fn quantity_value(value: &RawValue) -> Option<f64> {
+    quantity(value)?.value
+}
+
 impl Quantity<'_> {
     fn is(&self, prefix: SearchPrefix, range: Range<f64>, number: f64, unit: &Unit) -> bool {
         let Some(value) = self.value else { return false };

@@ -2,6 +2,7 @@
 
 use store::{PageLimit, Seq, Store};
 use trefoil_resources::filter::TypeFilter;
+use trefoil_resources::result::sort::SortKey;
 use trefoil_resources::{DeleteResult, ExpectedVersion, ResourceError, Resources, Restriction, Tombstone};
 
 use crate::now;
@@ -240,4 +241,52 @@ async fn the_history_of_resources_outside_is_hidden() {
         stranger.history("Observation", "o", Seq::LATEST, limit).await,
         Err(ResourceError::NotFound { .. })
     ));
+}
+
+#[tokio::test]
+async fn sorted_searches_order_all_matches_and_put_missing_values_last() {
+    let resources = Resources::new(Store::memory());
+    let names = [
+        ("a", r#","birthDate":"1980-05","name":[{"family":"Öz"}]"#),
+        ("b", r#","birthDate":"1980-05-02","name":[{"family":"abel"},{"family":"Zorn"}]"#),
+        ("c", r#","name":[{"family":"Brandt"}]"#),
+        ("d", r#","birthDate":"1979""#),
+    ];
+    for (id, more) in names {
+        let body = format!(r#"{{"resourceType":"Patient","id":"{id}"{more}}}"#);
+        resources.update("Patient", id, body, None, now()).await.unwrap();
+    }
+    let view = resources.restricted_to(Restriction::None);
+    for (sort, expected) in [
+        ("birthdate", "dabc"),
+        ("-birthdate", "abdc"),
+        ("family", "bcad"),
+        ("-family", "bacd"),
+        ("_id", "abcd"),
+        ("-_id", "dcba"),
+        ("_lastUpdated,-family", "bacd"),
+    ] {
+        let keys = SortKey::list("Patient", sort).unwrap();
+        for count in [1, 3, 9] {
+            let (mut found, mut from) = (String::new(), None::<String>);
+            loop {
+                let page = view.search_sorted("Patient", None, &keys, from.as_deref(), count).await.unwrap();
+                assert_eq!(page.1, names.len());
+                found.extend(page.0.resources.iter().map(|stored| stored.id.as_str()));
+                from = page.0.next;
+                if from.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, expected, "{sort}");
+        }
+    }
+    assert_eq!(view.count("Patient", None).await.unwrap(), names.len());
+    assert!(SortKey::list("Patient", "shoe").unwrap_err().contains("'shoe'"));
+    assert!(SortKey::list("Patient", &["_id"; 9].join(",")).unwrap_err().contains("9 keys"));
+    let keys = SortKey::list("Patient", "_id").unwrap();
+    assert_eq!(
+        view.search_sorted("Patient", None, &keys, Some("1~sorted~x"), 1).await,
+        Err(ResourceError::Page)
+    );
 }

@@ -1,4 +1,4 @@
-//! `_elements`: reduces resources to some of their top-level elements.
+//! `_elements` and `_summary`: reduce resources to some of their top-level elements.
 //!
 //! Members are copied as borrowed slices, without parsing nested elements. Elements that FHIR R4 makes mandatory are
 //! kept, as are `resourceType`, `id` and `meta`, to which the tag SUBSETTED is added.
@@ -6,9 +6,11 @@
 use std::fmt;
 
 use fhir::root_elements::{RootElement, root_elements};
-use resources::json::Text;
+
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use crate::json::Text;
 
 /// Tag that marks an incomplete resource (FHIR R4 search, `_elements`).
 const SUBSETTED: &str =
@@ -18,7 +20,7 @@ const SUBSETTED: &str =
 ///
 /// # Errors
 /// Returns a text that describes why the value is invalid.
-pub(crate) fn check(value: &str) -> Result<(), String> {
+pub fn check_element(value: &str) -> Result<(), String> {
     let (kind, name) = match value.split_once('.') {
         Some((kind, name)) => {
             let known = fhir::resource_type(kind);
@@ -38,16 +40,27 @@ pub(crate) fn check(value: &str) -> Result<(), String> {
     if is_known { Ok(()) } else { Err(format!("'{value}' is not a root element of FHIR R4")) }
 }
 
-/// The elements of one type that an export includes.
+/// The parts of a resource that `_summary` can request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Summary {
+    /// `true`: the elements that FHIR marks as summary.
+    Summary,
+    /// `text`: the narrative.
+    Text,
+    /// `data`: everything except the narrative.
+    Data,
+}
+
+/// The elements of one type that results include.
 #[derive(Debug, Clone)]
-pub(crate) struct ElementProjection {
+pub struct ElementProjection {
     kept: Vec<RootElement>,
     /// Members requested by a JSON name that includes the data type, such as `valueQuantity`.
     exact: Vec<String>,
 }
 
 impl ElementProjection {
-    /// Creates a projection from values that [`check`] accepts.
+    /// Creates a projection from values that [`check_element`] accepts.
     pub fn new(kind: &str, elements: &[String]) -> Self {
         let requested: Vec<&str> = elements
             .iter()
@@ -70,6 +83,16 @@ impl ElementProjection {
             .map(|requested| (*requested).to_owned())
             .collect();
         Self { kept, exact }
+    }
+
+    /// Creates a projection for a value of `_summary`.
+    pub fn summary(kind: &str, summary: Summary) -> Self {
+        let is_kept = |root: &RootElement| match summary {
+            Summary::Summary => root.is_summary || root.is_mandatory,
+            Summary::Text => ["id", "meta", "text"].contains(&root.name) || root.is_mandatory,
+            Summary::Data => root.name != "text",
+        };
+        Self { kept: root_elements(kind).filter(is_kept).collect(), exact: Vec::new() }
     }
 
     /// Returns the resource with only the requested elements, or `None` if no element was removed.
@@ -202,7 +225,7 @@ mod tests {
         for good in
             ["id", "Patient.name", "birthDate", "Observation.value", "Observation.value[x]", "valueQuantity"]
         {
-            assert_eq!(check(good), Ok(()), "{good}");
+            assert_eq!(check_element(good), Ok(()), "{good}");
         }
         for (bad, why) in [
             ("", "'' is not a root element"),
@@ -213,7 +236,7 @@ mod tests {
             ("Observation.birthDate", "is not a root element"),
             ("namex", "is not a root element"),
         ] {
-            assert!(check(bad).unwrap_err().contains(why), "{bad}");
+            assert!(check_element(bad).unwrap_err().contains(why), "{bad}");
         }
     }
 
@@ -249,6 +272,19 @@ mod tests {
         keep(&["id"], observation, Some(&format!("{head}}}")));
         for value in ["value", "value[x]", "valueQuantity"] {
             keep(&[value], observation, Some(&format!(r#"{head},"valueQuantity":{{"value":1}}}}"#)));
+        }
+        let patient = format!(
+            r#"{{"resourceType":"Patient","id":"p","meta":{{}},"text":{{}},"gender":"other","photo":[]}}"#
+        );
+        for (summary, expected) in [
+            (Summary::Summary, r#","gender":"other"}"#),
+            (Summary::Text, r#","text":{}}"#),
+            (Summary::Data, r#","gender":"other","photo":[]}"#),
+        ] {
+            let out =
+                ElementProjection::summary("Patient", summary).apply(patient.as_bytes()).unwrap().unwrap();
+            let head = format!(r#"{{"resourceType":"Patient","id":"p",{}"#, tagged(""));
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{head}{expected}"), "{summary:?}");
         }
         keep(&["valueString"], observation, Some(&format!("{head}}}")));
     }

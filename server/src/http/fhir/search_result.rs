@@ -1,0 +1,139 @@
+//! Parameters that affect the results of a search (FHIR R4, search): `_summary`, `_elements`, `_sort`, `_include`
+//! and `_total`.
+
+use fhir::IssueCode;
+use http::StatusCode;
+use identity::model::scope::ScopePermissions;
+use identity::tokens::access_token::{ResourceAccess, TokenAccess};
+use resources::StoredResource;
+use resources::result::elements::{ElementProjection, Summary, check_element};
+use resources::result::include::Include;
+use resources::result::sort::SortKey;
+
+use super::access;
+use super::resource::permitted_view;
+use super::search::bad_parameter;
+use crate::http::extract::RequestContext;
+use crate::http::problem::Problem;
+
+/// Maximum number of resources that `_include` adds to a page.
+const MAX_INCLUDED: usize = 1_000;
+/// Maximum number of values of `_include`.
+const MAX_INCLUDES: usize = 20;
+
+/// The names of the parameters of this module. They are not search parameters of a type.
+const NAMES: [&str; 5] = ["_summary", "_elements", "_sort", "_include", "_total"];
+
+/// Returns `true` for a parameter that affects only the results.
+pub fn is_result_parameter(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
+/// The requested results of a search.
+#[derive(Debug, Default)]
+pub struct SearchResultOptions {
+    /// The elements of matches. `None` means all.
+    projection: Option<ElementProjection>,
+    /// `true` if only the number of matches is returned.
+    pub is_count: bool,
+    /// `true` if each page must contain the number of all matches.
+    pub has_total: bool,
+    /// The order of matches. Empty for the order of the server.
+    pub sort: Vec<SortKey>,
+    includes: Vec<Include>,
+}
+
+impl SearchResultOptions {
+    /// Parses the parameters of a request for resources of a type. Other parameters are ignored.
+    pub fn read<'q>(
+        kind: &str,
+        query: impl IntoIterator<Item = (&'q str, &'q str)>,
+    ) -> Result<Self, Problem> {
+        let mut options = Self::default();
+        let mut elements = Vec::new();
+        let mut summary = None;
+        for (name, value) in query {
+            let not_supported = |why| Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::NotSupported, why);
+            match name {
+                "_summary" => match value {
+                    "true" => summary = Some(Summary::Summary),
+                    "text" => summary = Some(Summary::Text),
+                    "data" => summary = Some(Summary::Data),
+                    "count" => options.is_count = true,
+                    "false" => {}
+                    _ => {
+                        return Err(bad_parameter("_summary", "it must be true, text, data, count or false"));
+                    }
+                },
+                "_elements" => {
+                    for element in value.split(',').filter(|element| !element.is_empty()) {
+                        check_element(element).map_err(|why| bad_parameter("_elements", &why))?;
+                        elements.push(element.to_owned());
+                    }
+                }
+                "_total" => match value {
+                    "accurate" => options.has_total = true,
+                    "none" | "estimate" => {}
+                    _ => return Err(bad_parameter("_total", "it must be accurate, estimate or none")),
+                },
+                "_sort" => options.sort.extend(SortKey::list(kind, value).map_err(not_supported)?),
+                "_include" => options.includes.push(Include::read(kind, value).map_err(not_supported)?),
+                _ => {}
+            }
+        }
+        if options.includes.len() > MAX_INCLUDES {
+            return Err(bad_parameter("_include", "at most 20 values are accepted"));
+        }
+        if summary.is_some() && !elements.is_empty() {
+            return Err(bad_parameter("_elements", "it cannot be combined with _summary"));
+        }
+        options.projection = match summary {
+            Some(summary) => Some(ElementProjection::summary(kind, summary)),
+            None => (!elements.is_empty()).then(|| ElementProjection::new(kind, &elements)),
+        };
+        Ok(options)
+    }
+
+    /// Reduces a resource to the requested elements.
+    pub fn project(&self, resource: &mut StoredResource) {
+        let Some(projection) = &self.projection else { return };
+        // Stored resources are valid JSON, so an error is impossible; the complete resource is correct too.
+        if let Ok(Some(projected)) = projection.apply(&resource.bytes) {
+            resource.bytes = projected.into();
+        }
+    }
+
+    /// Returns the resources that matches refer to, as far as the token grants reading them.
+    pub async fn included(
+        &self,
+        context: &RequestContext,
+        token: &TokenAccess,
+        matches: &[StoredResource],
+    ) -> Result<Vec<StoredResource>, Problem> {
+        let mut targets = Vec::new();
+        for found in matches {
+            for include in &self.includes {
+                include.targets(&found.bytes, &context.app.fhir_base, &mut targets);
+            }
+        }
+        targets.retain(|(kind, id)| !matches.iter().any(|found| found.kind == *kind && found.id == *id));
+        targets.truncate(MAX_INCLUDED);
+        let mut included = Vec::new();
+        for (kind, id) in targets {
+            let reach = access::resource_access(context, token, kind, ScopePermissions::GET);
+            if reach == ResourceAccess::Nothing {
+                continue;
+            }
+            let view = permitted_view(context, token, kind, ScopePermissions::GET).await?;
+            match view.read(kind, &id).await {
+                Ok(found) => included.push(found),
+                Err(resources::ResourceError::Store(error)) => {
+                    return Err(resources::ResourceError::Store(error).into());
+                }
+                // A missing, deleted or invisible target is left out.
+                Err(_) => {}
+            }
+        }
+        Ok(included)
+    }
+}
