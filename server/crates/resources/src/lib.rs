@@ -6,6 +6,7 @@
 //! | [`prepare`](mod@prepare) | from a text to a resource that can be stored |
 //! | [`compartment_view`] | the resources of one Patient compartment, as a caller may see them |
 //! | `conditional` | create, update and delete that depend on a search |
+//! | [`referenced`] | the resources outside of compartments that those of a Patient refer to |
 //! | [`references`] | the resources that references name |
 //! | [`search`] | searches of a type, page by page |
 //! | [`result`] | the elements, order and included resources of search results |
@@ -27,6 +28,7 @@ pub mod import;
 mod index;
 pub mod json;
 pub mod prepare;
+pub mod referenced;
 pub mod references;
 pub mod result;
 mod scan;

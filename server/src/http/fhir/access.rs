@@ -7,6 +7,7 @@ use http::StatusCode;
 use identity::model::scope::{ScopeContext, ScopePermissions};
 use identity::tokens::access_token::{ResourceAccess, TokenAccess};
 use resources::Restriction;
+use resources::referenced::is_read_by_reference;
 
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -52,11 +53,11 @@ pub async fn restriction(
     let reach = resource_access(context, access, kind, permissions);
     let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await?;
     let Some(groups) = client.and_then(|client| client.groups) else {
-        return Ok(match reach {
-            ResourceAccess::All => Restriction::None,
-            ResourceAccess::Patients(ids) => Restriction::patients(ids),
-            ResourceAccess::Nothing => Restriction::patients([]),
-        });
+        return match reach {
+            ResourceAccess::All => Ok(Restriction::None),
+            ResourceAccess::Patients(ids) => of_patients(context, kind, Restriction::patients(ids)).await,
+            ResourceAccess::Nothing => Ok(Restriction::patients([])),
+        };
     };
     if kind == "Group" && reach == ResourceAccess::All {
         return Ok(Restriction::ReadOnly(groups.into()));
@@ -72,9 +73,25 @@ pub async fn restriction(
         ResourceAccess::Nothing => Restriction::patients([]),
         ResourceAccess::Patients(ids) => {
             let is_member = |id: &&str| members.binary_search(&format!("Patient/{id}")).is_ok();
-            Restriction::patients(ids.into_iter().filter(is_member))
+            of_patients(context, kind, Restriction::patients(ids.into_iter().filter(is_member))).await?
         }
     })
+}
+
+/// Returns the restriction of a request on a type for some Patients. Types outside of all compartments can be read as
+/// far as the resources of the Patients refer to them.
+async fn of_patients(
+    context: &RequestContext,
+    kind: &str,
+    patients: Restriction,
+) -> Result<Restriction, Problem> {
+    match patients {
+        Restriction::Compartments(compartments) if is_read_by_reference(kind) => {
+            let ids = context.app.resources.referenced_ids(&compartments, kind).await?;
+            Ok(Restriction::ReadOnly(ids.into()))
+        }
+        other => Ok(other),
+    }
 }
 
 /// Returns whether the token allows a backend client to export a type.
