@@ -223,6 +223,13 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
     if report.skipped_total > 0 {
         events(CommandEvent::Line(format!("skipped: {} files without resources", report.skipped_total)));
     }
+    if let Some(first) = &report.first_imprecise {
+        events(CommandEvent::Trouble(format!(
+            "{} resources contain numbers with more digits than a 64-bit floating-point number has, for example {first}; \
+             they are stored exactly, but many clients will round them",
+            report.imprecise_total
+        )));
+    }
     if report.bad_total > 0 {
         let more = report.bad_total.saturating_sub(MAX_PRINTED as u64);
         let more = if more > 0 { format!(", {more} of them not shown") } else { String::new() };

@@ -33,6 +33,9 @@ pub enum ResourceBodyError {
     /// FHIR R4 does not have this resource type.
     #[error("'{0}' is not a resource type of FHIR R4")]
     UnknownType(String),
+    /// The resource is a Subscription.
+    #[error("Subscriptions are not supported: this server would never send their notifications")]
+    Subscription,
     /// The type differs from that in the URL.
     #[error("'resourceType' is '{found}', but '{expected}' belongs here")]
     WrongType {

@@ -51,6 +51,8 @@ pub struct PreparedResource {
     pub compartments: Vec<String>,
     /// Terms under which the search index finds the resource.
     pub terms: Vec<IndexTerm>,
+    /// `true` if a number has more digits or a greater exponent than most readers of JSON keep.
+    pub has_imprecise_number: bool,
 }
 
 /// Prepares one resource. A reference determines a compartment if it is relative, or absolute below `fhir_base`. A
@@ -101,6 +103,9 @@ pub(crate) fn prepare_named(
     let mut scan = scan::scan(body, None, limits.depth, names)?;
     let found = scan.kind.as_deref().ok_or(ResourceBodyError::NoType)?;
     let known = fhir::resource_type(found).ok_or_else(|| ResourceBodyError::UnknownType(found.to_owned()))?;
+    if known == "Subscription" {
+        return Err(ResourceBodyError::Subscription);
+    }
     if let Some(expected) = kind
         && expected != known
     {
@@ -113,7 +118,8 @@ pub(crate) fn prepare_named(
     let id = settle_id(&mut scan, id)?;
     let compartments = compartments(known, &id, &scan, fhir_base);
     let terms = mem::take(&mut scan.terms).finish();
-    Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments, terms })
+    let has_imprecise_number = scan.has_imprecise_number;
+    Ok(PreparedResource { kind: known, id, draft: draft(scan), compartments, terms, has_imprecise_number })
 }
 
 /// Returns the text as UTF-8 bytes without byte order mark.
@@ -272,6 +278,10 @@ mod tests {
         check("{}", "'resourceType' is missing or not a string");
         check(r#"{"resourceType":7}"#, "'resourceType' is missing or not a string");
         check(r#"{"resourceType":"Pony","id":"b"}"#, "'Pony' is not a resource type of FHIR R4");
+        check(
+            r#"{"resourceType":"Subscription","id":"s"}"#,
+            "Subscriptions are not supported: this server would never send their notifications",
+        );
         check(r#"{"resourceType":"Basic"}"#, "'id' is missing");
         check(
             r#"{"resourceType":"Basic","id":"a b"}"#,

@@ -30,6 +30,8 @@ pub(crate) struct ResourceScan {
     pub references: Vec<String>,
     /// Terms of the search index.
     pub terms: TermCollector,
+    /// `true` if a number has more digits or a greater exponent than a 64-bit floating-point number.
+    pub has_imprecise_number: bool,
     /// `true` if another member preceded `resourceType`.
     pub late_type: bool,
 }
@@ -183,7 +185,10 @@ impl<'a> ResourceScanner<'a> {
             scanner.copied = scanner.at;
             let name = key.text();
             if matches!(&*name, "versionId" | "lastUpdated") {
-                return scanner.value(None);
+                let has_imprecise_number = scanner.found.has_imprecise_number;
+                scanner.value(None)?;
+                scanner.found.has_imprecise_number = has_imprecise_number;
+                return Ok(());
             }
             scanner.found.out.push(b',');
             scanner.found.out.extend_from_slice(key.quoted);
@@ -373,6 +378,7 @@ impl<'a> ResourceScanner<'a> {
     }
 
     fn number(&mut self) -> Result<(), ResourceBodyError> {
+        let start = self.at;
         if self.peek() == Some(b'-') {
             self.at += 1;
         }
@@ -392,6 +398,7 @@ impl<'a> ResourceScanner<'a> {
             }
             self.digits()?;
         }
+        self.found.has_imprecise_number |= is_imprecise(&self.bytes[start..self.at]);
         Ok(())
     }
 
@@ -474,5 +481,35 @@ impl<'a> MemberKey<'a> {
         }
         let inner = &self.quoted[1..self.quoted.len() - 1];
         Cow::Borrowed(std::str::from_utf8(inner).expect("the body was checked to be UTF-8"))
+    }
+}
+
+/// Returns `true` if a 64-bit floating-point number cannot hold the number: it has more than 17 significant digits, or is
+/// too large. Most readers of JSON round such a number or reject it.
+fn is_imprecise(number: &[u8]) -> bool {
+    // A number of up to four characters is always exact.
+    if number.len() <= 4 {
+        return false;
+    }
+    let mantissa = number.split(|byte| matches!(byte, b'e' | b'E')).next().unwrap_or_default();
+    let digits = mantissa.iter().filter(|byte| byte.is_ascii_digit());
+    let significant = digits.skip_while(|byte| **byte == b'0').count();
+    let text = std::str::from_utf8(number).ok();
+    let is_finite = text.and_then(|text| text.parse::<f64>().ok()).is_some_and(f64::is_finite);
+    significant > 17 || !is_finite
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_imprecise;
+
+    #[test]
+    fn numbers_that_most_readers_round_are_recognized() {
+        for number in ["0", "1.10", "-0.000000000000000000012345", "12345678901234567", "1.7e308"] {
+            assert!(!is_imprecise(number.as_bytes()), "{number}");
+        }
+        for number in ["123456789012345678", "0.123456789012345678", "1E400", "-1e309"] {
+            assert!(is_imprecise(number.as_bytes()), "{number}");
+        }
     }
 }

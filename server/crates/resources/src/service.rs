@@ -211,7 +211,7 @@ impl Resources {
         condition: Option<IndexCondition>,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
-        let PreparedResource { kind, id, draft, compartments, terms } = prepared;
+        let PreparedResource { kind, id, draft, compartments, terms, .. } = prepared;
         let key = ResourceKey::new(kind, &*id);
         let write = VersionWrite::put(key.clone(), draft, compartments).indexed(terms).expecting(expect);
         let commit = self.store.commit(vec![write.unless_indexed(condition)], now).await?;

@@ -88,6 +88,7 @@ pub fn resource_status(error: &ResourceError) -> (StatusCode, IssueCode) {
             ResourceBodyError::NoType | ResourceBodyError::NoId => {
                 (StatusCode::BAD_REQUEST, IssueCode::Required)
             }
+            ResourceBodyError::Subscription => (StatusCode::UNPROCESSABLE_ENTITY, IssueCode::NotSupported),
             ResourceBodyError::UnknownType(_) | ResourceBodyError::BundleType(_) => {
                 (StatusCode::BAD_REQUEST, IssueCode::NotSupported)
             }

@@ -324,7 +324,7 @@ pub enum JobStatus {
         /// Value of the header `Retry-After` in seconds.
         retry_after_s: u32,
     },
-    /// The manifest contains signed URLs of files with a type that the token does not grant access to.
+    /// The job exports a type that the token does not grant access to.
     Forbidden {
         /// The resource type.
         kind: String,

@@ -127,6 +127,10 @@ pub struct ImportReport {
     pub skipped_total: u64,
     /// The first 1,000 files without resources.
     pub skipped: Vec<ImportFault>,
+    /// Number of imported resources with a number that a 64-bit floating-point number cannot hold.
+    pub imprecise_total: u64,
+    /// The first of these resources, such as `Observation/o`.
+    pub first_imprecise: Option<String>,
 }
 
 impl ImportReport {
@@ -146,6 +150,8 @@ enum ImportWork {
     },
     /// Writes for one commit.
     Writes(Vec<VersionWrite>),
+    /// Resources of the next writes with numbers that most readers round, such as `Observation/o`.
+    Imprecise(Vec<String>),
     Lines(String, u64),
     ImportFault(ImportFault),
     Skipped(ImportFault),
@@ -181,6 +187,10 @@ impl Resources {
                 }
                 ImportWork::Bytes { file, bytes, of } => progress(ImportProgress::Bytes { file, bytes, of }),
                 ImportWork::Writes(writes) => self.write(writes, now(), &mut report).await?,
+                ImportWork::Imprecise(resources) => {
+                    report.imprecise_total += resources.len() as u64;
+                    report.first_imprecise = report.first_imprecise.or(resources.into_iter().next());
+                }
                 ImportWork::Lines(file, lines) => progress(ImportProgress::Lines { file, lines }),
                 ImportWork::ImportFault(bad) => {
                     report.bad_total += 1;

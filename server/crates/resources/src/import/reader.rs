@@ -43,6 +43,8 @@ pub(super) struct LineReader<N> {
     new_id: N,
     sink: mpsc::Sender<ImportWork>,
     batch: Vec<VersionWrite>,
+    /// Resources of the batch with numbers that most readers round.
+    imprecise: Vec<String>,
     batch_bytes: usize,
     /// Number of bytes in the files that were processed, and in all files.
     bytes: u64,
@@ -51,7 +53,17 @@ pub(super) struct LineReader<N> {
 
 impl<N: FnMut() -> String> LineReader<N> {
     pub fn new(options: ImportOptions, fhir_base: String, new_id: N, sink: mpsc::Sender<ImportWork>) -> Self {
-        Self { options, fhir_base, new_id, sink, batch: Vec::new(), batch_bytes: 0, bytes: 0, of: 0 }
+        Self {
+            options,
+            fhir_base,
+            new_id,
+            sink,
+            batch: Vec::new(),
+            imprecise: Vec::new(),
+            batch_bytes: 0,
+            bytes: 0,
+            of: 0,
+        }
     }
 
     /// Reads all files. Stops early if the store fails.
@@ -255,7 +267,10 @@ impl<N: FnMut() -> String> LineReader<N> {
     }
 
     fn add(&mut self, prepared: PreparedResource) {
-        let PreparedResource { kind, id, draft, compartments, terms } = prepared;
+        let PreparedResource { kind, id, draft, compartments, terms, has_imprecise_number } = prepared;
+        if has_imprecise_number {
+            self.imprecise.push(format!("{kind}/{id}"));
+        }
         self.batch_bytes += draft.bytes.len();
         let write = VersionWrite::put(ResourceKey::new(kind, id), draft, compartments).indexed(terms);
         self.batch.push(VersionWrite { unless_same: true, ..write });
@@ -270,6 +285,10 @@ impl<N: FnMut() -> String> LineReader<N> {
     fn flush(&mut self) -> Result<(), ReadHalt> {
         self.batch_bytes = 0;
         let batch = mem::take(&mut self.batch);
+        let imprecise = mem::take(&mut self.imprecise);
+        if !imprecise.is_empty() {
+            self.send(ImportWork::Imprecise(imprecise))?;
+        }
         if batch.is_empty() { Ok(()) } else { self.send(ImportWork::Writes(batch)) }
     }
 

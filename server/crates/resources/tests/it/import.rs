@@ -329,3 +329,17 @@ async fn sizes_are_bounded() {
         (Some(2), "the resource has more than 100 bytes")
     );
 }
+
+#[tokio::test]
+async fn numbers_that_most_readers_round_are_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("x.ndjson");
+    let line =
+        |id: &str, value: &str| format!("{{\"resourceType\":\"Basic\",\"id\":\"{id}\",\"x\":{value}}}\n");
+    let lines = [line("a", "1.50"), line("b", "0.12345678901234567890"), line("c", "1e999")];
+    std::fs::write(&path, lines.concat()).unwrap();
+    let resources = Resources::new(Store::memory());
+    let (report, _) = import(&resources, vec![path], ImportOptions::default()).await;
+    assert_eq!((report.total(), report.bad_total, report.imprecise_total), (3, 0, 2));
+    assert_eq!(report.first_imprecise.as_deref(), Some("Basic/b"));
+}
