@@ -225,6 +225,7 @@ impl Config {
                 .collect::<Result<_, _>>()?,
             scopes,
             anonymous_terminology: file.terminology.anonymous,
+            preferred_versions: at.preferred_versions(&file.terminology)?,
             trusted_proxies: TrustedProxies {
                 networks: networks.collect::<Result<_, _>>()?,
                 header: file.server.proxy_header,
@@ -433,6 +434,10 @@ mod tests {
             "line 4: trusted_proxies",
         );
         check_refused("[server]\nproxy_header = \"x-forwarded-fo\"\n", "did you mean `x-forwarded-for`?");
+        check_refused(
+            "[terminology]\npreferred_versions = [\n\"urn:a|1\",\n\"urn:b\"]\n",
+            "line 4: preferred_versions: 'urn:b' has no version; write url|version",
+        );
         let provider = "[[provider]]\nname = \"P\"\npreset = \"google\"\nclient_id = \"c\"\n";
         check_refused(&format!("{provider}client_secret = \"x\"\n"), "line 5: client_secret");
     }

@@ -14,7 +14,8 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use toml::Spanned;
 
-use super::sections::{ConfigFile, IdentitySection, ThrottleSection};
+use super::sections::{ConfigFile, IdentitySection, TerminologySection, ThrottleSection};
+use terminology::PreferredVersions;
 
 /// The error for an invalid configuration. The exit code is 3.
 #[derive(Debug, thiserror::Error)]
@@ -178,6 +179,21 @@ impl ConfigSource<'_> {
             let why = format!("'{}' is not a network such as 10.0.0.0/8", text.as_ref());
             self.value_error(text.span(), "trusted_proxies", why)
         })
+    }
+
+    /// Reads the versions that are preferred if a request names none.
+    pub(super) fn preferred_versions(
+        &self,
+        section: &TerminologySection,
+    ) -> Result<PreferredVersions, ConfigError> {
+        let mut preferred = PreferredVersions::default();
+        for canonical in &section.preferred_versions {
+            if !preferred.add(canonical.as_ref()) {
+                let why = format!("'{}' has no version; write url|version", canonical.as_ref());
+                return Err(self.value_error(canonical.span(), "preferred_versions", why));
+            }
+        }
+        Ok(preferred)
     }
 }
 

@@ -120,6 +120,8 @@ settings_table! {
     pub struct TerminologySection {
         /// Answer terminology requests without a token.
         anonymous: bool = false,
+        /// Versions to use if a request names none, each as `url|version`. A version may be a pattern such as `4.x`.
+        preferred_versions: Vec<Spanned<String>> = Vec::new(),
     }
 }
 

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use jiff::SignedDuration;
+use terminology::PreferredVersions;
 
 use crate::config::ConfiguredProvider;
 use crate::config::PrivateHosts;
@@ -21,6 +22,8 @@ pub struct Settings {
     pub scopes: Vec<CustomScope>,
     /// `true` if terminology requests are answered without a token.
     pub anonymous_terminology: bool,
+    /// Versions of code systems and value sets that are used if a request names none.
+    pub preferred_versions: PreferredVersions,
     /// Maximum size of a FHIR request body and of a resource, in bytes.
     pub body_limit_bytes: usize,
     /// Proxies whose header with the client's address is trusted.

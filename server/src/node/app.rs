@@ -169,6 +169,7 @@ impl App {
             }
         };
         let terminology = Terminology::default();
+        terminology.prefer_versions(settings.load().preferred_versions.clone());
         let terminology_sync = TerminologySync::open(store.clone(), terminology.clone(), indexes)
             .await
             .context("failed to read the stored terminology")?;
@@ -216,6 +217,7 @@ impl App {
         // The maximum size of a body is that of a resource, too.
         self.resources
             .set_limits(ResourceLimits { bytes: settings.body_limit_bytes, ..self.resources.limits() });
+        self.terminology.prefer_versions(settings.preferred_versions.clone());
         self.settings.store(Arc::new(settings));
     }
 }

@@ -38,7 +38,7 @@ mod model;
 mod ops;
 mod value_set;
 
-pub use catalog::{ResourceProblem, TerminologyChange};
+pub use catalog::{PreferredVersions, ResourceProblem, TerminologyChange};
 pub use code_system::{CodeSystemIndex, Subsumption};
 pub use model::budget::{Budget, BudgetCheck, BudgetExhausted, ExhaustionCause};
 pub use model::error::{FilterFault, TxError, Unprocessable};

@@ -1,5 +1,6 @@
 //! The stored resources, by id and by canonical URL. A catalog is immutable. Each batch of changes creates a new one,
-//! which shares the unchanged resources.
+//! which shares the unchanged resources. The catalog of a request with resources of its own has these in a layer above
+//! the stored ones.
 
 mod append_cache;
 pub(crate) mod built_in;
@@ -7,6 +8,7 @@ mod change;
 mod element_bindings;
 mod lru_cache;
 pub(crate) mod overlay;
+mod preferred_versions;
 mod resources_by_url;
 mod stored_resource;
 
@@ -16,13 +18,14 @@ use std::sync::Arc;
 use self::append_cache::AppendCache;
 pub use self::change::{ResourceProblem, TerminologyChange};
 use self::element_bindings::ElementBindings;
-use self::resources_by_url::{ResourcesByUrl, by_preference, existed_on, is_supplement};
+pub use self::preferred_versions::PreferredVersions;
+use self::resources_by_url::{ResourcesByUrl, existed_on, is_supplement, preferred, reason};
 pub(crate) use self::stored_resource::{BYTES_PER_STEP, CompiledResource, StoredResource, TxResource};
 use crate::code_system::{CodeSystem, CodeSystemIndex};
 use crate::grammar::CodeGrammar;
 use crate::model::error::malformed;
-use crate::model::resource_json::ContentMode;
-use crate::model::{Budget, TxError, canonical};
+use crate::model::resource_json::{ContentMode, ResourceHeader};
+use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::{ValueSet, implicit};
 
 /// Maximum number of implicit value sets that are cached.
@@ -39,6 +42,10 @@ pub(crate) struct Catalog {
     /// Implicit value sets. Their compiled form does not depend on the catalog, but their caches do, so each catalog
     /// has its own.
     implicit: AppendCache<ValueSet, IMPLICIT_KEPT>,
+    /// Versions that the operator prefers.
+    preferred_versions: Arc<PreferredVersions>,
+    /// The catalog of the stored resources, if this one contains those of a request.
+    base: Option<Arc<Self>>,
 }
 
 impl Clone for Catalog {
@@ -49,6 +56,8 @@ impl Clone for Catalog {
             definitions: self.definitions.clone(),
             built_in: Arc::clone(&self.built_in),
             implicit: AppendCache::default(),
+            preferred_versions: Arc::clone(&self.preferred_versions),
+            base: self.base.clone(),
         }
     }
 }
@@ -84,10 +93,16 @@ impl Catalog {
         next
     }
 
-    /// Returns a copy of this catalog that also contains the resources of a request. Among resources of equal rank, the
-    /// last one is preferred.
-    pub(crate) fn with_resources(&self, resources: impl IntoIterator<Item = TxResource>) -> Self {
-        let mut next = self.clone();
+    /// Returns a copy of this catalog that prefers these versions.
+    pub(crate) fn with_preferred_versions(&self, preferred_versions: Arc<PreferredVersions>) -> Self {
+        Self { preferred_versions, ..self.clone() }
+    }
+
+    /// Returns a catalog that also contains the resources of a request, which take precedence. Among resources of equal
+    /// rank, the last one is preferred. Nothing is copied, so the cost does not depend on the stored resources.
+    pub(crate) fn with_resources(self: &Arc<Self>, resources: impl IntoIterator<Item = TxResource>) -> Self {
+        let built_in = Arc::clone(&self.built_in);
+        let mut next = Self { built_in, base: Some(Arc::clone(self)), ..Self::default() };
         for resource in resources {
             match resource {
                 TxResource::CodeSystem(resource) => next.code_systems.put(resource),
@@ -96,6 +111,43 @@ impl Catalog {
             }
         }
         next
+    }
+
+    /// Returns whether this catalog contains the resources of a request above this one.
+    pub(crate) fn is_above(&self, base: &Arc<Self>) -> bool {
+        self.base.as_ref().is_some_and(|own| Arc::ptr_eq(own, base))
+    }
+
+    /// Returns this catalog and then the one below it, if there is any.
+    fn layers(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |layer| layer.base.as_deref())
+    }
+
+    /// Returns the preferred resource of a layer that matches a version or pattern: of stored resources the one that the
+    /// operator prefers, if the request states no version.
+    fn find_in_layer<'a, T: CompiledResource>(
+        &'a self,
+        resources: &'a ResourcesByUrl<T>,
+        url: &str,
+        wanted: Option<&str>,
+    ) -> Option<&'a StoredResource<T>> {
+        let is_unversioned = wanted.is_none() && self.base.is_none();
+        let by_operator = is_unversioned
+            .then(|| resources.find(url, Some(self.preferred_versions.version_of(url)?)))
+            .flatten();
+        let found = by_operator.or_else(|| resources.find(url, wanted))?;
+        if wanted.is_none() && tracing::enabled!(tracing::Level::DEBUG) {
+            let others = || resources.versions(url).iter().filter(|other| !std::ptr::eq(&***other, found));
+            let why = match (others().next().map(|other| (found.header(), other.header())), &self.base) {
+                _ if by_operator.is_some() => "the configuration prefers it",
+                (Some((Some(header), Some(other))), _) => reason(header, other),
+                (_, Some(_)) => "the request contains it",
+                _ => return Some(found),
+            };
+            let version = found.header().and_then(|header| header.version.as_deref()).unwrap_or_default();
+            tracing::debug!(resource = T::KIND, url, version, why, "chose a version");
+        }
+        Some(found)
     }
 
     /// Returns the index of the code system with an id, if there is one and it is valid.
@@ -108,7 +160,7 @@ impl Catalog {
     /// # Errors
     /// Returns [`TxError`] if the code system does not exist or is invalid.
     pub(crate) fn code_system_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&CodeSystem, TxError> {
-        find_by_id(&self.code_systems, id, budget)
+        find_by_id(self.layers().map(|layer| &layer.code_systems), id, budget)
     }
 
     /// Returns the value set with an id.
@@ -116,7 +168,7 @@ impl Catalog {
     /// # Errors
     /// Returns [`TxError`] if the value set does not exist or is invalid.
     pub(crate) fn value_set_by_id(&self, id: &str, budget: &Budget<'_>) -> Result<&ValueSet, TxError> {
-        find_by_id(&self.value_sets, id, budget)
+        find_by_id(self.layers().map(|layer| &layer.value_sets), id, budget)
     }
 
     /// Returns the preferred code system that matches a version or pattern. Supplements are ignored. A built-in system
@@ -158,8 +210,7 @@ impl Catalog {
         version: Option<&str>,
         built_in: impl FnOnce() -> Option<&'a StoredResource<CodeSystem>>,
     ) -> Option<&'a StoredResource<CodeSystem>> {
-        let stored = self.code_systems.find(url, version);
-        let stored = stored.filter(|r| r.header().is_some_and(|h| !is_supplement(h)));
+        let stored = self.stored_code_system(url, version);
         let complete = |r: &&StoredResource<CodeSystem>| {
             r.header().is_some_and(|h| h.content.is_none_or(|c| c == ContentMode::Complete))
         };
@@ -171,6 +222,23 @@ impl Catalog {
             None | Some("*") => built_in().or(stored),
             Some(_) => stored.map(|stored| built_in().unwrap_or(stored)),
         }
+    }
+
+    /// Returns the preferred code system that matches a version or pattern, without those that are built in. One of the
+    /// request takes precedence over a stored one, unless it contains no codes to validate.
+    fn stored_code_system(&self, url: &str, version: Option<&str>) -> Option<&StoredResource<CodeSystem>> {
+        let mut without_codes = None;
+        for layer in self.layers() {
+            let Some(found) = layer.find_in_layer(&layer.code_systems, url, version) else { continue };
+            match found.header().and_then(|header| header.content).unwrap_or_default() {
+                ContentMode::Complete | ContentMode::Fragment => return Some(found),
+                ContentMode::Example | ContentMode::NotPresent => {
+                    without_codes.get_or_insert(found);
+                }
+                ContentMode::Supplement => {}
+            }
+        }
+        without_codes
     }
 
     /// Returns whether [`refreshed`](Self::refreshed) should be called.
@@ -200,8 +268,12 @@ impl Catalog {
 
     /// Returns the stored code system that was preferred on a day.
     pub(crate) fn code_system_on(&self, url: &str, day: &str) -> Option<&StoredResource<CodeSystem>> {
-        let mut versions = self.code_systems.versions(url).iter().map(|resource| &**resource);
-        versions.find(|r| r.header().is_some_and(|h| !is_supplement(h) && existed_on(h, day)))
+        self.layers().find_map(|layer| {
+            let versions = layer.code_systems.versions(url).iter().map(|resource| &**resource);
+            preferred(
+                versions.filter(|r| r.header().is_some_and(|h| !is_supplement(h) && existed_on(h, day))),
+            )
+        })
     }
 
     /// Returns the value set that was preferred on a day, or the current one if `day` is `None`.
@@ -215,8 +287,11 @@ impl Catalog {
         budget: &Budget<'_>,
     ) -> Result<Option<&ValueSet>, TxError> {
         let Some(day) = day else { return self.value_set(url, None, budget) };
-        let mut versions = self.value_sets.versions(url).iter();
-        match versions.find(|r| r.header().is_some_and(|h| existed_on(h, day))) {
+        let on_day = self.layers().find_map(|layer| {
+            let versions = layer.value_sets.versions(url).iter().map(|resource| &**resource);
+            preferred(versions.filter(|r| r.header().is_some_and(|h| existed_on(h, day))))
+        });
+        match on_day {
             Some(resource) => Ok(Some(resource.get(budget)?)),
             None => self.value_set(url, None, budget),
         }
@@ -225,12 +300,14 @@ impl Catalog {
     /// Returns the supplement with this canonical URL.
     pub(crate) fn supplement(&self, canonical: &str) -> Option<&StoredResource<CodeSystem>> {
         let (url, version) = canonical::split(canonical);
-        self.code_systems.find(url, version).filter(|r| r.header().is_some_and(is_supplement))
+        let mut found = self.layers().filter_map(|layer| layer.code_systems.find(url, version));
+        found.find(|r| r.header().is_some_and(is_supplement))
     }
 
     /// Returns the stored versions of a code system, oldest first.
     pub(crate) fn code_system_versions(&self, url: &str) -> Vec<String> {
-        let headers = self.code_systems.versions(url).iter().filter_map(|r| r.header());
+        let headers =
+            self.layers().flat_map(|layer| layer.code_systems.versions(url)).filter_map(|r| r.header());
         let mut versions: Vec<_> =
             headers.filter(|h| !is_supplement(h)).filter_map(|h| h.version.clone()).collect();
         versions.sort_by(|a, b| canonical::compare(a, b));
@@ -249,27 +326,43 @@ impl Catalog {
         version: Option<&str>,
         budget: &Budget<'_>,
     ) -> Result<Option<&ValueSet>, TxError> {
-        if let Some(resource) = self.value_sets.find(url, version) {
+        let mut layers = self.layers();
+        if let Some(resource) = layers.find_map(|layer| layer.find_in_layer(&layer.value_sets, url, version))
+        {
             return Ok(Some(resource.get(budget)?));
         }
-        let all = self.code_systems.by_value_set.get(url).into_iter().flatten();
-        let of_all = all
-            .filter_map(|all| Some((all, all.resource.header()?)))
-            .filter(|(_, header)| !is_supplement(header))
-            .filter(|(_, header)| {
-                let have = header.version.as_deref();
-                version.is_none_or(|wanted| have.is_some_and(|have| canonical::matches(wanted, have)))
-            })
-            .min_by(|a, b| by_preference(a.1, b.1).then_with(|| a.0.resource.id.cmp(&b.0.resource.id)));
-        if let Some((all, _)) = of_all {
-            all.resource.get(budget)?;
-            return Ok(Some(&all.set));
+        if let Some(set) = self.all_codes_value_set(url, version, budget)? {
+            return Ok(Some(set));
         }
         if let Some(set) = self.implicit.get(url) {
             return Ok(Some(set));
         }
         let set = implicit::implicit_value_set(url);
         Ok(set.map(|set| self.implicit.insert(url.to_owned(), set, 256 + 64 * url.len())))
+    }
+
+    /// Returns the value set of all codes of the preferred code system that names this URL in `CodeSystem.valueSet`.
+    fn all_codes_value_set(
+        &self,
+        url: &str,
+        version: Option<&str>,
+        budget: &Budget<'_>,
+    ) -> Result<Option<&ValueSet>, Unprocessable> {
+        let matches = |header: &ResourceHeader| {
+            let have = header.version.as_deref();
+            !is_supplement(header)
+                && version.is_none_or(|wanted| have.is_some_and(|have| canonical::matches(wanted, have)))
+        };
+        for layer in self.layers() {
+            let Some(all) = layer.code_systems.by_value_set.get(url) else { continue };
+            let systems = all.iter().map(|all| &*all.resource).filter(|r| r.header().is_some_and(matches));
+            if let Some(system) = preferred(systems) {
+                system.get(budget)?;
+                let own = all.iter().find(|all| std::ptr::eq(&*all.resource, system));
+                return Ok(own.map(|all| &*all.set));
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the canonical URL of the value set that the element in `context` is bound to: an element of a
@@ -283,7 +376,8 @@ impl Catalog {
             wrong(format!("'{context}' names no element; write it as StructureDefinition-URL#element"))
         })?;
         let (url, version) = canonical::split(canonical);
-        let definition = self.definitions.find(url, version).ok_or_else(|| {
+        let found = self.layers().find_map(|layer| layer.find_in_layer(&layer.definitions, url, version));
+        let definition = found.ok_or_else(|| {
             wrong(format!(
                 "the StructureDefinition '{canonical}' is not stored here; send 'url' or 'valueSet'"
             ))
@@ -316,11 +410,19 @@ impl Catalog {
 
     /// Returns the versions of each code system, the default one first.
     pub(crate) fn code_systems_by_url(&self) -> BTreeMap<String, Vec<Option<String>>> {
-        let versions = |list: &[Arc<StoredResource<CodeSystem>>]| {
+        let versions = |url: &String, list: &[Arc<StoredResource<CodeSystem>>]| {
             let headers = list.iter().filter_map(|r| r.header()).filter(|h| !is_supplement(h));
-            headers.map(|header| header.version.clone()).collect::<Vec<_>>()
+            let mut versions: Vec<_> = headers.map(|header| header.version.clone()).collect();
+            let default = self.find_in_layer(&self.code_systems, url, None).and_then(|r| r.header());
+            let is_default = |version: &Option<String>| default.is_some_and(|h| h.version == *version);
+            versions.sort_by(|a, b| {
+                let newest_first =
+                    || canonical::compare(b.as_deref().unwrap_or(""), a.as_deref().unwrap_or(""));
+                is_default(b).cmp(&is_default(a)).then_with(newest_first)
+            });
+            versions
         };
-        let stored = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(list)));
+        let stored = self.code_systems.by_url.iter().map(|(url, list)| (url.clone(), versions(url, list)));
         let mut all: BTreeMap<_, _> = stored.filter(|(_, versions)| !versions.is_empty()).collect();
         for url in built_in::URLS {
             let built_in = built_in::system(url).map(std::ptr::from_ref);
@@ -342,11 +444,11 @@ impl Catalog {
     }
 }
 
-fn find_by_id<'a, T: CompiledResource>(
-    shelf: &'a ResourcesByUrl<T>,
+fn find_by_id<'a, T: CompiledResource + 'a>(
+    mut layers: impl Iterator<Item = &'a ResourcesByUrl<T>>,
     id: &str,
     budget: &Budget<'_>,
 ) -> Result<&'a T, TxError> {
     let unknown = || TxError::UnknownInstance { kind: T::KIND, id: id.to_owned() };
-    Ok(shelf.by_id.get(id).ok_or_else(unknown)?.get(budget)?)
+    Ok(layers.find_map(|layer| layer.by_id.get(id)).ok_or_else(unknown)?.get(budget)?)
 }

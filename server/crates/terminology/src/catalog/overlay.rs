@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::value::RawValue;
 
@@ -78,8 +78,8 @@ pub(crate) struct OverlayCache {
 #[derive(Debug, Default)]
 struct CachedOverlays {
     resources: LruCache<ResourceDigest, CachedResource>,
-    /// Overlays by the digests of their resources, each with the catalog to which the resources were added.
-    catalogs: LruCache<Vec<ResourceDigest>, (Weak<Catalog>, Arc<CatalogOverlay>)>,
+    /// Overlays by the digests of their resources.
+    catalogs: LruCache<Vec<ResourceDigest>, Arc<CatalogOverlay>>,
     clients: LruCache<ClientCacheKey, Vec<CachedResource>>,
 }
 
@@ -113,18 +113,16 @@ impl OverlayCache {
             return Ok(None);
         }
         let key: Vec<ResourceDigest> = resources.iter().map(|cached| cached.digest).collect();
-        if let Some((base, overlay)) = self.lock().catalogs.get(&key)
-            && std::ptr::eq(base.as_ptr(), Arc::as_ptr(catalog))
+        if let Some(overlay) = self.lock().catalogs.get(&key)
+            && overlay.catalog.is_above(catalog)
             && !overlay.catalog.is_stale()
         {
             return Ok(Some(overlay.clone()));
         }
-        // Adding resources copies the maps of the catalog.
-        budget.spend((catalog.code_system_count() + catalog.value_set_count()) / 4)?;
         let own = catalog.with_resources(resources.iter().map(|cached| cached.resource.clone()));
         let overlay = Arc::new(CatalogOverlay { catalog: own, resources, client });
         let bytes = overlay.resources.iter().map(CachedResource::bytes).sum();
-        self.lock().catalogs.put(CATALOGS, key, (Arc::downgrade(catalog), overlay.clone()), bytes);
+        self.lock().catalogs.put(CATALOGS, key, overlay.clone(), bytes);
         Ok(Some(overlay))
     }
 
@@ -143,7 +141,7 @@ impl OverlayCache {
         }
     }
 
-    /// Drops all cached overlays, so that replaced code systems do not stay in memory.
+    /// Drops all cached overlays, so that a replaced catalog does not stay in memory.
     pub(crate) fn drop_overlays(&self) {
         self.lock().catalogs = LruCache::default();
     }

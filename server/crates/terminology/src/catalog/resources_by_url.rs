@@ -1,6 +1,5 @@
 //! The resources of one type by id and canonical URL, and the preference among versions.
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use hashbrown::DefaultHashBuilder;
 use super::stored_resource::{CompiledResource, StoredResource};
 use crate::model::canonical;
 use crate::model::resource_json::{ContentMode, ResourceHeader};
+use crate::model::version_choice::{self, DatedVersion, VersionReason};
 use crate::value_set::ValueSet;
 
 /// The value set of all codes of a code system, whose URL is in `CodeSystem.valueSet`.
@@ -31,7 +31,7 @@ pub(super) type KeyedMap<T> = HashMap<String, T, DefaultHashBuilder>;
 #[derive(Debug)]
 pub(super) struct ResourcesByUrl<T> {
     pub(super) by_id: KeyedMap<Arc<StoredResource<T>>>,
-    /// Resources by canonical URL, the preferred one first.
+    /// Resources by canonical URL: first the preferred one, then the others, the last one stored first.
     pub(super) by_url: KeyedMap<Vec<Arc<StoredResource<T>>>>,
     /// Value sets of all codes of a code system, by `CodeSystem.valueSet`.
     pub(super) by_value_set: KeyedMap<Vec<AllCodesValueSet<T>>>,
@@ -54,14 +54,11 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
     pub(super) fn put(&mut self, resource: Arc<StoredResource<T>>) {
         let id = resource.id.clone();
         self.remove(&id);
-        if let Some((url, header)) = resource.header().and_then(|h| Some((h.url.clone()?, h))) {
+        if let Some(url) = resource.header().and_then(|header| header.url.clone()) {
             let versions = self.by_url.entry(url).or_default();
             // The new resource precedes resources of equal rank, so that the last one stored is preferred.
-            let better = |other: &Arc<StoredResource<T>>| {
-                other.header().is_some_and(|other| by_preference(other, header).is_lt())
-            };
-            let at = versions.partition_point(better);
-            versions.insert(at, resource.clone());
+            versions.insert(0, resource.clone());
+            move_preferred_to_front(versions);
         }
         if let Some((url, header)) = resource.header().and_then(|h| Some((h.value_set.clone()?, h))) {
             let system = header.url.clone().unwrap_or_default();
@@ -79,6 +76,9 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
         let Some(header) = old.header() else { return };
         if let Some(url) = &header.url {
             remove_from(&mut self.by_url, url, |resource| resource.id != id);
+            if let Some(versions) = self.by_url.get_mut(url) {
+                move_preferred_to_front(versions);
+            }
         }
         if let Some(url) = &header.value_set {
             remove_from(&mut self.by_value_set, url, |all| all.resource.id != id);
@@ -92,12 +92,73 @@ impl<T: CompiledResource> ResourcesByUrl<T> {
 
     /// Returns the preferred resource of a URL among those that match a version or pattern.
     pub(super) fn find(&self, url: &str, wanted: Option<&str>) -> Option<&StoredResource<T>> {
-        self.versions(url).iter().map(|resource| &**resource).find(|resource| {
-            wanted.is_none_or(|wanted| {
-                let have = resource.header().and_then(|header| header.version.as_deref());
-                have.is_some_and(|have| canonical::matches(wanted, have))
-            })
-        })
+        let versions = self.versions(url);
+        let Some(wanted) = wanted else { return versions.first().map(|resource| &**resource) };
+        preferred(versions.iter().map(|resource| &**resource).filter(|resource| {
+            let have = resource.header().and_then(|header| header.version.as_deref());
+            have.is_some_and(|have| canonical::matches(wanted, have))
+        }))
+    }
+}
+
+/// Moves the preferred resource to the front of a list.
+fn move_preferred_to_front<T: CompiledResource>(versions: &mut [Arc<StoredResource<T>>]) {
+    if let Some(at) = preferred_position(versions.iter().map(|resource| &**resource)) {
+        versions[..=at].rotate_right(1);
+    }
+}
+
+/// Returns the preferred resource; of equal ones the first.
+pub(super) fn preferred<'a, T: CompiledResource + 'a>(
+    candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
+) -> Option<&'a StoredResource<T>> {
+    let mut rest = candidates.clone();
+    let (first, second) = (rest.next(), rest.next());
+    match second {
+        None => first,
+        Some(_) => candidates.clone().nth(preferred_position(candidates)?),
+    }
+}
+
+/// Returns the position of the preferred resource; of equal ones the first.
+///
+/// The criteria are, in this order: complete, then fragment, then any other content; SNOMED CT's International Edition;
+/// the newest version (see [`version_choice`]).
+fn preferred_position<'a, T: CompiledResource + 'a>(
+    candidates: impl Iterator<Item = &'a StoredResource<T>> + Clone,
+) -> Option<usize> {
+    let headers = || candidates.clone().enumerate().filter_map(|(at, r)| Some((at, r.header()?)));
+    let best = headers().map(|(_, header)| rank(header)).min()?;
+    let of_best = || headers().filter(|(_, header)| rank(header) == best);
+    let newest = version_choice::newest(of_best().map(|(_, header)| dated_version(header)))?;
+    of_best().nth(newest).map(|(at, _)| at)
+}
+
+/// Returns the rank of a resource regardless of its version; the preferred one is less.
+fn rank(header: &ResourceHeader) -> (ContentMode, bool) {
+    let is_international =
+        header.version.as_deref().is_some_and(|version| version.starts_with(INTERNATIONAL));
+    (header.content.unwrap_or(ContentMode::Complete), !is_international)
+}
+
+fn dated_version(header: &ResourceHeader) -> DatedVersion<'_> {
+    DatedVersion::new(header.version.as_deref(), header.date.as_deref())
+}
+
+/// Returns why a resource is preferred to another one, as a short text for the log.
+pub(super) fn reason(chosen: &ResourceHeader, other: &ResourceHeader) -> &'static str {
+    let ((content, _), (other_content, _)) = (rank(chosen), rank(other));
+    if content != other_content {
+        return "its content is more complete";
+    }
+    if rank(chosen) != rank(other) {
+        return "it is the International Edition";
+    }
+    match dated_version(chosen).compare(&dated_version(other)).1 {
+        VersionReason::Newer => "it is newer by the scheme of both versions",
+        VersionReason::LaterDate => "its date is later, and the versions have different schemes",
+        VersionReason::Scheme => "its version has the preferred scheme, and no date decides",
+        VersionReason::Equal => "it was stored last",
     }
 }
 
@@ -118,23 +179,6 @@ pub(super) fn existed_on(header: &ResourceHeader, day: &str) -> bool {
 
 /// Prefix of the versions of SNOMED CT's International Edition.
 const INTERNATIONAL: &str = "http://snomed.info/sct/900000000000207008/";
-
-/// Compares two versions of a canonical URL; the preferred one is less. The criteria are, in this order: complete, then
-/// fragment, then any other content; SNOMED CT's International Edition; the newest version; the latest date.
-pub(super) fn by_preference(a: &ResourceHeader, b: &ResourceHeader) -> Ordering {
-    let newest = |a: &Option<String>, b: &Option<String>| {
-        canonical::compare(b.as_deref().unwrap_or_default(), a.as_deref().unwrap_or_default())
-    };
-    let content = |header: &ResourceHeader| header.content.unwrap_or(ContentMode::Complete);
-    let is_international = |header: &ResourceHeader| {
-        header.version.as_deref().is_some_and(|version| version.starts_with(INTERNATIONAL))
-    };
-    content(a)
-        .cmp(&content(b))
-        .then_with(|| is_international(b).cmp(&is_international(a)))
-        .then_with(|| newest(&a.version, &b.version))
-        .then_with(|| newest(&a.date, &b.date))
-}
 
 /// Returns whether a resource is a supplement of another code system.
 pub(super) fn is_supplement(header: &ResourceHeader) -> bool {

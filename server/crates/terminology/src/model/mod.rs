@@ -10,6 +10,7 @@ pub(crate) mod known_systems;
 pub(crate) mod language;
 pub(crate) mod resource_json;
 pub(crate) mod text_folding;
+pub(crate) mod version_choice;
 
 pub use self::budget::Budget;
 pub use self::error::{TxError, Unprocessable};

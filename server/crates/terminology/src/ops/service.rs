@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::{OperationInput, OperationLevel, expand, lookup, subsumes, validate};
 use crate::catalog::overlay::{OverlayCache, SentResources};
-use crate::catalog::{Catalog, ResourceProblem, TerminologyChange};
+use crate::catalog::{Catalog, PreferredVersions, ResourceProblem, TerminologyChange};
 use crate::code_system::CodeSystemIndex;
 use crate::membership::imports::{self, ValueSetScope};
 use crate::membership::search::{CodeQuery, CodeSearch};
@@ -39,6 +39,13 @@ impl Terminology {
         self.overlays.drop_overlays();
     }
 
+    /// Replaces the versions that are preferred if a request names none.
+    pub fn prefer_versions(&self, preferred: PreferredVersions) {
+        let preferred = Arc::new(preferred);
+        self.catalog.rcu(|catalog| catalog.with_preferred_versions(Arc::clone(&preferred)));
+        self.overlays.drop_overlays();
+    }
+
     /// Returns the current catalog.
     fn current_catalog(&self) -> Guard<Arc<Catalog>> {
         let catalog = self.catalog.load();
@@ -46,6 +53,7 @@ impl Terminology {
             return catalog;
         }
         self.catalog.rcu(|catalog| catalog.refreshed());
+        self.overlays.drop_overlays();
         self.catalog.load()
     }
 

@@ -15,3 +15,4 @@ mod subsumption;
 mod support;
 mod text_filter;
 mod validate_code;
+mod version_choice;

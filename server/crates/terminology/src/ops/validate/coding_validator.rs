@@ -15,6 +15,7 @@ use crate::membership::version_pins::pinned;
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::language::LanguageRanges;
 use crate::model::resource_json::ContentMode;
+use crate::model::version_choice::DatedVersion;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::concept_texts::{self, LoadedSupplement};
 use crate::ops::first_positions::FirstPositions;
@@ -195,8 +196,11 @@ impl<'a> CodingValidator<'a, '_> {
         };
         let fits = members.iter().map(fit).collect::<Result<Vec<_>, _>>()?;
         let best = fits.into_iter().max_by(|(a, one), (b, other)| {
-            let version = |member: &'m CodeMatch<'a>| member.version().unwrap_or_default();
-            a.cmp(b).then_with(|| canonical::compare(version(one), version(other)))
+            let version = |member: &'m CodeMatch<'a>| {
+                let date = member.system.and_then(|system| system.header.date.as_deref());
+                DatedVersion::new(member.version(), date)
+            };
+            a.cmp(b).then_with(|| version(one).compare(&version(other)).0)
         });
         Ok(best.map(|(_, member)| member))
     }

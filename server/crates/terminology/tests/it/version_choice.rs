@@ -1,0 +1,135 @@
+//! The choice of a version among several stored ones: what the operator prefers, what the request contains, the cost of
+//! a resource in a request, and the reason in the log.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use fhir::Parameters;
+use trefoil_terminology::{OperationInput, OperationLevel, PreferredVersions, Terminology};
+
+use crate::support::{body, put, short, validate_in_system};
+
+const TABLE: &str = "http://garden.example/table";
+
+/// Returns a code system of one code.
+fn table(id: &str, version: &str, date: &str, code: &str) -> String {
+    format!(
+        r#"{{"resourceType":"CodeSystem","id":"{id}","url":"{TABLE}","version":"{version}","date":"{date}",
+            "status":"active","content":"complete","concept":[{{"code":"{code}"}}]}}"#
+    )
+}
+
+/// Returns the code systems of HL7 that differ in the scheme of their versions.
+fn tables() -> Terminology {
+    let terminology = Terminology::default();
+    let stored = [table("a", "2018-08-12", "2018-08-12", "old"), table("b", "4.0.0", "2023-11-01", "new")];
+    terminology.apply(stored.iter().map(|json| put(json)));
+    terminology
+}
+
+fn is_valid(terminology: &Terminology, code: &str) -> bool {
+    let query = format!("url={TABLE}&code={code}");
+    validate_in_system(terminology, OperationLevel::Type, &query).starts_with("true")
+}
+
+#[test]
+fn an_operator_can_prefer_a_version() {
+    let terminology = tables();
+    assert!(is_valid(&terminology, "new") && !is_valid(&terminology, "old"));
+    assert_eq!(
+        terminology.code_systems_by_url()[TABLE],
+        [Some("4.0.0".to_owned()), Some("2018-08-12".to_owned())]
+    );
+    let mut preferred = PreferredVersions::default();
+    assert!(preferred.add(&format!("{TABLE}|2018-08-12")) && !preferred.add(TABLE) && !preferred.add("|1"));
+    terminology.prefer_versions(preferred.clone());
+    assert!(is_valid(&terminology, "old") && !is_valid(&terminology, "new"));
+    assert_eq!(
+        terminology.code_systems_by_url()[TABLE],
+        [Some("2018-08-12".to_owned()), Some("4.0.0".to_owned())]
+    );
+    // A resource of the request takes precedence, and a version that is not stored has no effect.
+    let sent = body(&format!(
+        r#"{{"name":"url","valueUri":"{TABLE}"}},{{"name":"code","valueCode":"sent"}},
+           {{"name":"tx-resource","resource":{}}}"#,
+        table("c", "1.0.0", "2001", "sent")
+    ));
+    let answer = terminology.validate_code_in_system(OperationLevel::Type, OperationInput::from_body(&sent));
+    assert!(short(answer).starts_with("true"));
+    assert!(preferred.add(&format!("{TABLE}|9.x")));
+    terminology.prefer_versions(preferred);
+    assert!(is_valid(&terminology, "new"));
+}
+
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn the_reason_for_a_choice_is_logged() {
+    let (lines, terminology) = (Lines::default(), tables());
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .finish();
+    tracing::subscriber::with_default(subscriber, || assert!(is_valid(&terminology, "new")));
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for part in [TABLE, "version=\"4.0.0\"", "its date is later, and the versions have different schemes"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+/// Returns the shortest time of a request with an unseen `tx-resource`, and of one for an implicit value set.
+fn shortest(stored: usize) -> [Duration; 2] {
+    let terminology = Terminology::default();
+    let json = |n: usize| {
+        put(&format!(
+            r#"{{"resourceType":"CodeSystem","id":"s{n}","url":"http://garden.example/{n}","status":"active",
+                "content":"complete","valueSet":"http://garden.example/all-{n}"}}"#
+        ))
+    };
+    terminology.apply((0..stored).map(json));
+    let ask = |parameters: &Parameters| {
+        let started = Instant::now();
+        drop(terminology.validate_code(OperationLevel::Type, OperationInput::from_body(parameters)));
+        started.elapsed()
+    };
+    let sent = |n: usize| {
+        body(&format!(
+            r#"{{"name":"url","valueUri":"http://garden.example/0"}},{{"name":"code","valueCode":"c{n}"}},
+               {{"name":"system","valueUri":"{TABLE}"}},{{"name":"tx-resource","resource":{}}}"#,
+            table("c", "1.0.0", "2001", &format!("c{n}"))
+        ))
+    };
+    let implicit = |n: usize| {
+        body(&format!(
+            r#"{{"name":"url","valueUri":"http://snomed.info/sct?fhir_vs=isa/{n}"}},{{"name":"code","valueCode":"{n}"}},
+               {{"name":"system","valueUri":"http://snomed.info/sct"}}"#
+        ))
+    };
+    [(0..100).map(|n| ask(&sent(n))).min().unwrap(), (0..100).map(|n| ask(&implicit(n))).min().unwrap()]
+}
+
+#[test]
+fn the_cost_of_a_request_does_not_depend_on_the_number_of_stored_resources() {
+    let (few, many) = (shortest(10), shortest(20_000));
+    println!("10 code systems: {few:?}, 20,000: {many:?}");
+    for (few, many) in few.into_iter().zip(many) {
+        assert!(
+            many < 4 * few + Duration::from_micros(20),
+            "{few:?} with 10 code systems, {many:?} with 20,000"
+        );
+    }
+}
