@@ -6,8 +6,8 @@
 use serde_json::{Map, Value};
 
 /// FHIR operations, whose names begin with `$` like variables.
-pub const OPERATIONS: [&str; 6] =
-    ["validate-code", "batch-validate-code", "subsumes", "lookup", "expand", "export"];
+pub const OPERATIONS: [&str; 7] =
+    ["validate-code", "batch-validate-code", "subsumes", "lookup", "expand", "export", "versions"];
 
 /// The name of an unknown variable in a text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

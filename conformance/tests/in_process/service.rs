@@ -85,6 +85,9 @@ impl TerminologyService {
             ("CodeSystem", "$validate-code") => {
                 terminology.validate_code_in_system(level, input).map(|r| r.to_json())
             }
+            ("CodeSystem", "$batch-validate-code") => {
+                terminology.batch_validate_code_in_system(input).map(|r| r.to_json())
+            }
             ("CodeSystem", "$lookup") => terminology.lookup(input).map(|r| r.to_json()),
             ("CodeSystem", "$subsumes") => terminology.subsumes(level, input).map(|r| r.to_json()),
             _ => return Err(format!("{path} is not a terminology operation")),

@@ -36,7 +36,7 @@ use super::pages;
 use super::reply::{self, Response};
 use crate::node::question_pool::QuestionRejected;
 
-pub use self::fhir_errors::resource_status;
+pub use self::fhir_errors::{resource_status, terminology_status};
 
 /// Why a handler does not answer as requested. `?` converts the errors of the domains.
 pub enum Problem {

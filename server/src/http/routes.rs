@@ -181,6 +181,8 @@ static PAGES: &[Route] = routes! {
 
 static FHIR: &[Route] = routes! {
     GET    "fhir/R4/metadata" AnyOrigin => fhir::metadata::read_metadata();
+    GET    "fhir/R4/$versions" AnyOrigin => fhir::metadata::read_versions();
+    POST   "fhir/R4/$versions" AnyOrigin => fhir::metadata::read_versions();
     GET    "fhir/R4/.well-known/smart-configuration" AnyOrigin => oauth::discovery::smart_configuration();
     GET    "fhir/R4/$export" Cors NoHead => fhir::export::export_system(body);
     POST   "fhir/R4/$export" Cors => fhir::export::export_system(body);
@@ -200,6 +202,7 @@ static FHIR: &[Route] = routes! {
     POST   "fhir/R4/CodeSystem/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
     GET    "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
     POST   "fhir/R4/CodeSystem/{id}/$validate-code" Cors => fhir::terminology::validate_code_in_system(id, body);
+    POST   "fhir/R4/CodeSystem/$batch-validate-code" Cors => fhir::terminology::batch_validate_code_in_system(body);
     GET    "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
     POST   "fhir/R4/ValueSet/$expand" Cors => fhir::terminology::expand(id, body);
     GET    "fhir/R4/ValueSet/{id}/$expand" Cors => fhir::terminology::expand(id, body);

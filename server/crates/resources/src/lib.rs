@@ -42,4 +42,4 @@ pub use import::{ImportCount, ImportFault, ImportOptions, ImportProgress, Import
 pub use prepare::{IdSource, PreparedResource, ResourceLimits};
 pub use search::FoundResource;
 pub use service::{DeleteResult, ExpectedVersion, Resources, StoredResource, Tombstone, WrittenResource};
-pub use transaction::{EntryAction, EntryResult, PlannedEntry, TransactionPlan};
+pub use transaction::{BundleOperation, EntryAction, EntryResult, PlannedEntry, TransactionPlan};

@@ -2,7 +2,7 @@
 
 use ::terminology::expand_parameter_names;
 use bytes::Bytes;
-use fhir::{IssueCode, search_parameters};
+use fhir::{IssueCode, Parameters, search_parameters};
 use http::{StatusCode, header};
 use serde_json::{Value, json};
 
@@ -20,6 +20,22 @@ const EXPORT: &str = "By GET, or by POST of Parameters. `_type`, `_since`, `_unt
     Medication, Organization, Practitioner and PractitionerRole resources that exported ones refer to, whenever they were \
     changed. `_since` is strict, and nothing else that was changed before it comes along. Types without a scope are left \
     out; naming one is refused. Attachments stay as they were stored.";
+
+/// Version of HL7's terminology tests that this server passes. HL7's validator accepts servers from 1.6.0 on, and sends
+/// `$batch-validate-code` from 1.7.8 on.
+const TEST_VERSION: &str = "1.9.0";
+
+/// Date of the two statements.
+const DATE: &str = "2026-11-23";
+
+/// Responds to `$versions` (FHIR R4, CapabilityStatement) with the one FHIR version of this server. No token is required.
+pub async fn read_versions(context: &RequestContext) -> Result<Response, Problem> {
+    check_accept(context, &[])?;
+    let mut versions = Parameters::new();
+    versions.push_code("version", "4.0");
+    versions.push_code("default", "4.0");
+    Ok(reply::fhir_json(StatusCode::OK, &versions))
+}
 
 /// Responds with the CapabilityStatement or the TerminologyCapabilities. No token is required.
 pub async fn read_metadata(context: &RequestContext) -> Result<Response, Problem> {
@@ -42,6 +58,11 @@ pub async fn read_metadata(context: &RequestContext) -> Result<Response, Problem
 /// largest part of the statement.
 fn search_parameters(kind: &str) -> Vec<Value> {
     search_parameters::of_type(kind).map(|(name, kind)| json!({ "name": name, "type": kind })).collect()
+}
+
+/// Returns the address of `$batch-validate-code` of a type. HL7's guide names the operation but publishes no definition.
+fn batch_definition(app: &App, kind: &str) -> String {
+    format!("{}/{kind}/$batch-validate-code", app.fhir_base)
 }
 
 /// Builds the CapabilityStatement, which does not change while the server runs.
@@ -80,8 +101,7 @@ fn capability_statement(app: &App) -> Bytes {
                 "Patient" => resource["operation"] = export("patient-export"),
                 "ValueSet" => {
                     let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/ValueSet-{name}");
-                    // The guide of the terminology ecosystem names the operation but publishes no definition.
-                    let batch = format!("{}/ValueSet/$batch-validate-code", app.fhir_base);
+                    let batch = batch_definition(app, kind);
                     resource["operation"] = json!([
                         operation("expand", &defined("expand")),
                         operation("validate-code", &defined("validate-code")),
@@ -90,10 +110,10 @@ fn capability_statement(app: &App) -> Bytes {
                 }
                 "CodeSystem" => {
                     let defined = |name| format!("http://hl7.org/fhir/OperationDefinition/CodeSystem-{name}");
-                    resource["operation"] = ["lookup", "validate-code", "subsumes"]
-                        .map(|name| operation(name, &defined(name)))
-                        .into_iter()
-                        .collect();
+                    let of_r4 = ["lookup", "validate-code", "subsumes"];
+                    let operations = of_r4.map(|name| operation(name, &defined(name))).into_iter();
+                    let batch = operation("batch-validate-code", &batch_definition(app, kind));
+                    resource["operation"] = operations.chain([batch]).collect();
                 }
                 _ => {}
             }
@@ -108,12 +128,37 @@ fn capability_statement(app: &App) -> Bytes {
             { "url": "revoke", "valueUri": format!("{base}/oauth2/revoke") },
         ],
     });
+    // HL7's validator refuses servers without these two features.
+    let features = [
+        ("tx-tests/FeatureDefinition/test-version", json!({ "url": "value", "valueCode": TEST_VERSION })),
+        (
+            "tx-ecosystem/FeatureDefinition/CodeSystemAsParameter",
+            json!({ "url": "value", "valueBoolean": true }),
+        ),
+    ];
+    let feature = |(name, value)| {
+        let definition = format!("http://hl7.org/fhir/uv/{name}");
+        json!({
+            "url": "http://hl7.org/fhir/uv/application-feature/StructureDefinition/feature",
+            "extension": [{ "url": "definition", "valueCanonical": definition }, value],
+        })
+    };
+    let mut operations = export("export");
+    if let Some(operations) = operations.as_array_mut() {
+        let versions = "http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions";
+        operations.push(operation("versions", versions));
+    }
     let statement = json!({
         "resourceType": "CapabilityStatement",
+        "extension": features.map(feature),
+        "url": format!("{}/metadata", app.fhir_base),
+        "version": env!("CARGO_PKG_VERSION"),
+        "name": "Trefoil",
+        "title": "Trefoil: identity, terminology and bulk export",
         "status": "active",
-        "date": "2026-11-21",
+        "date": DATE,
         "kind": "instance",
-        "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
+        "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION"), "releaseDate": DATE },
         "implementation": { "description": "Trefoil: identity, terminology and bulk export", "url": app.fhir_base },
         "fhirVersion": "4.0.1",
         "format": ["application/fhir+json", "json"],
@@ -134,7 +179,7 @@ fn capability_statement(app: &App) -> Bytes {
             "interaction": [{ "code": "transaction" }, { "code": "batch" }],
             "resource": resources,
             "searchParam": search_parameters("Resource"),
-            "operation": export("export"),
+            "operation": operations,
         }],
     });
     statement.to_string().into()
@@ -159,8 +204,12 @@ async fn terminology_capabilities(context: &RequestContext) -> Result<Response, 
     let parameters: Vec<Value> = expand_parameter_names().into_iter().map(parameter).collect();
     let statement = json!({
         "resourceType": "TerminologyCapabilities",
+        "url": format!("{}/metadata?mode=terminology", context.app.fhir_base),
+        "version": env!("CARGO_PKG_VERSION"),
+        "name": "TrefoilTerminology",
+        "title": "Trefoil: terminology",
         "status": "active",
-        "date": "2026-11-21",
+        "date": DATE,
         "kind": "instance",
         "software": { "name": "Trefoil", "version": env!("CARGO_PKG_VERSION") },
         "implementation": { "description": "Trefoil: terminology", "url": context.app.fhir_base },

@@ -1,15 +1,21 @@
-//! The terminology operations, by GET and POST, at type and instance level (FHIR R4).
+//! The terminology operations, by GET and POST, at type and instance level, and as entries of a Bundle (FHIR R4).
+
+use std::borrow::Cow;
 
 use ::terminology::ExhaustionCause;
 use ::terminology::{Budget, OperationInput, OperationLevel, TxError};
 use bytes::Bytes;
-use fhir::{IssueCode, Json, Parameters};
+use fhir::{IssueCode, Json, OperationOutcome, Parameters};
 use http::{Method, StatusCode, header};
 use identity::model::scope::ScopePermissions;
+use identity::tokens::access_token::TokenAccess;
+use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
+use resources::BundleOperation;
 
 use super::{access, check_accept, json_body};
 use crate::http::extract::{RequestBody, RequestContext};
-use crate::http::problem::Problem;
+use crate::http::problem::{self, Problem};
 use crate::http::reply::{self, Response};
 use crate::node::app::App;
 
@@ -19,8 +25,7 @@ pub async fn validate_code(
     id: Option<String>,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    operation(context, id, body, "ValueSet", |app, level, input| app.terminology.validate_code(level, input))
-        .await
+    answer_operation(context, id, body, TerminologyOperation::ValidateCode).await
 }
 
 /// `{fhir_base}/ValueSet/$batch-validate-code`
@@ -28,8 +33,7 @@ pub async fn batch_validate_code(
     context: &RequestContext,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    operation(context, None, body, "ValueSet", |app, _, input| app.terminology.batch_validate_code(input))
-        .await
+    answer_operation(context, None, body, TerminologyOperation::BatchValidateCode).await
 }
 
 /// `{fhir_base}/CodeSystem[/{id}]/$validate-code`
@@ -38,10 +42,15 @@ pub async fn validate_code_in_system(
     id: Option<String>,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    operation(context, id, body, "CodeSystem", |app, level, input| {
-        app.terminology.validate_code_in_system(level, input)
-    })
-    .await
+    answer_operation(context, id, body, TerminologyOperation::ValidateCodeInSystem).await
+}
+
+/// `{fhir_base}/CodeSystem/$batch-validate-code`
+pub async fn batch_validate_code_in_system(
+    context: &RequestContext,
+    body: &mut RequestBody,
+) -> Result<Response, Problem> {
+    answer_operation(context, None, body, TerminologyOperation::BatchValidateCodeInSystem).await
 }
 
 /// `{fhir_base}/ValueSet[/{id}]/$expand`
@@ -50,16 +59,12 @@ pub async fn expand(
     id: Option<String>,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    let now = context.now.to_string();
-    operation(context, id, body, "ValueSet", move |app, level, input| {
-        app.terminology.expand(level, input, &now)
-    })
-    .await
+    answer_operation(context, id, body, TerminologyOperation::Expand).await
 }
 
 /// `{fhir_base}/CodeSystem/$lookup`
 pub async fn lookup(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    operation(context, None, body, "CodeSystem", |app, _, input| app.terminology.lookup(input)).await
+    answer_operation(context, None, body, TerminologyOperation::Lookup).await
 }
 
 /// `{fhir_base}/CodeSystem[/{id}]/$subsumes`
@@ -68,8 +73,82 @@ pub async fn subsumes(
     id: Option<String>,
     body: &mut RequestBody,
 ) -> Result<Response, Problem> {
-    operation(context, id, body, "CodeSystem", |app, level, input| app.terminology.subsumes(level, input))
-        .await
+    answer_operation(context, id, body, TerminologyOperation::Subsumes).await
+}
+
+/// A terminology operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TerminologyOperation {
+    /// `ValueSet/$validate-code`
+    ValidateCode,
+    /// `ValueSet/$batch-validate-code`
+    BatchValidateCode,
+    /// `CodeSystem/$validate-code`
+    ValidateCodeInSystem,
+    /// `CodeSystem/$batch-validate-code`
+    BatchValidateCodeInSystem,
+    /// `ValueSet/$expand`
+    Expand,
+    /// `CodeSystem/$lookup`
+    Lookup,
+    /// `CodeSystem/$subsumes`
+    Subsumes,
+}
+
+impl TerminologyOperation {
+    /// Returns the operation at a path below the FHIR base, and the id of the instance that it names.
+    pub fn at_path(path: &str) -> Option<(Self, Option<&str>)> {
+        let segments: Vec<&str> = path.split('/').collect();
+        let (kind, id, name) = match segments.as_slice() {
+            [kind, name] => (*kind, None, *name),
+            [kind, id, name] => (*kind, Some(*id), *name),
+            _ => return None,
+        };
+        let operation = match (kind, name) {
+            ("ValueSet", "$validate-code") => Self::ValidateCode,
+            ("ValueSet", "$batch-validate-code") => Self::BatchValidateCode,
+            ("ValueSet", "$expand") => Self::Expand,
+            ("CodeSystem", "$validate-code") => Self::ValidateCodeInSystem,
+            ("CodeSystem", "$batch-validate-code") => Self::BatchValidateCodeInSystem,
+            ("CodeSystem", "$lookup") => Self::Lookup,
+            ("CodeSystem", "$subsumes") => Self::Subsumes,
+            _ => return None,
+        };
+        let type_only =
+            matches!(operation, Self::BatchValidateCode | Self::BatchValidateCodeInSystem | Self::Lookup);
+        (id.is_none() || !type_only).then_some((operation, id))
+    }
+
+    /// Returns the resource type of the operation. Its scope is required.
+    pub fn resource_type(self) -> &'static str {
+        match self {
+            Self::ValidateCode | Self::BatchValidateCode | Self::Expand => "ValueSet",
+            Self::ValidateCodeInSystem | Self::BatchValidateCodeInSystem | Self::Lookup | Self::Subsumes => {
+                "CodeSystem"
+            }
+        }
+    }
+
+    /// Executes the operation and serializes the result.
+    fn execute(
+        self,
+        app: &App,
+        level: OperationLevel<'_>,
+        input: OperationInput<'_>,
+        now: Timestamp,
+    ) -> Result<Vec<u8>, TxError> {
+        let terminology = &app.terminology;
+        let parameters = match self {
+            Self::ValidateCode => terminology.validate_code(level, input),
+            Self::BatchValidateCode => terminology.batch_validate_code(input),
+            Self::ValidateCodeInSystem => terminology.validate_code_in_system(level, input),
+            Self::BatchValidateCodeInSystem => terminology.batch_validate_code_in_system(input),
+            Self::Lookup => terminology.lookup(input),
+            Self::Subsumes => terminology.subsumes(level, input),
+            Self::Expand => return Ok(terminology.expand(level, input, &now.to_string())?.to_json()),
+        };
+        Ok(parameters?.to_json())
+    }
 }
 
 /// Maximum size of a request that is answered on the async thread first; parsing a longer one takes too much time.
@@ -85,10 +164,12 @@ enum SentParameters<'a> {
 /// A question, not parsed.
 #[derive(Clone, Copy)]
 struct TerminologyQuestion<'a> {
+    operation: TerminologyOperation,
     sent: SentParameters<'a>,
     language: Option<&'a str>,
     caller: &'a str,
     level: OperationLevel<'a>,
+    now: Timestamp,
 }
 
 /// An error that prevents an answer.
@@ -110,14 +191,16 @@ impl From<QuestionError> for Problem {
     }
 }
 
+impl QuestionError {
+    /// Returns whether the question needs more than the budget for answers on the async thread.
+    fn is_long(&self) -> bool {
+        matches!(self, Self::Error(error) if error.exhausted() == Some(ExhaustionCause::Inline))
+    }
+}
+
 impl TerminologyQuestion<'_> {
     /// Parses the parameters, executes the operation and serializes the result.
-    fn ask<T: Json>(
-        self,
-        app: &App,
-        judge: impl FnOnce(&App, OperationLevel<'_>, OperationInput<'_>) -> Result<T, TxError>,
-        budget: &Budget<'_>,
-    ) -> Result<Vec<u8>, QuestionError> {
+    fn ask(self, app: &App, budget: &Budget<'_>) -> Result<Vec<u8>, QuestionError> {
         let parameters = match self.sent {
             SentParameters::Query(query) => Parameters::from_query(query),
             SentParameters::Body(body) => Parameters::from_json(body).map_err(QuestionError::Body)?,
@@ -127,22 +210,31 @@ impl TerminologyQuestion<'_> {
             SentParameters::Body(_) => OperationInput::from_body(&parameters),
         };
         let input = input.accept_language(self.language).caller(self.caller).budget(budget);
-        Ok(judge(app, self.level, input).map_err(QuestionError::Error)?.to_json())
+        self.operation.execute(app, self.level, input, self.now).map_err(QuestionError::Error)
+    }
+}
+
+/// Returns the identity of the caller, to whom the resources under a `cache-id` belong. Anonymous clients with different
+/// addresses share nothing.
+fn caller_identity<'a>(context: &RequestContext, access: Option<&'a TokenAccess>) -> Cow<'a, str> {
+    match (access, context.client_address) {
+        (Some(access), _) => Cow::Borrowed(&access.token.sub),
+        (None, Some(address)) => Cow::Owned(format!("anonymous {address}")),
+        (None, None) => Cow::Borrowed(""),
     }
 }
 
 /// Answers a question on the async thread if it takes few steps, and on a thread of the pool otherwise.
-async fn operation<T: Json>(
+async fn answer_operation(
     context: &RequestContext,
     id: Option<String>,
     body: &mut RequestBody,
-    kind: &str,
-    judge: impl Fn(&App, OperationLevel<'_>, OperationInput<'_>) -> Result<T, TxError> + Send + 'static,
+    operation: TerminologyOperation,
 ) -> Result<Response, Problem> {
     let access = if context.app.settings().anonymous_terminology {
         None
     } else {
-        Some(access::require_all(context, kind, ScopePermissions::GET).await?)
+        Some(access::require_all(context, operation.resource_type(), ScopePermissions::GET).await?)
     };
     check_accept(context, &[])?;
     let body = match context.method {
@@ -150,47 +242,88 @@ async fn operation<T: Json>(
         _ => None,
     };
     context.app.terminology_sync.apply_changes().await?;
-    let anonymous;
-    let caller = match &access {
-        Some(access) => &access.token.sub,
-        None => {
-            // Anonymous clients with different addresses do not share what they store under a `cache-id`.
-            anonymous =
-                context.client_address.map_or_else(String::new, |address| format!("anonymous {address}"));
-            &anonymous
-        }
-    };
     let question = TerminologyQuestion {
+        operation,
         sent: body.as_ref().map_or(SentParameters::Query(&context.query), |body| SentParameters::Body(body)),
         language: context.header(header::ACCEPT_LANGUAGE),
-        caller,
+        caller: &caller_identity(context, access.as_deref()),
         level: id.as_deref().map_or(OperationLevel::Type, OperationLevel::Instance),
+        now: context.now,
     };
     let mut answer = None;
     if body.as_ref().map_or(context.query.len(), Bytes::len) <= INLINE_BYTES {
-        let inline = question.ask(&context.app, &judge, &Budget::inline());
-        let is_long = |why: &QuestionError| matches!(why, QuestionError::Error(error) if error.exhausted() == Some(ExhaustionCause::Inline));
-        answer = Some(inline).filter(|inline| !inline.as_ref().is_err_and(is_long));
+        let inline = question.ask(&context.app, &Budget::inline());
+        answer = Some(inline).filter(|inline| !inline.as_ref().is_err_and(QuestionError::is_long));
     }
     let answer = match answer {
         Some(answer) => answer,
         None => {
             let (app, query, body) = (context.app.clone(), context.query.clone(), body.clone());
             let language = question.language.map(str::to_owned);
-            let (caller, id) = (question.caller.to_owned(), id.clone());
+            let (caller, id, now) = (question.caller.to_owned(), id.clone(), context.now);
             let ask = move |budget: &Budget<'_>| {
                 let question = TerminologyQuestion {
+                    operation,
                     sent: body
                         .as_ref()
                         .map_or(SentParameters::Query(&query), |body| SentParameters::Body(body)),
                     language: language.as_deref(),
                     caller: &caller,
                     level: id.as_deref().map_or(OperationLevel::Type, OperationLevel::Instance),
+                    now,
                 };
-                question.ask(&app, judge, budget)
+                question.ask(&app, budget)
             };
             context.app.questions.run(ask).await?
         }
     };
     Ok(reply::body(StatusCode::OK, reply::FHIR_JSON, answer?))
+}
+
+/// The answer to an operation in a Bundle: the resource as JSON, or the status and the outcome of an error.
+pub type BundledAnswer = Result<Vec<u8>, (StatusCode, OperationOutcome)>;
+
+/// Answers the operations of a Bundle on a thread of the pool. They share the budget of one request, so that a Bundle
+/// does not cost more than any other request.
+///
+/// # Errors
+/// Returns [`Problem`] if the pool rejects the request or the stored changes cannot be read.
+pub async fn answer_bundle(
+    context: &RequestContext,
+    access: Option<&TokenAccess>,
+    operations: Vec<BundleOperation>,
+) -> Result<Vec<BundledAnswer>, Problem> {
+    context.app.terminology_sync.apply_changes().await?;
+    let (app, now) = (context.app.clone(), context.now);
+    let language = context.header(header::ACCEPT_LANGUAGE).map(str::to_owned);
+    let caller = caller_identity(context, access).into_owned();
+    let ask = move |budget: &Budget<'_>| {
+        let answer = |entry: &BundleOperation| {
+            let path = percent_decode_str(&entry.path).decode_utf8_lossy();
+            let (operation, id) = TerminologyOperation::at_path(&path).ok_or_else(|| {
+                let text = format!("'{path}' is not an operation that a Bundle can call");
+                (StatusCode::NOT_FOUND, OperationOutcome::error(IssueCode::NotSupported, text))
+            })?;
+            let question = TerminologyQuestion {
+                operation,
+                sent: match &entry.body {
+                    Some(body) => SentParameters::Body(body),
+                    None => SentParameters::Query(&entry.query),
+                },
+                language: language.as_deref(),
+                caller: &caller,
+                level: id.map_or(OperationLevel::Type, OperationLevel::Instance),
+                now,
+            };
+            question.ask(&app, budget).map_err(|error| match error {
+                QuestionError::Error(error) => (problem::terminology_status(&error), error.outcome()),
+                QuestionError::Body(why) => {
+                    let text = format!("the resource of the entry is not a Parameters resource: {why}");
+                    (StatusCode::BAD_REQUEST, OperationOutcome::error(IssueCode::Structure, text))
+                }
+            })
+        };
+        operations.iter().map(answer).collect::<Vec<_>>()
+    };
+    Ok(context.app.questions.run(ask).await?)
 }

@@ -24,7 +24,15 @@ pub(super) fn group_error(error: &GroupError) -> Response {
 
 /// Returns the response to a failed terminology operation.
 pub(super) fn terminology_error(error: &TxError) -> Response {
-    let status = match error {
+    match terminology_status(error) {
+        StatusCode::SERVICE_UNAVAILABLE => retry_later(&error.to_string()),
+        status => outcome_response(status, &error.outcome()),
+    }
+}
+
+/// Returns the status of a failed terminology operation.
+pub fn terminology_status(error: &TxError) -> StatusCode {
+    match error {
         TxError::Missing { .. }
         | TxError::NothingToValidate { .. }
         | TxError::Malformed { .. }
@@ -36,11 +44,10 @@ pub(super) fn terminology_error(error: &TxError) -> Response {
         | TxError::UnknownCode { .. }
         | TxError::UnknownConcept { .. } => StatusCode::NOT_FOUND,
         TxError::Unprocessable(_) if error.exhausted() == Some(ExhaustionCause::Cancelled) => {
-            return retry_later(&error.to_string());
+            StatusCode::SERVICE_UNAVAILABLE
         }
         TxError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
-    };
-    outcome_response(status, &error.outcome())
+    }
 }
 
 /// Returns the response to a terminology question that was not run.

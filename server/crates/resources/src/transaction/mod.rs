@@ -4,9 +4,10 @@
 //! Processing has two steps, [`Resources::plan`] and [`Resources::carry_out`], so that the caller can check access
 //! before anything is written. Entries may create (POST `Type`), update (PUT `Type/id`), delete and read (GET) by type
 //! and id. Create, update and delete may be conditional (`ifNoneExist`, `Type?search`), and in a transaction, references
-//! too. Searches are rejected.
+//! too. Searches are rejected. Operations in a batch are left to the caller.
 
 mod condition;
+mod operation;
 mod reference;
 
 use std::collections::HashSet;
@@ -21,6 +22,7 @@ use crate::scan::RenamedReferences;
 use crate::service::stored;
 use crate::{DeleteResult, ResourceBodyError, ResourceError, Resources, StoredResource};
 use condition::EntryCondition;
+pub use operation::BundleOperation;
 use reference::ConditionalReference;
 
 /// The action of an entry.
@@ -68,8 +70,11 @@ impl PlannedEntry {
 pub struct TransactionPlan {
     /// `true` for a transaction: all entries are processed or none.
     pub is_transaction: bool,
-    /// The entries in the order of the Bundle. In a transaction, none of them is an error.
+    /// The entries that read or write a resource, in the order of the Bundle. In a transaction, none of them is an
+    /// error.
     pub entries: Vec<Result<PlannedEntry, ResourceBodyError>>,
+    /// The entries of a batch that call an operation, in the order of the Bundle.
+    pub operations: Vec<BundleOperation>,
     references: Vec<ConditionalReference>,
 }
 
@@ -125,10 +130,17 @@ impl Resources {
             "batch" => false,
             other => return Err(ResourceBodyError::BundleType(other.to_owned())),
         };
-        let targets: Vec<_> =
-            bundle.entry.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
-        let names = if is_transaction { names(&bundle.entry, &targets) } else { RenamedReferences::new() };
-        let planned = targets.into_iter().zip(&bundle.entry).map(|(target, entry)| {
+        let (mut operations, mut others) = (Vec::new(), Vec::new());
+        for (position, entry) in bundle.entry.into_iter().enumerate() {
+            match BundleOperation::of(position, &entry).filter(|_| !is_transaction) {
+                Some(operation) => operations.push(operation),
+                None => others.push((position, entry)),
+            }
+        }
+        let (positions, entries): (Vec<usize>, Vec<BundleEntry<'_>>) = others.into_iter().unzip();
+        let targets: Vec<_> = entries.iter().map(|entry| Target::of(entry, self, &mut new_id, now)).collect();
+        let names = if is_transaction { names(&entries, &targets) } else { RenamedReferences::new() };
+        let planned = targets.into_iter().zip(&entries).map(|(target, entry)| {
             let target = target?;
             let prepared = match target.action {
                 EntryAction::Delete | EntryAction::Read => None,
@@ -152,8 +164,9 @@ impl Resources {
             let Target { action, kind, id, expect, condition } = target;
             Ok(PlannedEntry { action, kind, id, expect, condition, unless_indexed: None, prepared })
         });
-        let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = planned
-            .enumerate()
+        let entries: Vec<Result<PlannedEntry, ResourceBodyError>> = positions
+            .into_iter()
+            .zip(planned)
             .map(|(at, entry)| entry.map_err(|error: ResourceBodyError| error.in_entry(at)))
             .collect();
         let mut references = Vec::new();
@@ -164,10 +177,10 @@ impl Resources {
                 ConditionalReference::in_entries(all.iter().copied().enumerate(), self.fhir_base(), now)?;
             check_once(all)?;
         }
-        Ok(TransactionPlan { is_transaction, entries, references })
+        Ok(TransactionPlan { is_transaction, entries, operations, references })
     }
 
-    /// Performs a plan and returns one result for each entry.
+    /// Performs a plan and returns one result for each entry that reads or writes a resource.
     ///
     /// # Errors
     /// Returns the error of a transaction, which has then written nothing. Errors of a batch, and of reads in a
@@ -316,6 +329,9 @@ impl Target {
             "GET" => EntryAction::Read,
             _ => return wrong("its method must be DELETE, GET, POST or PUT"),
         };
+        if operation::is_operation(url) {
+            return wrong("operations are accepted only in a batch, by GET or POST");
+        }
         let (url, search) = match (url.split_once('?'), if_none_exist) {
             (None, None) => (&**url, None),
             (None, Some(search)) if action == EntryAction::Create => (&**url, Some(&**search)),

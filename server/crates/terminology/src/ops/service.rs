@@ -92,7 +92,19 @@ impl Terminology {
     /// # Errors
     /// Returns [`TxError`] if the batch is empty or too large. An error of one item is part of the answer.
     pub fn batch_validate_code(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
-        self.with_overlay(input, |catalog, budget| validate::answer_batch(catalog, input, budget))
+        self.with_overlay(input, |catalog, budget| {
+            validate::answer_batch(catalog, input, budget, validate::answer_validate_code)
+        })
+    }
+
+    /// Runs `CodeSystem/$batch-validate-code` (HL7's terminology ecosystem).
+    ///
+    /// # Errors
+    /// Returns [`TxError`] if the batch is empty or too large. An error of one item is part of the answer.
+    pub fn batch_validate_code_in_system(&self, input: OperationInput<'_>) -> Result<Parameters, TxError> {
+        self.with_overlay(input, |catalog, budget| {
+            validate::answer_batch(catalog, input, budget, validate::answer_code_system)
+        })
     }
 
     /// Runs an operation on the catalog, including the resources of the request.

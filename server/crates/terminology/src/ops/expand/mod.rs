@@ -57,7 +57,9 @@ const REPEATED: &[(&str, &str)] = &[
 
 /// Returns the parameters of `$expand` that have an effect, sorted.
 pub fn expand_parameter_names() -> Vec<&'static str> {
-    let chosen = ["default-valueset-version", "tx-resource", "url", "valueSet", "valueSetVersion"];
+    // HL7's validator looks for `cache-id` here to decide whether it may use one.
+    let chosen =
+        ["cache-id", "default-valueset-version", "tx-resource", "url", "valueSet", "valueSetVersion"];
     // No stored code is excluded from user interfaces or postcoordinated, so the two parameters for these have no
     // effect.
     let idle = ["date", "excludeNotForUI", "excludePostCoordinated"];

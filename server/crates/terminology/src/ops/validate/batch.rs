@@ -1,4 +1,5 @@
-//! `ValueSet/$batch-validate-code` (HL7's terminology ecosystem): several validations in one request.
+//! `$batch-validate-code` of ValueSet and of CodeSystem (HL7's terminology ecosystem): several validations in one
+//! request.
 
 use fhir::Parameters;
 
@@ -10,6 +11,10 @@ use crate::ops::{OperationInput, OperationLevel};
 /// Maximum number of validations in a request.
 const ITEM_LIMIT: usize = 10_000;
 
+/// The operation that answers an item.
+type ValidateItem =
+    fn(&Catalog, OperationLevel<'_>, OperationInput<'_>, &Budget<'_>) -> Result<Parameters, TxError>;
+
 /// Answers each `validation` separately. Parameters that an item does not have are taken from the batch. An error of an
 /// item is an OperationOutcome in its position, so it does not fail the batch.
 ///
@@ -19,6 +24,7 @@ pub(crate) fn answer_batch(
     catalog: &Catalog,
     input: OperationInput<'_>,
     budget: &Budget<'_>,
+    validate: ValidateItem,
 ) -> Result<Parameters, TxError> {
     let items = input.resources("validation")?;
     if items.is_empty() {
@@ -35,12 +41,7 @@ pub(crate) fn answer_batch(
         let answer = Parameters::from_json(json.get().as_bytes())
             .map_err(|why| malformed("validation", why))
             .and_then(|item| {
-                super::answer_validate_code(
-                    catalog,
-                    OperationLevel::Type,
-                    input.with_item(&item, &shared),
-                    budget,
-                )
+                validate(catalog, OperationLevel::Type, input.with_item(&item, &shared), budget)
             });
         match answer {
             Err(error) if error.exhausted().is_some() => return Err(error),
