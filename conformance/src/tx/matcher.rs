@@ -15,7 +15,7 @@
 //!
 //! | expected member | means |
 //! |---|---|
-//! | `$optional$` | this item of an array may be missing (`true`, `!mode`, `warning:…`, `version:N`) |
+//! | `$optional$` | this object, an item of an array or a member, may be missing (`true`, `!mode`, `warning:…`, `version:N`) |
 //! | `$optional-properties$` | these members may be missing |
 //! | `$count-arrays$` | only the length of these arrays is compared |
 
@@ -155,7 +155,7 @@ impl AnswerMatcher<'_> {
                     let items = wanted.as_array().filter(|items| !items.is_empty());
                     items.is_some_and(|items| items.iter().all(|item| self.is_optional(item)))
                 };
-                if may_lack.contains(&name.as_str()) || all_optional() {
+                if may_lack.contains(&name.as_str()) || self.is_optional(wanted) || all_optional() {
                     continue;
                 }
                 return Some(format!("{here}: missing in the answer (expected {})", short(wanted)));
@@ -427,6 +427,8 @@ mod tests {
         check(json!({ "$count-arrays$": ["a"], "a": [1, 2] }), json!({ "a": [3, 4] }), true);
         check(json!({ "$count-arrays$": ["a"], "a": [1, 2] }), json!({ "a": [3] }), false);
         check(json!({ "a": [{ "$optional$": true }] }), json!({}), true);
+        check(json!({ "a": { "$optional$": true, "b": 1 } }), json!({}), true);
+        check(json!({ "a": { "$optional$": true, "b": 1 } }), json!({ "a": { "b": 2 } }), false);
         check(json!({ "a": [] }), json!({}), false);
     }
 

@@ -171,7 +171,12 @@ fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
                 let usage = Some([LOINC, *heading, *heading]);
                 builder.add_designation(
                     number,
-                    ConceptDesignation { usage, value, language: Some("en-US"), status: None },
+                    ConceptDesignation {
+                        usage,
+                        value,
+                        language: Some("en-US"),
+                        ..ConceptDesignation::default()
+                    },
                 )?;
             } else if *heading == MEANING {
                 builder.set_definition(number, value)?;

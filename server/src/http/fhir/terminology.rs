@@ -167,6 +167,7 @@ struct TerminologyQuestion<'a> {
     operation: TerminologyOperation,
     sent: SentParameters<'a>,
     language: Option<&'a str>,
+    expansion_limit: Option<usize>,
     caller: &'a str,
     level: OperationLevel<'a>,
     now: Timestamp,
@@ -209,7 +210,8 @@ impl TerminologyQuestion<'_> {
             SentParameters::Query(_) => OperationInput::from_query(&parameters),
             SentParameters::Body(_) => OperationInput::from_body(&parameters),
         };
-        let input = input.accept_language(self.language).caller(self.caller).budget(budget);
+        let input = input.accept_language(self.language).expansion_limit(self.expansion_limit);
+        let input = input.caller(self.caller).budget(budget);
         self.operation.execute(app, self.level, input, self.now).map_err(QuestionError::Error)
     }
 }
@@ -222,6 +224,15 @@ fn caller_identity<'a>(context: &RequestContext, access: Option<&'a TokenAccess>
         (None, Some(address)) => Cow::Owned(format!("anonymous {address}")),
         (None, None) => Cow::Borrowed(""),
     }
+}
+
+/// Header with the number of codes above which the client wants no expansion. HL7's terminology tests send it.
+const EXPANSION_LIMIT: &str = "x-too-costly-threshold";
+
+/// Returns the limit that the client sets for the number of codes in an expansion. A value that is not a number is
+/// ignored.
+fn expansion_limit(context: &RequestContext) -> Option<usize> {
+    context.header(EXPANSION_LIMIT)?.trim().parse().ok()
 }
 
 /// Answers a question on the async thread if it takes few steps, and on a thread of the pool otherwise.
@@ -246,6 +257,7 @@ async fn answer_operation(
         operation,
         sent: body.as_ref().map_or(SentParameters::Query(&context.query), |body| SentParameters::Body(body)),
         language: context.header(header::ACCEPT_LANGUAGE),
+        expansion_limit: expansion_limit(context),
         caller: &caller_identity(context, access.as_deref()),
         level: id.as_deref().map_or(OperationLevel::Type, OperationLevel::Instance),
         now: context.now,
@@ -260,6 +272,7 @@ async fn answer_operation(
         None => {
             let (app, query, body) = (context.app.clone(), context.query.clone(), body.clone());
             let language = question.language.map(str::to_owned);
+            let expansion_limit = question.expansion_limit;
             let (caller, id, now) = (question.caller.to_owned(), id.clone(), context.now);
             let ask = move |budget: &Budget<'_>| {
                 let question = TerminologyQuestion {
@@ -268,6 +281,7 @@ async fn answer_operation(
                         .as_ref()
                         .map_or(SentParameters::Query(&query), |body| SentParameters::Body(body)),
                     language: language.as_deref(),
+                    expansion_limit,
                     caller: &caller,
                     level: id.as_deref().map_or(OperationLevel::Type, OperationLevel::Instance),
                     now,
@@ -297,6 +311,7 @@ pub async fn answer_bundle(
     let (app, now) = (context.app.clone(), context.now);
     let language = context.header(header::ACCEPT_LANGUAGE).map(str::to_owned);
     let caller = caller_identity(context, access).into_owned();
+    let expansion_limit = expansion_limit(context);
     let ask = move |budget: &Budget<'_>| {
         let answer = |entry: &BundleOperation| {
             let path = percent_decode_str(&entry.path).decode_utf8_lossy();
@@ -311,6 +326,7 @@ pub async fn answer_bundle(
                     None => SentParameters::Query(&entry.query),
                 },
                 language: language.as_deref(),
+                expansion_limit,
                 caller: &caller,
                 level: id.map_or(OperationLevel::Type, OperationLevel::Instance),
                 now,

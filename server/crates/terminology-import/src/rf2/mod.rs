@@ -285,7 +285,7 @@ fn read_descriptions(
                 language: Some(language),
                 usage: Some(usage),
                 value: term,
-                status: None,
+                ..ConceptDesignation::default()
             };
             builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
         },
@@ -307,7 +307,7 @@ fn read_definitions(
                 language: Some(fields.get(5)),
                 usage,
                 value: fields.get(7),
-                status: None,
+                ..ConceptDesignation::default()
             };
             builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
         },

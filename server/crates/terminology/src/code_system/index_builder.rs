@@ -35,7 +35,7 @@ pub struct IndexBuilder {
     code_links: Vec<(ConceptNumber, bool)>,
     link_codes: TextColumn,
     designation_of: Vec<ConceptNumber>,
-    /// Text, language, use and standards status, each by number.
+    /// Text, language, use, and standards status with the id of the description, each by number.
     designations: Vec<[u32; 4]>,
     property_of: Vec<ConceptNumber>,
     properties: Vec<[u32; 2]>,
@@ -59,6 +59,8 @@ pub struct ConceptDesignation<'a> {
     pub value: &'a str,
     /// Standards status, if it is `deprecated` or `withdrawn`.
     pub status: Option<&'a str>,
+    /// Id of the description of SNOMED CT, if the resource states it.
+    pub description_id: Option<&'a str>,
 }
 
 impl IndexBuilder {
@@ -157,11 +159,16 @@ impl IndexBuilder {
     ) -> Result<(), String> {
         let mut number = |text: Option<&str>| text.map_or(Ok(NONE), |text| self.out.values.intern(text));
         let usage = designation.usage.map(|usage| usage.join("\u{1f}"));
+        // Status and id of the description are rare, so they share a column.
+        let facts = match (designation.status, designation.description_id) {
+            (None, None) => None,
+            (status, id) => Some(format!("{}\u{1f}{}", status.unwrap_or_default(), id.unwrap_or_default())),
+        };
         let row = [
             self.texts.len() as u32,
             number(designation.language)?,
             number(usage.as_deref())?,
-            number(designation.status)?,
+            number(facts.as_deref())?,
         ];
         self.texts.push(designation.value)?;
         self.designation_of.push(of);

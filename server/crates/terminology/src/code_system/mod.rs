@@ -33,7 +33,7 @@ pub use self::subsumption::Subsumption;
 use self::word_index::WordIndex;
 use crate::model::Unprocessable;
 use crate::model::concept_text::{ConceptText, TextKind};
-use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader};
+use crate::model::resource_json::{ContentMode, HierarchyMeaning, ResourceHeader, STANDARDS_STATUS};
 use crate::model::text_folding::same_folded;
 
 /// Property by which `$lookup` and `$expand` request the definition of a concept.
@@ -132,7 +132,7 @@ impl Default for InstanceNumber {
 struct DesignationColumns {
     ends: RowOffsets,
     texts: TextColumn,
-    /// Language, use and standards status of each designation, as numbers of texts in `values`.
+    /// Language, use, and standards status with the id of the description, as numbers of texts in `values`.
     facts: Vec<[u32; 3]>,
 }
 
@@ -258,16 +258,18 @@ impl CodeSystem {
 
     pub(crate) fn designations(&self, at: u32) -> impl Iterator<Item = ConceptDesignation<'_>> {
         self.designations.range(at).map(|n| {
-            let [language, usage, status] = self.designations.facts[n as usize];
+            let [language, usage, facts] = self.designations.facts[n as usize];
             let usage = self.interned(usage).map(|usage| {
                 let mut parts = usage.split('\u{1f}');
                 [(); 3].map(|()| parts.next().unwrap_or_default())
             });
+            let facts = self.interned(facts).and_then(|facts| facts.split_once('\u{1f}'));
             ConceptDesignation {
                 language: self.interned(language),
                 usage,
                 value: self.designations.texts.get(n),
-                status: self.interned(status),
+                status: facts.map(|(status, _)| status).filter(|status| !status.is_empty()),
+                description_id: facts.map(|(_, id)| id).filter(|id| !id.is_empty()),
             }
         })
     }
@@ -313,6 +315,15 @@ impl CodeSystem {
     /// Returns the value of the `status` property of a concept.
     pub(crate) fn concept_status(&self, at: u32) -> Option<&str> {
         self.interned(*self.statuses.get(at as usize)?)
+    }
+
+    /// Returns the status of a concept that is not, or no longer, intended for use, from its `status` property or its
+    /// standards status.
+    pub(crate) fn status_to_report(&self, at: u32) -> Option<&str> {
+        if !self.has_flag(at, INACTIVE | DEPRECATED) {
+            return None;
+        }
+        self.concept_status(at).or_else(|| self.extension(at, STANDARDS_STATUS))
     }
 
     /// Returns the definition of a concept.
@@ -385,7 +396,22 @@ impl CodeSystem {
 
     /// Returns name and value of all properties of a concept, except its parents and children.
     pub(crate) fn properties(&self, at: u32) -> impl Iterator<Item = (&str, &str)> {
-        self.properties.row(at).iter().map(|[name, value]| (self.names.get(*name), self.values.get(*value)))
+        let all = self.properties.row(at).iter();
+        let all = all.map(|[name, value]| (self.names.get(*name), self.values.get(*value)));
+        // Extensions are stored as properties whose name is a URL. The code of a property is not a URL.
+        all.filter(|(name, _)| !name.contains("://"))
+    }
+
+    /// Returns whether any concept has an extension with this URL.
+    pub(crate) fn has_extension(&self, url: &str) -> bool {
+        self.names.find(url).is_some()
+    }
+
+    /// Returns the value of an extension of a concept, as text.
+    pub(crate) fn extension(&self, at: u32, url: &str) -> Option<&str> {
+        let name = self.names.find(url)?;
+        let found = self.properties.row(at).iter().find(|property| property[0] == name)?;
+        Some(self.values.get(found[1]))
     }
 
     /// Returns the declared type and URI of a property.
@@ -473,7 +499,8 @@ mod tests {
                                         {"code":"k","valueCoding":{"system":"s","code":"x"}}]}]}"#,
         );
         let at = |code| system.find(code).unwrap();
-        assert!(system.is_abstract(at("a")) && !system.is_abstract(at("b")));
+        // Another URI does not change the meaning of a standard code.
+        assert!(system.is_abstract(at("a")) && system.is_abstract(at("b")));
         assert!(system.is_inactive(at("c")) && system.is_inactive(at("d")) && !system.is_inactive(at("a")));
         assert_eq!(system.concept_status(at("c")), Some("retired"));
         assert_eq!(system.property(at("d"), "n").collect::<Vec<_>>(), ["7"]);

@@ -1,7 +1,6 @@
 //! The roles of FHIR's standard concept properties.
 
-/// Prefix of the URIs of FHIR's standard concept properties.
-const STANDARD: &str = "http://hl7.org/fhir/concept-properties#";
+use crate::model::concept_extensions::STANDARD_PROPERTIES;
 
 /// Role of a standard property, regardless of its code in the code system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,13 +28,10 @@ impl PropertyRole {
         })
     }
 
-    /// Returns the role of a property with this code and declared URI. A standard URI determines the role. With another
-    /// URI, `notSelectable` has no role, but the properties of the hierarchy keep theirs, because LOINC has URIs of its
-    /// own.
+    /// Returns the role of a property with this code and declared URI. The URI of a standard property determines the role.
+    /// With any other URI the code does, because code systems such as LOINC have URIs of their own.
     pub(super) fn of_property(code: &str, uri: Option<&str>) -> Option<Self> {
-        if let Some(name) = uri.and_then(|uri| uri.strip_prefix(STANDARD)) {
-            return Self::named(name);
-        }
-        Self::named(code).filter(|role| uri.is_none() || *role != Self::NotSelectable)
+        let standard = uri.and_then(|uri| uri.strip_prefix(STANDARD_PROPERTIES));
+        standard.and_then(Self::named).or_else(|| Self::named(code))
     }
 }

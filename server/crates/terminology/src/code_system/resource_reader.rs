@@ -7,6 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess
 
 use super::index_builder::{ConceptDesignation, ConceptNumber, IndexBuilder};
 use super::{CodeSystem, DEPRECATED, INACTIVE};
+use crate::model::concept_extensions::stored_with_concept;
 use crate::model::resource_json::{self, NamedValue, ResourceHeader, Text};
 
 /// Compiles a resource whose header is already read.
@@ -163,6 +164,9 @@ fn add_concept_data(
             builder.add_property(number, &property.name, value)?;
         }
     }
+    for (url, value) in stored_with_concept(extensions) {
+        builder.add_property(number, url, value)?;
+    }
     for designation in designations {
         let usage = designation.usage.as_ref().map(|usage| {
             [usage.system.as_deref(), usage.code.as_deref(), usage.display.as_deref()]
@@ -171,10 +175,10 @@ fn add_concept_data(
         let status = resource_json::standards_status(&designation.extension)
             .filter(|status| matches!(*status, "deprecated" | "withdrawn"));
         let language = designation.language.as_deref();
-        builder.add_designation(
-            number,
-            ConceptDesignation { language, usage, value: &designation.value, status },
-        )?;
+        let description_id = resource_json::description_id(&designation.extension);
+        let designation =
+            ConceptDesignation { language, usage, value: &designation.value, status, description_id };
+        builder.add_designation(number, designation)?;
     }
     Ok(())
 }

@@ -85,7 +85,7 @@ fn walk_imports<'a>(
     budget.spend(1 + path.len() / 8)?;
     if let Some(at) = path.iter().position(|other| std::ptr::eq(*other, set)) {
         let cycle = path[at..].iter().chain([&set]);
-        let urls = cycle.map(|set| canonical::join(&set.url, set.version.as_deref())).collect();
+        let urls = cycle.map(|set| set.canonical()).collect();
         return Err(Unprocessable::ImportCycle(urls).into());
     }
     if path.len() > IMPORT_DEPTH {

@@ -36,6 +36,8 @@ pub(crate) struct MemberPart<'a> {
     pub(super) unknown_codes: HashSet<&'a str>,
     /// Whether every unknown code is a member, because the part contains all codes of a fragment.
     pub(super) open: bool,
+    /// Whether the part is from an imported value set.
+    pub(crate) is_imported: bool,
 }
 
 /// A code of a part.
@@ -52,6 +54,11 @@ impl<'a> MemberPart<'a> {
     /// Returns the number of codes.
     pub(crate) fn len(&self) -> usize {
         self.bits.count() + self.unknown_codes.len()
+    }
+
+    /// Returns whether the code system of the part is a fragment.
+    pub(crate) fn is_of_fragment(&self) -> bool {
+        self.system.is_some_and(|system| system.content == ContentMode::Fragment)
     }
 
     fn is_empty(&self) -> bool {
@@ -107,6 +114,10 @@ pub(crate) struct ValueSetMembers<'a> {
     mentioned: HashSet<*const ValueSet>,
     /// Whether any exclude was applied.
     pub(crate) excluded: bool,
+    /// Code systems of the excludes.
+    pub(crate) excluded_systems: Vec<(&'a str, Option<&'a CodeSystem>)>,
+    /// Fixed versions that determined the version of an include or import, as name of the parameter and canonical URL.
+    pub(crate) used_pins: HashSet<(&'static str, String)>,
     /// Error of an included code system that is not stored.
     pub(crate) missing: Option<Unprocessable>,
 }
@@ -138,6 +149,8 @@ impl<'a> ValueSetMembers<'a> {
         }
         self.unclosed |= other.unclosed;
         self.excluded |= other.excluded;
+        self.excluded_systems.extend(other.excluded_systems);
+        self.used_pins.extend(other.used_pins);
         self.missing = self.missing.take().or(other.missing);
         self.mention(&other.imported, budget)
     }
@@ -194,16 +207,24 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             let found = self.collect_include(scope, include)?;
             out.merge(found, self.budget)?;
         }
-        let mut excluded = PartUnions::default();
+        // Excludes of all versions of a code system, and of one version.
+        let mut excluded = [PartUnions::default(), PartUnions::default()];
         for exclude in &set.compose.exclude {
             out.excluded = true;
             // `missing` is ignored: codes of an unknown code system are not in the set either.
             let found = self.collect_include(scope, exclude)?;
-            found.parts.iter().try_for_each(|part| excluded.add_part(part, self.budget))?;
+            let union = &mut excluded[usize::from(exclude.own_version)];
+            found.parts.iter().try_for_each(|part| union.add_part(part, self.budget))?;
+            out.excluded_systems.extend(found.parts.iter().map(|part| (part.url, part.system)));
+            out.excluded_systems.extend(found.excluded_systems);
+            out.mention(&found.imported, self.budget)?;
+            out.used_pins.extend(found.used_pins);
         }
         for part in &mut out.parts {
             if out.excluded {
-                excluded.subtract_from(part, set.compose.versions_apart, self.budget)?;
+                for (own_version, union) in [false, true].into_iter().zip(&excluded) {
+                    union.subtract_from(part, own_version, self.budget)?;
+                }
             }
             if set.compose.active_only {
                 part.drop_inactive(self.budget)?;
@@ -229,15 +250,20 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 .expect("imports are resolved before the search");
             let inner = self.imported(imported)?;
             let (inner, unions) = &*inner;
-            here.mention(&[imported.set], self.budget)?;
+            if !canonical.starts_with('#') {
+                here.mention(&[imported.set], self.budget)?;
+            }
             here.mention(&inner.imported, self.budget)?;
             here.excluded |= inner.excluded;
+            here.excluded_systems.extend(inner.excluded_systems.iter().copied());
+            here.used_pins.extend(inner.used_pins.iter().cloned());
+            here.used_pins.extend(self.pins.used_by_import(canonical));
             here.missing = here.missing.take().or_else(|| inner.missing.clone());
             if include.system.is_none() && number == 0 {
                 for part in &inner.parts {
                     self.budget.spend_words(part.bits.words(), true)?;
                     self.budget.spend(part.listed.as_ref().map_or(0, Vec::len) + part.unknown_codes.len())?;
-                    here.parts.push(part.clone());
+                    here.parts.push(MemberPart { is_imported: true, ..part.clone() });
                 }
                 here.unclosed = inner.unclosed;
                 continue;
@@ -281,7 +307,9 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             bits,
             unknown_codes: HashSet::new(),
             open,
+            is_imported: false,
         };
+        out.used_pins.extend(self.pins.used_by_include(url, written));
         if wanted.is_none() && self.catalog.is_endless(url) {
             return self.collect_grammar_codes(set, include, url, out);
         }
@@ -377,6 +405,7 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
                 bits,
                 unknown_codes,
                 open: false,
+                is_imported: false,
             };
             out.push(part, self.budget)?;
         }

@@ -197,15 +197,12 @@ impl<'a, 'q> CodeSearch<'a, 'q> {
         }
         let is_held = !(found.members.is_empty() && found.inactive.is_empty());
         if is_held && !set.compose.exclude.is_empty() {
-            // Versions of a code system share their codes, so an exclude applies to every version unless the value set
-            // sets `versionsMatch` to false.
             for exclude in set.compose.excludes_of(self.query.system) {
                 let mut out = SearchResult::default();
                 self.any_version_search().include(at, exclude, &mut out)?;
                 self.budget.spend(found.members.len() * out.members.len())?;
-                let same = |a: &CodeMatch<'_>, b: &CodeMatch<'_>| {
-                    !set.compose.versions_apart || a.version() == b.version()
-                };
+                let same =
+                    |a: &CodeMatch<'_>, b: &CodeMatch<'_>| !exclude.own_version || a.version() == b.version();
                 let stays = |member: &CodeMatch<'_>| !out.members.iter().any(|other| same(other, member));
                 found.members.retain(stays);
                 found.inactive.retain(stays);

@@ -1,5 +1,7 @@
 //! Versions of code systems and value sets that the caller fixes for one request.
 
+use crate::model::canonical;
+
 /// Fixed versions, as pairs of URL and version.
 #[derive(Debug, Default)]
 pub(crate) struct VersionPins {
@@ -29,6 +31,28 @@ impl VersionPins {
     pub(crate) fn is_empty(&self) -> bool {
         let Self { default, check, force, value_sets, date } = self;
         [default, check, force, value_sets].iter().all(|pins| pins.is_empty()) && date.is_none()
+    }
+
+    /// Returns the parameter that determines the version of an include of this code system, as name and canonical URL.
+    pub(crate) fn used_by_include(
+        &self,
+        system: &str,
+        written: Option<&str>,
+    ) -> Option<(&'static str, String)> {
+        let where_none = || {
+            let check = pinned(&self.check, system).map(|pin| ("check-system-version", pin));
+            check.or_else(|| pinned(&self.default, system).map(|pin| ("system-version", pin)))
+        };
+        let force = pinned(&self.force, system).map(|pin| ("force-system-version", pin));
+        let (name, pin) = force.or_else(|| written.is_none().then(where_none).flatten())?;
+        Some((name, canonical::join(system, Some(pin))))
+    }
+
+    /// Returns the parameter that determines the version of an import, as name and canonical URL.
+    pub(crate) fn used_by_import(&self, canonical: &str) -> Option<(&'static str, String)> {
+        let (url, version) = canonical::split(canonical);
+        let pin = pinned(&self.value_sets, url).filter(|_| version.is_none())?;
+        Some(("default-valueset-version", canonical::join(url, Some(pin))))
     }
 
     /// Returns the version that replaces the one in an include of this code system, if there is any.

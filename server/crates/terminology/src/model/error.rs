@@ -261,11 +261,11 @@ impl TxError {
             Self::Unprocessable(why) => match why {
                 Unprocessable::MissingCodeSystem { .. } => issue(IssueCode::NotFound).tx("not-found"),
                 Unprocessable::VersionNotAllowed { .. } => issue(IssueCode::Exception).tx("version-error"),
-                Unprocessable::Endless { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
+                Unprocessable::Endless { .. } => issue(IssueCode::TooCostly),
                 Unprocessable::TooCostly { .. }
                 | Unprocessable::Exhausted(_)
                 | Unprocessable::TooManyFilters { .. }
-                | Unprocessable::PatternsTooLarge { .. } => issue(IssueCode::TooCostly).tx("too-costly"),
+                | Unprocessable::PatternsTooLarge { .. } => issue(IssueCode::TooCostly),
                 Unprocessable::ImportCycle(_) | Unprocessable::ImportsTooDeep { .. } => {
                     issue(IssueCode::Processing).tx("vs-invalid")
                 }

@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::code_system::CodeSystem;
 use crate::model::concept_text::ConceptText;
 use crate::model::language::LanguageRanges;
-use crate::model::resource_json::ResourceHeader;
+use crate::model::resource_json::{ContentMode, ResourceHeader};
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::ListedCode;
 
@@ -16,15 +16,19 @@ use crate::value_set::ListedCode;
 pub(crate) type LoadedSupplement<'a> = (&'a ResourceHeader, &'a CodeSystem);
 
 /// A display or designation, with system, code and display of its `use`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct TextWithUse<'a> {
     pub(crate) display: ConceptText<'a>,
     pub(crate) purpose: Option<[&'a str; 3]>,
+    /// Id of the description of SNOMED CT.
+    pub(crate) description_id: Option<&'a str>,
+    /// The supplement that the text is from.
+    pub(crate) source: Option<&'a ResourceHeader>,
 }
 
 impl<'a> TextWithUse<'a> {
     fn of(display: ConceptText<'a>) -> Self {
-        Self { display, purpose: None }
+        Self { display, purpose: None, description_id: None, source: None }
     }
 
     /// Returns the `use` as a Coding, if there is one.
@@ -110,15 +114,22 @@ pub(crate) fn collect_texts<'a>(
                 ..ConceptText::own(&designation.text, designation.language.as_deref())
             },
             purpose: designation.purpose.as_ref().map(|parts| parts.each_ref().map(String::as_str)),
+            description_id: designation.description_id.as_deref(),
+            source: None,
         }));
     }
     let of_system = |system: &'a CodeSystem, at| {
-        let first = system
-            .display(at)
-            .map(|text| TextWithUse::of(ConceptText::own(text, system.language.as_deref())));
-        let more = system
-            .designations(at)
-            .map(|designation| TextWithUse { display: designation.into(), purpose: designation.usage });
+        let source = Some(&system.header).filter(|header| header.content == Some(ContentMode::Supplement));
+        let first = system.display(at).map(|text| TextWithUse {
+            source,
+            ..TextWithUse::of(ConceptText::own(text, system.language.as_deref()))
+        });
+        let more = system.designations(at).map(move |designation| TextWithUse {
+            display: designation.into(),
+            purpose: designation.usage,
+            description_id: designation.description_id,
+            source,
+        });
         first.into_iter().chain(more)
     };
     if let Some((system, at)) = concept {

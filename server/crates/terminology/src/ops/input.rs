@@ -34,18 +34,27 @@ pub struct OperationInput<'a> {
     caller: &'a str,
     typed: bool,
     accept_language: Option<&'a str>,
+    expansion_limit: Option<usize>,
     budget: Option<&'a Budget<'a>>,
 }
 
 impl<'a> OperationInput<'a> {
     /// Returns the input from a query string (see [`Parameters::from_query`]), in which all values are text.
     pub fn from_query(parameters: &'a Parameters) -> Self {
-        Self { parameters, shared: None, caller: "", typed: false, accept_language: None, budget: None }
+        Self {
+            parameters,
+            shared: None,
+            caller: "",
+            typed: false,
+            accept_language: None,
+            expansion_limit: None,
+            budget: None,
+        }
     }
 
     /// Returns the input from a body, in which each value has its type.
     pub fn from_body(parameters: &'a Parameters) -> Self {
-        Self { parameters, shared: None, caller: "", typed: true, accept_language: None, budget: None }
+        Self { typed: true, ..Self::from_query(parameters) }
     }
 
     /// Sets the header `Accept-Language`. The parameter `displayLanguage` takes precedence.
@@ -53,6 +62,18 @@ impl<'a> OperationInput<'a> {
     pub fn accept_language(mut self, header: Option<&'a str>) -> Self {
         self.accept_language = header;
         self
+    }
+
+    /// Sets the number of codes above which the caller wants no expansion. It can only lower the limit of the server.
+    #[must_use]
+    pub fn expansion_limit(mut self, limit: Option<usize>) -> Self {
+        self.expansion_limit = limit;
+        self
+    }
+
+    /// Returns the limit that the caller set for the number of codes in an expansion.
+    pub(crate) fn own_expansion_limit(&self) -> Option<usize> {
+        self.expansion_limit
     }
 
     /// Sets the identity of the caller, in any stable form. Resources under a `cache-id` belong to one caller.

@@ -12,8 +12,8 @@ use crate::code_system::{AttributeValue, CodeSystem, DEFINITION};
 use crate::model::concept_text::{ConceptText, TextKind};
 use crate::model::error::malformed;
 use crate::model::language::LanguageRanges;
-use crate::model::resource_json::ContentMode;
-use crate::model::{Budget, TxError, Unprocessable};
+use crate::model::resource_json::{ContentMode, ResourceHeader};
+use crate::model::{Budget, TxError, Unprocessable, canonical};
 
 /// Answers `$lookup`.
 pub(crate) fn answer_lookup(
@@ -73,15 +73,19 @@ pub(crate) fn answer_lookup(
         out.push_string("definition", text);
     }
     out.push_boolean("abstract", system.is_abstract(at));
-    for (_, text) in
-        texts.iter().enumerate().filter(|(n, text)| Some(*n) != shown && wanted.wants_designation(text))
-    {
+    // The display is a designation too, because `display` has no language.
+    for (_, text) in texts.iter().enumerate().filter(|(n, text)| {
+        wanted.wants_designation(text) && (Some(*n) != shown || text.display.language.is_some())
+    }) {
         let mut part = Vec::new();
         if let Some(language) = text.display.language {
             part.push(Parameter::new("language", Value::Text("Code", language.to_owned())));
         }
         if let Some(coding) = text.coding() {
             part.push(Parameter::new("use", Value::Coding(coding)));
+        }
+        if let Some(source) = text.source {
+            part.push(Parameter::new("source", Value::Text("Canonical", canonical_url(source))));
         }
         part.push(Parameter::new("value", Value::Text("String", text.display.text.to_owned())));
         out.parameter.push(Parameter { name: "designation".into(), value: None, part });
@@ -124,7 +128,15 @@ pub(crate) fn answer_lookup(
         };
         push(system.code(attribute.kind), value, description);
     }
+    for (header, _) in supplements {
+        out.push("used-supplement", Value::Text("Canonical", canonical_url(header)));
+    }
     Ok(out)
+}
+
+/// Returns the canonical URL of a resource, with its version.
+fn canonical_url(header: &ResourceHeader) -> String {
+    canonical::join(header.url.as_deref().unwrap_or_default(), header.version.as_deref())
 }
 
 /// Returns the definition in the best language: `CodeSystem.concept.definition`, or a designation with that use.

@@ -112,6 +112,12 @@ impl ValidationIssue {
         Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned()).with_message()
     }
 
+    /// Returns the issue for a coding without a code, beside others of its concept.
+    pub(crate) fn no_code() -> Self {
+        let text = "The coding has no code, so it was not validated";
+        Self::new(Severity::Warning, IssueCode::Invalid, "invalid-data", text.to_owned())
+    }
+
     /// Returns the issue `Terminology_TX_System_Relative`. It applies to codings only: a relative `system` next to
     /// `code` is an unknown system.
     pub(crate) fn relative_system() -> Self {

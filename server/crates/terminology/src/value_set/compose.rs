@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::filter::ValueSetFilter;
 use super::include_cache::IncludeCache;
 use crate::model::concept_text::TextKind;
-use crate::model::{Unprocessable, resource_json};
+use crate::model::{Unprocessable, concept_extensions, resource_json};
 
 /// A value set with more includes and excludes than this has an index of them by code system.
 const FEW_PARTS: usize = 16;
@@ -18,9 +18,6 @@ pub(crate) struct ValueSetCompose {
     pub(crate) exclude: Vec<IncludeRule>,
     /// Whether `inactive` is false, so that inactive codes are not members.
     pub(crate) active_only: bool,
-    /// Whether the extension `versionsMatch` is false, so that an exclude applies only to its own version of the code
-    /// system.
-    pub(crate) versions_apart: bool,
     /// Day that determines the version of a code system that an include does not state.
     pub(crate) locked_date: Option<Box<str>>,
     /// Data that most value sets do not have.
@@ -45,6 +42,25 @@ impl ValueSetCompose {
     /// Returns all includes and excludes.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &IncludeRule> {
         self.include.iter().chain(&self.exclude)
+    }
+
+    /// Determines the versions to which each exclude applies. Versions of a code system share their codes, so an exclude
+    /// applies to all versions, unless the extension `versionsMatch` is false or the value set includes the version that
+    /// the exclude states.
+    pub(super) fn scope_excludes(&mut self, versions_apart: bool) {
+        for exclude in &mut self.exclude {
+            let includes_version = |include: &IncludeRule| {
+                include.system == exclude.system
+                    && (include.version == exclude.version || include.version.as_deref() == Some("*"))
+            };
+            exclude.own_version =
+                versions_apart || (exclude.version.is_some() && self.include.iter().any(includes_version));
+        }
+    }
+
+    /// Returns whether an exclude applies to other versions of its code system than the one that it states.
+    pub(crate) fn merges_versions(&self) -> bool {
+        self.exclude.iter().any(|exclude| exclude.version.is_some() && !exclude.own_version)
     }
 
     /// Computes the data that depends on all rules.
@@ -132,6 +148,8 @@ pub(crate) struct IncludeRule {
     /// Cache of the concepts that pass the filters.
     pub(crate) cache: IncludeCache,
     pub(crate) value_sets: Vec<String>,
+    /// Of an exclude: whether it applies only to its own version of the code system.
+    pub(crate) own_version: bool,
 }
 
 /// The codes that an include lists.
@@ -146,6 +164,8 @@ pub(crate) struct ListedCode {
     pub(crate) designations: Vec<ListedDesignation>,
     /// Whether the value set marks the code as deprecated.
     pub(crate) deprecated: bool,
+    /// Extensions that an expansion repeats, by their position in [`REPEATED`](concept_extensions::REPEATED).
+    pub(crate) extensions: Vec<(u8, Box<str>)>,
 }
 
 /// A designation of a listed code.
@@ -157,6 +177,8 @@ pub(crate) struct ListedDesignation {
     pub(crate) kind: TextKind,
     /// System, code and display of its `use`.
     pub(crate) purpose: Option<Box<[String; 3]>>,
+    /// Id of the description of SNOMED CT.
+    pub(crate) description_id: Option<Box<str>>,
 }
 
 impl IncludeRule {
@@ -193,6 +215,7 @@ impl IncludeRule {
             filters,
             value_sets: written.value_set.clone(),
             cache: IncludeCache::default(),
+            own_version: false,
         }))
     }
 }
@@ -207,12 +230,14 @@ impl ListedCode {
                 let parts = [&usage.system, &usage.code, &usage.display];
                 Box::new(parts.map(|part| part.as_deref().unwrap_or_default().to_owned()))
             }),
+            description_id: resource_json::description_id(&d.extension).map(Box::from),
         };
         let listed = Self {
             place,
             display: written.display.as_deref().map(Box::from),
             designations: written.designation.iter().map(designation).collect(),
             deprecated: resource_json::is_deprecated(&written.extension),
+            extensions: concept_extensions::stored_with_listed_code(&written.extension),
         };
         ((*written.code).into(), listed)
     }

@@ -15,8 +15,8 @@ use smallvec::smallvec;
 
 pub(crate) use self::compose::{CodeList, IncludeRule, ListedCode, ValueSetCompose};
 use self::filter::ValueSetFilter;
-use crate::model::Unprocessable;
 use crate::model::resource_json::{self, ResourceHeader};
+use crate::model::{Unprocessable, canonical};
 
 /// Maximum number of filters of a value set, including those of its contained sets.
 const FILTERS: usize = 10_000;
@@ -78,7 +78,7 @@ impl ValueSet {
         out.compose.locked_date = compose.locked_date.map(Box::from);
         out.display_language =
             resource_json::expansion_parameter(&compose.extension, "displayLanguage").map(String::from);
-        out.compose.versions_apart =
+        let versions_apart =
             resource_json::expansion_parameter(&compose.extension, "versionsMatch") == Some("false");
         out.supplements.extend(resource_json::supplements(&compose.extension));
         let mut fault: Option<Unprocessable> = None;
@@ -97,6 +97,7 @@ impl ValueSet {
         };
         out.compose.include = compiled("include", &compose.include)?.into();
         out.compose.exclude = compiled("exclude", &compose.exclude)?;
+        out.compose.scope_excludes(versions_apart);
         if let Some(fault) = fault {
             out.compose.set_fault(fault);
         }
@@ -132,6 +133,14 @@ impl ValueSet {
             + json.sum::<usize>()
             + self.compose.rules().map(part).sum::<usize>()
             + self.contained.values().map(Self::memory_bytes).sum::<usize>()
+    }
+
+    /// Returns the canonical URL with the version, for messages.
+    pub(crate) fn canonical(&self) -> String {
+        match self.url.as_str() {
+            "" => "(unidentified)".to_owned(),
+            url => canonical::join(url, self.version.as_deref()),
+        }
     }
 
     /// Returns the value set of all codes of a code system (`CodeSystem.valueSet`).

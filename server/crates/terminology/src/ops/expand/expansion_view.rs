@@ -1,5 +1,6 @@
 //! The content of a page of an expansion: the selected members, with their texts and properties.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use fhir::{Parameter, Value};
@@ -10,7 +11,9 @@ use super::text_filter::TextFilter;
 use super::{DesignationToken, ExpandRequest};
 use crate::code_system::CodeSystem;
 use crate::membership::members::{MemberCode, MemberPart, ValueSetMembers};
+use crate::model::concept_extensions::{REPEATED, RepeatedAs, RepeatedExtension};
 use crate::model::language::LanguageRanges;
+use crate::model::resource_json::designation_extensions;
 use crate::model::{Budget, TxError, canonical};
 use crate::ops::concept_texts::{self, LoadedSupplement, TextWithUse};
 use crate::ops::lookup::typed_value;
@@ -20,6 +23,9 @@ const DEPTH: usize = 64;
 
 /// Number of steps for writing a property.
 const PROPERTY_STEPS: usize = 20;
+
+/// Property that states why a concept is not, or no longer, intended for use.
+const STATUS: &str = "status";
 
 /// Cross-version extension for a property of a code, for which R5 has an element.
 const CONTAINS_PROPERTY: &str =
@@ -31,6 +37,8 @@ pub(super) struct ExpansionView<'a, 'r> {
     pub(super) languages: LanguageRanges,
     pub(super) supplements: Vec<LoadedSupplement<'a>>,
     pub(super) budget: &'r Budget<'r>,
+    /// Codes of the properties that the page has.
+    pub(super) shown_properties: RefCell<Vec<String>>,
 }
 
 impl<'a> ExpansionView<'a, '_> {
@@ -76,27 +84,29 @@ impl<'a> ExpansionView<'a, '_> {
         members: &ValueSetMembers<'a>,
         shown: usize,
     ) -> Result<Vec<ContainsRow<'a>>, TxError> {
-        // Versions are written only if there are members from several versions of a code system.
-        let version = |part: &MemberPart<'a>| part.system.map(|system| system.version.as_deref());
+        // Versions are written only if the value set uses several versions of a code system.
         let mut versions = HashMap::new();
-        for part in &members.parts {
-            let (first, several) = versions.entry(part.url).or_insert((version(part), false));
-            *several |= *first != version(part);
+        let used = members.parts.iter().map(|part| (part.url, part.system));
+        for (url, system) in used.chain(members.excluded_systems.iter().copied()) {
+            let version = system.map(|system| system.version.as_deref());
+            let (first, several) = versions.entry(url).or_insert((version, false));
+            *several |= *first != version;
         }
         let mut out = Vec::new();
         let (mut skip, mut left) = (self.request.offset, shown);
         for part in &members.parts {
             let with_version = versions.get(part.url).is_some_and(|(_, several)| *several);
+            let repeated = self.repeated_extensions(part);
             let mut items = Vec::new();
             let rows = part.iter_after(skip).take(left).map(|item| {
                 items.push(item);
-                self.build_row(part, &item, with_version)
+                self.build_row(part, &item, with_version, &repeated)
             });
             let rows = rows.collect::<Result<Vec<_>, _>>()?;
             skip = skip.saturating_sub(part.len());
             left -= rows.len();
-            let plain = self.request.filter.is_empty()
-                && !self.request.is_paged
+            let plain = !self.request.is_paged
+                && !part.is_imported
                 && !self.request.exclude_nested
                 && !members.excluded
                 && part.listed.is_none();
@@ -108,11 +118,26 @@ impl<'a> ExpansionView<'a, '_> {
         Ok(out)
     }
 
+    /// Returns the extensions that a concept of a part may have.
+    fn repeated_extensions(&self, part: &MemberPart<'a>) -> Vec<&'static RepeatedExtension> {
+        let Some(system) = part.system else { return REPEATED.iter().collect() };
+        let added = concept_texts::supplements_of(&self.supplements, system);
+        let systems: Vec<&CodeSystem> = std::iter::once(system).chain(added).collect();
+        let may_occur = |repeated: &&RepeatedExtension| {
+            part.listed.is_some()
+                || repeated
+                    .in_system
+                    .is_some_and(|url| systems.iter().any(|system| system.has_extension(url)))
+        };
+        REPEATED.iter().filter(may_occur).collect()
+    }
+
     fn build_row(
         &self,
         part: &MemberPart<'a>,
         item: &MemberCode<'a>,
         with_version: bool,
+        repeated: &[&'static RepeatedExtension],
     ) -> Result<ContainsRow<'a>, TxError> {
         let texts = self.member_texts(part, item)?;
         self.budget.spend(1 + texts.len() * (self.languages.steps() + self.request.designations.len()))?;
@@ -132,7 +157,14 @@ impl<'a> ExpansionView<'a, '_> {
                     }
                 }
             }
+            if let Some(status) = system.status_to_report(at)
+                && !self.request.properties.contains(&STATUS)
+            {
+                extension.push(property_extension(STATUS, &Value::Text("Code", status.to_owned())));
+                self.mention_property(STATUS);
+            }
         }
+        self.repeat_extensions(item, concept, repeated, &mut extension)?;
         let designation = texts.iter().enumerate().filter(|(n, text)| {
             self.request.with_designations && Some(*n) != shown && self.wants_designation(text)
         });
@@ -149,11 +181,58 @@ impl<'a> ExpansionView<'a, '_> {
         })
     }
 
+    /// Adds the extensions of a concept: of its entry in the value set, or else of its code system or of a supplement.
+    fn repeat_extensions(
+        &self,
+        item: &MemberCode<'a>,
+        concept: Option<(&'a CodeSystem, u32)>,
+        repeated: &[&'static RepeatedExtension],
+        out: &mut Vec<serde_json::Value>,
+    ) -> Result<(), TxError> {
+        self.budget.spend(repeated.len() * (1 + self.supplements.len()))?;
+        for one in repeated {
+            let of_list = item.listed.and_then(|listed| {
+                let same = |(at, _): &&(u8, Box<str>)| REPEATED.get(usize::from(*at)) == Some(*one);
+                listed.extensions.iter().find(same).map(|(_, value)| &**value)
+            });
+            let of_system = || {
+                let (url, (system, at)) = (one.in_system?, concept?);
+                let mut added = concept_texts::additions_to_concept(&self.supplements, system, at);
+                system
+                    .extension(at, url)
+                    .or_else(|| added.find_map(|(supplement, at)| supplement.extension(at, url)))
+            };
+            let Some(text) = of_list.or_else(of_system) else { continue };
+            self.budget.spend(PROPERTY_STEPS)?;
+            let value = match (one.kind, text.parse()) {
+                ("Decimal", Ok(number)) => Value::Number("Decimal", number),
+                ("Boolean", _) => Value::Boolean(text == "true"),
+                _ => Value::Text("String", text.to_owned()),
+            };
+            out.push(match one.repeated_as {
+                RepeatedAs::Property { code, .. } if self.request.properties.contains(&code) => continue,
+                RepeatedAs::Property { code, .. } => {
+                    self.mention_property(code);
+                    property_extension(code, &value)
+                }
+                RepeatedAs::Extension => tagged_value(one.in_value_set, &value),
+            });
+        }
+        Ok(())
+    }
+
+    /// Notes that the page has a property.
+    fn mention_property(&self, code: &str) {
+        let mut shown = self.shown_properties.borrow_mut();
+        if !shown.iter().any(|known| known == code) {
+            shown.push(code.to_owned());
+        }
+    }
+
     /// Returns whether a designation is requested: by language (`urn:ietf:bcp:47|de`, `de`) or by use (`system|code`).
     fn wants_designation(&self, text: &TextWithUse<'_>) -> bool {
         let by = |token: &DesignationToken<'_>| {
-            let language =
-                || token.language.as_ref().is_some_and(|range| range.covers(text.display.language));
+            let language = || token.has_language(text.display.language);
             let purpose = || text.purpose.is_some_and(|[s, c, _]| s == token.system && c == token.code);
             language() || purpose()
         };
@@ -181,12 +260,18 @@ fn property_values<'s>(
 
 /// Returns a property of a code in R4's form: the extension for the element of R5.
 fn property_extension(name: &str, value: &Value) -> serde_json::Value {
+    let value = tagged_value("value", value);
+    json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, value] })
+}
+
+/// Returns an extension with a value.
+fn tagged_value(url: &str, value: &Value) -> serde_json::Value {
     let mut tagged = serde_json::to_value(Parameter::new("value", value.clone())).unwrap_or_default();
     if let Some(members) = tagged.as_object_mut() {
         members.remove("name");
-        members.insert("url".to_owned(), "value".into());
+        members.insert("url".to_owned(), url.into());
     }
-    json!({ "url": CONTAINS_PROPERTY, "extension": [{ "url": "code", "valueCode": name }, tagged] })
+    tagged
 }
 
 /// Nests the rows of a part by the hierarchy, each in its nearest parent that is shown.
@@ -247,6 +332,10 @@ pub(super) struct ContainsRow<'a> {
 impl Serialize for TextWithUse<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(None)?;
+        let extensions = designation_extensions(self.display.retired, self.description_id);
+        if !extensions.is_empty() {
+            map.serialize_entry("extension", &extensions)?;
+        }
         if let Some(language) = self.display.language {
             map.serialize_entry("language", language)?;
         }

@@ -6,6 +6,7 @@ mod expansion_view;
 mod text_filter;
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::HashSet;
 
 use fhir::{Parameter, Value};
@@ -20,7 +21,10 @@ use crate::catalog::Catalog;
 use crate::membership::imports;
 use crate::membership::members::{MemberCollector, ValueSetMembers};
 use crate::membership::version_pins::{VersionPins, pinned};
+use crate::model::concept_extensions::standard_property_uri;
+use crate::model::known_systems::BCP_47;
 use crate::model::language::LanguageRanges;
+use crate::model::resource_json::ContentMode;
 use crate::model::{Budget, TxError, Unprocessable, canonical};
 use crate::value_set::ValueSet;
 
@@ -31,8 +35,11 @@ pub const MAX_EXPANSION_CODES: usize = 10_000;
 const PROPERTY: &str = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property";
 /// Extension for an expansion that may lack codes.
 const UNCLOSED: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed";
+/// Extension for the reason why an expansion may lack codes.
+const UNCLOSED_REASON: &str = "http://hl7.org/fhir/StructureDefinition/valueset-unclosed-reason";
 
-/// Parameters that the expansion repeats, with their types in R4.
+/// Parameters that the expansion repeats, with their types in R4. Those that fix versions are repeated only if they
+/// determined one.
 const REPEATED: &[(&str, &str)] = &[
     ("activeOnly", "Boolean"),
     ("check-system-version", "Uri"),
@@ -50,10 +57,15 @@ const REPEATED: &[(&str, &str)] = &[
     ("includeDefinition", "Boolean"),
     ("includeDesignations", "Boolean"),
     ("offset", "Integer"),
-    ("property", "String"),
     ("system-version", "Uri"),
-    ("useSupplement", "Uri"),
 ];
+
+/// Parameters that the expansion does not repeat: it shows their effect as `expansion.property` and `used-supplement`.
+const SHOWN_BY_EFFECT: [&str; 2] = ["property", "useSupplement"];
+
+/// Parameters that fix versions.
+const VERSION_PARAMETERS: [&str; 4] =
+    ["check-system-version", "default-valueset-version", "force-system-version", "system-version"];
 
 /// Returns the parameters of `$expand` that have an effect, sorted.
 pub fn expand_parameter_names() -> Vec<&'static str> {
@@ -64,7 +76,7 @@ pub fn expand_parameter_names() -> Vec<&'static str> {
     // effect.
     let idle = ["date", "excludeNotForUI", "excludePostCoordinated"];
     let names = REPEATED.iter().map(|(name, _)| *name).filter(|name| !idle.contains(name));
-    let mut all: Vec<_> = names.chain(chosen).collect();
+    let mut all: Vec<_> = names.chain(chosen).chain(SHOWN_BY_EFFECT).collect();
     all.sort_unstable();
     all.dedup();
     all
@@ -89,19 +101,27 @@ struct ExpandRequest<'a> {
     ecosystem: bool,
 }
 
-/// `designation`: a language (`urn:ietf:bcp:47|de`, `de`) or a use (`system|code`).
+/// `designation`: a range of languages (`de`), a language (`urn:ietf:bcp:47|de`) or a use (`system|code`).
 struct DesignationToken<'a> {
     system: &'a str,
     code: &'a str,
-    language: Option<LanguageRanges>,
+    languages: Option<LanguageRanges>,
 }
 
 impl<'a> DesignationToken<'a> {
     fn new(token: &'a str) -> Self {
         let (system, code) = token.rsplit_once('|').unwrap_or(("", token));
-        let may_be_language = matches!(system, "" | "urn:ietf:bcp:47");
-        let language = may_be_language.then(|| LanguageRanges::parse(code).ok()).flatten();
-        Self { system, code, language }
+        let languages = system.is_empty().then(|| LanguageRanges::parse(code).ok()).flatten();
+        Self { system, code, languages }
+    }
+
+    /// Returns whether the token requests a language.
+    fn has_language(&self, language: Option<&str>) -> bool {
+        match (&self.languages, language) {
+            (Some(ranges), language) => ranges.covers(language),
+            (None, Some(language)) => self.system == BCP_47 && self.code.eq_ignore_ascii_case(language),
+            (None, None) => false,
+        }
     }
 }
 
@@ -178,34 +198,30 @@ pub(crate) fn answer_expand(
 
     let mut members =
         MemberCollector::new(catalog, &request.pins, !request.ecosystem, budget).collect(scope)?;
+    if let (OperationLevel::Type, Some(url), false) =
+        (level, input.text("url")?, input.has("valueSet") || input.has("valueSetVersion"))
+    {
+        members.used_pins.extend(request.pins.used_by_import(url));
+    }
     if let Some(missing) = members.missing.take() {
         return Err(missing.into());
     }
-    let view = ExpansionView { request: &request, languages, supplements, budget };
+    let shown_properties = RefCell::default();
+    let view = ExpansionView { request: &request, languages, supplements, budget, shown_properties };
     view.apply_filters(&mut members)?;
     budget.set_activity("writing an expansion");
     budget.spend((1 + request.properties.len()) * members.parts.len())?;
     let total = members.len();
     let shown = total.saturating_sub(request.offset).min(request.count.unwrap_or(usize::MAX));
-    if shown > MAX_EXPANSION_CODES {
-        return Err(
-            Unprocessable::TooCostly { value_set: set.url.clone(), limit: MAX_EXPANSION_CODES }.into()
-        );
+    let limit = input.own_expansion_limit().map_or(MAX_EXPANSION_CODES, |own| own.min(MAX_EXPANSION_CODES));
+    if shown > limit {
+        let value_set = set.canonical();
+        return Err(Unprocessable::TooCostly { value_set, limit }.into());
     }
 
     let parameters = expansion_parameters(input, set, &members, &view, named.as_deref());
     let contains = view.page_rows(&members, shown)?;
-    let mut extension = Vec::new();
-    if members.unclosed {
-        extension.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
-    }
-    for name in &request.properties {
-        let declared = members.parts.iter().filter_map(|part| part.system?.declaration(name).1).next();
-        let code = json!({ "url": "code", "valueCode": name });
-        let uri = declared.map(|uri| json!({ "url": "uri", "valueUri": uri }));
-        let parts: Vec<_> = std::iter::once(code).chain(uri).collect();
-        extension.push(json!({ "url": PROPERTY, "extension": parts }));
-    }
+    let extension = expansion_extensions(&members, &view);
     let expansion = ExpansionBody {
         extension,
         identifier: expansion_identifier(set, input, &parameters),
@@ -217,6 +233,36 @@ pub(crate) fn answer_expand(
     };
     Ok(to_raw_value(&ExpandedValueSet { set, with_definition: request.with_definition, expansion })
         .expect("the answer is valid JSON"))
+}
+
+/// Returns the extensions of the expansion: whether it may lack codes, and the properties of its codes.
+fn expansion_extensions(
+    members: &ValueSetMembers<'_>,
+    view: &ExpansionView<'_, '_>,
+) -> Vec<serde_json::Value> {
+    let mut out = Vec::new();
+    if members.unclosed {
+        out.push(json!({ "url": UNCLOSED, "valueBoolean": true }));
+        let mut known = HashSet::new();
+        for part in members.parts.iter().filter(|part| part.is_of_fragment() && known.insert(part.url)) {
+            let why = format!("This extension is based on a fragment of the code system {}", part.url);
+            out.push(json!({ "url": UNCLOSED_REASON, "valueString": why }));
+        }
+    }
+    let shown = view.shown_properties.borrow();
+    let requested = view.request.properties.iter().copied();
+    let more = shown.iter().map(String::as_str).filter(|name| !view.request.properties.contains(name));
+    for name in requested.chain(more) {
+        let systems = members.parts.iter().filter_map(|part| part.system);
+        let added = view.supplements.iter().map(|(_, supplement)| *supplement);
+        let declared = systems.chain(added).find_map(|system| system.declaration(name).1);
+        let uri = declared.map(String::from).or_else(|| standard_property_uri(name));
+        let code = json!({ "url": "code", "valueCode": name });
+        let uri = uri.map(|uri| json!({ "url": "uri", "valueUri": uri }));
+        let parts: Vec<_> = std::iter::once(code).chain(uri).collect();
+        out.push(json!({ "url": PROPERTY, "extension": parts }));
+    }
+    out
 }
 
 fn find_value_set<'a>(
@@ -238,12 +284,17 @@ fn find_value_set<'a>(
     })
 }
 
-/// Returns the languages from the source with the highest precedence, and the list that states them.
+/// Returns the languages from the source with the highest precedence, and the list that states them. A list with weights
+/// is written in order of weight.
 fn requested_languages(
     input: OperationInput<'_>,
     set: &ValueSet,
 ) -> Result<(LanguageRanges, Option<String>), TxError> {
-    let parse = |list: &str| Ok::<_, TxError>((LanguageRanges::parse(list)?, Some(list.to_owned())));
+    let parse = |list: &str| {
+        let ranges = LanguageRanges::parse(list)?;
+        let named = if list.contains(';') { ranges.named.clone() } else { list.to_owned() };
+        Ok::<_, TxError>((ranges, Some(named)))
+    };
     if let Some(list) = input.text("displayLanguage")? {
         return parse(list);
     }
@@ -268,9 +319,16 @@ fn expansion_parameters(
     view: &ExpansionView<'_, '_>,
     languages: Option<&str>,
 ) -> Vec<Parameter> {
+    let is_used = |name: &'static str, given: &Parameter| match &given.value {
+        Some(Value::Text(_, canonical)) => members.used_pins.contains(&(name, canonical.clone())),
+        _ => false,
+    };
     let mut out: Vec<Parameter> = Vec::new();
     for given in input.all_parameters() {
         let Some((name, kind)) = REPEATED.iter().find(|(name, _)| *name == given.name) else { continue };
+        if *name == "displayLanguage" || (VERSION_PARAMETERS.contains(name) && !is_used(name, given)) {
+            continue;
+        }
         let value = match (&given.value, *kind) {
             (Some(Value::Text(_, text)), "Boolean") => Value::Boolean(text == "true"),
             (Some(Value::Text(_, text)), "Integer") => match text.parse() {
@@ -283,7 +341,7 @@ fn expansion_parameters(
         };
         out.push(Parameter::new(*name, value));
     }
-    if let Some(list) = languages.filter(|_| !input.has("displayLanguage")) {
+    if let Some(list) = languages {
         out.push(Parameter::new("displayLanguage", Value::Text("Code", list.to_owned())));
     }
     let mut known = HashSet::new();
@@ -294,17 +352,21 @@ fn expansion_parameters(
     };
     let own = ResourceState::of_value_set(set);
     for set in &members.imported {
-        let canonical = canonical::join(&set.url, set.version.as_deref());
+        let canonical = set.canonical();
         used("used-valueset".into(), canonical.clone());
         if let Some(state) = ResourceState::of_value_set(set).state_to_report(&own) {
             used(format!("warning-{state}").into(), canonical);
         }
     }
-    for part in &members.parts {
-        let version = part.system.and_then(|system| system.version.as_deref());
-        let canonical = canonical::join(part.url, version);
+    let systems = members.parts.iter().map(|part| (part.url, part.system));
+    for (url, system) in systems.chain(members.excluded_systems.iter().copied()) {
+        let version = system.and_then(|system| system.version.as_deref());
+        let canonical = canonical::join(url, version);
         used("used-codesystem".into(), canonical.clone());
-        let state = part.system.map(ResourceState::of_system);
+        if system.is_some_and(|system| system.content == ContentMode::Fragment) {
+            used("used-fragment".into(), canonical.clone());
+        }
+        let state = system.map(ResourceState::of_system);
         if let Some(state) = state.as_ref().and_then(|state| state.state_to_report(&own)) {
             used(format!("warning-{state}").into(), canonical);
         }
@@ -312,6 +374,9 @@ fn expansion_parameters(
     for (header, _) in &view.supplements {
         let url = header.url.as_deref().unwrap_or_default();
         used("used-supplement".into(), canonical::join(url, header.version.as_deref()));
+    }
+    if set.compose.merges_versions() {
+        out.push(Parameter::new("versionsMatch", Value::Boolean(true)));
     }
     out
 }

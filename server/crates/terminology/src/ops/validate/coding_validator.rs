@@ -106,6 +106,11 @@ impl<'a> CodingValidator<'a, '_> {
             issues: Vec::new(),
         };
         self.budget.spend(CODING_STEPS)?;
+        if coding.code.as_deref().is_none_or(str::is_empty) {
+            // Another coding of the concept has a code.
+            out.issues.push(ValidationIssue::no_code().at(place.coding_path()));
+            return Ok(out);
+        }
         let Some(system) = coding.system.as_deref().filter(|system| !system.is_empty()) else {
             out.issues.extend(self.not_in_set(coding, place));
             out.issues.push(ValidationIssue::no_system().at(place.coding_path()));
@@ -168,7 +173,7 @@ impl<'a> CodingValidator<'a, '_> {
         if let Some(display) = &coding.display {
             named.push_str(&format!(" ('{display}')"));
         }
-        let set = canonical::join(&self.set.url, self.set.version.as_deref());
+        let set = self.set.canonical();
         let one_of_several = matches!(place, CodingPath::Concept(_));
         Some(ValidationIssue::not_in_value_set(&named, &set, one_of_several).at(place.member_path("code")))
     }
@@ -298,7 +303,7 @@ impl<'a> CodingValidator<'a, '_> {
             out.issues.push(ValidationIssue::deprecated(code).at(place.coding_path()));
         }
         if member.listed.is_some_and(|listed| listed.deprecated) {
-            let set = canonical::join(&member.set.url, member.set.version.as_deref());
+            let set = member.set.canonical();
             let note = ValidationIssue::deprecated_in_value_set(code, &system.url, &set);
             out.issues.push(note.at(place.member_path("code")));
         }
@@ -382,7 +387,7 @@ impl<'a> CodingValidator<'a, '_> {
 
     /// Returns an issue if the value set is not, or no longer, intended for use.
     pub(super) fn set_status(&self) -> Option<ValidationIssue> {
-        let canonical = canonical::join(&self.set.url, self.set.version.as_deref());
+        let canonical = self.set.canonical();
         let status =
             ResourceState::of_value_set(self.set).state_to_report(&ResourceState::of_value_set(self.set))?;
         Some(ValidationIssue::status(status, "ValueSet", &canonical))
@@ -399,7 +404,7 @@ impl<'a> CodingValidator<'a, '_> {
         let own = ResourceState::of_value_set(self.set);
         for set in &member.via {
             if let Some(status) = ResourceState::of_value_set(set).state_to_report(&own) {
-                let canonical = canonical::join(&set.url, set.version.as_deref());
+                let canonical = set.canonical();
                 out.issues.push(ValidationIssue::status(status, "ValueSet", &canonical));
             }
         }

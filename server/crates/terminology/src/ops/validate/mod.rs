@@ -218,7 +218,7 @@ fn infer_system(validator: &CodingValidator<'_, '_>, coding: &Coding) -> Result<
             matches.push(system);
         }
     }
-    let set = canonical::join(&validator.set.url, validator.set.version.as_deref());
+    let set = validator.set.canonical();
     let why = match matches.as_slice() {
         [system] => {
             let coding = Coding { system: Some((*system).to_owned()), ..coding.clone() };
@@ -373,7 +373,7 @@ fn answer_concept(validator: &CodingValidator<'_, '_>, mut results: Vec<CodingRe
         answer.missing.extend(one.missing.into_iter().filter(|canonical| missing.insert(canonical.clone())));
     }
     if member.is_none() && !undecided && validator.system.is_none() {
-        let set = canonical::join(&validator.set.url, validator.set.version.as_deref());
+        let set = validator.set.canonical();
         answer.issues.insert(0, ValidationIssue::no_valid_coding(&set));
     }
     if let ValidateSubject::Concept(concept) = &validator.request.subject {

@@ -186,7 +186,11 @@ fn read_subject(
             if concept.coding.is_empty() {
                 return missing("parameter 'codeableConcept' needs at least one coding");
             }
-            concept.coding.iter().try_for_each(|coding| check_has_code(coding, "codeableConcept"))?;
+            // One coding without a code does not prevent the validation of the others.
+            let checked = || concept.coding.iter().map(|coding| check_has_code(coding, "codeableConcept"));
+            if !checked().any(|result| result.is_ok()) {
+                checked().collect::<Result<(), _>>()?;
+            }
             Ok(ValidateSubject::Concept(concept))
         }
         (Some(_), None, None) => missing("parameter 'system' is required with 'code'"),
