@@ -17,8 +17,12 @@ use crate::table_reader::CsvTable;
 
 /// The six axes, by their names in the table of part links.
 const AXES: [&str; 6] = ["COMPONENT", "PROPERTY", "TIME_ASPCT", "SYSTEM", "SCALE_TYP", "METHOD_TYP"];
+/// Column of the table with the notice of another owner of the copyright.
+const NOTICE: &str = "EXTERNAL_COPYRIGHT_NOTICE";
+/// Property with the owner of the copyright: `LOINC`, or `3rdParty` for a term with a notice (FHIR R4, Using LOINC).
+const COPYRIGHT: &str = "copyright";
 /// Other columns of the table that become properties.
-const FACTS: [&str; 8] = [
+const FACTS: [&str; 9] = [
     "CLASS",
     "STATUS",
     "CLASSTYPE",
@@ -27,6 +31,7 @@ const FACTS: [&str; 8] = [
     "PanelType",
     "EXAMPLE_UCUM_UNITS",
     "AskAtOrderEntry",
+    NOTICE,
 ];
 /// Columns of the table with names of the term.
 const NAMES: [&str; 3] = ["SHORTNAME", "CONSUMER_NAME", "DisplayName"];
@@ -104,7 +109,7 @@ fn code_system_header(version: String) -> ResourceHeader {
         case_sensitive: Some(false),
         hierarchy_meaning: Some(HierarchyMeaning::IsA),
         language: Some("en-US".to_owned()),
-        property: AXES.iter().chain(&FACTS).map(property).collect(),
+        property: AXES.iter().chain(&FACTS).chain([&COPYRIGHT]).map(property).collect(),
         ..ResourceHeader::default()
     }
 }
@@ -165,6 +170,9 @@ fn read_terms(reader: &mut ReleaseReader<'_, '_>, builder: &mut IndexBuilder) ->
             return Err(format!("{} occurs twice", fields[0]));
         }
         builder.set_display(number, fields[1])?;
+        let has_notice =
+            headings.iter().zip(fields).any(|(name, value)| *name == NOTICE && !value.is_empty());
+        builder.add_property(number, COPYRIGHT, if has_notice { "3rdParty" } else { "LOINC" })?;
         let designation = headings.iter().zip(fields).skip(2).filter(|(_, value)| !value.is_empty());
         for (heading, value) in designation {
             if NAMES.contains(heading) {

@@ -25,7 +25,8 @@ fn text(name: &str) -> String {
     fs::read_to_string(release_path("icd10cm-garden").join(name)).unwrap()
 }
 
-/// Returns display, designations and properties of a code from `$lookup`.
+/// Returns display, designations and properties of a code from `$lookup`. The designation that repeats the display is
+/// omitted.
 fn lookup(terminology: &Terminology, code: &str) -> String {
     let query = Parameters::from_query(&format!("system={ICD}&code={code}"));
     let answer = match terminology.lookup(OperationInput::from_query(&query)) {
@@ -41,7 +42,10 @@ fn lookup(terminology: &Terminology, code: &str) -> String {
         };
         match parameter["name"].as_str().unwrap() {
             "display" => actual.push(parameter["valueString"].to_string()),
-            "designation" => actual.extend(part("value").map(|text| format!("or {text}"))),
+            "designation" => {
+                let text = part("value").filter(|text| *text != actual[0]);
+                actual.extend(text.map(|text| format!("or {text}")));
+            }
             "property" => actual.push(format!("{}={}", part("code").unwrap(), part("value").unwrap())),
             _ => {}
         }
