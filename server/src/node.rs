@@ -7,6 +7,7 @@
 //! | [`terminology_sync`] | applies stored resources to the terminology |
 //! | [`saved_indexes`] | saved indexes of code systems |
 //! | [`key_fetch`] | fetches the key sets of clients |
+//! | [`provider_calls`] | requests to external providers |
 //! | [`group_members`] | members of the Groups that a client is limited to |
 //! | [`client_origins`] | origins whose scripts may read responses |
 //! | [`hashing`], [`question_pool`], [`byte_budget`], [`descriptors`] | limits on CPU time, memory and file descriptors |
@@ -20,6 +21,7 @@ pub mod descriptors;
 pub mod group_members;
 pub mod hashing;
 pub mod key_fetch;
+pub mod provider_calls;
 pub mod question_pool;
 pub mod reload;
 pub mod saved_indexes;

@@ -2,7 +2,8 @@
 //!
 //! The providers are stateless. The `code` of the redirect determines the response of the correct provider:
 //! `400.invalid_grant` requests an error with this status and code, `SUB~MAIL~NONCE` an ID token for this subject with
-//! this verified e-mail address, and any other text an ID token with the text as nonce.
+//! this verified e-mail address, `SUB~MAIL~NONCE~AGE` one whose `auth_time` is so many seconds ago, and any other text an ID
+//! token with the text as nonce.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -58,15 +59,18 @@ impl Respond for TokenResponder {
         let now = Timestamp::now().as_second();
         let parts: Vec<&str> = code.split('~').collect();
         let (sub, email, verified, nonce) = match parts[..] {
-            [sub, email, nonce] => (sub, email, true, nonce),
+            [sub, email, nonce] | [sub, email, nonce, _] => (sub, email, true, nonce),
             _ => ("outside-1", "ash@outside.example", false, code),
         };
-        let claims = json!({
+        let mut claims = json!({
             "iss": self.issuer, "sub": sub, "aud": CLIENT_ID, "nonce": nonce,
             "iat": now, "exp": now + 300,
             "name": "Ash Outside", "given_name": "Ash", "family_name": "Outside",
             "preferred_username": "ash", "email": email, "email_verified": verified,
         });
+        if let Some(age) = parts.get(3).and_then(|age| age.parse::<i64>().ok()) {
+            claims["auth_time"] = (now - age).into();
+        }
         match jose::sign(&self.key, &json!({ "alg": "ES256", "kid": "outside" }), &claims) {
             Ok(id_token) => ResponseTemplate::new(200).set_body_json(
                 json!({ "access_token": "outside", "token_type": "Bearer", "id_token": id_token }),
@@ -98,8 +102,20 @@ impl FakeProviders {
         for (at, answer) in answers {
             Mock::given(path(at)).respond_with(answer).mount(&http).await;
         }
-        let tokens = TokenResponder { key, issuer: http.uri() };
-        Mock::given(path("/token")).respond_with(tokens).mount(&http).await;
+        let discovered = format!("{}/discovered", http.uri());
+        let document = json!({
+            "issuer": discovered, "authorization_endpoint": format!("{discovered}/authorize"),
+            "token_endpoint": format!("{discovered}/token"), "jwks_uri": format!("{}/keys", http.uri()),
+            "authorization_response_iss_parameter_supported": true,
+        });
+        for (at, issuer) in [("/token", http.uri()), ("/discovered/token", discovered)] {
+            let tokens = TokenResponder { key: key.clone(), issuer };
+            Mock::given(path(at)).respond_with(tokens).mount(&http).await;
+        }
+        Mock::given(path("/discovered/.well-known/openid-configuration"))
+            .respond_with(ResponseTemplate::new(200).set_body_json(document))
+            .mount(&http)
+            .await;
         let mut raw = Vec::new();
         let mut tasks = Vec::new();
         for (name, manner) in [
@@ -133,6 +149,7 @@ impl FakeProviders {
         let other_keys = format!("{http}/other-keys");
         let all = [
             ("Outside", token.as_str(), keys.as_str()),
+            ("Two Words", &token, &keys),
             ("Strict", &token, &keys),
             ("ByMail", &token, &keys),
             ("Google", &token, &keys),
@@ -147,7 +164,7 @@ impl FakeProviders {
         let mut text = String::new();
         for (name, token, keys) in all {
             let preset = if name == "Google" { "preset = \"google\"\n" } else { "" };
-            let (create, by_email) = (name == "Outside", name == "ByMail");
+            let (create, by_email) = (["Outside", "Two Words"].contains(&name), name == "ByMail");
             // Writing to a String cannot fail.
             let _ = write!(
                 text,
@@ -156,6 +173,13 @@ impl FakeProviders {
                  jwks_uri = \"{keys}\"\nclient_id = \"{CLIENT_ID}\"\ncreate_users = {create}\n\
                  link_by_email = {by_email}\n\
                  timeout_ms = {TIMEOUT_MS}\n\n"
+            );
+        }
+        for (name, issuer) in [("Discovered", format!("{http}/discovered")), ("Undiscovered", http)] {
+            let _ = write!(
+                text,
+                "[[provider]]\nname = \"{name}\"\nissuer = \"{issuer}\"\nclient_id = \"{CLIENT_ID}\"\n\
+                 create_users = true\ntimeout_ms = {TIMEOUT_MS}\n\n"
             );
         }
         text

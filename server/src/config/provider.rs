@@ -1,9 +1,11 @@
 //! `[[provider]]`: external OpenID Connect providers.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use identity::model::provider::IdentityProvider;
+use identity::SigningAlg;
+use identity::model::provider::{AssertionTarget, IdentityProvider, ProviderClientAuth, ProviderEndpoints};
 use serde::de::IgnoredAny;
 use toml::Spanned;
 
@@ -17,7 +19,8 @@ settings_table! {
         name: Required<Spanned<String>> = Required::MISSING,
         /// `google` sets issuer and endpoints.
         preset: Option<Spanned<String>> = None,
-        /// Issuer identifier. Without a preset, the issuer and the endpoints are required.
+        /// Issuer identifier; required without a preset. If no endpoint is set, the endpoints are read from the discovery
+        /// document of the issuer.
         issuer: Option<String> = None,
         /// URL of the authorization endpoint.
         authorization_endpoint: Option<String> = None,
@@ -33,6 +36,14 @@ settings_table! {
         client_secret_file: Option<Spanned<PathBuf>> = None,
         /// Environment variable with the client secret.
         client_secret_env: Option<Spanned<String>> = None,
+        /// Authentication at the token endpoint: `client_secret_basic` (default with a secret), `client_secret_post`,
+        /// `private_key_jwt`, or `none` (default without a secret). `private_key_jwt` signs with the server's own keys:
+        /// register `https://id.example/.well-known/jwks.json` at the provider.
+        token_endpoint_auth_method: Option<Spanned<String>> = None,
+        /// Algorithm of `private_key_jwt`: `RS256` (default), `ES256`, `ES384` or `EdDSA`.
+        token_endpoint_auth_signing_alg: Option<Spanned<String>> = None,
+        /// Audience of `private_key_jwt`: `issuer` (default) or `token_endpoint`.
+        assertion_audience: Option<Spanned<String>> = None,
         /// Scopes to request, separated by spaces.
         scopes: String = "openid profile email".to_owned(),
         /// Create a user at the first sign-in with an unknown account. Otherwise users must link accounts themselves.
@@ -73,42 +84,115 @@ pub(super) fn check_provider(
     };
     let name = section.name.get(file, &table, "name")?;
     let (span, name) = (name.span(), name.into_inner());
-    let need = |value: Option<String>, key: &'static str, preset: &str| {
-        value
-            .or_else(|| google.then(|| preset.to_owned()))
-            .ok_or_else(|| file.value_error(span.clone(), key, format!("provider '{name}' needs {key}")))
-    };
     if let Some(inline) = &section.client_secret {
         let why = "secrets are not allowed in this file; use client_secret_file or client_secret_env";
         return Err(file.value_error(inline.span(), "client_secret", why));
     }
-    let client_secret = file.read_secret(
+    let secret = file.read_secret(
         "client_secret",
         section.client_secret_file.as_ref(),
         section.client_secret_env.as_ref(),
     )?;
+    let client_auth = check_client_auth(
+        secret,
+        section.token_endpoint_auth_method.as_ref(),
+        section.token_endpoint_auth_signing_alg.as_ref(),
+        section.assertion_audience.as_ref(),
+        &span,
+        file,
+    )?;
+    let issuer = match (section.issuer, google) {
+        (Some(issuer), _) => issuer,
+        (None, true) => GOOGLE_ISSUER.to_owned(),
+        (None, false) => {
+            return Err(file.value_error(span, "issuer", format!("provider '{name}' needs issuer")));
+        }
+    };
+    let set = [
+        ("authorization_endpoint", section.authorization_endpoint),
+        ("token_endpoint", section.token_endpoint),
+        ("jwks_uri", section.jwks_uri),
+    ];
+    let endpoints = if set.iter().all(|(_, address)| address.is_none()) && !google {
+        None
+    } else {
+        let need = |(key, address): (&'static str, Option<String>)| {
+            let preset = GOOGLE_ENDPOINTS.iter().find(|(known, _)| google && *known == key);
+            address.or_else(|| preset.map(|(_, address)| (*address).to_owned())).ok_or_else(|| {
+                let why = format!("provider '{name}' needs {key}; set all endpoints, or none for discovery");
+                file.value_error(span.clone(), key, why)
+            })
+        };
+        let [authorization_endpoint, token_endpoint, jwks_uri] = set.map(need);
+        Some(ProviderEndpoints {
+            authorization_endpoint: authorization_endpoint?,
+            token_endpoint: token_endpoint?,
+            jwks_uri: jwks_uri?,
+            sends_issuer: false,
+        })
+    };
     Ok(ConfiguredProvider {
         timeout: Duration::from_millis(section.timeout_ms),
         provider: IdentityProvider {
-            issuer: need(section.issuer, "issuer", "https://accounts.google.com")?,
-            authorization_endpoint: need(
-                section.authorization_endpoint,
-                "authorization_endpoint",
-                "https://accounts.google.com/o/oauth2/v2/auth",
-            )?,
-            token_endpoint: need(
-                section.token_endpoint,
-                "token_endpoint",
-                "https://oauth2.googleapis.com/token",
-            )?,
-            jwks_uri: need(section.jwks_uri, "jwks_uri", "https://www.googleapis.com/oauth2/v3/certs")?,
+            issuer,
+            endpoints,
             name,
             client_id: section.client_id.get(file, &table, "client_id")?,
-            client_secret,
+            client_auth,
             scopes: section.scopes,
             google,
             create_users: section.create_users,
             link_by_email: section.link_by_email,
         },
     })
+}
+
+const GOOGLE_ISSUER: &str = "https://accounts.google.com";
+const GOOGLE_ENDPOINTS: [(&str, &str); 3] = [
+    ("authorization_endpoint", "https://accounts.google.com/o/oauth2/v2/auth"),
+    ("token_endpoint", "https://oauth2.googleapis.com/token"),
+    ("jwks_uri", "https://www.googleapis.com/oauth2/v3/certs"),
+];
+
+/// Checks the authentication of this server at the provider. `name` is the position of the provider's name.
+fn check_client_auth(
+    secret: Option<String>,
+    method: Option<&Spanned<String>>,
+    alg: Option<&Spanned<String>>,
+    audience: Option<&Spanned<String>>,
+    name: &Range<usize>,
+    file: &ConfigSource<'_>,
+) -> Result<ProviderClientAuth, ConfigError> {
+    let default = if secret.is_some() { "client_secret_basic" } else { "none" };
+    let refuse = |why: &str| {
+        let span = method.map_or_else(|| name.clone(), Spanned::span);
+        Err(file.value_error(span, "token_endpoint_auth_method", why))
+    };
+    match (method.map_or(default, |method| method.as_ref()), secret) {
+        ("client_secret_basic", Some(secret)) => Ok(ProviderClientAuth::SecretBasic(secret)),
+        ("client_secret_post", Some(secret)) => Ok(ProviderClientAuth::SecretPost(secret)),
+        ("client_secret_basic" | "client_secret_post", None) => {
+            refuse("this method needs client_secret_file or client_secret_env")
+        }
+        ("none", None) => Ok(ProviderClientAuth::None),
+        ("private_key_jwt", None) => Ok(ProviderClientAuth::PrivateKeyJwt {
+            alg: match alg {
+                None => SigningAlg::default(),
+                Some(name) => SigningAlg::parse(name.as_ref()).ok_or_else(|| {
+                    let why = format!("'{}' is not known; use RS256, ES256, ES384 or EdDSA", name.as_ref());
+                    file.value_error(name.span(), "token_endpoint_auth_signing_alg", why)
+                })?,
+            },
+            audience: match audience.map(|audience| (audience.as_ref().as_str(), audience.span())) {
+                None | Some(("issuer", _)) => AssertionTarget::Issuer,
+                Some(("token_endpoint", _)) => AssertionTarget::TokenEndpoint,
+                Some((other, span)) => {
+                    let why = format!("'{other}' is not known; use issuer or token_endpoint");
+                    return Err(file.value_error(span, "assertion_audience", why));
+                }
+            },
+        }),
+        ("none" | "private_key_jwt", Some(_)) => refuse("this method uses no client secret"),
+        _ => refuse("use client_secret_basic, client_secret_post, private_key_jwt or none"),
+    }
 }

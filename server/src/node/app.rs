@@ -3,7 +3,6 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
@@ -26,6 +25,7 @@ use crate::node::descriptors;
 use crate::node::group_members::GroupMembers;
 use crate::node::hashing::PasswordHasher;
 use crate::node::key_fetch::KeyFetcher;
+use crate::node::provider_calls::ProviderCalls;
 use crate::node::question_pool::QuestionPool;
 use crate::node::saved_indexes::SavedIndexes;
 use crate::node::terminology_sync::TerminologySync;
@@ -75,7 +75,7 @@ pub struct App {
     /// The flags, with which the configuration is read again.
     pub flags: ServeFlags,
     /// Client for external providers: no redirects, no proxies, limited times and sizes.
-    pub http: reqwest::Client,
+    pub providers: ProviderCalls,
     /// Runs long terminology questions.
     pub questions: QuestionPool,
     /// Runs password hashes.
@@ -192,7 +192,7 @@ impl App {
             settings,
             fixed,
             flags: flags.clone(),
-            http: provider_client()?,
+            providers: ProviderCalls::new()?,
             questions: QuestionPool::new(cores),
             hashing: PasswordHasher::new(cores),
             group_members: GroupMembers::default(),
@@ -220,15 +220,4 @@ impl App {
         self.terminology.prefer_versions(settings.preferred_versions.clone());
         self.settings.store(Arc::new(settings));
     }
-}
-
-/// Returns the client for external providers. Timeouts are set for each call.
-fn provider_client() -> Result<reqwest::Client> {
-    reqwest::Client::builder()
-        .redirect(reqwest::redirect::Policy::none())
-        .no_proxy()
-        .connect_timeout(Duration::from_secs(10))
-        .pool_max_idle_per_host(2)
-        .build()
-        .context("failed to set up the client for external providers")
 }

@@ -58,32 +58,43 @@ impl SigningAlg {
             Self::EdDsa => Algorithm::EdDSA,
         }
     }
-
-    /// Returns the left half of the hash of a text in base64url (OpenID Connect Core section 3.1.3.6). The algorithm
-    /// determines the hash function; for Ed25519 it is SHA-512.
-    pub(crate) fn left_half_hash(self, text: &str) -> String {
-        match self {
-            Self::Rs256 | Self::Es256 => encode_base64url(&Sha256::digest(text.as_bytes())[..16]),
-            Self::Es384 => encode_base64url(&Sha384::digest(text.as_bytes())[..24]),
-            Self::EdDsa => encode_base64url(&Sha512::digest(text.as_bytes())[..32]),
-        }
-    }
 }
 
-/// Algorithms that can be registered for client assertions. RS256 is accepted only if the client registered it.
-pub(crate) const ASSERTION_ALGORITHMS: [(&str, Algorithm); 7] = [
+/// Algorithms of signatures that this server verifies: client assertions, and ID tokens of providers. A client assertion
+/// with RS256 is accepted only if the client registered this algorithm. `Ed25519` is the fully specified name of `EdDSA`
+/// with that curve (RFC 9864 section 2.2), the only one that is supported.
+pub(crate) const VERIFIED_ALGORITHMS: [(&str, Algorithm); 8] = [
     ("RS384", Algorithm::RS384),
     ("ES384", Algorithm::ES384),
     ("PS256", Algorithm::PS256),
     ("PS384", Algorithm::PS384),
     ("ES256", Algorithm::ES256),
     ("EdDSA", Algorithm::EdDSA),
+    ("Ed25519", Algorithm::EdDSA),
     ("RS256", Algorithm::RS256),
 ];
 
+/// Returns the algorithm with this name, or `None` if its signatures are not verified.
+pub(crate) fn verified_algorithm(name: &str) -> Option<Algorithm> {
+    VERIFIED_ALGORITHMS.into_iter().find(|(known, _)| *known == name).map(|(_, alg)| alg)
+}
+
+/// Returns the left half of the hash of a text in base64url, with the hash of this algorithm (OpenID Connect Core section
+/// 3.1.3.6).
+pub(crate) fn left_half_hash(alg: Algorithm, text: &str) -> String {
+    let text = text.as_bytes();
+    match alg {
+        Algorithm::RS384 | Algorithm::ES384 | Algorithm::PS384 => {
+            encode_base64url(&Sha384::digest(text)[..24])
+        }
+        Algorithm::EdDSA => encode_base64url(&Sha512::digest(text)[..32]),
+        _ => encode_base64url(&Sha256::digest(text)[..16]),
+    }
+}
+
 /// Returns the names of the algorithms that can be registered for client assertions.
 pub fn assertion_algorithms() -> impl Iterator<Item = &'static str> {
-    ASSERTION_ALGORITHMS.into_iter().map(|(name, _)| name)
+    VERIFIED_ALGORITHMS.into_iter().map(|(name, _)| name)
 }
 
 /// A private key in memory.
@@ -229,7 +240,20 @@ pub(crate) fn supports_algorithm(jwk: &Jwk, alg: Algorithm) -> bool {
 
 /// Parses a JWK. Returns `None` for an unsupported kind of key.
 pub(crate) fn parse_jwk(value: &serde_json::Value) -> Option<Jwk> {
-    serde_json::from_value(value.clone()).ok()
+    let mut key = value.clone();
+    // `alg` may be a name that the library does not know, such as `Ed25519`. `supports_algorithm` checks the key type.
+    key.as_object_mut()?.remove("alg");
+    serde_json::from_value(key).ok()
+}
+
+/// Returns the key if signatures with this algorithm may be verified with it. `use`, `key_ops` and `alg` restrict a key (RFC
+/// 7517 section 4), so that a key for encryption verifies nothing.
+pub(crate) fn verification_key(value: &serde_json::Value, alg: Algorithm) -> Option<Jwk> {
+    let is_for_signatures = value["use"].as_str().is_none_or(|usage| usage == "sig")
+        && value["key_ops"].as_array().is_none_or(|all| all.iter().any(|operation| operation == "verify"));
+    let is_for_algorithm = value["alg"].as_str().is_none_or(|name| verified_algorithm(name) == Some(alg));
+    let key = (is_for_signatures && is_for_algorithm && is_strong_key(value)).then(|| parse_jwk(value))??;
+    supports_algorithm(&key, alg).then_some(key)
 }
 
 /// Returns `true` if a public key is strong enough: RSA with 2048 bits or more, P-256, P-384 or Ed25519.

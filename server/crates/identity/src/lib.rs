@@ -229,6 +229,7 @@ impl Identity {
             provider_sign_ins: ProviderSignIns {
                 ledger: ledger.clone(),
                 random: random.clone(),
+                signing_keys: signing_keys.clone(),
                 issuer: issuer.clone(),
             },
             throttle: SignInThrottle {

@@ -11,10 +11,11 @@ use identity::authorize::interaction::{InteractionState, MAX_QUERY_BYTES, NextSt
 use identity::authorize::request::{AuthorizationError, AuthorizationReply, AuthorizationRequest};
 use identity::model::error_code::ErrorCode;
 use identity::model::user::User;
+use identity::sign_in::provider_sign_in::ProviderSignInStart;
 use identity::sign_in::session::Session;
 use store::StoreError;
 
-use super::federation;
+use super::federation::{self, RedirectError};
 use crate::http::extract::RequestContext;
 use crate::http::pages::cookie;
 use crate::http::problem::Problem;
@@ -140,20 +141,23 @@ async fn take_next_step(
     let mut to = page_address(context, page, &continuation);
     if page == "sign-in" {
         if let Some(name) = &request.identity_provider {
-            return match context.app.settings().providers.iter().find(|known| known.provider.name == *name) {
-                Some(provider) => {
-                    let response = federation::redirect_to_provider(
-                        context,
-                        provider,
-                        &browser,
-                        &continuation,
-                        None,
-                        request.provider_prompt(),
-                    )
-                    .await?;
-                    Ok(cookie::set(response, set_cookie))
+            let settings = context.app.settings();
+            let known = settings.providers.iter().find(|known| known.provider.name == *name);
+            let Some(provider) = known else {
+                return Ok(redirect_error(&request.reply, ErrorCode::InvalidRequest, None));
+            };
+            let start = ProviderSignInStart {
+                back: &continuation,
+                browser: &browser,
+                freshness: request.required_freshness(),
+                link_to: None,
+            };
+            return match federation::redirect_to_provider(context, provider, start).await {
+                Ok(response) => Ok(cookie::set(response, set_cookie)),
+                Err(RedirectError::Discovery) => {
+                    Ok(redirect_error(&request.reply, ErrorCode::ServerError, None))
                 }
-                None => Ok(redirect_error(&request.reply, ErrorCode::InvalidRequest, None)),
+                Err(RedirectError::Store(error)) => Err(error),
             };
         }
         if let Some(hint) = &request.login_hint {

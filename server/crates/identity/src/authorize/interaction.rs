@@ -19,6 +19,7 @@ use crate::model::client::ResponseType;
 use crate::model::error_code::ErrorCode;
 use crate::model::scope::Scopes;
 use crate::model::user::User;
+use crate::sign_in::provider_id_token;
 use crate::sign_in::session::Session;
 use crate::tokens::grant::Grant;
 use crate::tokens::id_token::IdTokenContext;
@@ -192,7 +193,7 @@ impl AuthorizationService {
         if let Some((session, _)) = &signed_in
             && let IdTokenHint::User(sub) = &request.hint
             && *sub != session.sub
-            && session.auth_time >= interaction.begun
+            && session.started >= interaction.begun
         {
             // The user signed in during this interaction, but as another user than `id_token_hint` names. Requiring
             // another sign-in would loop.
@@ -341,11 +342,18 @@ fn satisfies_request(
     session: &Session,
     now: Timestamp,
 ) -> bool {
-    let since = session.auth_time >= interaction.begun;
+    let since = session.started >= interaction.begun;
+    // The clock of a provider may differ, and `auth_time` is in seconds.
+    let leeway = SignedDuration::from_secs(match session.provider {
+        Some(_) if since => provider_id_token::CLOCK_LEEWAY_S,
+        _ => 0,
+    });
+    let authenticated = since && session.auth_time + leeway >= interaction.begun;
     // The age is compared in milliseconds: `max_age=0` requires a new sign-in, as `prompt=login` does.
     let age = now.duration_since(session.auth_time);
-    let fresh = since || request.max_age.is_none_or(|max| age <= SignedDuration::from_secs(max));
-    let again = since || !(request.prompt.login || request.prompt.select_account);
+    let fresh =
+        authenticated || request.max_age.is_none_or(|max| age <= SignedDuration::from_secs(max) + leeway);
+    let again = (authenticated || !request.prompt.login) && (since || !request.prompt.select_account);
     let provider = request.identity_provider.is_none() || session.provider == request.identity_provider;
     let expected = match &request.hint {
         IdTokenHint::Missing => true,

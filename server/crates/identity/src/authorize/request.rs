@@ -15,6 +15,7 @@ use crate::model::pkce::CodeChallenge;
 use crate::model::redirect_uri::{self, RegisteredRedirectUri};
 use crate::model::scope::{ScopeContext, Scopes, SmartScope};
 use crate::params::Params;
+use crate::sign_in::provider_sign_in::RequiredFreshness;
 use crate::tokens::dpop;
 
 /// A checked authorization request.
@@ -61,13 +62,13 @@ impl AuthorizationRequest {
         client.native && client.is_public() && (client.consent || !is_claimed_https)
     }
 
-    /// Returns the `prompt` parameter for the external provider. If the client requires a new sign-in, the provider
-    /// must not reuse its own session.
-    pub fn provider_prompt(&self) -> Option<&'static str> {
-        if self.prompt.login || self.max_age.is_some() {
-            Some("login")
-        } else {
-            self.prompt.select_account.then_some("select_account")
+    /// Returns the requirements on an external provider. If the client requires a new sign-in, the provider must not reuse
+    /// its own session.
+    pub fn required_freshness(&self) -> RequiredFreshness {
+        RequiredFreshness {
+            login: self.prompt.login,
+            select_account: self.prompt.select_account,
+            max_age: self.max_age,
         }
     }
 }

@@ -119,7 +119,7 @@ fn registered_algorithm(name: &str, client: &Client) -> Result<Algorithm, BadAss
         [] => SMART_ALGORITHMS.contains(&name),
         registered => registered.iter().any(|known| known == name),
     };
-    let known = jose::ASSERTION_ALGORITHMS.into_iter().find(|(known, _)| *known == name);
+    let known = jose::VERIFIED_ALGORITHMS.into_iter().find(|(known, _)| *known == name);
     let (alg, algorithm) = known.ok_or(BadAssertion::UnknownAlgorithm)?;
     if is_registered {
         return Ok(algorithm);
@@ -142,15 +142,7 @@ fn check_signature(
     if candidates.peek().is_none() {
         return Err(BadAssertion::UnknownKid);
     }
-    let differs =
-        |key: &Value, member: &str, expected: &str| key[member].as_str().is_some_and(|is| is != expected);
-    let name = parts.header.alg.as_str();
-    let mut usable = candidates
-        .filter(|key| !differs(key, "alg", name) && !differs(key, "use", "sig"))
-        .filter(|key| jose::is_strong_key(key))
-        .filter_map(jose::parse_jwk)
-        .filter(|key| jose::supports_algorithm(key, alg))
-        .peekable();
+    let mut usable = candidates.filter_map(|key| jose::verification_key(key, alg)).peekable();
     if usable.peek().is_none() {
         return Err(BadAssertion::WrongKey);
     }

@@ -128,7 +128,17 @@ impl UserDirectory {
     ///
     /// # Errors
     /// Returns [`UserError`] if the name is invalid or taken.
-    pub async fn add_user(&self, mut user: User, now: Timestamp) -> Result<User, UserError> {
+    pub async fn add_user(&self, user: User, now: Timestamp) -> Result<User, UserError> {
+        self.add_user_with(User { sub: self.random.id(), ..user }, Vec::new(), now).await
+    }
+
+    /// Adds a user whose subject is set, together with other writes.
+    pub(crate) async fn add_user_with(
+        &self,
+        user: User,
+        others: Vec<LedgerWrite>,
+        now: Timestamp,
+    ) -> Result<User, UserError> {
         let name = &user.username;
         if name.is_empty()
             || name.chars().count() > 100
@@ -136,12 +146,12 @@ impl UserDirectory {
         {
             return Err(UserError::BadName(name.clone()));
         }
-        user.sub = self.random.id();
         let by_name = UserNameIndex { sub: user.sub.clone() };
-        let writes = vec![
+        let mut writes = vec![
             records::put_record(ledger_keys::user_name(name), &by_name, None, Expect::Absent),
             records::put_record(ledger_keys::user_record(&user.sub), &user, None, Expect::Absent),
         ];
+        writes.extend(others);
         match self.ledger.write(writes, now).await {
             Ok(_) => {
                 self.audit.record(AuditEvent::User { action: RecordAction::Create, sub: user.sub.clone() });

@@ -2,24 +2,101 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::SigningAlg;
 use crate::model::error_code::ErrorCode;
 use crate::model::user::StandardClaims;
 
-/// An external provider, as declared in the configuration.
+/// Endpoints of a provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of the addresses are those of OpenID Connect Discovery")]
+pub struct ProviderEndpoints {
+    pub authorization_endpoint: String,
+    pub token_endpoint: String,
+    pub jwks_uri: String,
+    /// `true` if the provider declares that its responses contain `iss` (RFC 9207 section 3).
+    pub sends_issuer: bool,
+}
+
+impl ProviderEndpoints {
+    /// Reads a discovery document (OpenID Connect Discovery 1.0 sections 3 and 4.3). The endpoints of a provider with
+    /// an HTTPS issuer must be HTTPS, too.
+    ///
+    /// # Errors
+    /// Returns [`ProviderFailure::Other`] with a reason to be logged.
+    pub fn from_discovery(issuer: &str, document: &serde_json::Value) -> Result<Self, ProviderFailure> {
+        let bad = ProviderFailure::Other;
+        if document["issuer"].as_str() != Some(issuer) {
+            return Err(bad("the discovery document names another issuer"));
+        }
+        let endpoint = |name: &str| {
+            let address = document[name].as_str().filter(|address| address.len() <= 2_048)?;
+            let url = url::Url::parse(address).ok()?;
+            let plain = url.scheme() == "http" && issuer.starts_with("http://");
+            (url.scheme() == "https" || plain).then(|| address.to_owned())
+        };
+        let missing = bad("the discovery document lacks the HTTPS URL of an endpoint");
+        let all = (endpoint("authorization_endpoint"), endpoint("token_endpoint"), endpoint("jwks_uri"));
+        let (Some(authorization_endpoint), Some(token_endpoint), Some(jwks_uri)) = all else {
+            return Err(missing);
+        };
+        let sends_issuer = document["authorization_response_iss_parameter_supported"] == true;
+        Ok(Self { authorization_endpoint, token_endpoint, jwks_uri, sends_issuer })
+    }
+}
+
+/// Authentication of this server at the token endpoint of a provider (OpenID Connect Core section 9).
+#[derive(Clone, PartialEq, Eq)]
+pub enum ProviderClientAuth {
+    /// This server is a public client of the provider.
+    None,
+    /// The client secret is sent in the header `Authorization`.
+    SecretBasic(String),
+    /// The client secret is sent in the form.
+    SecretPost(String),
+    /// A client assertion that is signed with this server's key for ID tokens of that algorithm.
+    PrivateKeyJwt {
+        /// Algorithm of the signature.
+        alg: SigningAlg,
+        /// Audience of the assertion.
+        audience: AssertionTarget,
+    },
+}
+
+impl std::fmt::Debug for ProviderClientAuth {
+    // The secret is not written.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::SecretBasic(_) => "SecretBasic",
+            Self::SecretPost(_) => "SecretPost",
+            Self::PrivateKeyJwt { .. } => "PrivateKeyJwt",
+        })
+    }
+}
+
+/// Audience of a client assertion that this server sends to a provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AssertionTarget {
+    /// The issuer, which is the same for all endpoints of a provider.
+    #[default]
+    Issuer,
+    /// The URL of the token endpoint, which some providers require.
+    TokenEndpoint,
+}
+
+/// An external provider, as declared in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdentityProvider {
     /// Name of the provider: the value of `identity_provider` in requests, and the name displayed to users.
     pub name: String,
     /// Issuer identifier.
     pub issuer: String,
-    pub authorization_endpoint: String,
-    pub token_endpoint: String,
-    pub jwks_uri: String,
+    /// Endpoints. `None` if they are read from the discovery document of the issuer.
+    pub endpoints: Option<ProviderEndpoints>,
     /// Client id of this server at the provider.
     pub client_id: String,
-    /// Client secret of this server at the provider.
-    pub client_secret: Option<String>,
+    /// Authentication of this server at the provider.
+    pub client_auth: ProviderClientAuth,
     /// Scopes to request, separated by spaces.
     pub scopes: String,
     /// `true` if the provider is Google, whose failures have different error texts.
@@ -51,6 +128,8 @@ pub enum ProviderFailure {
     Stalled,
     /// The user denied access at the provider.
     Denied,
+    /// The user was not authenticated as recently as the client requires (`max_age`, `prompt=login`).
+    NotRecent,
     /// Any other failure, for example a refused connection, a TLS error or an invalid ID token. The text is written to
     /// the log.
     Other(&'static str),
@@ -71,6 +150,7 @@ impl IdentityProvider {
             ProviderFailure::Reset => "Connection reset".to_owned(),
             ProviderFailure::Stalled => "Read timed out".to_owned(),
             ProviderFailure::Denied => return (ErrorCode::AccessDenied, None),
+            ProviderFailure::NotRecent => return (ErrorCode::LoginRequired, None),
             ProviderFailure::Other(_) => return (ErrorCode::ServerError, None),
         };
         (ErrorCode::InvalidRequest, Some(text))
@@ -88,6 +168,15 @@ pub struct ExternalUser {
     pub claims: StandardClaims,
 }
 
+/// A verified sign-in at a provider.
+#[derive(Debug, Clone)]
+pub struct ExternalSignIn {
+    /// The user who signed in.
+    pub user: ExternalUser,
+    /// Time of the authentication, if the provider sent it. It is not later than the time of the callback.
+    pub auth_time: Option<jiff::Timestamp>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,11 +185,9 @@ mod tests {
         IdentityProvider {
             name: name.to_owned(),
             issuer: "https://idp.example".to_owned(),
-            authorization_endpoint: "https://idp.example/authorize".to_owned(),
-            token_endpoint: "https://idp.example/token".to_owned(),
-            jwks_uri: "https://idp.example/jwks".to_owned(),
+            endpoints: None,
             client_id: "trefoil".to_owned(),
-            client_secret: None,
+            client_auth: ProviderClientAuth::None,
             scopes: "openid".to_owned(),
             google,
             create_users: false,
@@ -142,6 +229,30 @@ mod tests {
         );
         check(&other, ProviderFailure::Reset, ("invalid_request", Some("Connection reset")));
         check(&other, ProviderFailure::Stalled, ("invalid_request", Some("Read timed out")));
+        check(&other, ProviderFailure::NotRecent, ("login_required", None));
         check(&other, ProviderFailure::Other("x"), ("server_error", None));
+    }
+
+    #[test]
+    fn a_discovery_document_is_of_the_issuer_and_has_https_endpoints() {
+        let document = |issuer: &str, token: &str| {
+            serde_json::json!({
+                "issuer": issuer, "authorization_endpoint": "https://idp.example/authorize",
+                "token_endpoint": token, "jwks_uri": "https://keys.example/jwks",
+                "authorization_response_iss_parameter_supported": true,
+            })
+        };
+        let read = |document| ProviderEndpoints::from_discovery("https://idp.example", &document);
+        let read_token = |token: &str| read(document("https://idp.example", token));
+        let endpoints = read_token("https://idp.example/token").unwrap();
+        assert_eq!(
+            (endpoints.token_endpoint.as_str(), endpoints.sends_issuer),
+            ("https://idp.example/token", true)
+        );
+        assert!(read(document("https://idp.example/", "https://idp.example/token")).is_err());
+        for bad in ["http://idp.example/token", "/token", "javascript:alert(1)", ""] {
+            assert!(read_token(bad).is_err(), "{bad}");
+        }
+        assert!(read(serde_json::json!([])).is_err());
     }
 }

@@ -23,6 +23,17 @@ struct AccountLink {
     sub: String,
 }
 
+/// The user who is linked to an external account.
+#[derive(Debug)]
+pub enum LinkedUser {
+    /// The account is not linked.
+    None,
+    /// The user may sign in now.
+    Active(Box<User>),
+    /// The user is disabled or is not served.
+    Inactive,
+}
+
 /// An external account that is linked to a user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkedAccount {
@@ -59,7 +70,7 @@ struct PendingLink {
 }
 
 impl SignInService {
-    /// Returns the user who is linked to an external account and may sign in now.
+    /// Returns the user who is linked to an external account.
     ///
     /// # Errors
     /// Returns [`StoreError`] if a read fails.
@@ -67,18 +78,17 @@ impl SignInService {
         &self,
         external: &ExternalUser,
         now: Timestamp,
-    ) -> Result<Option<User>, StoreError> {
-        match self
-            .ledger
-            .read_record::<AccountLink>(&ledger_keys::account_link(&account_id(external)), now)
-            .await?
-        {
-            Some(link) => self.users.active_user(&link.value.sub, now).await,
-            None => Ok(None),
-        }
+    ) -> Result<LinkedUser, StoreError> {
+        let key = ledger_keys::account_link(&account_id(external));
+        let Some(link) = self.ledger.read_record::<AccountLink>(&key, now).await? else {
+            return Ok(LinkedUser::None);
+        };
+        let user = self.users.active_user(&link.value.sub, now).await?;
+        Ok(user.map_or(LinkedUser::Inactive, |user| LinkedUser::Active(Box::new(user))))
     }
 
-    /// Links or creates a user for an account that is not linked, if the provider's settings allow it.
+    /// Returns the user of an external account. Links or creates a user if the account is not linked and the provider's
+    /// settings allow it.
     ///
     /// # Errors
     /// Returns [`UserError`] if the user cannot be created or linked.
@@ -87,20 +97,25 @@ impl SignInService {
         provider: &IdentityProvider,
         external: &ExternalUser,
         now: Timestamp,
-    ) -> Result<Option<User>, UserError> {
+    ) -> Result<LinkedUser, UserError> {
+        let linked = self.linked_user(external, now).await?;
+        if !matches!(linked, LinkedUser::None) {
+            return Ok(linked);
+        }
         if provider.link_by_email
             && let Some(user) = self.user_by_verified_email(external, now).await?
         {
             return match self.link_account(&user, &provider.name, external, now).await {
-                Ok(()) => Ok(Some(user)),
+                Ok(()) => Ok(LinkedUser::Active(Box::new(user))),
                 Err(LinkError::Store(error)) => Err(error.into()),
-                Err(LinkError::Taken | LinkError::OnlyWay) => Ok(None),
+                // A concurrent sign-in has linked the account to another user.
+                Err(LinkError::Taken | LinkError::OnlyWay) => Ok(self.linked_user(external, now).await?),
             };
         }
         if provider.create_users {
-            return self.create_linked_user(provider, external, now).await.map(Some);
+            return self.create_linked_user(provider, external, now).await;
         }
-        Ok(None)
+        Ok(LinkedUser::None)
     }
 
     /// Returns the only user with the e-mail address of an external account. The provider must have verified the
@@ -131,16 +146,17 @@ impl SignInService {
         self.users.active_user(&user.sub, now).await
     }
 
-    /// Creates a user for an external account and links the account to the user.
+    /// Creates a user for an external account, and the link, in one transaction. If a concurrent sign-in with the same
+    /// account creates its user first, returns that user.
     async fn create_linked_user(
         &self,
         provider: &IdentityProvider,
         external: &ExternalUser,
         now: Timestamp,
-    ) -> Result<User, UserError> {
+    ) -> Result<LinkedUser, UserError> {
         let user = User {
-            sub: String::new(),
-            username: format!("{}_{}", provider.name.to_lowercase(), account_id(external)),
+            sub: self.random.id(),
+            username: self.created_username(&provider.name),
             claims: external.claims.clone(),
             email_verified_by: Some(external.issuer.clone()),
             allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
@@ -151,9 +167,23 @@ impl SignInService {
             epoch: 0,
             demo: false,
         };
-        let user = self.users.add_user(user, now).await?;
-        self.ledger.write(link_writes(&user.sub, &provider.name, external, now).into(), now).await?;
-        Ok(user)
+        let link = link_writes(&user.sub, &provider.name, external, now);
+        match self.users.add_user_with(user, link.into(), now).await {
+            Ok(user) => Ok(LinkedUser::Active(Box::new(user))),
+            Err(error @ UserError::Exists(_)) => match self.linked_user(external, now).await? {
+                LinkedUser::None => Err(error),
+                linked => Ok(linked),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns the name of a user who is created for an external account: the name of the provider without the characters
+    /// that a user name must not have, and a random id.
+    fn created_username(&self, provider: &str) -> String {
+        let keep = |c: char| if c.is_control() || c.is_whitespace() || c == '/' { '-' } else { c };
+        let prefix: String = provider.to_lowercase().chars().map(keep).take(50).collect();
+        format!("{prefix}_{}", self.random.id())
     }
 
     /// Links an external account to a signed-in user. Has no effect if they are already linked.

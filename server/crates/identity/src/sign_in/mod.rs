@@ -5,6 +5,7 @@ pub mod linked_account;
 pub mod passkey;
 pub mod password;
 pub mod pending_quota;
+pub mod provider_id_token;
 pub mod provider_sign_in;
 pub mod recovery_code;
 pub mod session;

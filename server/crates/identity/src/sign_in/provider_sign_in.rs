@@ -1,28 +1,28 @@
-//! Sign-in at an external OpenID Connect provider: the redirect, the callback and the verification of the ID token
-//! (OpenID Connect Core section 3.1.3.7). The server, not this crate, sends the HTTP requests to the provider.
+//! Sign-in at an external OpenID Connect provider: the redirect, the callback and the content of the token request
+//! (OpenID Connect Core section 3.1). The server, not this crate, sends the HTTP requests to the provider.
+//! [`provider_id_token`](crate::sign_in::provider_id_token) verifies the ID token.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use jsonwebtoken::Algorithm;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 use subtle::ConstantTimeEq;
 
 use crate::encoding;
-use crate::jose::{self, JwsParts};
 use crate::ledger_keys;
 use crate::lifetimes;
 use crate::model::pkce::CodeChallenge;
-use crate::model::provider::{ExternalUser, IdentityProvider, ProviderFailure};
-use crate::model::user::StandardClaims;
+use crate::model::provider::{AssertionTarget, IdentityProvider, ProviderClientAuth, ProviderEndpoints};
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
+use crate::tokens::signing_key::KeyPurpose;
+use crate::tokens::signing_keys::SigningKeys;
 
-/// Tolerated difference between the clocks of this server and the provider in seconds.
-const CLOCK_LEEWAY_S: i64 = 60;
+/// Lifetime of a client assertion for a provider in seconds.
+const ASSERTION_LIFETIME_S: i64 = 60;
 
 /// A sign-in that was started at a provider.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,63 +34,94 @@ pub struct ProviderSignIn {
     /// Session id of the user who wants to link the account. `None` for a sign-in.
     #[serde(default)]
     pub link_to: Option<String>,
-    nonce: String,
-    /// PKCE code verifier for the token request.
-    pub verifier: String,
+    /// `true` if the client requires that the user is authenticated again (`prompt=login`).
+    #[serde(default)]
+    pub(super) login: bool,
+    /// Maximum age of the authentication in seconds, if the client requires one.
+    #[serde(default)]
+    pub(super) max_age: Option<i64>,
+    /// Time of the redirect to the provider.
+    pub(super) begun: Timestamp,
+    pub(super) nonce: String,
+    verifier: String,
     browser: String,
 }
 
-#[derive(Deserialize)]
-struct ProviderIdToken {
-    iss: String,
-    sub: String,
-    aud: TokenAudience,
-    azp: Option<String>,
-    exp: i64,
-    iat: i64,
-    nonce: Option<String>,
-    #[serde(flatten)]
-    claims: StandardClaims,
+/// Content of a new sign-in at a provider.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ProviderSignInStart<'a> {
+    /// Continuation of the authorization request that required the sign-in.
+    pub back: &'a str,
+    /// Session id of the user who links the account instead of signing in.
+    pub link_to: Option<&'a str>,
+    /// Value of a cookie: only the browser that started the sign-in can complete it.
+    pub browser: &'a str,
+    /// Requirements of the client on the authentication.
+    pub freshness: RequiredFreshness,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum TokenAudience {
-    One(String),
-    Many(Vec<String>),
+/// Requirements of a client on the authentication at a provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequiredFreshness {
+    /// The user must be authenticated again (`prompt=login`).
+    pub login: bool,
+    /// The user must be able to choose an account (`prompt=select_account`).
+    pub select_account: bool,
+    /// Maximum age of the authentication in seconds (`max_age`).
+    pub max_age: Option<i64>,
+}
+
+/// Content of a request to the token endpoint of a provider.
+pub struct ProviderTokenRequest {
+    /// Parameters of the form.
+    pub form: Vec<(&'static str, String)>,
+    /// User name and password of the header `Authorization: Basic`.
+    pub basic: Option<(String, String)>,
+}
+
+#[derive(Serialize)]
+struct ProviderAssertion<'a> {
+    iss: &'a str,
+    sub: &'a str,
+    aud: &'a str,
+    iat: i64,
+    exp: i64,
+    jti: String,
 }
 
 /// The sign-ins in progress at external providers.
 pub struct ProviderSignIns {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) random: Arc<dyn Random>,
+    pub(crate) signing_keys: Arc<SigningKeys>,
     pub(crate) issuer: String,
 }
 
 impl ProviderSignIns {
-    /// Starts a sign-in at a provider and returns the URL for the redirect. `browser` is the value of a cookie: only
-    /// the browser that started the sign-in can complete it. `link_to` is the session id of a user who links the
-    /// account instead of signing in.
+    /// Starts a sign-in at a provider and returns the URL for the redirect.
     ///
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
     pub async fn begin_provider_sign_in(
         &self,
         provider: &IdentityProvider,
-        back: &str,
-        link_to: Option<&str>,
-        browser: &str,
+        endpoints: &ProviderEndpoints,
+        start: ProviderSignInStart<'_>,
         now: Timestamp,
     ) -> Result<String, StoreError> {
+        let freshness = start.freshness;
         let (state, nonce, verifier) = (self.random.secret(), self.random.secret(), self.random.secret());
         let challenge = CodeChallenge::from_verifier(&verifier);
         let flow = ProviderSignIn {
             provider: provider.name.clone(),
-            back: back.to_owned(),
-            link_to: link_to.map(str::to_owned),
+            back: start.back.to_owned(),
+            link_to: start.link_to.map(str::to_owned),
+            login: freshness.login,
+            max_age: freshness.max_age,
+            begun: now,
             nonce: nonce.clone(),
             verifier,
-            browser: encoding::sha256_base64url(browser),
+            browser: encoding::sha256_base64url(start.browser),
         };
         let write = records::put_record(
             ledger_keys::provider_flow(&state),
@@ -100,9 +131,10 @@ impl ProviderSignIns {
         );
         self.ledger.write(vec![write], now).await?;
         let callback = self.callback_url(provider);
-        let pairs = [
+        let max_age = freshness.max_age.map(|seconds| seconds.to_string());
+        let mut pairs = vec![
             ("response_type", "code"),
-            ("client_id", &provider.client_id),
+            ("client_id", provider.client_id.as_str()),
             ("redirect_uri", &callback),
             ("scope", &provider.scopes),
             ("state", &state),
@@ -110,9 +142,64 @@ impl ProviderSignIns {
             ("code_challenge", challenge.as_str()),
             ("code_challenge_method", "S256"),
         ];
-        let join = if provider.authorization_endpoint.contains('?') { '&' } else { '?' };
+        if freshness.login {
+            pairs.push(("prompt", "login"));
+        } else if freshness.select_account {
+            pairs.push(("prompt", "select_account"));
+        }
+        pairs.extend(max_age.as_deref().map(|seconds| ("max_age", seconds)));
+        let to = &endpoints.authorization_endpoint;
+        let join = if to.contains('?') { '&' } else { '?' };
         let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(pairs).finish();
-        Ok(format!("{}{join}{query}", provider.authorization_endpoint))
+        Ok(format!("{to}{join}{query}"))
+    }
+
+    /// Returns the content of the token request for an authorization code of a provider.
+    pub fn token_request(
+        &self,
+        provider: &IdentityProvider,
+        endpoints: &ProviderEndpoints,
+        flow: &ProviderSignIn,
+        code: &str,
+        now: Timestamp,
+    ) -> ProviderTokenRequest {
+        let client_id = || provider.client_id.clone();
+        let mut form = vec![
+            ("grant_type", "authorization_code".to_owned()),
+            ("code", code.to_owned()),
+            ("redirect_uri", self.callback_url(provider)),
+            ("code_verifier", flow.verifier.clone()),
+        ];
+        let mut basic = None;
+        match &provider.client_auth {
+            ProviderClientAuth::None => form.push(("client_id", client_id())),
+            ProviderClientAuth::SecretBasic(secret) => basic = Some((client_id(), secret.clone())),
+            ProviderClientAuth::SecretPost(secret) => {
+                form.extend([("client_id", client_id()), ("client_secret", secret.clone())]);
+            }
+            ProviderClientAuth::PrivateKeyJwt { alg, audience } => {
+                let claims = ProviderAssertion {
+                    iss: &provider.client_id,
+                    sub: &provider.client_id,
+                    aud: match audience {
+                        AssertionTarget::Issuer => &provider.issuer,
+                        AssertionTarget::TokenEndpoint => &endpoints.token_endpoint,
+                    },
+                    iat: now.as_second(),
+                    exp: now.as_second() + ASSERTION_LIFETIME_S,
+                    jti: self.random.id(),
+                };
+                let ring = self.signing_keys.current_ring();
+                let (kid, signer) = ring.active_key_pair(KeyPurpose::IdToken, *alg);
+                let kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer".to_owned();
+                form.extend([
+                    ("client_id", client_id()),
+                    ("client_assertion_type", kind),
+                    ("client_assertion", signer.sign(kid, "JWT", &claims)),
+                ]);
+            }
+        }
+        ProviderTokenRequest { form, basic }
     }
 
     /// Returns the redirect URI for a provider. Each provider has a different redirect URI, so that a response of one
@@ -145,63 +232,6 @@ impl ProviderSignIns {
             Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(error),
         }
-    }
-}
-
-impl ProviderSignIn {
-    /// Verifies the provider's ID token: signature, issuer, audience, time and nonce (OpenID Connect Core section
-    /// 3.1.3.7).
-    ///
-    /// # Errors
-    /// Returns [`ProviderFailure::Other`] with a reason to be logged.
-    pub fn verify_id_token(
-        &self,
-        provider: &IdentityProvider,
-        id_token: &str,
-        keys: &serde_json::Value,
-        now: Timestamp,
-    ) -> Result<ExternalUser, ProviderFailure> {
-        let bad = ProviderFailure::Other;
-        let parts = JwsParts::parse(id_token).ok_or(bad("the ID token is not a signed JWT"))?;
-        let alg = match parts.header.alg.as_str() {
-            "RS256" => Algorithm::RS256,
-            "ES256" => Algorithm::ES256,
-            "RS384" => Algorithm::RS384,
-            "ES384" => Algorithm::ES384,
-            _ => return Err(bad("the ID token's algorithm is not one of RS256, ES256, RS384, ES384")),
-        };
-        let keys = keys["keys"].as_array().ok_or(bad("the key set has no keys"))?;
-        let kid = parts.header.kid.as_deref();
-        let signed = keys
-            .iter()
-            .filter(|key| kid.is_none() || key["kid"].as_str() == kid)
-            .filter_map(jose::parse_jwk)
-            .any(|key| parts.has_valid_signature(&key, alg));
-        if !signed || parts.header.crit.is_some() {
-            return Err(bad("the ID token is not signed by a key of the provider"));
-        }
-        let token: ProviderIdToken = parts.claims().ok_or(bad("the ID token lacks a required claim"))?;
-        let for_us = match &token.aud {
-            TokenAudience::One(aud) => *aud == provider.client_id,
-            TokenAudience::Many(all) => {
-                all.contains(&provider.client_id)
-                    && (all.len() == 1 || token.azp.as_deref() == Some(provider.client_id.as_str()))
-            }
-        };
-        let now = now.as_second();
-        if token.iss != provider.issuer {
-            return Err(bad("the issuer of the ID token does not match the provider"));
-        }
-        if !for_us {
-            return Err(bad("the audience of the ID token is not this server"));
-        }
-        if token.exp.saturating_add(CLOCK_LEEWAY_S) <= now || token.iat > now + CLOCK_LEEWAY_S {
-            return Err(bad("the ID token is expired or not yet valid"));
-        }
-        if token.nonce.as_deref() != Some(self.nonce.as_str()) {
-            return Err(bad("the nonce of the ID token does not match the request"));
-        }
-        Ok(ExternalUser { issuer: token.iss, sub: token.sub, claims: token.claims })
     }
 }
 

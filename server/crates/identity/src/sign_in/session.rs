@@ -27,8 +27,11 @@ pub struct Session {
     pub sid: String,
     /// Subject of the user.
     pub sub: String,
-    /// Time of the sign-in.
+    /// Time at which the user was authenticated. It may precede the sign-in if an external provider authenticated the
+    /// user.
     pub auth_time: Timestamp,
+    /// Time of the sign-in at this server.
+    pub started: Timestamp,
     /// Epoch of the user at sign-in (see [`crate::model::user::User::epoch`]).
     pub epoch: u64,
     /// Authentication methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`. Empty for an external provider.
@@ -60,17 +63,23 @@ pub struct SignInProof {
     pub amr: Vec<String>,
     /// Name of the external provider, if it authenticated the user.
     pub provider: Option<String>,
+    /// Time of the authentication. `None` for the time of the sign-in.
+    pub auth_time: Option<Timestamp>,
 }
 
 impl SignInProof {
     /// Returns a proof with these authentication methods.
     pub fn from_methods(amr: &[&str]) -> Self {
-        Self { amr: amr.iter().map(|method| (*method).to_owned()).collect(), provider: None }
+        Self { amr: amr.iter().map(|method| (*method).to_owned()).collect(), ..Self::default() }
     }
 
     /// Returns the proof of the sign-in that started a session.
     pub fn from_session(session: &Session) -> Self {
-        Self { amr: session.amr.clone(), provider: session.provider.clone() }
+        Self {
+            amr: session.amr.clone(),
+            provider: session.provider.clone(),
+            auth_time: Some(session.auth_time),
+        }
     }
 
     /// Returns the proof of a sign-in with a password.
@@ -78,9 +87,10 @@ impl SignInProof {
         Self::from_methods(&["pwd"])
     }
 
-    /// Returns the proof of a sign-in at an external provider.
-    pub fn provider(name: &str) -> Self {
-        Self { amr: Vec::new(), provider: Some(name.to_owned()) }
+    /// Returns the proof of a sign-in at an external provider. `auth_time` is the time of the authentication, if the
+    /// provider sent it.
+    pub fn provider(name: &str, auth_time: Option<Timestamp>) -> Self {
+        Self { amr: Vec::new(), provider: Some(name.to_owned()), auth_time }
     }
 }
 
@@ -122,7 +132,8 @@ impl SessionStore {
         let session = Session {
             sid: sid.unwrap_or_else(|| self.random.id()),
             sub: user.sub.clone(),
-            auth_time: now,
+            auth_time: proof.auth_time.unwrap_or(now),
+            started: now,
             epoch: user.epoch,
             amr: proof.amr.clone(),
             provider: proof.provider.clone(),
@@ -175,7 +186,7 @@ impl SessionStore {
         // The record is written at most once a minute, because a durable write for each request would be slow.
         if now > session.last_seen + SignedDuration::from_secs(60) {
             session.last_seen = now;
-            let expires = (now + lifetimes::IDLE_SESSION).min(session.auth_time + lifetimes::SESSION);
+            let expires = (now + lifetimes::IDLE_SESSION).min(session.started + lifetimes::SESSION);
             let write = records::put_record(key, &session, Some(expires), Expect::Revision(stored.revision));
             match self.ledger.write(vec![write], now).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
@@ -188,7 +199,7 @@ impl SessionStore {
     /// Returns `true` if a session of this user is active. The session id may have been revoked without the cookie,
     /// because a sign-out request from a client's page can lack the cookie.
     async fn is_active(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
-        let is_current = user.epoch == session.epoch && now <= session.auth_time + lifetimes::SESSION;
+        let is_current = user.epoch == session.epoch && now <= session.started + lifetimes::SESSION;
         Ok(is_current && !self.revocations.is_revoked("sid", &session.sid, now).await?)
     }
 
@@ -224,7 +235,7 @@ impl SessionStore {
                 sessions.push(session);
             }
         }
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.auth_time));
+        sessions.sort_by_key(|session| std::cmp::Reverse(session.started));
         Ok(sessions)
     }
 

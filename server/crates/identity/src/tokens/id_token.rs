@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::jose::{JwsParts, SigningAlg};
+use crate::jose::{self, JwsParts, SigningAlg};
 use crate::lifetimes;
 use crate::model::client::Client;
 use crate::model::user::User;
@@ -83,7 +83,7 @@ impl TokenService {
             auth_time: grant.auth_time.as_second(),
             sid: grant.sid.clone(),
             nonce: grant.nonce.clone(),
-            at_hash: context.access_token.map(|token| alg.left_half_hash(token)),
+            at_hash: context.access_token.map(|token| jose::left_half_hash(alg.jws_algorithm(), token)),
             amr: grant.amr.clone(),
             acr: Some(acr_of(&grant.amr).to_owned()),
             user,

@@ -1,8 +1,8 @@
 //! Tests of linked accounts at external providers.
 
-use trefoil_identity::model::provider::{ExternalUser, IdentityProvider};
+use trefoil_identity::model::provider::{ExternalUser, IdentityProvider, ProviderClientAuth};
 use trefoil_identity::model::user::{StandardClaims, User};
-use trefoil_identity::sign_in::linked_account::LinkError;
+use trefoil_identity::sign_in::linked_account::{LinkError, LinkedUser};
 
 use crate::support::{World, at};
 
@@ -10,11 +10,9 @@ fn provider() -> IdentityProvider {
     IdentityProvider {
         name: "Clinic".to_owned(),
         issuer: "https://idp.example".to_owned(),
-        authorization_endpoint: "https://idp.example/authorize".to_owned(),
-        token_endpoint: "https://idp.example/token".to_owned(),
-        jwks_uri: "https://idp.example/jwks".to_owned(),
+        endpoints: None,
         client_id: "trefoil".to_owned(),
-        client_secret: None,
+        client_auth: ProviderClientAuth::None,
         scopes: "openid".to_owned(),
         google: false,
         create_users: false,
@@ -31,6 +29,14 @@ fn external(sub: &str, email: &str, verified: Option<bool>) -> ExternalUser {
     ExternalUser { issuer: "https://idp.example".to_owned(), sub: sub.to_owned(), claims }
 }
 
+/// Returns the active linked user, if there is one.
+fn active(linked: LinkedUser) -> Option<User> {
+    match linked {
+        LinkedUser::Active(user) => Some(*user),
+        LinkedUser::None | LinkedUser::Inactive => None,
+    }
+}
+
 async fn with_email(world: &World, verified: bool) {
     let change = |user: &mut User| {
         user.claims.email = Some("Ada@mail.example".to_owned());
@@ -44,8 +50,10 @@ async fn no_user_is_linked_or_created_by_default() {
     let world = World::new().await;
     with_email(&world, true).await;
     let ash = external("ash", "ada@mail.example", Some(true));
-    assert!(world.identity.sign_in.admit_external_user(&provider(), &ash, at(0)).await.unwrap().is_none());
-    assert!(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap().is_none());
+    assert!(
+        active(world.identity.sign_in.admit_external_user(&provider(), &ash, at(0)).await.unwrap()).is_none()
+    );
+    assert!(active(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap()).is_none());
 }
 
 #[tokio::test]
@@ -64,9 +72,10 @@ async fn an_email_links_only_if_both_sides_verified_it_and_never_an_administrato
         let set = |user: &mut User| user.administrator = administrator;
         world.identity.users.change_user("ada", at(0), set).await.unwrap();
         let ash = external("ash", address, theirs);
-        let admitted = world.identity.sign_in.admit_external_user(&by_email, &ash, at(0)).await.unwrap();
+        let admitted =
+            active(world.identity.sign_in.admit_external_user(&by_email, &ash, at(0)).await.unwrap());
         assert_eq!(admitted.map(|user| user.username).as_deref(), linked.then_some("ada"));
-        assert_eq!(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap().is_some(), linked);
+        assert_eq!(active(world.identity.sign_in.linked_user(&ash, at(0)).await.unwrap()).is_some(), linked);
     }
 }
 
@@ -85,13 +94,17 @@ async fn an_email_verified_by_another_provider_does_not_link() {
         issuer: lenient.issuer.clone(),
         ..external("mallory", "ash@mail.example", Some(true))
     };
-    let user = world.identity.sign_in.admit_external_user(&lenient, &claimed, at(0)).await.unwrap().unwrap();
+    let user =
+        active(world.identity.sign_in.admit_external_user(&lenient, &claimed, at(0)).await.unwrap()).unwrap();
     let owner = external("ash", "ash@mail.example", Some(true));
-    assert!(world.identity.sign_in.admit_external_user(&by_email, &owner, at(1)).await.unwrap().is_none());
+    assert!(
+        active(world.identity.sign_in.admit_external_user(&by_email, &owner, at(1)).await.unwrap()).is_none()
+    );
     // An administrator verifies the address.
     let verify = |user: &mut User| user.email_verified_by = None;
     world.identity.users.change_user(&user.username, at(2), verify).await.unwrap();
-    let admitted = world.identity.sign_in.admit_external_user(&by_email, &owner, at(3)).await.unwrap();
+    let admitted =
+        active(world.identity.sign_in.admit_external_user(&by_email, &owner, at(3)).await.unwrap());
     assert_eq!(admitted.map(|user| user.sub), Some(user.sub));
 }
 
@@ -118,13 +131,13 @@ async fn an_account_has_one_user_and_the_last_way_to_sign_in_is_kept() {
     let set = |user: &mut User| user.password = Some("a hash".to_owned());
     let user = identity.users.change_user("ada", at(1), set).await.unwrap();
     assert!(identity.sign_in.unlink_account(&user, &links[0].id, at(1)).await.unwrap());
-    assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_none());
+    assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_none());
 
     // When the user is deleted, the account can be linked to another user.
     identity.sign_in.link_account(&user, "Clinic", &ash, at(2)).await.unwrap();
     identity.users.delete_user("ada", at(2)).await.unwrap();
     identity.sign_in.link_account(&other, "Clinic", &ash, at(3)).await.unwrap();
-    assert_eq!(identity.sign_in.linked_user(&ash, at(3)).await.unwrap().unwrap().username, "grace");
+    assert_eq!(active(identity.sign_in.linked_user(&ash, at(3)).await.unwrap()).unwrap().username, "grace");
 }
 
 #[tokio::test]
@@ -135,10 +148,33 @@ async fn a_pending_account_is_linked_once_and_in_its_browser() {
     let id = identity.sign_in.store_pending_link("Clinic", ash.clone(), "browser", at(0)).await.unwrap();
     assert!(identity.sign_in.pending_link(&id, "another", at(1)).await.unwrap().is_none());
     identity.sign_in.link_pending_account(&id, "another", &world.user, at(1)).await.unwrap();
-    assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_none());
+    assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_none());
     let kept = identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap();
     assert_eq!(kept, Some(("Clinic".to_owned(), "ash@mail.example".to_owned())));
     identity.sign_in.link_pending_account(&id, "browser", &world.user, at(1)).await.unwrap();
-    assert!(identity.sign_in.linked_user(&ash, at(1)).await.unwrap().is_some());
+    assert!(active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).is_some());
     assert!(identity.sign_in.pending_link(&id, "browser", at(1)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn concurrent_first_sign_ins_create_one_user_and_a_disabled_user_stays_the_only_one() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    for name in
+        ["St. Ada / Clinic\u{a0}North", "a name of more than one hundred characters ".repeat(5).as_str()]
+    {
+        let spaced = IdentityProvider { name: name.to_owned(), create_users: true, ..provider() };
+        let before = identity.users.all_users(at(0)).await.unwrap().len();
+        let ash = external(name, "ash@mail.example", None);
+        let admit = || identity.sign_in.admit_external_user(&spaced, &ash, at(0));
+        let (a, b, c, d) = tokio::join!(admit(), admit(), admit(), admit());
+        let subs: std::collections::BTreeSet<_> =
+            [a, b, c, d].map(|linked| active(linked.unwrap()).unwrap().sub).into();
+        assert_eq!(subs.len(), 1);
+        let user = active(identity.sign_in.linked_user(&ash, at(1)).await.unwrap()).unwrap();
+        identity.users.change_user(&user.username, at(1), |user| user.disabled = true).await.unwrap();
+        let admitted = identity.sign_in.admit_external_user(&spaced, &ash, at(2)).await.unwrap();
+        assert!(matches!(admitted, LinkedUser::Inactive), "{admitted:?}");
+        assert_eq!(identity.users.all_users(at(2)).await.unwrap().len(), before + 1);
+    }
 }

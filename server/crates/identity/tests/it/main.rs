@@ -10,6 +10,7 @@ mod grants;
 mod keys;
 mod links;
 mod passkeys;
+mod provider_sign_in;
 mod sessions;
 mod sign_in_methods;
 mod support;

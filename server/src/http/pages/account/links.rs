@@ -2,12 +2,13 @@
 
 use http::StatusCode;
 use identity::sign_in::linked_account::LinkError;
+use identity::sign_in::provider_sign_in::ProviderSignInStart;
 use maud::{Markup, html};
 use store::StoreError;
 
 use super::{AccountVisit, date_time, read_fresh_form, redirect_done, show_error};
 use crate::http::extract::{RequestBody, RequestContext};
-use crate::http::oauth::federation;
+use crate::http::oauth::federation::{self, RedirectError};
 use crate::http::pages::passkey;
 use crate::http::problem::Problem;
 use crate::http::reply::Response;
@@ -57,8 +58,19 @@ pub async fn begin_link(context: &RequestContext, body: &mut RequestBody) -> Res
     let Some(provider) = settings.providers.iter().find(|known| known.provider.name == wanted) else {
         return show_error(context, &visit, StatusCode::BAD_REQUEST, "This provider does not exist.").await;
     };
-    let session = Some(visit.session.sid.as_str());
-    Ok(federation::redirect_to_provider(context, provider, &visit.browser, "", session, None).await?)
+    let start = ProviderSignInStart {
+        link_to: Some(&visit.session.sid),
+        browser: &visit.browser,
+        ..ProviderSignInStart::default()
+    };
+    match federation::redirect_to_provider(context, provider, start).await {
+        Ok(response) => Ok(response),
+        Err(RedirectError::Store(error)) => Err(error.into()),
+        Err(RedirectError::Discovery) => {
+            let text = "The provider cannot be reached. Please try again later.";
+            show_error(context, &visit, StatusCode::BAD_GATEWAY, text).await
+        }
+    }
 }
 
 /// POST {base}/account/links/remove

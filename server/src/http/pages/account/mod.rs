@@ -165,7 +165,7 @@ async fn read_fresh_form(
 
 /// Checks that the sign-in is recent enough for a change that adds a sign-in method.
 fn check_fresh(context: &RequestContext, visit: &AccountVisit) -> Result<(), Problem> {
-    if context.now <= visit.session.auth_time + MAX_SIGN_IN_AGE {
+    if context.now <= visit.session.started + MAX_SIGN_IN_AGE {
         return Ok(());
     }
     let hint = form_urlencoded::Serializer::new(String::new())

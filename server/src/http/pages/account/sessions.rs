@@ -24,7 +24,7 @@ pub(super) async fn section(context: &RequestContext, visit: &AccountVisit) -> R
                         strong { (name) } @if here { " " span.tag { "this browser" } }
                         div.quiet {
                             @if !session.origin.address.is_empty() { "from " (session.origin.address) ", " }
-                            "since " (date_time(session.auth_time))
+                            "since " (date_time(session.started))
                             @if let Some(provider) = &session.provider { ", by " (provider) }
                             br; "last used " (date_time(session.last_seen))
                         }

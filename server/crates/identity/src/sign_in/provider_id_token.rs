@@ -1,0 +1,169 @@
+//! Verification of the ID token of an external provider (OpenID Connect Core section 3.1.3.7).
+
+use jiff::Timestamp;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::jose::{self, JwsParts};
+use crate::model::provider::{ExternalSignIn, ExternalUser, IdentityProvider, ProviderFailure};
+use crate::model::user::StandardClaims;
+use crate::sign_in::provider_sign_in::ProviderSignIn;
+
+/// Tolerated difference between the clocks of this server and the provider in seconds.
+pub const CLOCK_LEEWAY_S: i64 = 60;
+/// Maximum length of a subject identifier (OpenID Connect Core section 2).
+const MAX_SUB_BYTES: usize = 255;
+/// Claims that are booleans, which some providers send as the texts `true` and `false`.
+const BOOLEAN_CLAIMS: [&str; 2] = ["email_verified", "phone_number_verified"];
+
+/// The members of a provider's token response that this server reads.
+#[derive(Deserialize)]
+pub struct ProviderTokens {
+    /// The ID token.
+    pub id_token: String,
+    /// The access token, which only the check of `at_hash` uses.
+    pub access_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ProviderIdToken {
+    iss: String,
+    sub: String,
+    aud: TokenAudience,
+    azp: Option<String>,
+    exp: i64,
+    iat: i64,
+    auth_time: Option<i64>,
+    nonce: Option<String>,
+    at_hash: Option<String>,
+    #[serde(flatten)]
+    claims: StandardClaims,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum TokenAudience {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl TokenAudience {
+    fn contains(&self, client_id: &str) -> bool {
+        match self {
+            Self::One(aud) => aud == client_id,
+            Self::Many(all) => all.iter().any(|aud| aud == client_id),
+        }
+    }
+
+    fn is_single(&self) -> bool {
+        match self {
+            Self::One(_) => true,
+            Self::Many(all) => all.len() == 1,
+        }
+    }
+}
+
+impl ProviderIdToken {
+    /// Reads the claims. Returns `None` if a required claim is missing or a claim has another type.
+    fn read(parts: &JwsParts<'_>) -> Option<Self> {
+        let mut claims: Map<String, Value> = parts.claims()?;
+        for name in BOOLEAN_CLAIMS {
+            if let Some(value) = claims.get_mut(name) {
+                match value.as_str() {
+                    Some("true") => *value = true.into(),
+                    Some("false") => *value = false.into(),
+                    _ => {}
+                }
+            }
+        }
+        serde_json::from_value(claims.into()).ok()
+    }
+}
+
+impl ProviderSignIn {
+    /// Verifies the ID token of the provider: signature, issuer, audience, times, nonce and the hash of the access token.
+    ///
+    /// # Errors
+    /// Returns [`ProviderFailure::NotRecent`] if the user was not authenticated as recently as the client requires, and
+    /// [`ProviderFailure::Other`] with a reason to be logged for every other defect.
+    pub fn verify_id_token(
+        &self,
+        provider: &IdentityProvider,
+        tokens: &ProviderTokens,
+        keys: &Value,
+        now: Timestamp,
+    ) -> Result<ExternalSignIn, ProviderFailure> {
+        let bad = ProviderFailure::Other;
+        let parts = JwsParts::parse(&tokens.id_token).ok_or(bad("the ID token is not a signed JWT"))?;
+        let alg = jose::verified_algorithm(&parts.header.alg)
+            .ok_or(bad("the signature algorithm of the ID token is not supported"))?;
+        let keys = keys["keys"].as_array().ok_or(bad("the key set has no keys"))?;
+        let kid = parts.header.kid.as_deref();
+        let is_signed = keys
+            .iter()
+            .filter(|key| kid.is_none() || key["kid"].as_str() == kid)
+            .filter_map(|key| jose::verification_key(key, alg))
+            .any(|key| parts.has_valid_signature(&key, alg));
+        if !is_signed || parts.header.crit.is_some() {
+            return Err(bad("the ID token is not signed by a signing key of the provider"));
+        }
+        let token =
+            ProviderIdToken::read(&parts).ok_or(bad("a claim of the ID token is missing or malformed"))?;
+        if token.iss != provider.issuer {
+            return Err(bad("the issuer of the ID token does not match the provider"));
+        }
+        if !(1..=MAX_SUB_BYTES).contains(&token.sub.len()) {
+            return Err(bad("the subject of the ID token must have 1 to 255 characters"));
+        }
+        let azp = token.azp.as_deref();
+        let is_for_this_client = token.aud.contains(&provider.client_id)
+            && (azp == Some(&provider.client_id) || (azp.is_none() && token.aud.is_single()));
+        if !is_for_this_client {
+            return Err(bad("the audience or the authorized party of the ID token is not this server"));
+        }
+        let now_s = now.as_second();
+        if token.exp.saturating_add(CLOCK_LEEWAY_S) <= now_s || token.iat > now_s + CLOCK_LEEWAY_S {
+            return Err(bad("the ID token is expired or not yet valid"));
+        }
+        if token.nonce.as_deref() != Some(self.nonce.as_str()) {
+            return Err(bad("the nonce of the ID token does not match the request"));
+        }
+        if let Some(at_hash) = &token.at_hash
+            && tokens.access_token.as_deref().map(|text| jose::left_half_hash(alg, text)).as_ref()
+                != Some(at_hash)
+        {
+            return Err(bad("at_hash of the ID token does not match the access token"));
+        }
+        let auth_time = self.check_auth_time(token.auth_time, now)?;
+        let user = ExternalUser { issuer: token.iss, sub: token.sub, claims: token.claims };
+        Ok(ExternalSignIn { user, auth_time })
+    }
+
+    /// Checks the time of the authentication against `max_age` and `prompt=login` of the request. A provider must send
+    /// the time if `max_age` was sent (OpenID Connect Core section 2).
+    fn check_auth_time(
+        &self,
+        auth_time: Option<i64>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, ProviderFailure> {
+        let bad = ProviderFailure::Other;
+        let Some(auth_time) = auth_time else {
+            return match self.max_age {
+                None => Ok(None),
+                Some(_) => Err(bad("the ID token lacks auth_time, which max_age requires")),
+            };
+        };
+        let latest = now.as_second();
+        if auth_time > latest + CLOCK_LEEWAY_S {
+            return Err(bad("auth_time of the ID token is in the future"));
+        }
+        let is_old = self.max_age.is_some_and(|max| auth_time < latest - max - CLOCK_LEEWAY_S);
+        let is_earlier_sign_in = self.login && auth_time < self.begun.as_second() - CLOCK_LEEWAY_S;
+        if is_old || is_earlier_sign_in {
+            return Err(ProviderFailure::NotRecent);
+        }
+        let auth_time = Timestamp::from_second(auth_time.min(latest))
+            .map_err(|_| bad("auth_time of the ID token is not a time"))?;
+        Ok(Some(auth_time))
+    }
+}
