@@ -235,6 +235,7 @@ impl Config {
             private_key_hosts: file.identity.allow_private_jwks.clone(),
             passwords: at.password_policy(&file.identity)?,
             throttle: at.throttle_limits(&file.identity.throttle)?,
+            lifetimes: at.lifetimes(&file.identity.lifetimes)?,
         };
         Ok(Self {
             encryption: at.encryption_keys(&file.identity)?,
@@ -460,6 +461,18 @@ mod tests {
         assert_eq!(batch.grant_types, [identity::model::client::GrantType::ClientCredentials]);
         assert_eq!(config.settings.describe("notes"), Some("Read your notes"));
         assert_eq!(config.settings.trusted_proxies.networks.len(), 1);
+    }
+
+    #[test]
+    fn lifetimes_have_bounds() {
+        let config = load("[identity.lifetimes]\naccess_token_s = 600\n").unwrap();
+        assert_eq!(config.settings.lifetimes.access_token.as_secs(), 600);
+        let default = load("").unwrap().settings.lifetimes;
+        assert_eq!(default, identity::lifetimes::Lifetimes::default());
+        check_refused(
+            "[identity.lifetimes]\nsession_s = 59\n",
+            "line 2: session_s: 59 is not in 60 to 2592000",
+        );
     }
 
     #[test]

@@ -304,7 +304,7 @@ pub async fn execute_keys_command(
         KeysCommand::Rotate { now: at_once } => {
             identity.signing_keys.rotate_keys(at_once, now).await?;
             events(CommandEvent::Line(
-                "rotated: the next keys are active now; the previous ones stay published for one hour"
+                "rotated: the next keys are active now; the previous ones stay published until their tokens have expired"
                     .to_owned(),
             ));
         }

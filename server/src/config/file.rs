@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
+use identity::lifetimes::{self, Lifetimes};
 use identity::model::client_metadata::nearest_name;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
@@ -14,7 +15,7 @@ use ipnet::IpNet;
 use jiff::SignedDuration;
 use toml::Spanned;
 
-use super::sections::{ConfigFile, IdentitySection, TerminologySection, ThrottleSection};
+use super::sections::{ConfigFile, IdentitySection, LifetimesSection, TerminologySection, ThrottleSection};
 use terminology::PreferredVersions;
 
 /// The error for an invalid configuration. The exit code is 3.
@@ -168,6 +169,23 @@ impl ConfigSource<'_> {
             per_user: free("free_failures_per_user", &section.free_failures_per_user)?,
             per_address: free("free_failures_per_address", &section.free_failures_per_address)?,
             max_lockout: SignedDuration::from_secs(lockout.into()),
+        })
+    }
+
+    pub(super) fn lifetimes(&self, section: &LifetimesSection) -> Result<Lifetimes, ConfigError> {
+        let lifetime = |key, value, max| {
+            let seconds = self.bounded_number(key, value, lifetimes::MIN_LIFETIME_S..=max)?;
+            Ok(SignedDuration::from_secs(seconds.into()))
+        };
+        let (token, session) = (lifetimes::MAX_TOKEN_LIFETIME_S, lifetimes::MAX_SESSION_LIFETIME_S);
+        let refresh = lifetimes::MAX_REFRESH_LIFETIME_S;
+        Ok(Lifetimes {
+            access_token: lifetime("access_token_s", &section.access_token_s, token)?,
+            backend_access_token: lifetime("backend_access_token_s", &section.backend_access_token_s, token)?,
+            id_token: lifetime("id_token_s", &section.id_token_s, token)?,
+            refresh_token_family: lifetime("refresh_token_s", &section.refresh_token_s, refresh)?,
+            idle_session: lifetime("idle_session_s", &section.idle_session_s, session)?,
+            session: lifetime("session_s", &section.session_s, session)?,
         })
     }
 

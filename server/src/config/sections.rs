@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use identity::lifetimes;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::pending_quota::PendingLimits;
 use identity::sign_in::throttle::ThrottleLimits;
@@ -83,8 +84,29 @@ settings_table! {
         password_min_length: Spanned<u32> ["characters"] = implicit(PasswordPolicy::default().min_length as u32),
         /// Minimum strength of a new password, 0 to 4 by zxcvbn; 3 withstands 10^8 guesses, 4 withstands 10^10.
         password_min_strength: Spanned<u32> = implicit(PasswordPolicy::default().min_strength.into()),
+        /// Lifetimes of tokens and sessions.
+        lifetimes: LifetimesSection = LifetimesSection::default(),
         /// Failed sign-ins.
         throttle: ThrottleSection = ThrottleSection::default(),
+    }
+}
+
+settings_table! {
+    /// Lifetimes of tokens and sessions. Clients can have other ones, for example `access_token_lifetime_s`. Access tokens of
+    /// the token flow are always valid for 3600 seconds, and authorization codes for 300.
+    pub struct LifetimesSection {
+        /// Access tokens of users, 60 to 86400.
+        access_token_s: Spanned<u32> ["seconds"] = implicit(lifetimes::ACCESS_TOKEN.as_secs() as u32),
+        /// Access tokens from `client_credentials`, 60 to 86400.
+        backend_access_token_s: Spanned<u32> ["seconds"] = implicit(lifetimes::BACKEND_ACCESS_TOKEN.as_secs() as u32),
+        /// ID tokens, 60 to 86400.
+        id_token_s: Spanned<u32> ["seconds"] = implicit(lifetimes::ID_TOKEN.as_secs() as u32),
+        /// Refresh tokens, counted from the first one of a grant, 60 to 31622400.
+        refresh_token_s: Spanned<u32> ["seconds"] = implicit(lifetimes::REFRESH_TOKEN_FAMILY.as_secs() as u32),
+        /// Sessions of browsers, counted from the last request, 60 to 2592000.
+        idle_session_s: Spanned<u32> ["seconds"] = implicit(lifetimes::IDLE_SESSION.as_secs() as u32),
+        /// Sessions of browsers, counted from the sign-in, 60 to 2592000.
+        session_s: Spanned<u32> ["seconds"] = implicit(lifetimes::SESSION.as_secs() as u32),
     }
 }
 

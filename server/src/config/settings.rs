@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use identity::lifetimes::Lifetimes;
 use identity::sign_in::password::PasswordPolicy;
 use identity::sign_in::throttle::ThrottleLimits;
 use jiff::SignedDuration;
@@ -30,6 +31,8 @@ pub struct Settings {
     pub trusted_proxies: TrustedProxies,
     /// Hosts with private addresses from which key sets may be fetched.
     pub private_key_hosts: PrivateHosts,
+    /// Lifetimes of tokens and sessions.
+    pub lifetimes: Lifetimes,
     /// Time for which a signing key is active.
     pub rotate_keys_every: SignedDuration,
     /// Requirements for new passwords.

@@ -125,6 +125,7 @@ impl App {
         let identity = Identity::open_with(store.clone(), random, dependencies, &base_url, config.demo, now)
             .await
             .context("failed to open the identity records")?;
+        identity.lifetimes.configure(settings.load().lifetimes, now).await?;
         let host = url::Url::parse(&base_url)?.host_str().unwrap_or_default().to_owned();
         let resources = Resources::at(store.clone(), &format!("{base_url}/fhir/R4"));
         resources.set_limits(limits);

@@ -54,6 +54,7 @@ pub async fn reload_config(app: &App) -> Result<Vec<String>> {
     let (clients, providers, scopes) =
         (config.clients.len(), settings.providers.len(), settings.scopes.len());
     lines.push(format!("reloaded: {clients} declared clients, {providers} providers, {scopes} scopes"));
+    app.identity.lifetimes.configure(config.settings.lifetimes, app.clock.now()).await?;
     app.replace_settings(config.settings);
     Ok(lines)
 }

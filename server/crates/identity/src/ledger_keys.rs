@@ -24,6 +24,7 @@
 //! | `jti/dpop/{digest of key and jti}` | used DPoP proof | once |
 //! | `revoked/{kind}/{id}` | revoked token, family or session | once |
 //! | `revoked/consent/{sub}/{client_id}` | time at which a consent was withdrawn | at each withdrawal |
+//! | `lifetimes/longest` | longest lifetimes that were ever in effect | when one is raised |
 //! | `throttle/{counter}/{digest}` | failed attempts | at each attempt |
 //! | `secret/keys` | signing keys, encrypted at rest | at each rotation |
 //! | `secret/server` | server secret, encrypted at rest | at each rotation |
@@ -33,6 +34,7 @@ use crate::encoding::sha256_base64url;
 pub(crate) const CLIENTS: &str = "client/";
 pub(crate) const USERS: &str = "user/";
 pub(crate) const REVOCATIONS: &str = "revoked/";
+pub(crate) const LONGEST_LIFETIMES: &str = "lifetimes/longest";
 pub(crate) const SECRETS: &str = "secret/";
 pub(crate) const SIGNING_KEYS: &str = "secret/keys";
 pub(crate) const SERVER_SECRET: &str = "secret/server";

@@ -6,7 +6,7 @@
 //! | module | contents |
 //! |---|---|
 //! | [`model`] | clients, client metadata, users, scopes, redirect URIs, providers |
-//! | [`directory`] | the registered clients and the users, as they are stored |
+//! | [`directory`] | the registered clients and the users, as they are stored; lifetimes |
 //! | [`tokens`] | grants, access tokens, ID tokens, signing keys, DPoP, introspection, revocation |
 //! | [`client_auth`] | client secrets, client assertions, key sets of clients |
 //! | [`sign_in`] | passwords, passkeys, linked accounts, sessions, throttling |
@@ -45,6 +45,7 @@ use authorize::device::DeviceAuthorizations;
 use client_auth::authenticator::ClientAuthenticator;
 use client_auth::key_set_cache::KeySetCache;
 use directory::client_registry::{ClientCache, ClientRegistry};
+use directory::lifetime_settings::LifetimeSettings;
 use directory::user_directory::UserDirectory;
 use sign_in::passkey;
 use sign_in::provider_sign_in::ProviderSignIns;
@@ -112,6 +113,8 @@ pub struct Identity {
     pub tokens: Arc<TokenService>,
     /// DPoP proofs.
     pub dpop: Arc<DpopVerifier>,
+    /// Lifetimes of tokens and sessions.
+    pub lifetimes: Arc<LifetimeSettings>,
     /// Signing keys.
     pub signing_keys: Arc<SigningKeys>,
     /// The secret that message authentication codes are computed with.
@@ -172,11 +175,13 @@ impl Identity {
             audit: audit.clone(),
             ring: RwLock::new(Arc::new(ring)),
         });
+        let lifetimes = Arc::new(LifetimeSettings::new(ledger.clone()));
         let clients = Arc::new(ClientRegistry {
             ledger: ledger.clone(),
             random: random.clone(),
             audit: audit.clone(),
             cache: ClientCache::new(),
+            lifetimes: lifetimes.clone(),
             demo,
         });
         let users = Arc::new(UserDirectory {
@@ -195,6 +200,7 @@ impl Identity {
             users: users.clone(),
             revocations: revocations.clone(),
             server_secret: server_secret.clone(),
+            lifetimes: lifetimes.clone(),
         });
         let tokens = Arc::new(TokenService {
             ledger: ledger.clone(),
@@ -207,10 +213,15 @@ impl Identity {
             revocations: revocations.clone(),
             dpop: dpop.clone(),
             verified: TokenCache::new(),
+            lifetimes: lifetimes.clone(),
             issuer: issuer.clone(),
             fhir_base: fhir_base.clone(),
         });
-        let consents = Arc::new(ConsentStore { ledger: ledger.clone(), audit: audit.clone() });
+        let consents = Arc::new(ConsentStore {
+            ledger: ledger.clone(),
+            audit: audit.clone(),
+            lifetimes: lifetimes.clone(),
+        });
         Ok(Self {
             client_auth: ClientAuthenticator {
                 ledger: ledger.clone(),
@@ -243,6 +254,7 @@ impl Identity {
                 audit: audit.clone(),
                 users: users.clone(),
                 revocations,
+                lifetimes: lifetimes.clone(),
             },
             authorization: AuthorizationService {
                 ledger: ledger.clone(),
@@ -270,6 +282,7 @@ impl Identity {
             grants,
             tokens,
             dpop,
+            lifetimes,
             signing_keys,
             server_secret,
             audit,

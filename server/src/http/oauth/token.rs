@@ -2,7 +2,6 @@
 //! 4.1.3, 4.4, 6; SMART Backend Services; RFC 8628 3.4).
 
 use http::{StatusCode, header};
-use identity::lifetimes;
 use identity::model::client::{AuthMethod, Client, GrantType};
 use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
@@ -172,7 +171,8 @@ async fn user_tokens(
 ) -> Result<TokenResponse, Problem> {
     let identity = &context.app.identity;
     let user = identity.users.active_user(&grant.sub, context.now).await?;
-    let access_token = identity.tokens.mint_access_token(grant, context.now);
+    let lifetime = identity.lifetimes.for_client(client).access_token;
+    let access_token = identity.tokens.mint_access_token(grant, lifetime, context.now);
     let beside = IdTokenContext { access_token: Some(&access_token), user: user.as_ref() };
     let id_token = grant
         .scopes
@@ -181,7 +181,7 @@ async fn user_tokens(
     Ok(TokenResponse {
         access_token,
         token_type: token_type(grant.jkt.as_deref()),
-        expires_in: lifetimes::ACCESS_TOKEN.as_secs(),
+        expires_in: lifetime.as_secs(),
         scope: grant.scopes.to_string(),
         id_token,
         refresh_token,
@@ -221,7 +221,7 @@ fn backend_tokens(
     Ok(TokenResponse {
         token_type: token_type(jkt.as_deref()),
         access_token: context.app.identity.tokens.mint_backend_token(client, &granted, jkt, context.now),
-        expires_in: lifetimes::BACKEND_ACCESS_TOKEN.as_secs(),
+        expires_in: context.app.identity.lifetimes.for_client(client).backend_access_token.as_secs(),
         scope: granted.to_string(),
         id_token: None,
         refresh_token: None,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
+use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::ledger_keys;
-use crate::lifetimes;
 use crate::model::client::Client;
 use crate::model::scope::Scopes;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -38,6 +38,7 @@ impl UserConsent {
 pub struct ConsentStore {
     pub(crate) ledger: Arc<EpochLedger>,
     pub(crate) audit: Arc<dyn AuditSink>,
+    pub(crate) lifetimes: Arc<LifetimeSettings>,
 }
 
 impl ConsentStore {
@@ -120,7 +121,7 @@ impl ConsentStore {
             records::put_record(
                 ledger_keys::withdrawn_consent(sub, client_id),
                 &now,
-                Some(now + lifetimes::REFRESH_TOKEN_FAMILY),
+                Some(now + self.lifetimes.longest(now).await?.family()),
                 Expect::Any,
             ),
         ];

@@ -310,8 +310,8 @@ impl DeviceAuthorizations {
             DeviceRequestState::Granted(grant) => {
                 let scopes = self.grants.ensure_active(&grant, client, now).await?;
                 request.state = DeviceRequestState::Spent(grant.clone());
-                let write =
-                    records::put_record(key, &request, Some(now + lifetimes::REFRESH_TOKEN_FAMILY), expect);
+                let until = now + self.grants.lifetimes.for_client(client).family();
+                let write = records::put_record(key, &request, Some(until), expect);
                 self.grants.write_spent("device_code", write, &grant, now).await?;
                 Ok(Grant { scopes, jkt: jkt.map(str::to_owned), ..*grant })
             }

@@ -300,7 +300,8 @@ impl AuthorizationService {
             }
         }
         let with_access = request.response_type != ResponseType::IdToken;
-        let access_token = with_access.then(|| self.tokens.mint_access_token(&grant, now));
+        let access_token =
+            with_access.then(|| self.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, now));
         let context = IdTokenContext { access_token: access_token.as_deref(), user: Some(&user) };
         let id_token = grant
             .scopes

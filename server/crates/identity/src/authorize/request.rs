@@ -286,6 +286,7 @@ impl AuthorizationService {
             return Err(ErrorCode::InvalidRequest);
         }
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
+        let default_max_age = client.default_max_age;
         self.check_audience(params.get("aud"), &scopes)?;
         let jkt = match params.get("dpop_jkt") {
             // Tokens on the front channel are bearer tokens.
@@ -312,7 +313,7 @@ impl AuthorizationService {
             challenge,
             jkt,
             prompt: prompt.ok_or(ErrorCode::InvalidRequest)?,
-            max_age: max_age.map_err(|_| ErrorCode::InvalidRequest)?.map(i64::from),
+            max_age: max_age.map_err(|_| ErrorCode::InvalidRequest)?.or(default_max_age).map(i64::from),
             login_hint: params.get("login_hint").map(str::to_owned),
             hint,
             identity_provider: params.get("identity_provider").map(str::to_owned),

@@ -7,6 +7,7 @@ use quick_cache::sync::Cache;
 use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink, RecordAction};
+use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::encoding;
 use crate::ledger_keys;
 use crate::model::client::{Client, RegistrationError};
@@ -35,6 +36,7 @@ pub struct ClientRegistry {
     pub(crate) random: Arc<dyn Random>,
     pub(crate) audit: Arc<dyn AuditSink>,
     pub(crate) cache: ClientCache,
+    pub(crate) lifetimes: Arc<LifetimeSettings>,
     /// `true` if clients of the demo project may be used.
     pub(crate) demo: bool,
 }
@@ -78,6 +80,7 @@ impl ClientRegistry {
     /// Returns [`RegistrationError`] if the client is invalid or its id is taken.
     pub async fn add_client(&self, client: &Client, now: Timestamp) -> Result<(), RegistrationError> {
         client.check_registration()?;
+        self.lifetimes.admit_client(client, now).await?;
         let key = ledger_keys::client_record(&client.client_id);
         let client = Client { generation: self.random.id(), ..client.clone() };
         match self.ledger.write(vec![records::put_record(key, &client, None, Expect::Absent)], now).await {
@@ -106,6 +109,7 @@ impl ClientRegistry {
             let mut events = Vec::new();
             for client in declared {
                 client.check_registration()?;
+                self.lifetimes.admit_client(client, now).await?;
                 let key = ledger_keys::client_record(&client.client_id);
                 let found = self.ledger.read_record::<Client>(&key, now).await?;
                 let (action, generation, expect) = match found {

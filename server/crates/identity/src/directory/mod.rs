@@ -1,4 +1,5 @@
 //! Directories of the registered clients and of the users in the ledger.
 
 pub mod client_registry;
+pub mod lifetime_settings;
 pub mod user_directory;

@@ -5,6 +5,7 @@ use store::StoreError;
 use subtle::ConstantTimeEq;
 
 use crate::encoding;
+use crate::lifetimes;
 use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
 use crate::{SigningAlg, jose};
@@ -104,6 +105,18 @@ pub struct Client {
     /// Seconds (0 to 60) during which a spent refresh token returns its successor again.
     #[serde(default)]
     pub refresh_grace_s: u32,
+    /// Lifetime of access tokens in seconds, except in the token flow. `None` for the setting of the server.
+    #[serde(default)]
+    pub access_token_lifetime_s: Option<u32>,
+    /// Lifetime of ID tokens in seconds. `None` for the setting of the server.
+    #[serde(default)]
+    pub id_token_lifetime_s: Option<u32>,
+    /// Lifetime of the refresh tokens of one family in seconds. `None` for the setting of the server.
+    #[serde(default)]
+    pub refresh_token_lifetime_s: Option<u32>,
+    /// Maximum age of a sign-in in seconds, for requests without `max_age` (OpenID Connect Registration section 2).
+    #[serde(default)]
+    pub default_max_age: Option<u32>,
     /// `true` if authorization requests must be pushed (RFC 9126 section 6).
     #[serde(default)]
     pub require_par: bool,
@@ -160,6 +173,14 @@ pub enum RegistrationError {
         /// The supported names.
         known: String,
     },
+    /// A lifetime is too short or too long.
+    #[error("{member} must be a number of seconds from {} to {max}", lifetimes::MIN_LIFETIME_S)]
+    BadLifetime {
+        /// Name of the member.
+        member: &'static str,
+        /// Maximum in seconds.
+        max: u32,
+    },
     /// The id is invalid.
     #[error("client id '{0}' must have 1 to 100 characters, each a letter, a digit, '-', '_' or '.'")]
     BadId(String),
@@ -201,6 +222,10 @@ impl Client {
             native: false,
             always_refresh: false,
             refresh_grace_s: 0,
+            access_token_lifetime_s: None,
+            id_token_lifetime_s: None,
+            refresh_token_lifetime_s: None,
+            default_max_age: None,
             require_par: false,
             dpop_bound: false,
             consent: false,
@@ -285,6 +310,15 @@ impl Client {
         }
         if self.refresh_grace_s > 60 {
             return Err(RegistrationError::Contradiction("refresh_grace_s must be at most 60"));
+        }
+        for (member, seconds, max) in [
+            ("access_token_lifetime_s", self.access_token_lifetime_s, lifetimes::MAX_TOKEN_LIFETIME_S),
+            ("id_token_lifetime_s", self.id_token_lifetime_s, lifetimes::MAX_TOKEN_LIFETIME_S),
+            ("refresh_token_lifetime_s", self.refresh_token_lifetime_s, lifetimes::MAX_REFRESH_LIFETIME_S),
+        ] {
+            if seconds.is_some_and(|seconds| !(lifetimes::MIN_LIFETIME_S..=max).contains(&seconds)) {
+                return Err(RegistrationError::BadLifetime { member, max });
+            }
         }
         if let Some(address) = &self.jwks_uri
             && !is_key_set_address(address)

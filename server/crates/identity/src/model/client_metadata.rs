@@ -50,6 +50,14 @@ pub struct ClientMetadata {
     pub always_refresh: bool,
     /// Seconds (0 to 60) during which a spent refresh token returns its successor again. Default: 0.
     pub refresh_grace_s: u32,
+    /// Seconds. Default: the setting of the server. Access tokens of the token flow are not affected.
+    pub access_token_lifetime_s: Option<u32>,
+    /// Seconds. Default: the setting of the server.
+    pub id_token_lifetime_s: Option<u32>,
+    /// Seconds, counted from the first refresh token. Default: the setting of the server.
+    pub refresh_token_lifetime_s: Option<u32>,
+    /// Maximum age of a sign-in in seconds, for requests without `max_age`.
+    pub default_max_age: Option<u32>,
     /// `true` if the client may introspect tokens of other clients. Default: `false`.
     pub introspects: bool,
     /// Groups that the client may export. Default: all.
@@ -166,6 +174,10 @@ impl ClientMetadata {
             native,
             always_refresh: self.always_refresh,
             refresh_grace_s: self.refresh_grace_s,
+            access_token_lifetime_s: self.access_token_lifetime_s,
+            id_token_lifetime_s: self.id_token_lifetime_s,
+            refresh_token_lifetime_s: self.refresh_token_lifetime_s,
+            default_max_age: self.default_max_age,
             require_par: self.require_pushed_authorization_requests,
             dpop_bound: self.dpop_bound_access_tokens,
             consent: !self.first_party,
@@ -204,6 +216,10 @@ impl From<&Client> for ClientMetadata {
             first_party: !client.consent,
             always_refresh: client.always_refresh,
             refresh_grace_s: client.refresh_grace_s,
+            access_token_lifetime_s: client.access_token_lifetime_s,
+            id_token_lifetime_s: client.id_token_lifetime_s,
+            refresh_token_lifetime_s: client.refresh_token_lifetime_s,
+            default_max_age: client.default_max_age,
             introspects: client.introspects,
             groups: client.groups.clone(),
         }
@@ -216,6 +232,7 @@ fn member_of(error: &RegistrationError) -> &'static str {
         RegistrationError::WeakSecret => "client_secret",
         RegistrationError::BadKey(_) => "jwks",
         RegistrationError::BadKeySetAddress(_) => "jwks_uri",
+        RegistrationError::BadLifetime { member, .. } => member,
         RegistrationError::BadAlgorithm { what: "assertions", .. } => "token_endpoint_auth_signing_algs",
         RegistrationError::BadAlgorithm { .. } => "id_token_signed_response_alg",
         RegistrationError::Exists(_)

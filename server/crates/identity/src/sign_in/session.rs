@@ -1,4 +1,4 @@
-//! Browser sessions. A session ends after one hour without requests, and at the latest after 12 hours.
+//! Browser sessions. By default, a session ends after one hour without requests, and at the latest after 12 hours.
 //!
 //! A session is stored under the digest of its cookie. A second record maps the user to the session; this record is
 //! written only when a session begins or ends.
@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
+use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::encoding;
 use crate::ledger_keys;
-use crate::lifetimes;
 use crate::model::user::User;
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -32,6 +32,8 @@ pub struct Session {
     pub auth_time: Timestamp,
     /// Time of the sign-in at this server.
     pub started: Timestamp,
+    /// Time at which the session ends at the latest.
+    pub ends: Timestamp,
     /// Epoch of the user at sign-in (see [`crate::model::user::User::epoch`]).
     pub epoch: u64,
     /// Authentication methods (RFC 8176): `pwd`, `hwk`, `user`, `mfa`. Empty for an external provider.
@@ -106,6 +108,7 @@ pub struct SessionStore {
     pub(crate) audit: Arc<dyn AuditSink>,
     pub(crate) users: Arc<UserDirectory>,
     pub(crate) revocations: RevocationList,
+    pub(crate) lifetimes: Arc<LifetimeSettings>,
 }
 
 impl SessionStore {
@@ -124,6 +127,7 @@ impl SessionStore {
         now: Timestamp,
     ) -> Result<String, StoreError> {
         let cookie = self.random.secret();
+        let lifetimes = self.lifetimes.configured();
         let earlier = match replaced {
             Some(cookie) => self.active_session(cookie, now).await?,
             None => None,
@@ -134,6 +138,7 @@ impl SessionStore {
             sub: user.sub.clone(),
             auth_time: proof.auth_time.unwrap_or(now),
             started: now,
+            ends: now + lifetimes.session,
             epoch: user.epoch,
             amr: proof.amr.clone(),
             provider: proof.provider.clone(),
@@ -145,13 +150,13 @@ impl SessionStore {
             records::put_record(
                 ledger_keys::session_record(&cookie),
                 &session,
-                Some(now + lifetimes::IDLE_SESSION),
+                Some((now + lifetimes.idle_session).min(session.ends)),
                 Expect::Absent,
             ),
             records::put_record(
                 ledger_keys::user_session(&user.sub, &session.sid),
                 &index,
-                Some(now + lifetimes::SESSION),
+                Some(session.ends),
                 Expect::Any,
             ),
         ];
@@ -186,7 +191,8 @@ impl SessionStore {
         // The record is written at most once a minute, because a durable write for each request would be slow.
         if now > session.last_seen + SignedDuration::from_secs(60) {
             session.last_seen = now;
-            let expires = (now + lifetimes::IDLE_SESSION).min(session.started + lifetimes::SESSION);
+            let lifetimes = self.lifetimes.configured();
+            let expires = (now + lifetimes.idle_session).min(self.end_of(&session));
             let write = records::put_record(key, &session, Some(expires), Expect::Revision(stored.revision));
             match self.ledger.write(vec![write], now).await {
                 Ok(_) | Err(StoreError::Conflict { .. }) => {}
@@ -196,10 +202,15 @@ impl SessionStore {
         Ok(Some((session, user)))
     }
 
+    /// Returns the time at which a session ends at the latest. If the setting was reduced, the new lifetime applies.
+    fn end_of(&self, session: &Session) -> Timestamp {
+        session.ends.min(session.started + self.lifetimes.configured().session)
+    }
+
     /// Returns `true` if a session of this user is active. The session id may have been revoked without the cookie,
     /// because a sign-out request from a client's page can lack the cookie.
     async fn is_active(&self, session: &Session, user: &User, now: Timestamp) -> Result<bool, StoreError> {
-        let is_current = user.epoch == session.epoch && now <= session.started + lifetimes::SESSION;
+        let is_current = user.epoch == session.epoch && now <= self.end_of(session);
         Ok(is_current && !self.revocations.is_revoked("sid", &session.sid, now).await?)
     }
 
@@ -262,7 +273,8 @@ impl SessionStore {
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
     pub async fn end_session_by_id(&self, sid: &str, now: Timestamp) -> Result<(), StoreError> {
-        let until = now + lifetimes::SESSION + lifetimes::REFRESH_TOKEN_FAMILY + lifetimes::ACCESS_TOKEN;
+        let longest = self.lifetimes.longest(now).await?;
+        let until = now + longest.session + longest.family();
         self.revocations.mark_revoked("sid", sid, until, now).await?;
         self.audit.record(AuditEvent::SignOut { sid: sid.to_owned() });
         Ok(())

@@ -9,6 +9,7 @@ use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
+use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::ledger_keys;
 use crate::lifetimes;
@@ -49,6 +50,7 @@ pub struct GrantStore {
     pub(crate) users: Arc<UserDirectory>,
     pub(crate) revocations: RevocationList,
     pub(crate) server_secret: Arc<ServerSecret>,
+    pub(crate) lifetimes: Arc<LifetimeSettings>,
 }
 
 impl GrantStore {
@@ -120,7 +122,7 @@ impl GrantStore {
         let write = records::put_record(
             key,
             &code,
-            Some(now + lifetimes::REFRESH_TOKEN_FAMILY),
+            Some(now + self.lifetimes.for_client(client).family()),
             Expect::Revision(stored.revision),
         );
         self.write_spent("code", write, &code.grant, now).await?;
@@ -140,7 +142,7 @@ impl GrantStore {
     ) -> Result<String, StoreError> {
         let token = self.random.secret();
         let jkt = grant.jkt.clone().filter(|_| client.is_public());
-        let ends = now + lifetimes::REFRESH_TOKEN_FAMILY;
+        let ends = now + self.lifetimes.for_client(client).refresh_token_family;
         let record = RefreshRecord { grant: Grant { jkt, ..grant.clone() }, ends, spent: None };
         let write =
             records::put_record(ledger_keys::refresh_token(&token), &record, Some(ends), Expect::Absent);
@@ -313,7 +315,8 @@ impl GrantStore {
     /// # Errors
     /// Returns [`StoreError`] if the write fails.
     pub async fn revoke_family(&self, family: &str, now: Timestamp) -> Result<(), StoreError> {
-        self.revocations.mark_revoked("family", family, now + lifetimes::REFRESH_TOKEN_FAMILY, now).await
+        let until = now + self.lifetimes.longest(now).await?.family();
+        self.revocations.mark_revoked("family", family, until, now).await
     }
 
     /// Returns the client id and the family of a refresh token, spent or not.

@@ -4,7 +4,6 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::jose::{self, JwsParts, SigningAlg};
-use crate::lifetimes;
 use crate::model::client::Client;
 use crate::model::user::User;
 use crate::tokens::grant::Grant;
@@ -78,7 +77,7 @@ impl TokenService {
             iss: self.issuer.clone(),
             sub: grant.sub.clone(),
             aud: grant.client_id.clone(),
-            exp: (now + lifetimes::ID_TOKEN).as_second(),
+            exp: (now + self.lifetimes.for_client(client).id_token).as_second(),
             iat: now.as_second(),
             auth_time: grant.auth_time.as_second(),
             sid: grant.sid.clone(),

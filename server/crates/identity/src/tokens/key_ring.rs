@@ -5,10 +5,11 @@ use jsonwebtoken::Algorithm;
 use jsonwebtoken::jwk::Jwk;
 use store::{Expect, Ledger, Store, StoreError};
 
+use crate::directory::lifetime_settings::longest_lifetimes;
 use crate::jose::{self, SigningAlg, SigningKeyPair};
 use crate::ledger_keys;
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
-use crate::tokens::signing_key::{KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
+use crate::tokens::signing_key::{self, KEY_SLOTS, KeyMaterial, KeyPurpose, KeyStage, SigningKey};
 
 /// A signing key, decoded for use.
 pub(crate) struct LoadedKey {
@@ -55,7 +56,8 @@ impl KeyRing {
             let mut keys = stored.map(|stored| stored.value).unwrap_or_default();
             if exposed {
                 keys.retain(|key| key.stage != KeyStage::Next && key.is_published(now));
-                keys.iter_mut().for_each(|key| key.retire(now));
+                let retirement = signing_key::retirement_time(longest_lifetimes(store, now).await?);
+                keys.iter_mut().for_each(|key| key.retire(retirement, now));
             }
             if !fill_empty_slots(&mut keys, now) {
                 return Ok(Self { keys: load_keys(keys)?, revision });

@@ -7,7 +7,6 @@ use store::{Expect, Ledger as _, StoreError};
 
 use crate::audit::AuditEvent;
 use crate::ledger_keys;
-use crate::lifetimes;
 use crate::model::client::Client;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
@@ -68,9 +67,8 @@ impl TokenService {
         if let Ok(access) = self.verify_access_token(token, now).await
             && access.token.client_id == client.client_id
         {
-            self.revocations
-                .mark_revoked("jti", &access.token.jti, now + lifetimes::ACCESS_TOKEN, now)
-                .await?;
+            let until = Timestamp::from_second(access.token.exp).unwrap_or(Timestamp::MAX);
+            self.revocations.mark_revoked("jti", &access.token.jti, until, now).await?;
             let (client_id, id) = (client.client_id.clone(), access.token.jti.clone());
             self.audit.record(AuditEvent::Revoked { client_id, kind: "jti", id });
         }

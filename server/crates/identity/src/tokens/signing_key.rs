@@ -12,14 +12,14 @@ use sha2::{Digest, Sha256};
 
 use crate::encoding;
 use crate::jose::{SigningAlg, SigningKeyPair};
-use crate::lifetimes;
+use crate::lifetimes::Lifetimes;
 
 /// Tolerated difference between the clocks of nodes.
 const CLOCK_LEEWAY: SignedDuration = SignedDuration::from_secs(60);
 
 /// Returns how long a retiring key stays published: the longest lifetime of a token that it may have signed.
-fn retirement_time() -> SignedDuration {
-    lifetimes::ACCESS_TOKEN.max(lifetimes::ID_TOKEN) + CLOCK_LEEWAY
+pub(super) fn retirement_time(longest: Lifetimes) -> SignedDuration {
+    longest.signed_token() + CLOCK_LEEWAY
 }
 
 /// The kind of tokens that a key signs.
@@ -148,20 +148,21 @@ impl SigningKey {
         (self.purpose, self.alg)
     }
 
-    /// Changes the key to its next stage. Returns `false` if the key must be removed.
-    pub(super) fn advance_stage(&mut self, now: Timestamp) -> bool {
+    /// Changes the key to its next stage. A key that retires stays published for the time `retirement`. Returns `false` if
+    /// the key must be removed.
+    pub(super) fn advance_stage(&mut self, retirement: SignedDuration, now: Timestamp) -> bool {
         match self.stage {
             KeyStage::Next => (self.stage, self.active_since) = (KeyStage::Active, Some(now)),
-            KeyStage::Active => self.retire(now),
+            KeyStage::Active => self.retire(retirement, now),
             KeyStage::Retiring => {}
         }
         self.is_published(now)
     }
 
-    /// Makes the key a retiring key and removes its private part.
-    pub(super) fn retire(&mut self, now: Timestamp) {
+    /// Makes the key a retiring key, which stays published for the time `retirement`, and removes its private part.
+    pub(super) fn retire(&mut self, retirement: SignedDuration, now: Timestamp) {
         self.stage = KeyStage::Retiring;
-        self.gone_at.get_or_insert(now + retirement_time());
+        self.gone_at.get_or_insert(now + retirement);
         // If the private part cannot be decoded, the key keeps it, and loading the ring returns an error.
         if let Some(signer) = self.signer() {
             self.material = KeyMaterial::Public(signer.public_jwk());

@@ -17,12 +17,13 @@ use jiff::{SignedDuration, Timestamp};
 use store::{Expect, Ledger as _, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
+use crate::directory::lifetime_settings::longest_lifetimes;
 use crate::ledger_keys;
 use crate::lifetimes;
 use crate::storage::encryption::{SecretEncryption, SecretStorageError};
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::tokens::key_ring::{KeyRing, fill_empty_slots};
-use crate::tokens::signing_key::{KeyStage, SigningKey};
+use crate::tokens::signing_key::{self, KeyStage, SigningKey};
 
 /// Reasons why keys cannot be rotated.
 #[derive(Debug, thiserror::Error)]
@@ -100,6 +101,11 @@ impl SigningKeys {
         }
     }
 
+    /// Returns how long a key stays published after it has stopped signing.
+    async fn retirement_time(&self, now: Timestamp) -> Result<SignedDuration, StoreError> {
+        Ok(signing_key::retirement_time(longest_lifetimes(&self.ledger, now).await?))
+    }
+
     /// Returns the public keys of all published keys as a JWK Set (RFC 7517).
     pub fn published_key_set(&self, now: Timestamp) -> serde_json::Value {
         let ring = self.current_ring();
@@ -127,9 +133,10 @@ impl SigningKeys {
     /// Returns [`RotateError::TooSoon`] if the next keys have been published for less than
     /// [`lifetimes::PUBLISHED_KEY_SET`] and `at_once` is `false`.
     pub async fn rotate_keys(&self, at_once: bool, now: Timestamp) -> Result<(), RotateError> {
+        let retirement = self.retirement_time(now).await?;
         self.change_keys(now, |keys| {
             check_published(&keys, at_once, now)?;
-            Ok::<_, RotateError>(Some(advance_keys(keys, now)))
+            Ok::<_, RotateError>(Some(advance_keys(keys, retirement, now)))
         })
         .await?;
         self.audit.record(AuditEvent::KeysRotated);
@@ -151,9 +158,10 @@ impl SigningKeys {
                 keys.iter().filter_map(|key| key.active_since.filter(|_| key.stage == KeyStage::Active));
             since.any(|since| now >= since + every) && check_published(keys, false, now).is_ok()
         };
+        let retirement = self.retirement_time(now).await?;
         let rotated = self
             .change_keys(now, |keys| {
-                Ok::<_, SecretStorageError>(is_due(&keys).then(|| advance_keys(keys, now)))
+                Ok::<_, SecretStorageError>(is_due(&keys).then(|| advance_keys(keys, retirement, now)))
             })
             .await?;
         if rotated {
@@ -180,6 +188,7 @@ impl SigningKeys {
     /// # Errors
     /// Returns [`SecretStorageError`] if the keys cannot be read or written.
     pub async fn revoke_key(&self, kid: &str, now: Timestamp) -> Result<bool, SecretStorageError> {
+        let retirement = self.retirement_time(now).await?;
         let revoke = |mut keys: Vec<SigningKey>| {
             let Some(at) = keys.iter().position(|key| key.kid == kid) else {
                 return Ok::<_, SecretStorageError>(None);
@@ -189,7 +198,7 @@ impl SigningKeys {
                 for key in
                     keys.iter_mut().filter(|key| key.slot() == removed.slot() && key.stage == KeyStage::Next)
                 {
-                    key.advance_stage(now);
+                    key.advance_stage(retirement, now);
                 }
             }
             Ok(Some(keys))
@@ -202,8 +211,8 @@ impl SigningKeys {
     }
 }
 
-fn advance_keys(mut keys: Vec<SigningKey>, now: Timestamp) -> Vec<SigningKey> {
-    keys.retain_mut(|key| key.advance_stage(now));
+fn advance_keys(mut keys: Vec<SigningKey>, retirement: SignedDuration, now: Timestamp) -> Vec<SigningKey> {
+    keys.retain_mut(|key| key.advance_stage(retirement, now));
     keys
 }
 

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
 
 use crate::audit::{AuditEvent, AuditSink};
 use crate::directory::client_registry::ClientRegistry;
+use crate::directory::lifetime_settings::LifetimeSettings;
 use crate::directory::user_directory::UserDirectory;
 use crate::jose::{JwsParts, SigningAlg};
-use crate::lifetimes;
 use crate::model::client::Client;
 use crate::model::scope::Scopes;
 use crate::model::user::User;
@@ -56,13 +56,14 @@ pub struct TokenService {
     pub(crate) revocations: RevocationList,
     pub(crate) dpop: Arc<DpopVerifier>,
     pub(crate) verified: TokenCache,
+    pub(crate) lifetimes: Arc<LifetimeSettings>,
     pub(crate) issuer: String,
     pub(crate) fhir_base: String,
 }
 
 impl TokenService {
     /// Mints an access token for a grant from a user.
-    pub fn mint_access_token(&self, grant: &Grant, now: Timestamp) -> String {
+    pub fn mint_access_token(&self, grant: &Grant, lifetime: SignedDuration, now: Timestamp) -> String {
         let offline = grant.scopes.contains("offline_access");
         self.sign_access_token(&AccessToken {
             iss: self.issuer.clone(),
@@ -71,7 +72,7 @@ impl TokenService {
             client_id: grant.client_id.clone(),
             scope: grant.scopes.to_string(),
             iat: now.as_second(),
-            exp: (now + lifetimes::ACCESS_TOKEN).as_second(),
+            exp: (now + lifetime).as_second(),
             jti: self.random.id(),
             auth_time: Some(grant.auth_time.as_second()),
             acr: Some(acr_of(&grant.amr).to_owned()),
@@ -100,7 +101,7 @@ impl TokenService {
             client_id: client.client_id.clone(),
             scope: scopes.to_string(),
             iat: now.as_second(),
-            exp: (now + lifetimes::BACKEND_ACCESS_TOKEN).as_second(),
+            exp: (now + self.lifetimes.for_client(client).backend_access_token).as_second(),
             jti: self.random.id(),
             auth_time: None,
             acr: None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use trefoil_identity::client_auth::authenticator::JWT_BEARER;
+use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::Client;
 use trefoil_identity::model::redirect_uri::RegisteredRedirectUri;
 use trefoil_identity::model::scope::Scopes;
@@ -113,7 +114,7 @@ async fn no_kind_of_token_is_accepted_as_another() {
     let world = World::new().await;
     let (identity, client) = (&world.identity, &world.client);
     let grant = world.grant("openid");
-    let access = identity.tokens.mint_access_token(&grant, at(0));
+    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let tokens = [
         ("access token", access.clone()),
         ("ID token", identity.tokens.mint_id_token(client, &grant, IdTokenContext::default(), at(0))),
@@ -151,7 +152,7 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     let world = World::new().await;
     let (identity, client) = (&world.identity, &world.client);
     let grant = world.grant("openid");
-    let access = identity.tokens.mint_access_token(&grant, at(0));
+    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, client, at(0)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(1)).await.is_ok());
     identity.consents.withdraw_consent(&world.user.sub, &client.client_id, at(1)).await.unwrap();
@@ -159,7 +160,7 @@ async fn a_token_ends_with_the_registration_and_the_consent() {
     let refused = identity.grants.redeem_refresh_token(&refresh, client, None, None, at(1)).await;
     assert!(matches!(refused, Err(GrantError::Revoked)));
     let later = Grant { granted: at(2), ..grant };
-    let access = identity.tokens.mint_access_token(&later, at(2));
+    let access = identity.tokens.mint_access_token(&later, lifetimes::ACCESS_TOKEN, at(2));
     let refresh = identity.grants.issue_refresh_token(&later, client, at(2)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
 
@@ -219,7 +220,7 @@ async fn a_second_use_revokes_the_family() {
     let identity = &world.identity;
     let code = world.code("openid").await;
     let grant = identity.grants.redeem_authorization_code(&sent(&code), &world.client, at(1)).await.unwrap();
-    let access = identity.tokens.mint_access_token(&grant, at(1));
+    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
     let refresh = identity.grants.issue_refresh_token(&grant, &world.client, at(1)).await.unwrap();
     assert!(identity.tokens.verify_access_token(&access, at(2)).await.is_ok());
     let (_, successor) =
@@ -272,7 +273,7 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
         generation: client.generation.clone(),
         ..world.grant("openid profile offline_access")
     };
-    let access = identity.tokens.mint_access_token(&grant, at(0));
+    let access = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     let refresh = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
     let left = async |second| {
         identity.tokens.verify_access_token(&access, at(second)).await.unwrap().scopes.to_string()
@@ -307,7 +308,9 @@ async fn tokens_lose_the_scopes_that_client_or_user_lose() {
 async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
     let world = World::new().await;
     let identity = &world.identity;
-    let token = |scopes: &str| identity.tokens.mint_access_token(&world.grant(scopes), at(0));
+    let token = |scopes: &str| {
+        identity.tokens.mint_access_token(&world.grant(scopes), lifetimes::ACCESS_TOKEN, at(0))
+    };
     let access = token("openid");
     assert!(identity.tokens.verify_access_token(&access, at(3599)).await.is_ok());
     assert!(matches!(identity.tokens.verify_access_token(&access, at(3600)).await, Err(BadToken::Expired)));
@@ -345,9 +348,9 @@ async fn an_access_token_ends_by_expiry_revocation_and_sign_out() {
     let (session, _) = identity.sessions.active_session(&cookie, at(1)).await.unwrap().unwrap();
     let mut grant = world.grant("openid profile");
     grant.sid = session.sid.clone();
-    let online = identity.tokens.mint_access_token(&grant, at(0));
+    let online = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     grant.scopes = trefoil_identity::model::scope::Scopes::parse("openid offline_access").unwrap();
-    let offline = identity.tokens.mint_access_token(&grant, at(0));
+    let offline = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(0));
     identity.sessions.end_session(&cookie, at(2)).await.unwrap();
     assert!(identity.sessions.active_session(&cookie, at(2)).await.unwrap().is_none());
     assert!(matches!(identity.tokens.verify_access_token(&online, at(2)).await, Err(BadToken::Revoked)));
@@ -412,7 +415,7 @@ async fn a_repeated_sign_in_keeps_the_session_id() {
         .unwrap();
     let mut grant = world.grant("openid");
     grant.sid = identity.sessions.active_session(&first, at(1)).await.unwrap().unwrap().0.sid;
-    let early = identity.tokens.mint_access_token(&grant, at(1));
+    let early = identity.tokens.mint_access_token(&grant, lifetimes::ACCESS_TOKEN, at(1));
     let again = identity
         .sessions
         .begin_session(&world.user, &SignInProof::password(), SessionOrigin::default(), Some(&first), at(2))

@@ -8,6 +8,7 @@ mod client_auth;
 mod device;
 mod grants;
 mod keys;
+mod lifetimes;
 mod links;
 mod passkeys;
 mod provider_sign_in;
