@@ -102,6 +102,12 @@ impl KeyHosts {
             "[[client]]\nclient_id = \"keys-usual\"\njwks_uri = \"{}/good\"\nscope = \"system/*.rs\"\n\n",
             self.http.uri()
         );
+        let _ = write!(
+            text,
+            "[[client]]\nclient_id = \"keys-issuer\"\njwks_uri = \"{}/good\"\nscope = \"system/*.rs\"\n\
+             token_endpoint_auth_signing_algs = [\"ES256\"]\nassertion_audience = \"issuer\"\n\n",
+            self.http.uri()
+        );
         for alg in ALGORITHMS {
             let name = alg.to_lowercase();
             let _ = write!(
@@ -134,14 +140,19 @@ impl KeyHosts {
     /// # Errors
     /// Returns [`SetupError::Failed`] if the crypto library cannot sign.
     pub fn assertions(&self, target: &TestTarget) -> Result<Value, SetupError> {
-        let sign = |key: &Value, client_id: &str, more: Value| {
+        let sign_for = |key: &Value, client_id: &str, more: Value, audience: Option<Value>| {
             let mut header = json!({ "alg": "ES256", "typ": "JWT", "kid": key["kid"] });
             if let (Some(header), Value::Object(more)) = (header.as_object_mut(), more) {
                 header.extend(more);
             }
-            let signed = jose::sign(key, &header, &applications::claims(target, client_id));
+            let mut claims = applications::claims(target, client_id);
+            if let Some(audience) = audience {
+                claims["aud"] = audience;
+            }
+            let signed = jose::sign(key, &header, &claims);
             signed.map(Value::from).map_err(|error| SetupError::Failed(error.to_string()))
         };
+        let sign = |key: &Value, client_id: &str, more: Value| sign_for(key, client_id, more, None);
         let mut all = Map::new();
         for (client_id, _) in self.clients() {
             let name = client_id.trim_start_matches("keys-").to_owned();
@@ -157,6 +168,15 @@ impl KeyHosts {
             ("unregistered_alg", &self.key, "keys-usual", json!({})),
         ] {
             all.insert(name.to_owned(), sign(key, client_id, more)?);
+        }
+        let issuer = &target.base_url;
+        for (name, header, audience) in [
+            ("for_issuer", json!({}), json!(issuer)),
+            ("for_issuer_typed", json!({ "typ": "client-authentication+jwt" }), json!(issuer)),
+            ("for_issuer_in_list", json!({}), json!([issuer])),
+            ("for_token_endpoint", json!({}), json!(format!("{issuer}/oauth2/token"))),
+        ] {
+            all.insert(name.to_owned(), sign_for(&self.key, "keys-issuer", header, Some(audience))?);
         }
         Ok(Value::Object(all))
     }

@@ -123,6 +123,8 @@ pub struct ExportArgs {
 pub enum UserSubcommand {
     /// Add a user; the password is read from standard input.
     Add(NewUserArgs),
+    /// Change a user. Members without a flag stay as they are.
+    Change(ChangeUserArgs),
     /// List all users.
     List,
     /// Show a user and the user's sign-in methods.
@@ -191,6 +193,27 @@ pub struct MethodArgs {
 pub struct NewUserArgs {
     /// User name.
     pub username: String,
+    /// The members of the user.
+    #[command(flatten)]
+    pub members: UserMemberArgs,
+}
+
+/// A user to change.
+#[derive(Debug, Args)]
+pub struct ChangeUserArgs {
+    /// User name.
+    pub username: String,
+    /// The new values.
+    #[command(flatten)]
+    pub members: UserMemberArgs,
+    /// Restore the default of another flag, such as fhir-user; can be repeated
+    #[arg(long, value_name = "FLAG")]
+    pub unset: Vec<String>,
+}
+
+/// Members of a user.
+#[derive(Debug, Args)]
+pub struct UserMemberArgs {
     /// Full name.
     #[arg(long)]
     pub name: Option<String>,
@@ -203,12 +226,18 @@ pub struct NewUserArgs {
     /// E-mail address.
     #[arg(long, value_name = "ADDRESS")]
     pub email: Option<String>,
+    /// The e-mail address is verified
+    #[arg(long)]
+    pub email_verified: bool,
     /// Phone number.
     #[arg(long, value_name = "NUMBER")]
     pub phone_number: Option<String>,
-    /// Scopes that the user may grant, separated by spaces
-    #[arg(long, default_value = "openid profile email phone", value_name = "SCOPES")]
-    pub allowed_scopes: String,
+    /// The phone number is verified
+    #[arg(long)]
+    pub phone_number_verified: bool,
+    /// Scopes that the user may grant, separated by spaces [default: openid profile email phone]
+    #[arg(long, value_name = "SCOPES")]
+    pub allowed_scopes: Option<String>,
     /// FHIR resource that represents the user, such as Patient/p1
     #[arg(long, value_name = "REFERENCE")]
     pub fhir_user: Option<String>,
@@ -218,7 +247,6 @@ pub struct NewUserArgs {
 }
 
 /// `trefoil client …`
-#[expect(clippy::large_enum_variant, reason = "one command is read in the life of a process")]
 #[derive(Debug, Subcommand)]
 pub enum ClientSubcommand {
     /// Register a client; a secret is generated if its authentication method needs one.
@@ -230,10 +258,15 @@ pub enum ClientSubcommand {
         /// Client id.
         id: String,
     },
+    /// Change a client. Members without a flag stay as they are; its tokens and secrets stay valid.
+    Change(ChangeClientArgs),
     /// Generate a new secret that replaces all old ones.
     RotateSecret {
         /// Client id.
         id: String,
+        /// Seconds, up to 2592000, during which the old secrets stay valid
+        #[arg(long, default_value_t = 0, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=2_592_000))]
+        overlap_s: u32,
     },
     /// Delete a client and end its tokens.
     Delete {
@@ -247,6 +280,27 @@ pub enum ClientSubcommand {
 pub struct NewClientArgs {
     /// Client id.
     pub id: String,
+    /// The members of the client.
+    #[command(flatten)]
+    pub members: ClientMemberArgs,
+}
+
+/// A client to change.
+#[derive(Debug, Args)]
+pub struct ChangeClientArgs {
+    /// Client id.
+    pub id: String,
+    /// The new values. A list replaces the earlier list.
+    #[command(flatten)]
+    pub members: ClientMemberArgs,
+    /// Restore the default of another flag, such as first-party; can be repeated
+    #[arg(long, value_name = "FLAG")]
+    pub unset: Vec<String>,
+}
+
+/// Members of a client.
+#[derive(Debug, Args)]
+pub struct ClientMemberArgs {
     /// Display name
     #[arg(long)]
     pub name: Option<String>,
@@ -271,16 +325,19 @@ pub struct NewClientArgs {
     /// File with the client's public JWK Set
     #[arg(long, value_name = "FILE")]
     pub jwks: Option<PathBuf>,
-    /// Scopes that the client may request, separated by spaces
-    #[arg(long, default_value = "openid", value_name = "SCOPES")]
-    pub scope: String,
+    /// Scopes that the client may request, separated by spaces [default: openid]
+    #[arg(long, value_name = "SCOPES")]
+    pub scope: Option<String>,
     /// URL of the client's public JWK Set
     #[arg(long, value_name = "URL")]
     pub jwks_uri: Option<String>,
-    /// Algorithm of the client's assertions: RS384, ES384, PS256, PS384, ES256, EdDSA or RS256; can be repeated
+    /// Algorithm of the client's assertions: RS384, ES384, PS256, PS384, ES256, EdDSA, Ed25519 or RS256; can be repeated
     /// [default: RS384 and ES384]
     #[arg(long = "assertion-alg", value_name = "ALGORITHM")]
     pub assertion_algs: Vec<String>,
+    /// Audience of the client's assertions: token_endpoint_or_issuer or issuer [default: token_endpoint_or_issuer]
+    #[arg(long, value_name = "AUDIENCE")]
+    pub assertion_audience: Option<String>,
     /// Algorithm of the client's ID tokens: RS256, ES256, ES384 or EdDSA [default: RS256]
     #[arg(long, value_name = "ALGORITHM")]
     pub id_token_alg: Option<String>,
@@ -290,9 +347,21 @@ pub struct NewClientArgs {
     /// Issue refresh tokens also without the scope offline_access
     #[arg(long)]
     pub always_refresh: bool,
-    /// Seconds, 0 to 60, during which a used refresh token returns its successor again
-    #[arg(long, default_value_t = 0, value_name = "SECONDS")]
-    pub refresh_grace_s: u32,
+    /// Seconds, 0 to 60, during which a used refresh token returns its successor again [default: 0]
+    #[arg(long, value_name = "SECONDS")]
+    pub refresh_grace_s: Option<u32>,
+    /// Lifetime of access tokens, except in the token flow [default: that of the server]
+    #[arg(long, value_name = "SECONDS")]
+    pub access_token_lifetime_s: Option<u32>,
+    /// Lifetime of ID tokens [default: that of the server]
+    #[arg(long, value_name = "SECONDS")]
+    pub id_token_lifetime_s: Option<u32>,
+    /// Lifetime of refresh tokens, counted from the first one of a grant [default: that of the server]
+    #[arg(long, value_name = "SECONDS")]
+    pub refresh_token_lifetime_s: Option<u32>,
+    /// Maximum age of a sign-in, for requests without max_age [default: none]
+    #[arg(long, value_name = "SECONDS")]
+    pub default_max_age: Option<u32>,
     /// Require pushed authorization requests (PAR)
     #[arg(long)]
     pub require_par: bool,

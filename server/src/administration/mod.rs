@@ -9,6 +9,7 @@
 //! | `console` | output of a command |
 //! | [`socket`] | the socket: one command in, events out |
 //! | [`people`] | users, clients, keys |
+//! | [`user_change`] | a change of a user |
 //! | [`import`] | import |
 //! | [`export`] | export |
 
@@ -20,6 +21,7 @@ pub mod import;
 pub mod people;
 pub mod protocol;
 pub mod socket;
+pub mod user_change;
 
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::Path;

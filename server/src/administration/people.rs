@@ -5,14 +5,13 @@ use identity::directory::user_directory::OtherMethods;
 use identity::directory::user_directory::UserError;
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
-use identity::model::scope::Scopes;
-use identity::model::user::{StandardClaims, User};
+use identity::model::user::User;
 use identity::sign_in::password;
 use identity::sign_in::sign_in_methods::{MethodsToRemove, SignInMethods};
+use jiff::SignedDuration;
 
-use super::protocol::{
-    ClientCommand, CommandEvent, KeysCommand, NewClient, NewUser, RemovedMethods, UserCommand,
-};
+use super::protocol::{ClientCommand, CommandEvent, KeysCommand, Members, RemovedMethods, UserCommand};
+use super::user_change::{CheckedUserChange, UserChange, new_user};
 use super::{AdminServices, EventSink};
 
 /// Executes `trefoil user …`.
@@ -26,9 +25,21 @@ pub async fn execute_user_command(
 ) -> Result<()> {
     let (identity, now) = (services.identity, services.clock.now());
     let result = match command {
-        UserCommand::Add { user, password } => {
-            let user = identity.users.add_user(new_user(services, user, &password)?, now).await?;
+        UserCommand::Add { username, members, password } => {
+            services.passwords.check_password(&password, &username, &identity.issuer)?;
+            let change = checked_change(members)?;
+            let password = password::hash_password(&password, &*services.clock.random);
+            let mut user = new_user(username, Some(password));
+            change.apply(&mut user);
+            // A new user has no tokens.
+            user.epoch = 0;
+            let user = identity.users.add_user(user, now).await?;
             format!("added user {} (sub {})", user.username, user.sub)
+        }
+        UserCommand::Change { username, members } => {
+            let change = checked_change(members)?;
+            identity.users.change_user(&username, now, |user| change.apply(user)).await?;
+            format!("changed user {username}")
         }
         UserCommand::List => {
             for user in identity.users.all_users(now).await? {
@@ -110,10 +121,17 @@ async fn user_named(services: &AdminServices<'_>, name: &str) -> Result<User> {
 fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     let at = fhir::instant::format;
     let yes = |it: bool| if it { "yes" } else { "no" };
+    let contact = |value: &Option<String>, verified: Option<bool>| match (value, verified) {
+        (Some(value), Some(true)) => format!("{value} (verified)"),
+        (value, _) => value.clone().unwrap_or_else(|| "-".to_owned()),
+    };
     let mut lines = vec![
         format!("user            {}", user.username),
         format!("sub             {}", user.sub),
         format!("name            {}", user.claims.name.as_deref().unwrap_or("-")),
+        format!("e-mail          {}", contact(&user.claims.email, user.claims.email_verified)),
+        format!("phone           {}", contact(&user.claims.phone_number, user.claims.phone_number_verified)),
+        format!("fhir user       {}", user.fhir_user.as_deref().unwrap_or("-")),
         format!("allowed scopes  {}", user.allowed_scopes),
         format!("disabled        {}", yes(user.disabled)),
         format!("administrator   {}", yes(user.administrator)),
@@ -142,31 +160,9 @@ fn user_lines(user: &User, methods: &SignInMethods) -> Vec<String> {
     lines
 }
 
-fn new_user(services: &AdminServices<'_>, new: NewUser, password: &str) -> Result<User> {
-    services.passwords.check_password(password, &new.username, &services.identity.issuer)?;
-    let password = password::hash_password(password, &*services.clock.random);
-    Ok(User {
-        sub: String::new(),
-        claims: StandardClaims {
-            name: new.name,
-            given_name: new.given_name,
-            family_name: new.family_name,
-            preferred_username: Some(new.username.clone()),
-            email: new.email,
-            email_verified: None,
-            phone_number: new.phone_number,
-            phone_number_verified: None,
-        },
-        username: new.username,
-        email_verified_by: None,
-        allowed_scopes: Scopes::parse(&new.allowed_scopes)?,
-        fhir_user: new.fhir_user,
-        administrator: new.administrator,
-        password: Some(password),
-        disabled: false,
-        epoch: 0,
-        demo: false,
-    })
+fn checked_change(members: Members) -> Result<CheckedUserChange> {
+    let change: UserChange = serde_json::from_value(members.into())?;
+    Ok(change.check()?)
 }
 
 /// Executes `trefoil client …`.
@@ -181,17 +177,22 @@ pub async fn execute_client_command(
     let (identity, now) = (services.identity, services.clock.now());
     let unknown = |id: &str| format!("client '{id}' does not exist; `trefoil client list` shows all clients");
     match command {
-        ClientCommand::Add(new) => {
-            let mut client = new_client(new)?;
+        ClientCommand::Add { id, members } => {
+            let metadata: ClientMetadata = serde_json::from_value(members.into())?;
+            let mut client = metadata.into_client(&id, None)?;
             let secret = client.needs_secret().then(|| services.clock.random.secret());
             client.secret_digests = secret.iter().map(|secret| Client::secret_digest(secret)).collect();
             identity.clients.add_client(&client, now).await?;
             events(CommandEvent::Line(format!("added client {}", client.client_id)));
             if let Some(secret) = secret {
-                events(CommandEvent::Line(format!("client_secret {secret}")));
-                events(CommandEvent::Line(
-                    "save the secret now: only a digest is stored, and it cannot be shown again".to_owned(),
-                ));
+                print_secret(&secret, events);
+            }
+        }
+        ClientCommand::Change { id, members } => {
+            let (_, secret) = identity.clients.change_client(&id, None, &members, now).await?;
+            events(CommandEvent::Line(format!("changed client {id}")));
+            if let Some(secret) = secret {
+                print_secret(&secret, events);
             }
         }
         ClientCommand::List => {
@@ -213,16 +214,16 @@ pub async fn execute_client_command(
             let mut shown = serde_json::to_value(client.with_context(|| unknown(&id))?)?;
             // The digests are not secret, but operators do not need them.
             if let Some(shown) = shown.as_object_mut() {
+                shown.remove("replaced_secrets");
                 let secrets =
                     shown.remove("secret_digests").and_then(|digests| digests.as_array().map(Vec::len));
                 shown.insert("secrets".to_owned(), secrets.unwrap_or_default().into());
             }
             events(CommandEvent::Line(serde_json::to_string_pretty(&shown)?));
         }
-        ClientCommand::RotateSecret { id } => {
-            let secret =
-                identity.clients.rotate_client_secret(&id, now).await?.with_context(|| unknown(&id))?;
-            events(CommandEvent::Line(format!("client_secret {secret}")));
+        ClientCommand::RotateSecret { id, overlap_s } => {
+            let overlap = SignedDuration::from_secs(overlap_s.into());
+            print_secret(&identity.clients.rotate_client_secret(&id, overlap, now).await?, events);
         }
         ClientCommand::Delete { id } => {
             if !identity.clients.delete_client(&id, now).await? {
@@ -234,31 +235,11 @@ pub async fn execute_client_command(
     Ok(())
 }
 
-fn new_client(new: NewClient) -> Result<Client> {
-    let metadata = ClientMetadata {
-        client_name: new.name,
-        redirect_uris: new.redirect_uris,
-        post_logout_redirect_uris: new.post_logout_redirect_uris,
-        response_types: new.response_types,
-        grant_types: new.grant_types,
-        token_endpoint_auth_methods: new.auth_methods,
-        token_endpoint_auth_signing_algs: new.assertion_algs,
-        scope: Some(new.scope),
-        jwks: new.jwks,
-        jwks_uri: new.jwks_uri,
-        id_token_signed_response_alg: new.id_token_alg,
-        application_type: new.native.then(|| "native".to_owned()),
-        require_pushed_authorization_requests: new.require_par,
-        dpop_bound_access_tokens: new.dpop_bound,
-        pkce_required: Some(!new.pkce_optional),
-        first_party: new.first_party,
-        always_refresh: new.always_refresh,
-        refresh_grace_s: new.refresh_grace_s,
-        introspects: new.introspects,
-        groups: Some(new.groups),
-        ..ClientMetadata::default()
-    };
-    Ok(metadata.into_client(&new.id, None)?)
+fn print_secret(secret: &str, events: EventSink<'_>) {
+    events(CommandEvent::Line(format!("client_secret {secret}")));
+    events(CommandEvent::Line(
+        "save the secret now: only a digest is stored, and it cannot be shown again".to_owned(),
+    ));
 }
 
 /// Executes `trefoil keys …`.

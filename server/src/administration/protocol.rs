@@ -7,10 +7,10 @@
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// Version of the protocol. The program and the running server must have the same version.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// The member of the first message that all protocol versions have.
 #[derive(Deserialize)]
@@ -133,7 +133,8 @@ pub struct OperatorExport {
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "`UserSubcommand` describes the same commands")]
 pub enum UserCommand {
-    Add { user: NewUser, password: String },
+    Add { username: String, members: Members, password: String },
+    Change { username: String, members: Members },
     List,
     Show { name: String },
     SetPassword { name: String, password: String, keep_other_methods: bool },
@@ -144,20 +145,8 @@ pub enum UserCommand {
     RemoveMethods { name: String, methods: RemovedMethods },
 }
 
-/// A user to add; the members are described in `NewUserArgs`.
-#[derive(Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "`NewUserArgs` describes the same members")]
-pub struct NewUser {
-    pub username: String,
-    pub name: Option<String>,
-    pub given_name: Option<String>,
-    pub family_name: Option<String>,
-    pub email: Option<String>,
-    pub phone_number: Option<String>,
-    pub allowed_scopes: String,
-    pub fhir_user: Option<String>,
-    pub administrator: bool,
-}
+/// Members of a user or a client by name, in the form of a JSON merge patch.
+pub type Members = Map<String, Value>;
 
 /// The sign-in methods to remove.
 #[derive(Debug, Serialize, Deserialize)]
@@ -176,41 +165,14 @@ pub enum RemovedMethods {
 /// A command about clients.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "one command is read per connection")]
 #[expect(missing_docs, reason = "`ClientSubcommand` describes the same commands")]
 pub enum ClientCommand {
-    Add(NewClient),
+    Add { id: String, members: Members },
+    Change { id: String, members: Members },
     List,
     Show { id: String },
-    RotateSecret { id: String },
+    RotateSecret { id: String, overlap_s: u32 },
     Delete { id: String },
-}
-
-/// A client to register; the members are described in `NewClientArgs`.
-#[derive(Debug, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "`NewClientArgs` describes the same members")]
-pub struct NewClient {
-    pub id: String,
-    pub name: Option<String>,
-    pub redirect_uris: Vec<String>,
-    pub post_logout_redirect_uris: Vec<String>,
-    pub response_types: Vec<String>,
-    pub grant_types: Vec<String>,
-    pub auth_methods: Vec<String>,
-    pub jwks: Option<Value>,
-    pub scope: String,
-    pub jwks_uri: Option<String>,
-    pub assertion_algs: Vec<String>,
-    pub id_token_alg: Option<String>,
-    pub first_party: bool,
-    pub always_refresh: bool,
-    pub refresh_grace_s: u32,
-    pub require_par: bool,
-    pub dpop_bound: bool,
-    pub introspects: bool,
-    pub pkce_optional: bool,
-    pub native: bool,
-    pub groups: Vec<String>,
 }
 
 /// A command about keys.
@@ -245,8 +207,10 @@ mod tests {
         "export --out /out",
         "export --out /out --group g --since 2026-01-31T00:00:00Z --type Patient,Group",
         "user add ada",
-        "user add ada --name N --given-name G --family-name F --email E --phone-number P --allowed-scopes S \
-         --fhir-user Patient/p1 --administrator",
+        "user add ada --name N --given-name G --family-name F --email E --email-verified --phone-number P \
+         --phone-number-verified --allowed-scopes S --fhir-user Patient/p1 --administrator",
+        "user change ada --name N",
+        "user change ada --unset fhir-user --unset administrator --unset allowed-scopes",
         "user list",
         "user show ada",
         "user set-password ada",
@@ -262,11 +226,14 @@ mod tests {
         "client add web",
         "client add web --name N --redirect-uri R1 --redirect-uri R2 --post-logout-redirect-uri L \
          --response-type code --grant-type authorization_code --auth-method none --jwks JWKS --scope S \
-         --jwks-uri K --assertion-alg ES384 --id-token-alg ES256 --first-party --always-refresh \
-         --refresh-grace-s 9 --require-par --dpop-bound --introspects --pkce-optional --native --group g",
+         --jwks-uri K --assertion-alg ES384 --assertion-audience issuer --id-token-alg ES256 --first-party \
+         --always-refresh --refresh-grace-s 9 --access-token-lifetime-s 60 --id-token-lifetime-s 60 \
+         --refresh-token-lifetime-s 60 --default-max-age 60 --require-par --dpop-bound --introspects --pkce-optional --native --group g",
         "client list",
         "client show web",
+        "client change web --redirect-uri R --unset first-party --unset group",
         "client rotate-secret web",
+        "client rotate-secret web --overlap-s 3600",
         "client delete web",
         "keys list",
         "keys rotate",
@@ -344,10 +311,10 @@ mod tests {
 
     #[test]
     fn another_version_is_rejected_before_its_command_is_read() {
-        let error = decode_command(r#"{"protocol":2,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
-        assert!(error.starts_with("version 2 of the administration protocol is not supported"), "{error}");
-        assert!(error.contains("has version 1; use the trefoil program of the running server"), "{error}");
-        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":1,"command":{"unheard":"of"}}"#]
+        let error = decode_command(r#"{"protocol":3,"command":{"unheard":"of"}}"#).unwrap_err().to_string();
+        assert!(error.starts_with("version 3 of the administration protocol is not supported"), "{error}");
+        assert!(error.contains("has version 2; use the trefoil program of the running server"), "{error}");
+        for malformed in ["", "{}", r#"{"command":"reload"}"#, r#"{"protocol":2,"command":{"unheard":"of"}}"#]
         {
             assert!(matches!(decode_command(malformed), Err(ProtocolError::Malformed(_))), "{malformed}");
         }

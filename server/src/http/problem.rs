@@ -19,6 +19,7 @@ use identity::authorize::device::DeviceError;
 use identity::authorize::pushed_request::PushRequestError;
 use identity::authorize::request::PageError;
 use identity::client_auth::authenticator::ClientAuthError;
+use identity::directory::client_registry::ChangeClientError;
 use identity::directory::user_directory::{ChangeUserError, UserError};
 use identity::sign_in::linked_account::LinkError;
 use identity::sign_in::passkey::PasskeyError;
@@ -45,6 +46,8 @@ pub enum Problem {
     Response(Box<Response>),
     /// The body cannot be read.
     Body(ReadBodyError),
+    /// A change of a client failed.
+    ChangeClient(ChangeClientError),
     /// A change of a user failed.
     ChangeUser(ChangeUserError),
     /// The client is not authenticated.
@@ -101,6 +104,7 @@ macro_rules! from_errors {
 
 from_errors! {
     ReadBodyError => Body;
+    ChangeClientError => ChangeClient;
     ChangeUserError => ChangeUser;
     ClientAuthError => Client;
     DeviceError => Device;
@@ -178,6 +182,7 @@ impl Problem {
         match self {
             Self::Response(response) => *response,
             Self::Body(error) => body_error(dialect, &error),
+            Self::ChangeClient(error) => identity_errors::change_client_error(dialect, &error),
             Self::ChangeUser(error) => identity_errors::change_user_error(dialect, &error),
             Self::Client(error) => identity_errors::client_error(&error),
             Self::Device(error) => identity_errors::device_error(&error),

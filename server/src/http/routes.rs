@@ -139,7 +139,11 @@ static ADMIN: &[Route] = routes! {
     GET    "admin/users/{sub}/consents" => admin::users::list_consents(sub);
     DELETE "admin/users/{sub}/consents/{client_id}" => admin::users::withdraw_consent(sub, client_id);
     GET    "admin/clients" => admin::clients::list_clients();
+    POST   "admin/clients" => admin::clients::create_client(body);
     GET    "admin/clients/{client_id}" => admin::clients::read_client(client_id);
+    PATCH  "admin/clients/{client_id}" => admin::clients::change_client(client_id, body);
+    DELETE "admin/clients/{client_id}" => admin::clients::delete_client(client_id);
+    POST   "admin/clients/{client_id}/secret" => admin::clients::rotate_secret(client_id, body);
 };
 
 static PAGES: &[Route] = routes! {

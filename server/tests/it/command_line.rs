@@ -66,6 +66,38 @@ fn the_same_commands_work_stopped_and_running() {
 }
 
 #[test]
+fn users_and_clients_are_changed_and_defaults_restored() {
+    let server = Server::in_fresh_folder();
+    check(&add_user(&server, "ada", "a long enough password"), 0, "added user ada");
+    let change = ["user", "change", "ada", "--email", "ada@mail.example", "--email-verified"];
+    check(&server.trefoil(&[&change[..], &["--fhir-user", "Patient/p1"]].concat()), 0, "changed user ada");
+    check(&server.trefoil(&["user", "show", "ada"]), 0, "e-mail          ada@mail.example (verified)");
+    check(&server.trefoil(&["user", "change", "ada", "--unset", "fhir-user"]), 0, "changed user ada");
+    check(&server.trefoil(&["user", "show", "ada"]), 0, "fhir user       -");
+    check(&server.trefoil(&["user", "change", "ada", "--fhir-user", "nonsense"]), 1, "such as Patient/p1");
+    check(&server.trefoil(&["user", "change", "ada", "--unset", "colour"]), 1, "there is no such flag");
+    check(&server.trefoil(&["user", "change", "nobody", "--name", "N"]), 1, "does not exist");
+
+    let add = ["client", "add", "web", "--redirect-uri", "https://app.example/cb", "--first-party"];
+    check(&server.trefoil(&add), 0, "added client web");
+    let change = ["client", "change", "web", "--scope", "openid email", "--unset", "first-party"];
+    check(&server.trefoil(&change), 0, "changed client web");
+    let shown = server.trefoil(&["client", "show", "web"]);
+    check(&shown, 0, "\"email\"");
+    check(&shown, 0, "\"consent\": true");
+    check(&shown, 0, "https://app.example/cb");
+    let with_secret = ["client", "change", "web", "--auth-method", "client_secret_basic"];
+    check(&server.trefoil(&with_secret), 0, "client_secret ");
+    check(&server.trefoil(&["client", "rotate-secret", "web", "--overlap-s", "60"]), 0, "client_secret ");
+    check(
+        &server.trefoil(&["client", "change", "web", "--redirect-uri", "http://app.example"]),
+        1,
+        "is not HTTPS",
+    );
+    check(&server.trefoil(&["client", "change", "nobody", "--name", "N"]), 1, "does not exist");
+}
+
+#[test]
 fn files_in_a_readable_folder_are_private() {
     let server = Server::in_fresh_folder();
     std::fs::set_permissions(server.data(), std::fs::Permissions::from_mode(0o755)).unwrap();

@@ -3,22 +3,19 @@
 
 use http::{StatusCode, header};
 use identity::directory::user_directory::{OtherMethods, VersionedUser};
-use identity::model::scope::Scopes;
-use identity::model::user::{StandardClaims, User};
+use identity::model::user::User;
 use identity::sign_in::password::{self, PasswordError};
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
     check_administrator, expected_revision, invalid_request, json, page_parameters, parse_body,
     precondition_failed,
 };
+use crate::administration::user_change::{UserChange, new_user};
 use crate::http::extract::{RequestBody, RequestContext};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
-
-/// Maximum length of a claim, in bytes.
-const TEXT: usize = 500;
 
 fn user_json(user: &User) -> Value {
     json!({
@@ -36,104 +33,6 @@ fn user_json(user: &User) -> Value {
 fn user_response(status: StatusCode, entry: &VersionedUser) -> Response {
     let tag = format!("W/\"{}\"", entry.revision);
     reply::with(json(status, &user_json(&entry.user)), header::ETAG, &tag)
-}
-
-/// Deserializes a present member. Its value is `None` for null, which removes the value of the user.
-fn present_or_null<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-) -> Result<Option<Option<T>>, D::Error> {
-    Option::deserialize(from).map(Some)
-}
-
-/// A change of a user; members that are absent do not change.
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct UserChange {
-    #[serde(deserialize_with = "present_or_null")]
-    name: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    given_name: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    family_name: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    email: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    email_verified: Option<Option<bool>>,
-    #[serde(deserialize_with = "present_or_null")]
-    phone_number: Option<Option<String>>,
-    #[serde(deserialize_with = "present_or_null")]
-    phone_number_verified: Option<Option<bool>>,
-    #[serde(deserialize_with = "present_or_null")]
-    fhir_user: Option<Option<String>>,
-    allowed_scopes: Option<String>,
-    administrator: Option<bool>,
-    disabled: Option<bool>,
-}
-
-/// A valid change.
-struct CheckedUserChange {
-    change: UserChange,
-    scopes: Option<Scopes>,
-}
-
-impl UserChange {
-    fn check_administrator(self) -> Result<CheckedUserChange, Problem> {
-        let texts = [
-            &self.name,
-            &self.given_name,
-            &self.family_name,
-            &self.email,
-            &self.phone_number,
-            &self.fhir_user,
-        ];
-        let is_bad =
-            |text: &String| text.is_empty() || text.len() > TEXT || text.chars().any(char::is_control);
-        if texts.into_iter().flatten().flatten().any(is_bad) {
-            return Err(invalid_request("a text must have 1 to 500 bytes and no control characters"));
-        }
-        let is_reference = |text: &String| {
-            text.split_once('/')
-                .is_some_and(|(kind, id)| fhir::resource_type(kind).is_some() && !id.is_empty())
-        };
-        if !self.fhir_user.iter().flatten().all(is_reference) {
-            return Err(invalid_request("fhir_user must be a resource such as Patient/p1"));
-        }
-        let scopes = self.allowed_scopes.as_deref().map(Scopes::parse).transpose();
-        let scopes = scopes.map_err(|error| invalid_request(&error.to_string()))?;
-        Ok(CheckedUserChange { change: self, scopes })
-    }
-}
-
-impl CheckedUserChange {
-    fn apply(&self, user: &mut User) {
-        fn set<T: Clone>(to: &mut T, present_or_null: &Option<T>) {
-            if let Some(present_or_null) = present_or_null {
-                to.clone_from(present_or_null);
-            }
-        }
-        let change = &self.change;
-        set(&mut user.claims.name, &change.name);
-        set(&mut user.claims.given_name, &change.given_name);
-        set(&mut user.claims.family_name, &change.family_name);
-        if change.email.is_some() || change.email_verified.is_some() {
-            // The provider verified the previous address.
-            user.claims.email_verified = None;
-            user.email_verified_by = None;
-        }
-        set(&mut user.claims.email, &change.email);
-        set(&mut user.claims.email_verified, &change.email_verified);
-        set(&mut user.claims.phone_number, &change.phone_number);
-        set(&mut user.claims.phone_number_verified, &change.phone_number_verified);
-        set(&mut user.fhir_user, &change.fhir_user);
-        set(&mut user.allowed_scopes, &self.scopes);
-        let before = (user.disabled, user.administrator);
-        set(&mut user.administrator, &change.administrator);
-        set(&mut user.disabled, &change.disabled);
-        // Tokens issued before must not become valid again, nor gain another right.
-        if before != (user.disabled, user.administrator) {
-            user.epoch += 1;
-        }
-    }
 }
 
 async fn hash_new_password(
@@ -186,24 +85,12 @@ pub async fn create_user(context: &RequestContext, body: &mut RequestBody) -> Re
     let password = text(members.remove("password"), "password")?;
     let change: UserChange = serde_json::from_value(Value::Object(members))
         .map_err(|error| invalid_request(&format!("the body is not valid: {error}")))?;
-    let checked = change.check_administrator()?;
+    let checked = change.check().map_err(|error| invalid_request(&error.to_string()))?;
     let password = match password {
         Some(plain) => Some(hash_new_password(context, plain, username.clone()).await?),
         None => None,
     };
-    let mut user = User {
-        sub: String::new(),
-        claims: StandardClaims { preferred_username: Some(username.clone()), ..StandardClaims::default() },
-        username,
-        email_verified_by: None,
-        allowed_scopes: ["openid", "profile", "email", "phone"].into_iter().collect(),
-        fhir_user: None,
-        administrator: false,
-        password,
-        disabled: false,
-        epoch: 0,
-        demo: false,
-    };
+    let mut user = new_user(username, password);
     checked.apply(&mut user);
     let identity = &context.app.identity;
     let user = identity.users.add_user(user, context.now).await?;
@@ -221,7 +108,7 @@ pub async fn change_user(
 ) -> Result<Response, Problem> {
     check_administrator(context).await?;
     let change: UserChange = parse_body(context, body).await?;
-    let checked = change.check_administrator()?;
+    let checked = change.check().map_err(|error| invalid_request(&error.to_string()))?;
     let revision = expected_revision(context)?;
     let identity = &context.app.identity;
     let done =

@@ -6,7 +6,9 @@ use identity::authorize::device::DeviceError;
 use identity::authorize::pushed_request::PushRequestError;
 use identity::authorize::request::PageError;
 use identity::client_auth::authenticator::ClientAuthError;
+use identity::directory::client_registry::ChangeClientError;
 use identity::directory::user_directory::{ChangeUserError, UserError};
+use identity::model::client::RegistrationError;
 use identity::sign_in::linked_account::LinkError;
 use identity::sign_in::passkey::PasskeyError;
 use identity::tokens::access_token::BadToken;
@@ -97,6 +99,29 @@ pub(super) fn change_user_error(dialect: Dialect, error: &ChangeUserError) -> Re
             admin_error(StatusCode::PRECONDITION_FAILED, "precondition_failed", &error.to_string())
         }
     }
+}
+
+/// Returns the response for a client that could not be added, changed or deleted.
+pub(super) fn change_client_error(dialect: Dialect, error: &ChangeClientError) -> Response {
+    let (status, code) = match error {
+        ChangeClientError::Store(error)
+        | ChangeClientError::Registration(RegistrationError::Store(error)) => {
+            return store_error(dialect, error);
+        }
+        ChangeClientError::Unknown(_) => return no_such("client"),
+        ChangeClientError::Stale => (StatusCode::PRECONDITION_FAILED, "precondition_failed"),
+        ChangeClientError::Registration(
+            RegistrationError::Exists(_)
+            | RegistrationError::AddedByCommand(_)
+            | RegistrationError::Declared(_),
+        )
+        | ChangeClientError::TooManySecrets => (StatusCode::CONFLICT, "conflict"),
+        ChangeClientError::NoSecret(_)
+        | ChangeClientError::Malformed(_)
+        | ChangeClientError::Metadata(_)
+        | ChangeClientError::Registration(_) => (StatusCode::BAD_REQUEST, "invalid_request"),
+    };
+    admin_error(status, code, &error.to_string())
 }
 
 /// Returns the page for an external account that was not linked.

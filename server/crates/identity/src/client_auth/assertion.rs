@@ -9,7 +9,7 @@ use store::{Expect, StoreError};
 use crate::client_auth::authenticator::{ClientAuthError, ClientAuthenticator};
 use crate::jose::{self, JwsParts};
 use crate::ledger_keys;
-use crate::model::client::{AuthMethod, Client};
+use crate::model::client::{AssertionAudiencePolicy, AuthMethod, Client};
 use crate::storage::records;
 
 /// Maximum distance of `exp` from now in seconds.
@@ -23,13 +23,13 @@ const CLOCK_LEEWAY_S: i64 = 10;
 pub enum BadAssertion {
     #[error("the assertion is not a signed JWT")]
     Malformed,
-    #[error("alg must be RS384, ES384, PS256, PS384, ES256, EdDSA or RS256")]
+    #[error("alg must be RS384, ES384, PS256, PS384, ES256, EdDSA, Ed25519 or RS256")]
     UnknownAlgorithm,
     #[error(
         "'{alg}' is not an algorithm registered for this client (registered: {registered}; default: RS384, ES384)"
     )]
     UnregisteredAlgorithm { alg: &'static str, registered: String },
-    #[error("typ must be JWT")]
+    #[error("typ must be JWT or client-authentication+jwt")]
     Type,
     #[error("crit is not supported")]
     Critical,
@@ -47,6 +47,10 @@ pub enum BadAssertion {
     Issuer,
     #[error("aud must be a single value, the token endpoint or the issuer")]
     Audience,
+    #[error(
+        "aud must be the issuer as a string, because the client is registered with assertion_audience 'issuer'"
+    )]
+    AudienceNotIssuer,
     #[error("exp must be a number of seconds")]
     NoExpiry,
     #[error("the assertion has expired")]
@@ -80,16 +84,23 @@ enum AssertionAudience {
 }
 
 impl AssertionClaims {
-    /// Checks all claims except `iss` and `sub`. Returns the expiry in seconds and the `jti`.
-    fn check_claims(&self, audiences: [&str; 2], now: Timestamp) -> Result<(i64, &str), BadAssertion> {
-        let aud = match &self.aud {
-            Some(AssertionAudience::One(one)) => one,
-            Some(AssertionAudience::Many(many)) if many.len() == 1 => &many[0],
+    /// Checks `aud` against the policy of the client.
+    fn check_audience(&self, policy: AssertionAudiencePolicy, issuer: &str) -> Result<(), BadAssertion> {
+        let aud = match (&self.aud, policy) {
+            (Some(AssertionAudience::One(one)), AssertionAudiencePolicy::Issuer) if one == issuer => {
+                return Ok(());
+            }
+            (_, AssertionAudiencePolicy::Issuer) => return Err(BadAssertion::AudienceNotIssuer),
+            (Some(AssertionAudience::One(one)), _) => one,
+            (Some(AssertionAudience::Many(many)), _) if many.len() == 1 => &many[0],
             _ => return Err(BadAssertion::Audience),
         };
-        if !audiences.contains(&aud.as_str()) {
-            return Err(BadAssertion::Audience);
-        }
+        let is_token_endpoint = aud.strip_prefix(issuer) == Some("/oauth2/token");
+        if aud == issuer || is_token_endpoint { Ok(()) } else { Err(BadAssertion::Audience) }
+    }
+
+    /// Checks the times and `jti`. Returns the expiry in seconds and the `jti`.
+    fn check_times(&self, now: Timestamp) -> Result<(i64, &str), BadAssertion> {
         let now = now.as_second();
         let seconds = |time: f64| (time.abs() < 1e15).then_some(time.floor() as i64);
         let exp = self.exp.and_then(seconds).ok_or(BadAssertion::NoExpiry)?;
@@ -115,12 +126,14 @@ const SMART_ALGORITHMS: [&str; 2] = ["RS384", "ES384"];
 
 /// Returns the algorithm named in the header if it is registered for the client.
 fn registered_algorithm(name: &str, client: &Client) -> Result<Algorithm, BadAssertion> {
-    let is_registered = match client.assertion_algs.as_slice() {
-        [] => SMART_ALGORITHMS.contains(&name),
-        registered => registered.iter().any(|known| known == name),
-    };
     let known = jose::VERIFIED_ALGORITHMS.into_iter().find(|(known, _)| *known == name);
     let (alg, algorithm) = known.ok_or(BadAssertion::UnknownAlgorithm)?;
+    // Algorithms are compared, not names: `EdDSA` and `Ed25519` are the same.
+    let is_same = |name: &str| jose::verified_algorithm(name) == Some(algorithm);
+    let is_registered = match client.assertion_algs.as_slice() {
+        [] => SMART_ALGORITHMS.into_iter().any(is_same),
+        registered => registered.iter().any(|name| is_same(name)),
+    };
     if is_registered {
         return Ok(algorithm);
     }
@@ -161,7 +174,9 @@ impl ClientAuthenticator {
         if !jose::assertion_algorithms().any(|known| known == parts.header.alg) {
             return Err(bad(BadAssertion::UnknownAlgorithm));
         }
-        if parts.header.typ.as_deref().is_some_and(|typ| !typ.eq_ignore_ascii_case("jwt")) {
+        let types = ["jwt", "client-authentication+jwt"];
+        let is_assertion = |typ: &str| types.iter().any(|known| known.eq_ignore_ascii_case(typ));
+        if !parts.header.typ.as_deref().is_none_or(is_assertion) {
             return Err(bad(BadAssertion::Type));
         }
         if parts.header.crit.is_some() {
@@ -184,8 +199,8 @@ impl ClientAuthenticator {
         }
         // These checks need no key. They precede the signature check, so that an invalid assertion does not cause a
         // fetch of a key set.
-        let token_url = format!("{}/oauth2/token", self.issuer);
-        let (exp, jti) = claims.check_claims([&token_url, &self.issuer], now).map_err(bad)?;
+        claims.check_audience(client.assertion_audience, &self.issuer).map_err(bad)?;
+        let (exp, jti) = claims.check_times(now).map_err(bad)?;
         match &client.jwks_uri {
             Some(address) => {
                 let keys = self.key_sets.keys_for(address, kid, now).await?;
@@ -216,11 +231,55 @@ mod tests {
 
     const AUDIENCES: [&str; 2] = ["https://as.example/oauth2/token", "https://as.example"];
 
+    const ISSUER: &str = AUDIENCES[1];
+
     #[track_caller]
     fn check(claims: serde_json::Value, expected: Result<(), BadAssertion>) {
         let claims: AssertionClaims = serde_json::from_value(claims).unwrap();
         let now = Timestamp::from_second(1_000_000).unwrap();
-        assert_eq!(claims.check_claims(AUDIENCES, now).map(drop), expected);
+        let checked = claims
+            .check_audience(AssertionAudiencePolicy::default(), ISSUER)
+            .and_then(|()| claims.check_times(now).map(drop));
+        assert_eq!(checked, expected);
+    }
+
+    #[test]
+    fn the_audience_policy_of_a_client_is_applied() {
+        use serde_json::json;
+        for (aud, default, issuer_only) in [
+            (json!(ISSUER), true, true),
+            (json!(AUDIENCES[0]), true, false),
+            (json!([ISSUER]), true, false),
+            (json!(AUDIENCES), false, false),
+            (json!([]), false, false),
+            (json!("https://as.example/"), false, false),
+            (json!("https://as.example/oauth2/token/"), false, false),
+            (json!("https://as.example.evil/oauth2/token"), false, false),
+            (json!(null), false, false),
+        ] {
+            let claims: AssertionClaims = serde_json::from_value(json!({ "aud": aud })).unwrap();
+            let accepts = |policy| claims.check_audience(policy, ISSUER).is_ok();
+            let found = (
+                accepts(AssertionAudiencePolicy::TokenEndpointOrIssuer),
+                accepts(AssertionAudiencePolicy::Issuer),
+            );
+            assert_eq!(found, (default, issuer_only), "{aud}");
+        }
+    }
+
+    #[test]
+    fn ed25519_and_eddsa_name_the_same_algorithm() {
+        let with = |names: &[&str]| Client {
+            assertion_algs: names.iter().map(|name| (*name).to_owned()).collect(),
+            ..Client::new("c")
+        };
+        for name in ["EdDSA", "Ed25519"] {
+            for registered in ["EdDSA", "Ed25519"] {
+                assert!(registered_algorithm(name, &with(&[registered])).is_ok(), "{name} {registered}");
+            }
+            assert!(registered_algorithm(name, &with(&["ES256"])).is_err(), "{name}");
+            assert!(registered_algorithm(name, &with(&[])).is_err(), "{name}");
+        }
     }
 
     #[test]

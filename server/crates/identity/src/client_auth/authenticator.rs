@@ -140,7 +140,7 @@ impl ClientAuthenticator {
         now: Timestamp,
     ) -> Result<Client, ClientAuthError> {
         let client = self.clients.active_client(id, now).await?.ok_or(ClientAuthError::InvalidClient)?;
-        if client.verify_secret(secret) && client.auth_methods.contains(&method) {
+        if client.verify_secret(secret, now) && client.auth_methods.contains(&method) {
             Ok(client)
         } else {
             Err(ClientAuthError::InvalidClient)

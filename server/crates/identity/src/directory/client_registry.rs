@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use quick_cache::sync::Cache;
+use serde_json::{Map, Value};
 use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink, RecordAction};
 use crate::directory::lifetime_settings::LifetimeSettings;
-use crate::encoding;
 use crate::ledger_keys;
-use crate::model::client::{Client, RegistrationError};
+use crate::model::client::{Client, RegistrationError, ReplacedSecret};
+use crate::model::client_metadata::{ClientMetadata, InvalidMetadata};
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
 use crate::storage::records;
@@ -28,6 +29,46 @@ impl ClientCache {
     pub fn new() -> Self {
         Self(Cache::new(1_000))
     }
+}
+
+/// Maximum number of replaced secrets of a client that are still valid.
+const MAX_REPLACED_SECRETS: usize = 10;
+
+/// A client with the revision of the stored record.
+pub struct VersionedClient {
+    /// The client.
+    pub client: Client,
+    /// Revision of the record, which changes with each write.
+    pub revision: u64,
+}
+
+/// Reasons why a change of a client is rejected.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeClientError {
+    /// There is no such client.
+    #[error("client '{0}' does not exist; `trefoil client list` shows all clients")]
+    Unknown(String),
+    /// The record was changed since it was read.
+    #[error("the client was changed since it was read; read it again")]
+    Stale,
+    /// The client has no authentication method with a secret.
+    #[error("client '{0}' uses no secret; register client_secret_basic or client_secret_post first")]
+    NoSecret(String),
+    /// Too many replaced secrets are still valid.
+    #[error("10 replaced secrets of the client are still valid; rotate without an overlap to end them")]
+    TooManySecrets,
+    /// A member of the change is unknown or has another type.
+    #[error("the change is not valid: {0}")]
+    Malformed(#[from] serde_json::Error),
+    /// A member of the changed metadata is rejected.
+    #[error(transparent)]
+    Metadata(#[from] InvalidMetadata),
+    /// The changed client is rejected.
+    #[error(transparent)]
+    Registration(#[from] RegistrationError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// The registered clients, stored in the ledger.
@@ -153,30 +194,122 @@ impl ClientRegistry {
         }
     }
 
-    /// Replaces all secrets of a client with a new one and returns the new secret. Returns `None` if there is no such
-    /// client.
+    /// Returns a client with the revision of its record.
     ///
     /// # Errors
-    /// Returns [`RegistrationError::Declared`] if the client is declared in the configuration, or a store error.
-    pub async fn rotate_client_secret(
+    /// Returns [`StoreError`] if the read fails.
+    pub async fn versioned_client(
         &self,
         client_id: &str,
         now: Timestamp,
-    ) -> Result<Option<String>, RegistrationError> {
-        let key = ledger_keys::client_record(client_id);
-        let Some(mut stored) = self.ledger.read_record::<Client>(&key, now).await? else {
-            return Ok(None);
-        };
-        if stored.value.declared {
-            return Err(RegistrationError::Declared(client_id.to_owned()));
-        }
+    ) -> Result<Option<VersionedClient>, StoreError> {
+        let found = self.ledger.read_record::<Client>(&ledger_keys::client_record(client_id), now).await?;
+        Ok(found.map(|stored| VersionedClient { client: stored.value, revision: stored.revision }))
+    }
+
+    /// Changes the metadata of a client by a JSON merge patch (see [`ClientMetadata::with_changes`]). Its secrets and tokens
+    /// stay valid; a client that needs a secret and has none receives one, which is returned. If `revision` is given, fails
+    /// if the record was changed since that revision.
+    ///
+    /// # Errors
+    /// Returns [`ChangeClientError`] if the client is missing, declared or was changed, or if the change is invalid.
+    pub async fn change_client(
+        &self,
+        client_id: &str,
+        revision: Option<u64>,
+        changes: &Map<String, Value>,
+        now: Timestamp,
+    ) -> Result<(VersionedClient, Option<String>), ChangeClientError> {
+        let mut new_secret = None;
+        let changed = self
+            .write_changed(client_id, revision, now, |client| {
+                let metadata = ClientMetadata::with_changes(client, changes)?;
+                let mut changed = metadata.into_client(client_id, None)?;
+                if changed.needs_secret() {
+                    changed.secret_digests.clone_from(&client.secret_digests);
+                    changed.replaced_secrets.clone_from(&client.replaced_secrets);
+                    if changed.secret_digests.is_empty() {
+                        let secret = self.random.secret();
+                        changed.secret_digests.push(Client::secret_digest(&secret));
+                        new_secret = Some(secret);
+                    }
+                }
+                let (demo, generation) = (client.demo, client.generation.clone());
+                Ok(Client { demo, generation, ..changed })
+            })
+            .await?;
+        Ok((changed, new_secret))
+    }
+
+    /// Gives a client a new secret and returns it. The earlier secrets stay valid for the time `overlap`.
+    ///
+    /// # Errors
+    /// Returns [`ChangeClientError`] if the client is missing or declared, or uses no secret.
+    pub async fn rotate_client_secret(
+        &self,
+        client_id: &str,
+        overlap: SignedDuration,
+        now: Timestamp,
+    ) -> Result<String, ChangeClientError> {
         let secret = self.random.secret();
-        stored.value.secret_digests = vec![encoding::sha256_base64url(&secret)];
-        let write = records::put_record(key, &stored.value, None, Expect::Revision(stored.revision));
-        self.ledger.write(vec![write], now).await?;
-        self.audit
-            .record(AuditEvent::Client { action: RecordAction::Update, client_id: client_id.to_owned() });
-        Ok(Some(secret))
+        self.write_changed(client_id, None, now, |client| {
+            if !client.needs_secret() {
+                return Err(ChangeClientError::NoSecret(client_id.to_owned()));
+            }
+            let mut changed = client.clone();
+            let until = now + overlap;
+            // An earlier rotation may have set an earlier end.
+            changed
+                .replaced_secrets
+                .iter_mut()
+                .for_each(|replaced| replaced.until = replaced.until.min(until));
+            let replaced =
+                std::mem::replace(&mut changed.secret_digests, vec![Client::secret_digest(&secret)]);
+            let replaced = replaced.into_iter().map(|digest| ReplacedSecret { digest, until });
+            changed.replaced_secrets.extend(replaced);
+            changed.replaced_secrets.retain(|replaced| now < replaced.until);
+            if changed.replaced_secrets.len() > MAX_REPLACED_SECRETS {
+                return Err(ChangeClientError::TooManySecrets);
+            }
+            Ok(changed)
+        })
+        .await?;
+        Ok(secret)
+    }
+
+    /// Writes a change of a client by compare-and-set, and retries after a concurrent change.
+    async fn write_changed(
+        &self,
+        client_id: &str,
+        revision: Option<u64>,
+        now: Timestamp,
+        mut change: impl FnMut(&Client) -> Result<Client, ChangeClientError> + Send,
+    ) -> Result<VersionedClient, ChangeClientError> {
+        loop {
+            let found = self.versioned_client(client_id, now).await?;
+            let found = found.filter(|found| self.demo || !found.client.demo);
+            let found = found.ok_or_else(|| ChangeClientError::Unknown(client_id.to_owned()))?;
+            if found.client.declared {
+                return Err(RegistrationError::Declared(client_id.to_owned()).into());
+            }
+            if revision.is_some_and(|revision| revision != found.revision) {
+                return Err(ChangeClientError::Stale);
+            }
+            let client = change(&found.client)?;
+            self.lifetimes.admit_client(&client, now).await?;
+            let key = ledger_keys::client_record(client_id);
+            let write = records::put_record(key, &client, None, Expect::Revision(found.revision));
+            match self.ledger.write(vec![write], now).await {
+                Ok(revisions) => {
+                    let client_id = client_id.to_owned();
+                    self.audit.record(AuditEvent::Client { action: RecordAction::Update, client_id });
+                    let revision = revisions.first().copied().unwrap_or_default();
+                    return Ok(VersionedClient { client, revision });
+                }
+                Err(StoreError::Conflict { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
     }
 
     /// Deletes a client and thereby invalidates its tokens. Returns `false` if there is no such client.

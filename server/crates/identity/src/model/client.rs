@@ -1,5 +1,6 @@
 //! Clients: their credentials and what they may request (RFC 6749 section 2; RFC 7591).
 
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use subtle::ConstantTimeEq;
@@ -56,6 +57,26 @@ pub enum ResponseType {
     IdTokenToken,
 }
 
+/// Audiences that a client assertion may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AssertionAudiencePolicy {
+    /// The token endpoint or the issuer (SMART App Launch 2.2).
+    #[default]
+    TokenEndpointOrIssuer,
+    /// The issuer as a single string (FAPI 2.0; update of RFC 7523).
+    Issuer,
+}
+
+/// A client secret that was replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplacedSecret {
+    /// SHA-256 in base64url.
+    pub digest: String,
+    /// Time until which the secret is valid.
+    pub until: Timestamp,
+}
+
 /// A registered client.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Client {
@@ -80,6 +101,9 @@ pub struct Client {
     /// SHA-256 of each valid secret in base64url.
     #[serde(default)]
     pub secret_digests: Vec<String>,
+    /// Secrets that were replaced and stay valid for some time.
+    #[serde(default)]
+    pub replaced_secrets: Vec<ReplacedSecret>,
     /// Public keys for `private_key_jwt`, registered by value.
     #[serde(default)]
     pub jwks: Vec<serde_json::Value>,
@@ -89,6 +113,9 @@ pub struct Client {
     /// Algorithms accepted for client assertions. Empty means RS384 and ES384.
     #[serde(default)]
     pub assertion_algs: Vec<String>,
+    /// Audiences that a client assertion may have.
+    #[serde(default)]
+    pub assertion_audience: AssertionAudiencePolicy,
     /// Algorithm of ID tokens. `None` means RS256.
     #[serde(default)]
     pub id_token_alg: Option<String>,
@@ -213,9 +240,11 @@ impl Client {
             grant_types: Vec::new(),
             auth_methods: Vec::new(),
             secret_digests: Vec::new(),
+            replaced_secrets: Vec::new(),
             jwks: Vec::new(),
             jwks_uri: None,
             assertion_algs: Vec::new(),
+            assertion_audience: AssertionAudiencePolicy::default(),
             id_token_alg: None,
             scopes: Scopes::default(),
             pkce_required: true,
@@ -248,11 +277,14 @@ impl Client {
         self.auth_methods.iter().any(|method| with_secret.contains(method))
     }
 
-    /// Returns `true` if `secret` is one of the client's secrets. The comparison takes constant time.
-    pub fn verify_secret(&self, secret: &str) -> bool {
+    /// Returns `true` if `secret` is one of the secrets of the client that are valid now. The comparison takes constant
+    /// time.
+    pub fn verify_secret(&self, secret: &str, now: Timestamp) -> bool {
         let digest = encoding::sha256_base64url(secret);
+        let replaced = self.replaced_secrets.iter().filter(|replaced| now < replaced.until);
         self.secret_digests
             .iter()
+            .chain(replaced.map(|replaced| &replaced.digest))
             .fold(false, |found, known| found | bool::from(known.as_bytes().ct_eq(digest.as_bytes())))
     }
 

@@ -5,10 +5,12 @@ use std::fmt::Display;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::jose::SigningAlg;
-use crate::model::client::{AuthMethod, Client, GrantType, RegistrationError, ResponseType};
+use crate::model::client::{
+    AssertionAudiencePolicy, AuthMethod, Client, GrantType, RegistrationError, ResponseType,
+};
 use crate::model::redirect_uri::RegisteredRedirectUri;
 use crate::model::scope::Scopes;
 
@@ -32,6 +34,8 @@ pub struct ClientMetadata {
     pub token_endpoint_auth_signing_alg: Option<String>,
     /// Names several algorithms, in place of the single one. Default: RS384 and ES384.
     pub token_endpoint_auth_signing_algs: Vec<String>,
+    /// Audiences of client assertions: `token_endpoint_or_issuer` (default) or `issuer`.
+    pub assertion_audience: Option<String>,
     pub jwks: Option<Value>,
     pub jwks_uri: Option<String>,
     /// Default: `openid`.
@@ -168,6 +172,14 @@ impl ClientMetadata {
                 .into_iter()
                 .chain(self.token_endpoint_auth_signing_algs)
                 .collect(),
+            assertion_audience: match self.assertion_audience.as_deref() {
+                None | Some("token_endpoint_or_issuer") => AssertionAudiencePolicy::TokenEndpointOrIssuer,
+                Some("issuer") => AssertionAudiencePolicy::Issuer,
+                Some(other) => {
+                    let reason = format!("'{other}' is not known; use token_endpoint_or_issuer or issuer");
+                    return Err(invalid("assertion_audience", 0, reason));
+                }
+            },
             id_token_alg: self.id_token_signed_response_alg,
             scopes: Scopes::parse(scope).map_err(|error| invalid("scope", 0, error))?,
             pkce_required,
@@ -190,6 +202,40 @@ impl ClientMetadata {
     }
 }
 
+/// Pairs of members of which a change of one replaces the other.
+const EXCLUSIVE_MEMBERS: [(&str, &str); 3] = [
+    ("token_endpoint_auth_method", "token_endpoint_auth_methods"),
+    ("token_endpoint_auth_signing_alg", "token_endpoint_auth_signing_algs"),
+    ("jwks", "jwks_uri"),
+];
+
+impl ClientMetadata {
+    /// Returns the metadata of a client with changes in the form of a JSON merge patch (RFC 7396): `null` restores the
+    /// default of a member.
+    ///
+    /// # Errors
+    /// Returns the error of the first member that is unknown or has another type.
+    pub fn with_changes(client: &Client, changes: &Map<String, Value>) -> Result<Self, serde_json::Error> {
+        let Value::Object(mut members) = serde_json::to_value(Self::from(client))? else {
+            unreachable!("a struct serializes to an object")
+        };
+        for (member, value) in changes {
+            for (one, other) in EXCLUSIVE_MEMBERS {
+                if member == one {
+                    members.remove(other);
+                } else if member == other {
+                    members.remove(one);
+                }
+            }
+            match value {
+                Value::Null => drop(members.remove(member)),
+                value => drop(members.insert(member.clone(), value.clone())),
+            }
+        }
+        serde_json::from_value(members.into())
+    }
+}
+
 impl From<&Client> for ClientMetadata {
     fn from(client: &Client) -> Self {
         let uris = |uris: &[RegisteredRedirectUri]| uris.iter().cloned().map(String::from).collect();
@@ -203,6 +249,7 @@ impl From<&Client> for ClientMetadata {
             token_endpoint_auth_methods: names_of(&client.auth_methods),
             token_endpoint_auth_signing_alg: None,
             token_endpoint_auth_signing_algs: client.assertion_algs.clone(),
+            assertion_audience: names_of(&[client.assertion_audience]).pop(),
             jwks: Some(json!({ "keys": client.jwks })),
             jwks_uri: client.jwks_uri.clone(),
             scope: Some(client.scopes.to_string()),

@@ -2,8 +2,10 @@
 
 use std::sync::{Arc, Mutex};
 
+use jiff::SignedDuration;
 use store::Store;
 use trefoil_identity::audit::{AuditEvent, AuditSink};
+use trefoil_identity::directory::client_registry::ChangeClientError;
 use trefoil_identity::directory::user_directory::ChangeUserError;
 use trefoil_identity::lifetimes;
 use trefoil_identity::model::client::{Client, RegistrationError};
@@ -38,8 +40,8 @@ async fn declared_clients_are_replaced_by_those_of_the_configuration() {
         Err(RegistrationError::Declared(_))
     ));
     assert!(matches!(
-        identity.clients.rotate_client_secret("web", at(3)).await,
-        Err(RegistrationError::Declared(_))
+        identity.clients.rotate_client_secret("web", SignedDuration::ZERO, at(3)).await,
+        Err(ChangeClientError::Registration(RegistrationError::Declared(_)))
     ));
     let taken = identity.clients.declare_clients(&[client("new"), client("app")], at(3)).await;
     assert!(matches!(taken, Err(RegistrationError::AddedByCommand(id)) if id == "app"));
