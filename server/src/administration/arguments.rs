@@ -341,6 +341,9 @@ pub struct ClientMemberArgs {
     /// Algorithm of the client's ID tokens: RS256, ES256, ES384 or EdDSA [default: RS256]
     #[arg(long, value_name = "ALGORITHM")]
     pub id_token_alg: Option<String>,
+    /// Put all claims of the granted scopes into ID tokens
+    #[arg(long)]
+    pub claims_in_id_token: bool,
     /// First-party client: no consent of the user is required
     #[arg(long)]
     pub first_party: bool,

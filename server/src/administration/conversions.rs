@@ -112,7 +112,7 @@ fn user_flags() -> [(&'static str, &'static str, Value); 10] {
 }
 
 /// Flags of a client, and the member that each flag sets.
-const CLIENT_FLAGS: [(&str, &str); 25] = [
+const CLIENT_FLAGS: [(&str, &str); 26] = [
     ("name", "client_name"),
     ("redirect-uri", "redirect_uris"),
     ("post-logout-redirect-uri", "post_logout_redirect_uris"),
@@ -125,6 +125,7 @@ const CLIENT_FLAGS: [(&str, &str); 25] = [
     ("assertion-alg", "token_endpoint_auth_signing_algs"),
     ("assertion-audience", "assertion_audience"),
     ("id-token-alg", "id_token_signed_response_alg"),
+    ("claims-in-id-token", "claims_in_id_token"),
     ("first-party", "first_party"),
     ("always-refresh", "always_refresh"),
     ("refresh-grace-s", "refresh_grace_s"),
@@ -224,6 +225,7 @@ fn client_members(args: ClientMemberArgs) -> Result<Members> {
         ("token_endpoint_auth_signing_algs", list(args.assertion_algs)),
         ("assertion_audience", args.assertion_audience.map(Value::from)),
         ("id_token_signed_response_alg", args.id_token_alg.map(Value::from)),
+        ("claims_in_id_token", flag(args.claims_in_id_token, true.into())),
         ("first_party", flag(args.first_party, true.into())),
         ("always_refresh", flag(args.always_refresh, true.into())),
         ("refresh_grace_s", args.refresh_grace_s.map(Value::from)),

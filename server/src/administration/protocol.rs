@@ -226,7 +226,7 @@ mod tests {
         "client add web",
         "client add web --name N --redirect-uri R1 --redirect-uri R2 --post-logout-redirect-uri L \
          --response-type code --grant-type authorization_code --auth-method none --jwks JWKS --scope S \
-         --jwks-uri K --assertion-alg ES384 --assertion-audience issuer --id-token-alg ES256 --first-party \
+         --jwks-uri K --assertion-alg ES384 --assertion-audience issuer --id-token-alg ES256 --claims-in-id-token --first-party \
          --always-refresh --refresh-grace-s 9 --access-token-lifetime-s 60 --id-token-lifetime-s 60 \
          --refresh-token-lifetime-s 60 --default-max-age 60 --require-par --dpop-bound --introspects --pkce-optional --native --group g",
         "client list",

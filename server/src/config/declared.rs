@@ -161,7 +161,8 @@ impl ScopeSection {
         let is_one = Scopes::parse(&name).is_ok_and(|scopes| scopes.iter().count() == 1);
         let taken = RESERVED_SCOPES.contains(&name.as_str())
             || SmartScope::parse(&name).is_some()
-            || ["offline_access", identity::model::scope::ADMIN_SCOPE].contains(&name.as_str());
+            || ["offline_access", "online_access", identity::model::scope::ADMIN_SCOPE]
+                .contains(&name.as_str());
         match (is_one, taken) {
             (false, _) => Err(file.value_error(span, "name", "a scope must be one word without spaces")),
             (true, true) => {

@@ -178,6 +178,7 @@ static PAGES: &[Route] = routes! {
     POST   "account/links" => pages::account::links::begin_link(body);
     POST   "account/links/remove" => pages::account::links::remove_link(body);
     GET    "style.css" => pages::style_sheet();
+    GET    "form-post.js" => pages::form_post::form_post_script();
     GET    "passkey.js" => pages::passkey::passkey_script();
     GET    "health/live" => pages::health::is_live();
     GET    "health/ready" => pages::health::is_ready();

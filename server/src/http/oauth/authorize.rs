@@ -8,7 +8,9 @@ use std::panic::AssertUnwindSafe;
 use futures_util::FutureExt as _;
 use http::StatusCode;
 use identity::authorize::interaction::{InteractionState, MAX_QUERY_BYTES, NextStep};
-use identity::authorize::request::{AuthorizationError, AuthorizationReply, AuthorizationRequest};
+use identity::authorize::request::{
+    AuthorizationAnswer, AuthorizationError, AuthorizationReply, AuthorizationRequest,
+};
 use identity::model::error_code::ErrorCode;
 use identity::model::user::User;
 use identity::sign_in::provider_sign_in::ProviderSignInStart;
@@ -17,7 +19,7 @@ use store::StoreError;
 
 use super::federation::{self, RedirectError};
 use crate::http::extract::RequestContext;
-use crate::http::pages::cookie;
+use crate::http::pages::{self, cookie};
 use crate::http::problem::Problem;
 use crate::http::reply::{self, Response};
 
@@ -79,9 +81,17 @@ pub async fn signed_in(context: &RequestContext) -> Result<Option<(Session, User
     }
 }
 
-/// Redirects to the client with an error.
+/// Sends an error to the client, through the browser.
 pub fn redirect_error(to: &AuthorizationReply, error: ErrorCode, description: Option<&str>) -> Response {
-    redirect_found(&to.error_url(error, description))
+    answer_response(to.error_answer(error, description))
+}
+
+/// Returns the response that makes the browser deliver an answer to the client.
+fn answer_response(answer: AuthorizationAnswer) -> Response {
+    match answer {
+        AuthorizationAnswer::Redirect(to) => redirect_found(&to),
+        AuthorizationAnswer::Form { to, fields } => pages::form_post::show_form(&to, &fields),
+    }
 }
 
 fn request_problem(refusal: AuthorizationError) -> Problem {
@@ -127,7 +137,7 @@ async fn take_next_step(
     {
         NextStep::Grant(ready) => {
             return Ok(match identity.authorization.grant_request(&request, *ready, context.now).await? {
-                Some(to) => redirect_found(&to),
+                Some(answer) => answer_response(answer),
                 None => redirect_error(&request.reply, ErrorCode::InvalidRequest, None),
             });
         }

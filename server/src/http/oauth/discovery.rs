@@ -20,12 +20,13 @@ const GRANT_TYPES: [&str; 4] = [
     "urn:ietf:params:oauth:grant-type:device_code",
 ];
 const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
-const SCOPES: [&str; 15] = [
+const SCOPES: [&str; 16] = [
     "openid",
     "profile",
     "email",
     "phone",
     "offline_access",
+    "online_access",
     "fhirUser",
     "launch/patient",
     "patient/*.rs",
@@ -71,13 +72,12 @@ pub async fn openid_configuration(context: &RequestContext) -> Result<Response, 
             "pushed_authorization_request_endpoint": at("/oauth2/par"),
             "require_pushed_authorization_requests": false,
             "dpop_signing_alg_values_supported": identity::tokens::dpop::PROOF_ALGORITHMS,
-            "acr_values_supported": identity::tokens::id_token::ACR_VALUES,
             "display_values_supported": ["page"],
             "device_authorization_endpoint": at("/oauth2/device_authorization"),
             "end_session_endpoint": at("/logout"),
             "jwks_uri": at("/.well-known/jwks.json"),
             "response_types_supported": RESPONSE_TYPES,
-            "response_modes_supported": ["query", "fragment"],
+            "response_modes_supported": ["query", "fragment", "form_post"],
             "grant_types_supported": GRANT_TYPES.into_iter().chain(["implicit"]).collect::<Vec<_>>(),
             "subject_types_supported": ["public"],
             "id_token_signing_alg_values_supported": SigningAlg::ALL.map(SigningAlg::name),
@@ -130,7 +130,7 @@ pub async fn smart_configuration(context: &RequestContext) -> Result<Response, P
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
             "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
             "capabilities": ["launch-standalone", "context-standalone-patient", "sso-openid-connect", "client-public",
-                "client-confidential-symmetric", "client-confidential-asymmetric", "permission-offline",
+                "client-confidential-symmetric", "client-confidential-asymmetric", "permission-offline", "permission-online",
                 "permission-patient", "permission-user", "permission-v1", "permission-v2"],
         }),
     )))

@@ -210,7 +210,10 @@ fn backend_tokens(
     };
     let granted = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
         Some(smart) => smart.context == ScopeContext::System,
-        None => !identity::model::scope::RESERVED_SCOPES.contains(&scope) && scope != "offline_access",
+        None => {
+            !identity::model::scope::RESERVED_SCOPES.contains(&scope)
+                && !["offline_access", "online_access"].contains(&scope)
+        }
     });
     if granted.is_empty() {
         return Err(token_problem(

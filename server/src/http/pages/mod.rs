@@ -6,6 +6,7 @@
 //! | [`consent`], [`patient`] | consent, and the choice of a patient |
 //! | [`sign_in`], [`passkey`], [`recovery`] | sign-in, and its completion |
 //! | [`sign_out`], [`account`] | sign-out, and the user's account |
+//! | [`form_post`] | the answer to a client by POST |
 //! | [`device`] | the question whether a device gets access |
 //! | [`resume`] | the destination after a sign-in |
 //! | [`scopes`] | descriptions of scopes |
@@ -17,6 +18,7 @@ pub mod consent;
 pub mod cookie;
 pub mod csrf;
 pub mod device;
+pub mod form_post;
 pub mod health;
 pub mod home;
 pub mod passkey;
@@ -42,15 +44,15 @@ const FORM_LIMIT: usize = 64 * 1024;
 
 /// Returns a page.
 fn page(title: &str, content: &Markup) -> Markup {
-    frame(title, content, false)
+    frame(title, content, None)
 }
 
 /// Returns a page with the script for passkeys.
 fn page_with_script(title: &str, content: &Markup) -> Markup {
-    frame(title, content, true)
+    frame(title, content, Some("/passkey.js"))
 }
 
-fn frame(title: &str, content: &Markup, script: bool) -> Markup {
+fn frame(title: &str, content: &Markup, script: Option<&str>) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -61,7 +63,7 @@ fn frame(title: &str, content: &Markup, script: bool) -> Markup {
                 title { (title) " · Trefoil" }
                 link rel="icon" href="data:,";
                 link rel="stylesheet" href="/style.css";
-                @if script { script src="/passkey.js" defer {} }
+                @if let Some(script) = script { script src=(script) defer {} }
             }
             body {
                 header { a.brand href="/" { span.mark aria-hidden="true" { "☘" } "Trefoil" } }
@@ -107,7 +109,7 @@ pub fn error(status: StatusCode, text: &str) -> Response {
     reply::no_store(reply::html(status, page(title, &content)))
 }
 
-/// Adds the headers of every page: no content from other hosts, no script except the one for passkeys, no frames, and
+/// Adds the headers of every page: no content from other hosts, no script except those for passkeys and for answers by POST, no frames, and
 /// no referrer for other sites. (Without any referrer, browsers would also hide the origin of our own forms.)
 ///
 /// `form-action` is left out because browsers apply it to the redirect to the client that follows the sign-in form.

@@ -31,6 +31,7 @@ fn words(scope: &str) -> Option<&'static str> {
         "fhirUser" => "know which health record is yours",
         "launch/patient" => "know which patient you are working with",
         "offline_access" => "keep access while you are away",
+        "online_access" => "keep access while you are signed in",
         "trefoil/admin" => "administer this server",
         _ => return None,
     })

@@ -245,6 +245,7 @@ impl DeviceAuthorizations {
                 granted: now,
                 auth_time: session.auth_time,
                 sid: session.sid.clone(),
+                session_ends: session.ends,
                 epoch: session.epoch,
                 nonce: None,
                 family: self.random.id(),

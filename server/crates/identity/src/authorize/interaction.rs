@@ -13,7 +13,7 @@ use store::StoreError;
 use crate::audit::AuditEvent;
 use crate::authorize::authorization_service::AuthorizationService;
 use crate::authorize::pushed_request::PushedRequestRef;
-use crate::authorize::request::{AuthorizationError, AuthorizationRequest, IdTokenHint};
+use crate::authorize::request::{AuthorizationAnswer, AuthorizationError, AuthorizationRequest, IdTokenHint};
 use crate::lifetimes;
 use crate::model::client::ResponseType;
 use crate::model::error_code::ErrorCode;
@@ -245,7 +245,7 @@ impl AuthorizationService {
         }
     }
 
-    /// Grants the request and returns the redirect URL for the client. Returns `None` for a pushed request that was
+    /// Grants the request and returns the answer to the client. Returns `None` for a pushed request that was
     /// granted before.
     ///
     /// # Errors
@@ -255,7 +255,7 @@ impl AuthorizationService {
         request: &AuthorizationRequest,
         decision: GrantDecision,
         now: Timestamp,
-    ) -> Result<Option<String>, StoreError> {
+    ) -> Result<Option<AuthorizationAnswer>, StoreError> {
         let GrantDecision { session, user, scopes, patient } = decision;
         let grant = Grant {
             client_id: request.client.client_id.clone(),
@@ -266,6 +266,7 @@ impl AuthorizationService {
             auth_time: session.auth_time,
             amr: session.amr,
             sid: session.sid,
+            session_ends: session.ends,
             epoch: session.epoch,
             nonce: request.nonce.clone(),
             family: self.random.id(),
@@ -287,7 +288,7 @@ impl AuthorizationService {
                 .issue_authorization_code(grant, to, request.challenge.clone(), consumption, now)
                 .await
             {
-                Ok(code) => Ok(Some(reply.answer_url(vec![("code", &code)], false))),
+                Ok(code) => Ok(Some(reply.answer(vec![("code", &code)], false))),
                 Err(StoreError::Conflict { .. }) => Ok(None),
                 Err(error) => Err(error),
             };
@@ -323,7 +324,7 @@ impl AuthorizationService {
         if grant.scopes != request.scopes {
             pairs.push(("scope", &granted));
         }
-        Ok(Some(reply.answer_url(pairs, true)))
+        Ok(Some(reply.answer(pairs, true)))
     }
 }
 

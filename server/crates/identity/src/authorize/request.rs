@@ -121,25 +121,53 @@ pub struct AuthorizationReply {
     pub to: RegisteredRedirectUri,
     /// `state`, returned unchanged.
     pub state: Option<String>,
-    /// Errors are sent in the fragment for response types with `id_token`, and in the query for all others, including
-    /// `token`.
+    /// `true` if the answer is a form that the browser sends to the redirect URI (OAuth 2.0 Form Post Response Mode).
+    form_post: bool,
+    /// Without a form, errors are sent in the fragment for response types with `id_token`, and in the query for all
+    /// others, including `token`.
     errors_in_fragment: bool,
     issuer: String,
 }
 
+/// An answer to the client, which the browser delivers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AuthorizationAnswer {
+    /// A redirect to this URL.
+    Redirect(String),
+    /// A form with these fields, to be sent to the redirect URI by POST.
+    Form {
+        /// The redirect URI.
+        to: String,
+        /// Names and values of the fields.
+        fields: Vec<(String, String)>,
+    },
+}
+
 impl AuthorizationReply {
-    /// Returns the redirect URL with an error.
-    pub fn error_url(&self, error: ErrorCode, description: Option<&str>) -> String {
+    /// Returns the answer with an error.
+    pub fn error_answer(&self, error: ErrorCode, description: Option<&str>) -> AuthorizationAnswer {
         let mut pairs = vec![("error", error.as_str())];
         pairs.extend(description.map(|text| ("error_description", text)));
-        self.answer_url(pairs, self.errors_in_fragment)
+        self.answer(pairs, self.errors_in_fragment)
     }
 
-    /// Returns the redirect URL with an answer, in the query or the fragment.
-    pub(crate) fn answer_url<'a>(&'a self, mut pairs: Vec<(&'a str, &'a str)>, fragment: bool) -> String {
+    /// Returns an answer. `fragment` selects the part of the URL if the answer is a redirect.
+    pub(crate) fn answer<'a>(
+        &'a self,
+        mut pairs: Vec<(&'a str, &'a str)>,
+        fragment: bool,
+    ) -> AuthorizationAnswer {
         pairs.extend(self.state.as_deref().map(|state| ("state", state)));
         pairs.push(("iss", &self.issuer));
-        if fragment { self.to.with_fragment(&pairs) } else { self.to.with_query(&pairs) }
+        if self.form_post {
+            let field = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            let to = self.to.as_str().to_owned();
+            return AuthorizationAnswer::Form { to, fields: pairs.into_iter().map(field).collect() };
+        }
+        AuthorizationAnswer::Redirect(match fragment {
+            true => self.to.with_fragment(&pairs),
+            false => self.to.with_query(&pairs),
+        })
     }
 }
 
@@ -210,7 +238,10 @@ impl AuthorizationService {
         let params = Params::parse(query.as_bytes());
         let (client, to) = self.check_destination(&params, now).await.map_err(AuthorizationError::Show)?;
         let requested = params.get("response_type").unwrap_or_default();
+        // A form cannot be sent to an address with another scheme, as native applications have.
+        let is_web = to.as_str().starts_with("https://") || to.as_str().starts_with("http://");
         let reply = AuthorizationReply {
+            form_post: is_web && params.get("response_mode") == Some("form_post"),
             to,
             // A repeated `state` is ambiguous, so none is returned to the client.
             state: params.get("state").filter(|_| !params.is_ambiguous("state")).map(str::to_owned),
@@ -267,7 +298,7 @@ impl AuthorizationService {
         let challenge = check_pkce(params, &client, response_type)?;
         let scopes = check_scope(params.get("scope"), &client)?;
         let default_mode = if response_type == ResponseType::Code { "query" } else { "fragment" };
-        if params.get("response_mode").is_some_and(|mode| mode != default_mode) {
+        if params.get("response_mode").is_some_and(|mode| mode != default_mode && !reply.form_post) {
             return Err(ErrorCode::InvalidRequest);
         }
         let nonce = params.get("nonce").map(str::to_owned);

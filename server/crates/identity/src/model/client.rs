@@ -119,6 +119,9 @@ pub struct Client {
     /// Algorithm of ID tokens. `None` means RS256.
     #[serde(default)]
     pub id_token_alg: Option<String>,
+    /// `true` if the ID token of the code flow contains all claims of the granted scopes.
+    #[serde(default)]
+    pub claims_in_id_token: bool,
     /// Scopes that the client may request.
     pub scopes: Scopes,
     /// `true` if authorization requests must use PKCE.
@@ -246,6 +249,7 @@ impl Client {
             assertion_algs: Vec::new(),
             assertion_audience: AssertionAudiencePolicy::default(),
             id_token_alg: None,
+            claims_in_id_token: false,
             scopes: Scopes::default(),
             pkce_required: true,
             native: false,

@@ -42,6 +42,9 @@ pub struct ClientMetadata {
     pub scope: Option<String>,
     /// Default: RS256.
     pub id_token_signed_response_alg: Option<String>,
+    /// `true` if ID tokens contain all claims of the granted scopes, also if the client receives an access token for
+    /// userinfo. Default: `false`.
+    pub claims_in_id_token: bool,
     /// `web` (default) or `native`.
     pub application_type: Option<String>,
     pub require_pushed_authorization_requests: bool,
@@ -181,6 +184,7 @@ impl ClientMetadata {
                 }
             },
             id_token_alg: self.id_token_signed_response_alg,
+            claims_in_id_token: self.claims_in_id_token,
             scopes: Scopes::parse(scope).map_err(|error| invalid("scope", 0, error))?,
             pkce_required,
             native,
@@ -256,6 +260,7 @@ impl From<&Client> for ClientMetadata {
             id_token_signed_response_alg: Some(
                 client.id_token_alg.clone().unwrap_or_else(|| SigningAlg::default().name().to_owned()),
             ),
+            claims_in_id_token: client.claims_in_id_token,
             application_type: Some(if client.native { "native" } else { "web" }.to_owned()),
             require_pushed_authorization_requests: client.require_par,
             dpop_bound_access_tokens: client.dpop_bound,

@@ -99,6 +99,8 @@ impl User {
                 }
             }
             None => match scope {
+                // The access ends with the session of the user.
+                "online_access" => true,
                 "fhirUser" => self.fhir_user.is_some(),
                 "launch/patient" => self.own_patient().is_some() || self.sees_patients(),
                 _ => false,

@@ -5,7 +5,7 @@
 //! spent. All tokens from one sign-in with one client form a *family*. If a spent code or token is used again, the
 //! whole family is revoked. The spent record is kept for the lifetime of the family.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
@@ -32,6 +32,8 @@ pub struct Grant {
     pub amr: Vec<String>,
     /// Id of the browser session.
     pub sid: String,
+    /// Time at which the browser session ends at the latest.
+    pub session_ends: Timestamp,
     /// Epoch of the user at sign-in.
     pub epoch: u64,
     /// `nonce` of the ID token.
@@ -91,7 +93,17 @@ impl Grant {
     /// Returns `true` if the client receives a refresh token for this grant.
     pub fn allows_refresh(&self, client: &Client) -> bool {
         client.grant_types.contains(&GrantType::RefreshToken)
-            && (client.always_refresh || self.scopes.contains("offline_access"))
+            && (client.always_refresh
+                || self.scopes.contains("offline_access")
+                || self.scopes.contains("online_access"))
+    }
+
+    /// Returns the time at which the refresh tokens end that are issued now for `lifetime`. With `online_access` (SMART App
+    /// Launch 2.2) and without `offline_access`, they end with the session of the user.
+    pub(super) fn end_of_refresh(&self, lifetime: SignedDuration, now: Timestamp) -> Timestamp {
+        let ends = now + lifetime;
+        let is_online = self.scopes.contains("online_access") && !self.scopes.contains("offline_access");
+        if is_online { ends.min(self.session_ends) } else { ends }
     }
 
     /// Returns `true` if the grant was issued to this registration of the client.

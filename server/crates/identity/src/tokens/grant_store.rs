@@ -142,7 +142,7 @@ impl GrantStore {
     ) -> Result<String, StoreError> {
         let token = self.random.secret();
         let jkt = grant.jkt.clone().filter(|_| client.is_public());
-        let ends = now + self.lifetimes.for_client(client).refresh_token_family;
+        let ends = grant.end_of_refresh(self.lifetimes.for_client(client).refresh_token_family, now);
         let record = RefreshRecord { grant: Grant { jkt, ..grant.clone() }, ends, spent: None };
         let write =
             records::put_record(ledger_keys::refresh_token(&token), &record, Some(ends), Expect::Absent);

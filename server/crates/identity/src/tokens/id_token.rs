@@ -62,8 +62,8 @@ impl TokenService {
         let alg = client.id_token_alg.as_deref().and_then(SigningAlg::parse).unwrap_or_default();
         let scopes = match context.access_token {
             // With an access token, the client reads the other claims from userinfo.
-            Some(_) => grant.scopes.filter(|scope| scope == "fhirUser"),
-            None => grant.scopes.clone(),
+            Some(_) if !client.claims_in_id_token => grant.scopes.filter(|scope| scope == "fhirUser"),
+            _ => grant.scopes.clone(),
         };
         let user = context.user.map(|user| serde_json::to_value(self.user_claims(user, &scopes)));
         let user = match user.transpose().expect("claims have string keys only, so they serialize to JSON") {

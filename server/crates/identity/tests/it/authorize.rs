@@ -1,6 +1,6 @@
 //! Tests that each invalid authorization request is answered with the correct error, on a page or by redirect.
 
-use trefoil_identity::authorize::request::AuthorizationError;
+use trefoil_identity::authorize::request::{AuthorizationAnswer, AuthorizationError};
 
 use crate::support::{World, at};
 
@@ -12,7 +12,7 @@ async fn answer_to(world: &World, query: &str) -> String {
         Ok(request) => format!("ok {}", request.scopes),
         Err(AuthorizationError::Show(_)) => "show".to_owned(),
         Err(AuthorizationError::Redirect { reply, error }) => {
-            let address = reply.error_url(error, None);
+            let AuthorizationAnswer::Redirect(address) = reply.error_answer(error, None) else { panic!() };
             assert!(address.starts_with("https://app.example/cb?error="), "{address}");
             assert!(address.contains("iss=https%3A%2F%2Fas.example"), "{address}");
             let state = if address.contains("state=") { " with state" } else { "" };

@@ -149,3 +149,27 @@ async fn lifetimes_out_of_bounds_are_rejected() {
         assert_eq!(world.identity.clients.add_client(&added, at(0)).await.is_ok(), accepted, "{id}");
     }
 }
+
+#[tokio::test]
+async fn online_access_ends_with_the_session() {
+    let world = World::new().await;
+    let identity = &world.identity;
+    for (scopes, alive) in
+        [("openid online_access", false), ("openid online_access offline_access", true), ("openid", true)]
+    {
+        let set = |user: &mut trefoil_identity::model::user::User| {
+            user.allowed_scopes =
+                trefoil_identity::model::scope::Scopes::parse("openid offline_access").unwrap();
+        };
+        identity.users.change_user("ada", at(0), set).await.unwrap();
+        let changes = serde_json::json!({ "scope": "openid online_access offline_access" });
+        identity.clients.change_client("app", None, changes.as_object().unwrap(), at(0)).await.unwrap();
+        let client = identity.clients.active_client("app", at(0)).await.unwrap().unwrap();
+        let mut grant = world.grant(scopes);
+        grant.session_ends = at(500);
+        assert!(grant.allows_refresh(&client));
+        let token = identity.grants.issue_refresh_token(&grant, &client, at(0)).await.unwrap();
+        let result = identity.grants.redeem_refresh_token(&token, &client, None, None, at(500)).await;
+        assert_eq!(result.is_ok(), alive, "{scopes}");
+    }
+}

@@ -73,6 +73,7 @@ impl World {
             scopes: Scopes::parse(scopes).unwrap(),
             auth_time: at(0),
             sid: "sid".to_owned(),
+            session_ends: at(12 * 3600),
             epoch: self.user.epoch,
             nonce: None,
             family: "family".to_owned(),
