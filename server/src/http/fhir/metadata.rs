@@ -80,6 +80,8 @@ fn capability_statement(app: &App) -> Bytes {
             .collect();
     let resources: Vec<Value> = fhir::RESOURCE_TYPES
         .iter()
+        // A Subscription is refused, because it would never be notified of anything.
+        .filter(|kind| **kind != "Subscription")
         .map(|kind| {
             let mut resource = json!({
                 "type": kind,
@@ -91,6 +93,7 @@ fn capability_statement(app: &App) -> Bytes {
                 "conditionalRead": "not-match",
                 "conditionalUpdate": true,
                 "conditionalDelete": "single",
+                "searchInclude": ["*"],
             });
             // FHIR does not allow empty lists, and some types have no parameters of their own.
             if let known @ [_, ..] = &*search_parameters(kind) {
