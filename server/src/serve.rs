@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::administration::socket;
 use crate::clock::Clock;
 use crate::config::ConnectionLimits;
-use crate::config::{Config, LOG_VARIABLE, ServeFlags, StoreEngine, exit_code};
+use crate::config::{Config, ServeFlags, StoreEngine, exit_code};
 use crate::demo;
 use crate::http::listen::{self, ConnectionTimers, HttpServer, ServingPhase};
 use crate::http::routes;
@@ -25,10 +25,11 @@ use crate::node::data_folder::make_data_folder;
 use crate::node::reload::{self, reload_config};
 use crate::node::{descriptors, tls};
 use crate::records::audit::AuditCaller;
+use crate::records::server_log;
 
 /// Runs the server until SIGTERM or SIGINT.
 pub async fn run_server(flags: &ServeFlags) -> ExitCode {
-    start_log();
+    let _log = server_log::start_log();
     let config = match Config::load(flags) {
         Ok(config) => config,
         Err(error) => {
@@ -43,15 +44,6 @@ pub async fn run_server(flags: &ServeFlags) -> ExitCode {
             exit_code(&error)
         }
     }
-}
-
-/// Starts the log on standard error.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env(LOG_VARIABLE)
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
-    // A second server in the same process (in a test) uses the log of the first one.
-    drop(log.try_init());
 }
 
 async fn serve(config: Config, flags: &ServeFlags) -> Result<()> {

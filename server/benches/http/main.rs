@@ -2,8 +2,8 @@
 //! request, compared with a reference server in the same run.
 //!
 //! The reference is a bare hyper server whose responses have 200 bytes of JSON. The reference and Trefoil
-//! (`--insecure-http --demo`, file store) run in separate processes, so that their CPU time does not include that of
-//! the load generator. Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not
+//! (`--insecure-http --demo`, file store, default logging) run in separate processes, so that their CPU time does not
+//! include that of the load generator, which keeps 16 connections busy (`--connections=N` for another number). Only the ratios are meaningful, because the speed of a machine varies. The benchmarks do not
 //! pass or fail.
 
 mod download;
@@ -21,6 +21,8 @@ use self::server::{Connection, Server};
 /// Number of requests of one measurement, and the number of alternating slices in which they are sent.
 const REQUESTS: usize = 20_000;
 const SLICES: usize = 10;
+/// Default number of connections of the load generator, enough to saturate two processors.
+const CONNECTIONS: usize = 16;
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
@@ -30,6 +32,8 @@ fn main() {
     if let Some(path) = args.iter().position(|arg| arg == "--file").and_then(|at| args.get(at + 1)) {
         return download::floor(path.into());
     }
+    let connections = args.iter().find_map(|arg| arg.strip_prefix("--connections=")?.parse().ok());
+    let connections: usize = connections.unwrap_or(CONNECTIONS);
     let rounds = args.iter().find_map(|arg| arg.strip_prefix("--rounds=")?.parse().ok()).unwrap_or(3);
     let wanted = args.iter().find(|arg| !arg.starts_with("--"));
     let this = std::env::current_exe().expect("the path of the running program is known");
@@ -46,11 +50,12 @@ fn main() {
         download::import(data.path());
     }
     let mut serve = Command::new(env!("CARGO_BIN_EXE_trefoil"));
-    serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]);
-    let trefoil =
-        Arc::new(Server::start(serve.arg(data.path()).env("TREFOIL_LOG", "error"), "ready http://"));
+    serve.args(["serve", "--demo", "--insecure-http", "--listen", "127.0.0.1:0", "--data"]).arg(data.path());
+    // The server logs as users run it, to a file.
+    let log = std::fs::File::create(data.path().join("server.log")).expect("the log can be created");
+    let trefoil = Arc::new(Server::start(serve.stderr(log), "ready http://"));
     let demo: Value =
-        serde_json::from_slice(&std::fs::read(data.path().join("demo.json exists")).expect("demo.json"))
+        serde_json::from_slice(&std::fs::read(data.path().join("demo.json")).expect("demo.json exists"))
             .expect("demo.json is JSON");
     let bench = Bench::new(trefoil.clone(), demo);
     if downloads {
@@ -63,17 +68,20 @@ fn main() {
     for round in 1..=rounds {
         println!("round {round}");
         let check = identity::es384_check_us();
-        work.iter().for_each(|work| measure(work, &bench, &floor, check));
+        work.iter().for_each(|work| measure(work, &bench, &floor, connections, check));
     }
 }
 
 /// Measures one workload in alternation with the reference, because the speed of the machine changes over time.
-fn measure(work: &Work, bench: &Bench, floor: &Server, check_us: f64) {
+fn measure(work: &Work, bench: &Bench, floor: &Server, connections: usize, check_us: f64) {
     let slice = work.requests / SLICES;
     let prepared = (work.prepare)(bench, work.requests + slice);
-    let load = |from| bench.trefoil.load(from, slice, &|connection, at| prepared(connection, at));
+    let load =
+        |from| bench.trefoil.load(connections, from, slice, &|connection, at| prepared(connection, at));
     let base = |from| {
-        floor.load(from, slice, &|connection, _| floor.ask(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"));
+        floor.load(connections, from, slice, &|connection, _| {
+            floor.ask(connection, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        });
     };
     base(0);
     load(0);

@@ -12,9 +12,6 @@ use http_body_util::Full;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 
-/// Number of connections of the load generator.
-const CONNECTIONS: usize = 4;
-
 /// The reference server, which answers every request with the same 200 bytes.
 pub(crate) fn floor() {
     let runtime = tokio::runtime::Runtime::new().expect("the runtime can start its threads");
@@ -80,13 +77,19 @@ impl Server {
         self.threads().into_iter().map(since).sum::<f64>() / 1e3
     }
 
-    /// Sends `count` requests over all connections. The first has the number `from`.
-    pub(crate) fn load(&self, from: usize, count: usize, work: &(dyn Fn(&mut Connection, usize) + Sync)) {
+    /// Sends `count` requests over `connections` connections. The first has the number `from`.
+    pub(crate) fn load(
+        &self,
+        connections: usize,
+        from: usize,
+        count: usize,
+        work: &(dyn Fn(&mut Connection, usize) + Sync),
+    ) {
         std::thread::scope(|scope| {
-            for lane in 0..CONNECTIONS {
+            for lane in 0..connections {
                 scope.spawn(move || {
                     let mut connection = Connection::open(&self.address);
-                    for at in (lane..count).step_by(CONNECTIONS) {
+                    for at in (lane..count).step_by(connections) {
                         work(&mut connection, from + at);
                     }
                 });

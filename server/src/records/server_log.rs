@@ -1,0 +1,208 @@
+//! The log on standard error. Threads append lines to a buffer in memory, and one thread writes the buffer, so that no
+//! request waits for a slow terminal, pipe or disk. If the buffer is full, lines are dropped and counted.
+
+use std::io::{self, Write};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::config::LOG_VARIABLE;
+
+/// Maximum size of the buffer in bytes: some seconds of requests at full load.
+const MAX_BUFFERED: usize = 4 << 20;
+/// Time during which lines are collected before they are written: waking a thread costs more than a line.
+const BATCH_WINDOW: Duration = Duration::from_millis(20);
+/// Maximum time for which the end of the process waits until the buffer is written.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// Starts the log. The returned guard writes the rest of the buffer when it is dropped.
+pub fn start_log() -> LogGuard {
+    let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
+    let (buffer, guard) = LogBuffer::start(io::stderr());
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(buffer).with_ansi(false);
+    // A second server in the same process (in a test) uses the log of the first one.
+    drop(log.try_init());
+    guard
+}
+
+/// Lines that wait to be written.
+#[derive(Default)]
+struct BufferedLines {
+    text: Vec<u8>,
+    /// Number of lines that did not fit since the last write.
+    dropped: u64,
+    is_closing: bool,
+}
+
+/// A buffer of lines. Clones share it.
+#[derive(Clone, Default)]
+struct LogBuffer {
+    shared: Arc<(Mutex<BufferedLines>, Condvar)>,
+}
+
+/// Writes the rest of the buffer when it is dropped.
+pub struct LogGuard {
+    buffer: LogBuffer,
+    done: Receiver<()>,
+}
+
+impl Drop for LogGuard {
+    fn drop(&mut self) {
+        self.buffer.lines().is_closing = true;
+        self.buffer.shared.1.notify_one();
+        // The reader of standard error may have stopped reading; the process ends nevertheless.
+        let _in_time = self.done.recv_timeout(MAX_WAIT);
+    }
+}
+
+impl LogBuffer {
+    /// Creates a buffer and starts the thread that writes it to `out`.
+    fn start(out: impl Write + Send + 'static) -> (Self, LogGuard) {
+        let buffer = Self::default();
+        let (ended, done) = mpsc::channel();
+        let (written, unstarted) = (buffer.clone(), buffer.clone());
+        let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
+            written.write_until_closed(out);
+            let _is_awaited = ended.send(());
+        });
+        // Without the thread the server still works; its log stays empty.
+        if let Err(error) = thread {
+            unstarted.lines().is_closing = true;
+            eprintln!("error: failed to start the log: {error}");
+        }
+        (buffer.clone(), LogGuard { buffer, done })
+    }
+
+    fn lines(&self) -> MutexGuard<'_, BufferedLines> {
+        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, line: &[u8]) {
+        let mut lines = self.lines();
+        if lines.text.len() + line.len() > MAX_BUFFERED {
+            lines.dropped += 1;
+            return;
+        }
+        let was_empty = lines.text.is_empty();
+        lines.text.extend_from_slice(line);
+        drop(lines);
+        if was_empty {
+            self.shared.1.notify_one();
+        }
+    }
+
+    fn write_until_closed(&self, mut out: impl Write) {
+        let mut text = Vec::new();
+        loop {
+            let is_idle = |lines: &mut BufferedLines| lines.text.is_empty() && !lines.is_closing;
+            let lines =
+                self.shared.1.wait_while(self.lines(), is_idle).unwrap_or_else(PoisonError::into_inner);
+            let is_closing = lines.is_closing;
+            drop(lines);
+            if !is_closing {
+                thread::sleep(BATCH_WINDOW);
+            }
+            let mut lines = self.lines();
+            std::mem::swap(&mut lines.text, &mut text);
+            let (dropped, is_last) = (std::mem::take(&mut lines.dropped), is_closing);
+            drop(lines);
+            // Nothing can be reported if standard error cannot be written.
+            drop(out.write_all(&text));
+            if dropped > 0 {
+                drop(writeln!(
+                    out,
+                    "{dropped} lines of the log were dropped, because it is written too slowly"
+                ));
+            }
+            text.clear();
+            if is_last {
+                return;
+            }
+        }
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogBuffer {
+    type Writer = LineWriter<'a>;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        LineWriter(self)
+    }
+}
+
+/// Adds each written text to the buffer. The formatter writes each line at once.
+struct LineWriter<'a>(&'a LogBuffer);
+
+impl Write for LineWriter<'_> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.0.add(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer whose first write waits until it is allowed.
+    struct SlowWriter {
+        allowed: Receiver<()>,
+        written: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Write for SlowWriter {
+        fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+            let _is_allowed = self.allowed.recv();
+            self.written.lock().unwrap().extend_from_slice(text);
+            Ok(text.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_slow_reader_delays_nobody_and_dropped_lines_are_counted() {
+        let (allow, allowed) = mpsc::channel();
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (buffer, guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&written) });
+        let line = vec![b'x'; 1 << 20];
+        // The buffer is written and filled again at most once, because the first write waits.
+        for _ in 0..20 {
+            buffer.add(&line);
+        }
+        drop(allow);
+        drop(guard);
+        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let kept = written.matches('x').count() / line.len();
+        let dropped: usize = written
+            .lines()
+            .filter_map(|line| line.trim_start_matches('x').split_once(" lines of the log were dropped"))
+            .map(|(count, _)| count.parse::<usize>().unwrap())
+            .sum();
+        assert!((4..=8).contains(&kept), "{kept}");
+        assert_eq!(kept + dropped, 20);
+    }
+
+    #[test]
+    fn the_rest_is_written_at_the_end() {
+        let (allow, allowed) = mpsc::channel();
+        drop(allow);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (buffer, guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&written) });
+        for line in 0..100 {
+            buffer.add(format!("{line}\n").as_bytes());
+        }
+        drop(guard);
+        assert_eq!(String::from_utf8(written.lock().unwrap().clone()).unwrap().lines().count(), 100);
+    }
+}
