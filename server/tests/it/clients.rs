@@ -1,16 +1,27 @@
 //! Tests with real clients in other languages. With only their standard libraries, Python signs in and validates codes,
 //! and Node exports. With libraries that apps use (`tests/it/clients/package.json`, `requirements.txt`; `.ci/run`
-//! installs them), openid-client and Authlib run all flows that they support, and smart-fetch exports.
+//! installs them), openid-client and Authlib run all flows that they support, smart-fetch exports, and fhirclient runs as
+//! a SMART app in a browser.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::driver::{Driver, have_browser};
 use crate::support::{Server, have, installed, python_packages};
+
+/// Returns the folder of the scripts and of the Node packages that `.ci/run` installs.
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients")
+}
 
 #[track_caller]
 fn check(program: &str, script: &str, server: &Server) {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients").join(script);
     let output = Command::new(program)
-        .arg(path)
+        .arg(clients().join(script))
         .arg(server.data())
         .env("NODE_EXTRA_CA_CERTS", server.ca())
         .env("PYTHONPATH", python_packages())
@@ -23,8 +34,8 @@ fn check(program: &str, script: &str, server: &Server) {
 
 #[test]
 fn openid_client_completes_all_flows_that_it_supports() {
-    let modules = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/clients/node_modules");
-    if have("node", "openid-client") && installed("openid-client", &modules.join("openid-client")) {
+    let package = clients().join("node_modules/openid-client");
+    if have("node", "openid-client") && installed("openid-client", &package) {
         check("node", "openid_client.mjs", &Server::demo());
     }
 }
@@ -55,4 +66,62 @@ fn node_exports_a_group() {
     if have("node", "the Node client") {
         check("node", "export.mjs", &Server::demo());
     }
+}
+
+/// Serves the SMART app, and `/fhir-client.js` from a file. Returns the origin of the app.
+async fn serve_app(library: PathBuf) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let origin = format!("http://localhost:{}", listener.local_addr().unwrap().port());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(answer_app_request(stream, library.clone()));
+        }
+    });
+    origin
+}
+
+async fn answer_app_request(mut stream: TcpStream, library: PathBuf) {
+    let mut head = [0; 8192];
+    // A connection that the browser opened in advance may end without a request.
+    let length = stream.read(&mut head).await.unwrap_or_default();
+    let (file, kind) = match head[..length].starts_with(b"GET /fhir-client.js ") {
+        true => (library, "text/javascript"),
+        false => (clients().join("smart_app.html"), "text/html"),
+    };
+    let body = std::fs::read(file).unwrap();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    drop(stream.write_all(&[head.as_bytes(), &body].concat()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fhirclient_launches_reads_refreshes_and_revokes_in_a_browser() {
+    let library = clients().join("node_modules/fhirclient/build/fhir-client.js");
+    if !have_browser() || !installed("fhirclient", &library) {
+        return;
+    }
+    let server = Server::demo();
+    let origin = serve_app(library).await;
+    let scope = "openid fhirUser launch/patient patient/*.rs user/ValueSet.rs offline_access";
+    let redirect_uri = format!("{origin}/app");
+    let add = ["client", "add", "smart-app", "--redirect-uri", &redirect_uri, "--scope", scope];
+    assert!(server.trefoil(&add).status.success());
+
+    let driver = Driver::start().await;
+    driver.go(&format!("{origin}/launch?iss={}", server.fhir())).await;
+    driver.fill("#username", "willow").await;
+    driver.fill("#password", server.demo_json()["user"]["password"].as_str().unwrap()).await;
+    driver.press("button").await;
+    driver.press("button[value=allow]").await;
+    let mut result = String::new();
+    for _ in 0..200 {
+        result = driver.text("#result").await;
+        if !result.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(result, "all good");
 }
