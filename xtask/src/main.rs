@@ -7,6 +7,7 @@
 //! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
 //! | [`test`] | all checks, with the totals in the last line |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |
+//! | [`vocabularies`] | tables that are generated from the registries of languages and currencies |
 //!
 //! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
@@ -15,6 +16,7 @@ mod fhir_tables;
 mod soak;
 mod test;
 mod tidy;
+mod vocabularies;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -53,6 +55,12 @@ enum XtaskCommand {
     ///
     /// The definitions are read from the folder `data` in the folder of TREFOIL_SHARED, or in ../shared.
     GenFhirTables {
+        /// Compare the tables instead of writing them.
+        #[arg(long)]
+        check: bool,
+    },
+    /// Generate the tables of languages and currencies from the registries of IANA and ISO, which .ci/run installs.
+    GenVocabularies {
         /// Compare the tables instead of writing them.
         #[arg(long)]
         check: bool,
@@ -102,6 +110,10 @@ fn run(task: XtaskCommand) -> Result<()> {
             if let Some(missing) = fhir_tables::run(only_compare)? {
                 println!("left out: {missing}");
             }
+            Ok(())
+        }
+        XtaskCommand::GenVocabularies { check: only_compare } => {
+            vocabularies::run(only_compare)?.iter().for_each(|missing| println!("left out: {missing}"));
             Ok(())
         }
         XtaskCommand::Bench { args } => {

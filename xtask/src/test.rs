@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{cargo, fhir_tables, lint, target_dir, tidy};
+use crate::{cargo, fhir_tables, lint, target_dir, tidy, vocabularies};
 
 #[derive(Default)]
 struct Sum {
@@ -46,6 +46,11 @@ pub fn run() -> Result<()> {
         Ok(Some(missing)) => sum.left_out.push(format!("gen-fhir-tables --check: {missing}")),
         compared => sum.step("gen-fhir-tables --check", compared.map(drop)),
     }
+    announce("tables of vocabularies", started);
+    let compared = vocabularies::run(true).map(|missing| {
+        sum.left_out.extend(missing.iter().map(|missing| format!("gen-vocabularies --check: {missing}")));
+    });
+    sum.step("gen-vocabularies --check", compared);
     announce("build", started);
     let build = quiet(cargo().args(["build", "--workspace", "--bins", "--quiet"]), &mut log);
     let built = build.is_ok();

@@ -1,144 +1,75 @@
-//! Language tags (BCP 47) by the grammar of RFC 5646 2.1, with the subtags of ISO 639, ISO 15924 and ISO 3166-1, the
-//! region numbers of the UN, and the registered variants. A well-formed subtag that is not registered is rejected, as
-//! RFC 5646 2.2.9 requires for valid tags.
+//! Language tags (BCP 47) by the grammar of RFC 5646 2.1, with all subtags and tags of IANA's registry. A well-formed
+//! subtag that is not registered is rejected, as RFC 5646 2.2.9 requires for valid tags. A deprecated one is valid.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::{ParsedCode, table_rows};
 
-/// Properties of a language tag, one for each kind of subtag.
-pub(crate) const PROPERTIES: &[&str] =
-    &["language", "extlang", "script", "region", "variant", "extension", "private-use"];
-
-/// Registered variants, sorted.
-const VARIANTS: &[&str] = &[
-    "1606nict", "1694acad", "1901", "1959acad", "1994", "1996", "abl1943", "akuapem", "alalc97", "aluku",
-    "anpezo", "ao1990", "aranes", "arevela", "arevmda", "asante", "auvern", "baku1926", "balanka", "barla",
-    "basiceng", "bauddha", "bciav", "bcizbl", "biscayan", "biske", "blasl", "bohoric", "boont", "bornholm",
-    "cisaup", "colb1945", "cornu", "creiss", "dajnko", "ekavsk", "emodeng", "fascia", "fodom", "fonipa",
-    "fonkirsh", "fonnapa", "fonupa", "fonxsamp", "gallo", "gascon", "gherd", "grclass", "grital", "grmistr",
-    "hepburn", "heploc", "hognorsk", "hsistemo", "ijekavsk", "itihasa", "ivanchov", "jauer", "jyutping",
-    "kkcor", "kleinsch", "kociewie", "kscor", "laukika", "lemosin", "lengadoc", "lipaw", "ltg1929",
-    "ltg2007", "luna1918", "mdcegyp", "mdctrans", "metelko", "monoton", "ndyuka", "nedis", "newfound",
-    "nicard", "njiva", "nulik", "osojs", "oxendict", "pahawh2", "pahawh3", "pahawh4", "pamaka", "peano",
-    "petr1708", "pinyin", "polyton", "provenc", "puter", "rigik", "rozaj", "rumgr", "scotland", "scouse",
-    "simple", "solba", "sotav", "spanglis", "surmiran", "sursilv", "sutsilv", "synnejyl", "tarask",
-    "tongyong", "tunumiit", "uccor", "ucrcor", "ulster", "unifon", "vaidika", "valbadia", "valencia",
-    "vallader", "vecdruka", "vivaraup", "wadegile", "xsistemo",
+/// Properties of a language tag: one for each kind of subtag, and two for a deprecated one.
+pub(crate) const PROPERTIES: &[&str] = &[
+    "language",
+    "extlang",
+    "script",
+    "region",
+    "variant",
+    "extension",
+    "private-use",
+    "status",
+    "preferred-value",
 ];
 
-/// Tags from before RFC 4646 that do not consist of subtags.
-const IRREGULAR: &[&str] = &[
-    "art-lojban",
-    "cel-gaulish",
-    "en-GB-oed",
-    "i-ami",
-    "i-bnn",
-    "i-default",
-    "i-enochian",
-    "i-hak",
-    "i-klingon",
-    "i-lux",
-    "i-mingo",
-    "i-navajo",
-    "i-pwn",
-    "i-tao",
-    "i-tay",
-    "i-tsu",
-    "no-bok",
-    "no-nyn",
-    "sgn-BE-FR",
-    "sgn-BE-NL",
-    "sgn-CH-DE",
-    "zh-guoyu",
-    "zh-hakka",
-    "zh-min",
-    "zh-min-nan",
-    "zh-xiang",
-];
+/// A registered subtag, or a registered tag from before RFC 4646.
+struct RegisteredSubtag {
+    name: &'static str,
+    is_deprecated: bool,
+    /// The subtag or tag that the registry prefers.
+    preferred: Option<&'static str>,
+    /// The language that an extended language follows.
+    prefix: &'static str,
+}
 
-/// Extended language subtags in use, each with its primary language.
-const EXTLANGS: &[(&str, &str)] = &[
-    ("zh", "cmn"),
-    ("zh", "yue"),
-    ("zh", "nan"),
-    ("zh", "hak"),
-    ("zh", "wuu"),
-    ("zh", "gan"),
-    ("zh", "hsn"),
-    ("ar", "arb"),
-    ("ar", "arz"),
-    ("ar", "ary"),
-    ("ar", "apc"),
-    ("sgn", "ase"),
-    ("sgn", "bfi"),
-    ("sgn", "gsg"),
-    ("sgn", "fsl"),
-    ("sgn", "asf"),
-    ("sgn", "nzs"),
-    ("ms", "zsm"),
-    ("sw", "swh"),
-];
-
-/// Regions larger than countries (UN M49).
-const AREAS: &[(&str, &str)] = &[
-    ("001", "World"),
-    ("002", "Africa"),
-    ("003", "North America"),
-    ("005", "South America"),
-    ("009", "Oceania"),
-    ("011", "Western Africa"),
-    ("013", "Central America"),
-    ("014", "Eastern Africa"),
-    ("015", "Northern Africa"),
-    ("017", "Middle Africa"),
-    ("018", "Southern Africa"),
-    ("019", "Americas"),
-    ("021", "Northern America"),
-    ("029", "Caribbean"),
-    ("030", "Eastern Asia"),
-    ("034", "Southern Asia"),
-    ("035", "South-Eastern Asia"),
-    ("039", "Southern Europe"),
-    ("053", "Australia and New Zealand"),
-    ("054", "Melanesia"),
-    ("057", "Micronesia"),
-    ("061", "Polynesia"),
-    ("142", "Asia"),
-    ("143", "Central Asia"),
-    ("145", "Western Asia"),
-    ("150", "Europe"),
-    ("151", "Eastern Europe"),
-    ("154", "Northern Europe"),
-    ("155", "Western Europe"),
-    ("202", "Sub-Saharan Africa"),
-    ("419", "Latin America and the Caribbean"),
-];
-
+/// IANA's registry: subtags by their kind and lower-case spelling.
 struct SubtagRegistry {
-    languages: HashMap<&'static str, &'static str>,
+    subtags: HashMap<(&'static str, String), RegisteredSubtag>,
     /// Two-letter codes of languages by their three-letter codes.
     long: HashMap<&'static str, &'static str>,
-    scripts: HashMap<&'static str, &'static str>,
-    regions: HashMap<&'static str, &'static str>,
+    /// Names of countries in ISO 3166-1, which are more complete than those of the registry.
+    countries: HashMap<&'static str, &'static str>,
+}
+
+impl SubtagRegistry {
+    fn find(&self, kind: &'static str, subtag: &str) -> Option<&RegisteredSubtag> {
+        self.subtags.get(&(kind, subtag.to_ascii_lowercase()))
+    }
 }
 
 static REGISTRY: LazyLock<SubtagRegistry> = LazyLock::new(|| {
-    let pairs = |table| table_rows(table).map(|row| (row[0], row[1])).collect();
-    let countries = table_rows(include_str!("../../data/countries.tsv")).map(|row| (row[0], row[3]));
+    let subtag = |row: Vec<&'static str>| {
+        let column = |at: usize| row.get(at).copied().unwrap_or_default();
+        let registered = RegisteredSubtag {
+            name: column(2),
+            is_deprecated: column(3) == "deprecated",
+            preferred: Some(column(4)).filter(|preferred| !preferred.is_empty()),
+            prefix: column(5),
+        };
+        ((column(0), column(1).to_ascii_lowercase()), registered)
+    };
+    let pairs = |table, name: usize| table_rows(table).map(|row| (row[0], row[name])).collect();
     SubtagRegistry {
-        languages: pairs(include_str!("../../data/languages.tsv")),
-        long: pairs(include_str!("../../data/long-codes.tsv")),
-        scripts: pairs(include_str!("../../data/scripts.tsv")),
-        regions: countries.chain(AREAS.iter().copied()).collect(),
+        subtags: table_rows(include_str!("../../data/language-subtags.tsv")).map(subtag).collect(),
+        long: pairs(include_str!("../../data/long-codes.tsv"), 1),
+        countries: pairs(include_str!("../../data/countries.tsv"), 3),
     }
 });
 
 /// Parses a language tag.
 pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
-    if let Some(tag) = IRREGULAR.iter().find(|tag| tag.eq_ignore_ascii_case(code)) {
-        return Ok(ParsedCode { code: (*tag).to_owned(), ..ParsedCode::default() });
+    if let Some(registered) = REGISTRY.find("grandfathered", code) {
+        let mut tag = LanguageTag { name: registered.name.to_owned(), ..LanguageTag::default() };
+        tag.add_remarks(registered);
+        let parsed = tag.into_parsed_code();
+        return Ok(ParsedCode { code: grandfathered_spelling(code), ..parsed });
     }
     let is_subtag =
         |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric());
@@ -173,10 +104,21 @@ pub(super) fn parse_language_tag(code: &str) -> Result<ParsedCode, String> {
     Ok(tag.into_parsed_code())
 }
 
+/// Returns a tag from before RFC 4646 in the spelling of the registry: regions in capitals, all else in small letters.
+fn grandfathered_spelling(code: &str) -> String {
+    let spell = |(at, part): (usize, &str)| {
+        let is_region = at > 0 && part.len() == 2 && !code.starts_with(['i', 'I']);
+        if is_region { part.to_ascii_uppercase() } else { part.to_ascii_lowercase() }
+    };
+    code.split('-').enumerate().map(spell).collect::<Vec<_>>().join("-")
+}
+
 /// A language tag that is being parsed.
 #[derive(Default)]
 struct LanguageTag {
     parts: Vec<(&'static str, String)>,
+    /// Properties of subtags that are deprecated.
+    remarks: Vec<(&'static str, String)>,
     name: String,
     details: Vec<&'static str>,
 }
@@ -184,6 +126,15 @@ struct LanguageTag {
 impl LanguageTag {
     fn add_part(&mut self, kind: &'static str, text: String) {
         self.parts.push((kind, text));
+    }
+
+    /// Adds the status and the replacement of a deprecated subtag.
+    fn add_remarks(&mut self, registered: &RegisteredSubtag) {
+        if registered.is_deprecated && self.remarks.is_empty() {
+            self.remarks.push(("status", "deprecated".to_owned()));
+            self.remarks
+                .extend(registered.preferred.map(|preferred| ("preferred-value", preferred.to_owned())));
+        }
     }
 
     fn has_part(&self, kind: &str, begin: &str) -> bool {
@@ -195,8 +146,11 @@ impl LanguageTag {
             return Err(format!("'{part}' is '{short}' in language tags"));
         }
         let is_private = part.len() == 3 && ("qaa"..="qtz").contains(&part);
-        match REGISTRY.languages.get(part) {
-            Some(name) => self.name = (*name).to_owned(),
+        match REGISTRY.find("language", part) {
+            Some(registered) => {
+                self.name = registered.name.to_owned();
+                self.add_remarks(registered);
+            }
             None if is_private => self.name = format!("Private use ({part})"),
             None => return Err(format!("'{part}' is not a registered language")),
         }
@@ -213,16 +167,19 @@ impl LanguageTag {
         let starts_with_digit = |part: &str| part.starts_with(|c: char| c.is_ascii_digit());
         if let Some(part) = parts.next_if(|part| part.len() == 3 && letters(part)) {
             let language = self.parts[0].1.as_str();
-            if !EXTLANGS.contains(&(language, part)) {
+            let registered =
+                REGISTRY.find("extlang", part).filter(|registered| registered.prefix == language);
+            let Some(registered) = registered else {
                 return Err(format!("'{part}' is not a registered extension of the language '{language}'"));
-            }
-            self.details.extend(REGISTRY.languages.get(part));
+            };
+            self.details.push(registered.name);
+            self.add_remarks(registered);
             self.add_part("extlang", part.to_owned());
         }
         if let Some(part) = parts.next_if(|part| part.len() == 4 && letters(part)) {
             let script = format!("{}{}", part[..1].to_ascii_uppercase(), &part[1..]);
-            match REGISTRY.scripts.get(script.as_str()) {
-                Some(name) => self.details.push(name),
+            match REGISTRY.find("script", part) {
+                Some(registered) => self.details.push(registered.name),
                 None if ("qaaa"..="qabx").contains(&part) => {}
                 None => return Err(format!("'{part}' is not a registered script")),
             }
@@ -234,8 +191,12 @@ impl LanguageTag {
             let is_private = matches!(region.as_str(), "AA" | "ZZ")
                 || (letters(part)
                     && (("QM"..="QZ").contains(&&*region) || ("XA"..="XZ").contains(&&*region)));
-            match REGISTRY.regions.get(region.as_str()) {
-                Some(name) => self.details.push(name),
+            match REGISTRY.find("region", part) {
+                Some(registered) => {
+                    let country = REGISTRY.countries.get(region.as_str());
+                    self.details.push(country.copied().unwrap_or(registered.name));
+                    self.add_remarks(registered);
+                }
                 None if is_private => {}
                 None => return Err(format!("'{part}' is not a registered region")),
             }
@@ -243,9 +204,10 @@ impl LanguageTag {
         }
         let is_variant = |part: &str| part.len() >= 5 || (part.len() == 4 && starts_with_digit(part));
         while let Some(part) = parts.next_if(|part| is_variant(part)) {
-            if VARIANTS.binary_search(&part).is_err() {
+            let Some(registered) = REGISTRY.find("variant", part) else {
                 return Err(format!("'{part}' is not a registered variant"));
-            }
+            };
+            self.add_remarks(registered);
             if self.has_part("variant", part) {
                 return Err(format!("the variant '{part}' occurs twice"));
             }
@@ -266,7 +228,7 @@ impl LanguageTag {
         ParsedCode {
             code: code.join("-"),
             display: Some(display).filter(|display| !display.is_empty()),
-            properties: self.parts,
+            properties: self.parts.into_iter().chain(self.remarks).collect(),
         }
     }
 }
@@ -276,8 +238,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tables_are_sorted() {
-        assert!(VARIANTS.is_sorted() && IRREGULAR.is_sorted_by_key(|tag| tag.to_ascii_lowercase()));
+    fn the_registry_is_complete() {
+        let count = |kind| REGISTRY.subtags.keys().filter(|(own, _)| *own == kind).count();
+        let kinds = ["language", "extlang", "script", "region", "variant", "grandfathered"];
+        assert_eq!(kinds.map(count), [8_267, 256, 224, 303, 134, 26]);
+    }
+
+    #[test]
+    fn deprecated_tags_are_valid_and_name_their_replacement() {
+        for (given, code, replacement) in [
+            ("iw", "iw", Some("he")),
+            ("iw-IL", "iw-IL", Some("he")),
+            ("en-BU", "en-BU", Some("MM")),
+            ("de-an", "de-AN", None),
+            ("I-Klingon", "i-klingon", Some("tlh")),
+            ("sgn-be-fr", "sgn-BE-FR", Some("sfb")),
+            ("en-gb-oed", "en-GB-oed", Some("en-GB-oxendict")),
+        ] {
+            let word = parse_language_tag(given).unwrap();
+            assert_eq!(word.code, code);
+            let property =
+                |name| word.properties.iter().find(|(own, _)| *own == name).map(|(_, value)| value.as_str());
+            assert_eq!(
+                (property("status"), property("preferred-value")),
+                (Some("deprecated"), replacement),
+                "{given}"
+            );
+        }
+        assert!(parse_language_tag("he").unwrap().properties.iter().all(|(name, _)| *name != "status"));
     }
 
     #[test]
@@ -293,7 +281,10 @@ mod tests {
             ("de-u-co-phonebk", "de-u-co-phonebk", "German"),
             ("en-x-old", "en-x-old", "English"),
             ("x-whatever-1", "x-whatever-1", ""),
-            ("I-KLINGON", "i-klingon", ""),
+            ("I-KLINGON", "i-klingon", "Klingon"),
+            ("gsw", "gsw", "Swiss German"),
+            ("arz-EG", "arz-EG", "Egyptian Arabic"),
+            ("en-XK", "en-XK", "English"),
             ("qaa-Qaaa-QM", "qaa-Qaaa-QM", "Private use (qaa)"),
             ("haw", "haw", "Hawaiian"),
         ] {

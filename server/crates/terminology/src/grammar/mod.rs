@@ -68,7 +68,7 @@ pub(crate) fn comparison_value(url: &str, property: &str, value: &str) -> Result
     }
 }
 
-/// Splits the lines of a table at tabs.
+/// Splits the lines of a table at tabs. The first line may be a comment with the source of the table.
 pub(crate) fn table_rows(table: &'static str) -> impl Iterator<Item = Vec<&'static str>> {
-    table.lines().map(|line| line.split('\t').collect())
+    table.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t').collect())
 }

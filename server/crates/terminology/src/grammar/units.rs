@@ -1,4 +1,4 @@
-//! Units of measure by the grammar of UCUM 1.9, case-sensitive, with its atoms and prefixes.
+//! Units of measure by the grammar of UCUM 2.2, case-sensitive, with its atoms and prefixes.
 //!
 //! The property `canonical` is the dimension of a unit in the base units of UCUM, sorted, so that a value set can
 //! filter by it: `mm[Hg]` is `g.m-1.s-2`. An arbitrary unit is its own base unit. The property `property` is the
@@ -26,8 +26,8 @@ const MEASURED: [(&str, &str); 7] = [
 ];
 
 const PREFIXES: &[&str] = &[
-    "da", "Ki", "Mi", "Gi", "Ti", "Q", "R", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "d", "c", "m", "u",
-    "n", "p", "f", "a", "z", "y", "r", "q",
+    "da", "Ki", "Mi", "Gi", "Ti", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "d", "c", "m", "u", "n", "p",
+    "f", "a", "z", "y",
 ];
 
 /// Maximum depth of parentheses.
@@ -272,7 +272,11 @@ mod tests {
             ("L/(min.m2)", "m.s-1"),
             ("((m))", "m"),
             ("{score}", "1"),
-            ("[pH]", "1"),
+            ("[pH]", "m-3"),
+            ("mg%", "g.m-3"),
+            ("mrad", "rad"),
+            ("[m/s2/Hz^(1/2)]", "m2.s-3"),
+            ("[NTU]", "1"),
             ("mL/kg/h", "g-1.m3.s-1"),
         ] {
             let word = parse_unit(code).unwrap_or_else(|why| panic!("{code}: {why}"));

@@ -1,6 +1,6 @@
 //! ISO 3166-1 countries (alpha-2, alpha-3, numeric), ISO 3166-2 subdivisions, and ISO 4217 currencies.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ISO_3166, ISO_3166_2, ISO_4217, resource};
 use crate::catalog::StoredResource;
@@ -17,8 +17,25 @@ pub(super) fn countries() -> StoredResource<CodeSystem> {
             json!({ "code": row[at], "display": row[3], "property": same })
         })
     };
-    let concepts = column(0).chain(column(1)).chain(column(2)).collect();
+    let concepts = column(0).chain(column(1)).chain(column(2)).chain(user_assigned()).collect();
     resource(ISO_3166, "ISO 3166-1 Codes for countries", true, &KINDS, concepts)
+}
+
+/// Returns the codes that ISO 3166-1 leaves to its users (section 8.1.3): AA, QM to QZ, XA to XZ and ZZ, and the alpha-3
+/// codes that begin with these. XK is in wide use for Kosovo.
+fn user_assigned() -> impl Iterator<Item = Value> {
+    let letters = || 'A'..='Z';
+    let two: Vec<String> = std::iter::once("AA".to_owned())
+        .chain(('M'..='Z').map(|letter| format!("Q{letter}")))
+        .chain(letters().map(|letter| format!("X{letter}")))
+        .chain(std::iter::once("ZZ".to_owned()))
+        .collect();
+    let three =
+        two.clone().into_iter().flat_map(move |two| letters().map(move |letter| format!("{two}{letter}")));
+    two.into_iter().chain(three).map(|code| {
+        let display = if matches!(&*code, "XK" | "XKX") { "Kosovo" } else { "User-assigned" };
+        json!({ "code": code, "display": display })
+    })
 }
 
 const KINDS: [&str; 3] = ["alpha-2", "alpha-3", "numeric"];
@@ -53,10 +70,16 @@ mod tests {
         for code in ["CH", "CHE", "756"] {
             check(&countries, code, Some("Switzerland"));
         }
-        for code in ["ch", "XX", "UK", "000", "", "Switzerland"] {
+        for (code, display) in
+            [("XK", "Kosovo"), ("XKX", "Kosovo"), ("QM", "User-assigned"), ("ZZZ", "User-assigned")]
+        {
+            check(&countries, code, Some(display));
+        }
+        for code in ["ch", "QL", "YZ", "UK", "000", "", "Switzerland"] {
             check(&countries, code, None);
         }
-        assert_eq!(countries.get(&crate::model::Budget::default()).unwrap().len(), 3 * 249);
+        let user_assigned = 42 * (1 + 26);
+        assert_eq!(countries.get(&crate::model::Budget::default()).unwrap().len(), 3 * 249 + user_assigned);
     }
 
     #[test]

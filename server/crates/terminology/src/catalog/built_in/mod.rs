@@ -11,13 +11,13 @@
 //! |---|---|
 //! | `data/countries.tsv` | ISO 3166-1 |
 //! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR 48.2 (`data/LICENSE-UNICODE`) |
-//! | `data/currencies.tsv` | ISO 4217 |
-//! | `data/languages.tsv`, `data/long-codes.tsv` | ISO 639, from IANA's Language Subtag Registry |
-//! | `data/scripts.tsv` | ISO 15924, from the same registry |
-//! | `data/units.tsv` | UCUM |
+//! | `data/currencies.tsv` | ISO 4217; its first line contains the date |
+//! | `data/language-subtags.tsv` | IANA's Language Subtag Registry; its first line contains the date |
+//! | `data/long-codes.tsv` | alpha-3 codes of ISO 639 that language tags replace with alpha-2 codes |
+//! | `data/units.tsv` | UCUM; its first line contains version and date |
 //!
-//! Variants of languages and top-level media types are constants in the modules of `grammar`, from IANA's registries.
-//! Long names may be shortened.
+//! `cargo xtask gen-vocabularies` generates the tables of languages and currencies. Top-level media types are constants
+//! in their module of `grammar`, from IANA's registry.
 
 mod iso;
 
