@@ -114,8 +114,9 @@ pub(crate) struct ValueSetMembers<'a> {
     mentioned: HashSet<*const ValueSet>,
     /// Whether any exclude was applied.
     pub(crate) excluded: bool,
-    /// Code systems of the excludes.
+    /// Code systems of the excludes, in order of mention.
     pub(crate) excluded_systems: Vec<(&'a str, Option<&'a CodeSystem>)>,
+    known_excluded: HashSet<(&'a str, Option<*const CodeSystem>)>,
     /// Fixed versions that determined the version of an include or import, as name of the parameter and canonical URL.
     pub(crate) used_pins: HashSet<(&'static str, String)>,
     /// Error of an included code system that is not stored.
@@ -149,10 +150,35 @@ impl<'a> ValueSetMembers<'a> {
         }
         self.unclosed |= other.unclosed;
         self.excluded |= other.excluded;
-        self.excluded_systems.extend(other.excluded_systems);
-        self.used_pins.extend(other.used_pins);
+        self.mention_excluded(other.excluded_systems.iter().copied(), budget)?;
+        self.mention_pins(&other.used_pins, budget)?;
         self.missing = self.missing.take().or(other.missing);
         self.mention(&other.imported, budget)
+    }
+
+    /// Adds code systems of excludes. Several import paths may lead to the same one.
+    fn mention_excluded(
+        &mut self,
+        systems: impl Iterator<Item = (&'a str, Option<&'a CodeSystem>)>,
+        budget: &Budget<'_>,
+    ) -> Result<(), TxError> {
+        for (url, system) in systems {
+            budget.spend(1)?;
+            if self.known_excluded.insert((url, system.map(std::ptr::from_ref))) {
+                self.excluded_systems.push((url, system));
+            }
+        }
+        Ok(())
+    }
+
+    fn mention_pins(
+        &mut self,
+        pins: &HashSet<(&'static str, String)>,
+        budget: &Budget<'_>,
+    ) -> Result<(), TxError> {
+        budget.spend(pins.len())?;
+        self.used_pins.extend(pins.iter().cloned());
+        Ok(())
     }
 
     fn mention(&mut self, sets: &[&'a ValueSet], budget: &Budget<'_>) -> Result<(), TxError> {
@@ -215,10 +241,10 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             let found = self.collect_include(scope, exclude)?;
             let union = &mut excluded[usize::from(exclude.own_version)];
             found.parts.iter().try_for_each(|part| union.add_part(part, self.budget))?;
-            out.excluded_systems.extend(found.parts.iter().map(|part| (part.url, part.system)));
-            out.excluded_systems.extend(found.excluded_systems);
+            let systems = found.parts.iter().map(|part| (part.url, part.system));
+            out.mention_excluded(systems.chain(found.excluded_systems), self.budget)?;
             out.mention(&found.imported, self.budget)?;
-            out.used_pins.extend(found.used_pins);
+            out.mention_pins(&found.used_pins, self.budget)?;
         }
         for part in &mut out.parts {
             if out.excluded {
@@ -255,8 +281,8 @@ impl<'a, 'q> MemberCollector<'a, 'q> {
             }
             here.mention(&inner.imported, self.budget)?;
             here.excluded |= inner.excluded;
-            here.excluded_systems.extend(inner.excluded_systems.iter().copied());
-            here.used_pins.extend(inner.used_pins.iter().cloned());
+            here.mention_excluded(inner.excluded_systems.iter().copied(), self.budget)?;
+            here.mention_pins(&inner.used_pins, self.budget)?;
             here.used_pins.extend(self.pins.used_by_import(canonical));
             here.missing = here.missing.take().or_else(|| inner.missing.clone());
             if include.system.is_none() && number == 0 {
