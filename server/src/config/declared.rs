@@ -15,7 +15,7 @@ use super::{ConfigError, ConfigSource};
 use crate::config::settings::CustomScope;
 use identity::model::client::Client;
 use identity::model::client_metadata::ClientMetadata;
-use identity::model::scope::{RESERVED_SCOPES, Scopes, SmartScope};
+use identity::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, RESERVED_SCOPES, Scopes, SmartScope};
 
 /// `[[client]]`: the members of [`ClientMetadata`] and of [`FILE_MEMBERS`].
 #[derive(Debug, Deserialize)]
@@ -161,8 +161,17 @@ impl ScopeSection {
         let is_one = Scopes::parse(&name).is_ok_and(|scopes| scopes.iter().count() == 1);
         let taken = RESERVED_SCOPES.contains(&name.as_str())
             || SmartScope::parse(&name).is_some()
-            || ["offline_access", "online_access", identity::model::scope::ADMIN_SCOPE]
-                .contains(&name.as_str());
+            || [
+                "offline_access",
+                "online_access",
+                "launch",
+                "launch/encounter",
+                "launch/patient",
+                "fhirUser",
+                ADMIN_SCOPE,
+                LAUNCH_SCOPE,
+            ]
+            .contains(&name.as_str());
         match (is_one, taken) {
             (false, _) => Err(file.value_error(span, "name", "a scope must be one word without spaces")),
             (true, true) => {

@@ -109,6 +109,7 @@ static OAUTH: &[Route] = routes! {
     GET    "oauth2/userInfo" Cors => oauth::userinfo::user_info();
     POST   "oauth2/userInfo" Cors => oauth::userinfo::user_info();
     POST   "oauth2/introspect" Cors => oauth::introspect::introspect_token(body);
+    POST   "oauth2/launch" Cors => oauth::launch::create_launch(body);
     POST   "oauth2/revoke" Cors => oauth::revoke::revoke_token(body);
     POST   "oauth2/device_authorization" Cors => oauth::device_authorization::authorize_device(body);
     GET    "oauth2/idpresponse/{provider}" Page => oauth::federation::provider_callback(provider);

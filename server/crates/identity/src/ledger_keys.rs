@@ -18,6 +18,7 @@
 //! | `refresh/{digest of token}` | refresh token | live, then spent |
 //! | `device/{digest of device_code}` | device authorization | pending, answered, spent |
 //! | `device-user/{MAC of user_code}` | key of the device authorization of a user code | until it is answered |
+//! | `launch/{digest of id}` | launch context of a portal | once |
 //! | `par/{digest of reference}` | pushed authorization request | once |
 //! | `par-used/{digest of reference}` | pushed request that was granted | once |
 //! | `jti/{client_id}/{digest of jti}` | used client assertion | once |
@@ -108,6 +109,10 @@ pub(crate) fn device_request(device_code: &str) -> String {
 
 pub(crate) fn device_user_code(mac: &str) -> String {
     format!("device-user/{mac}")
+}
+
+pub(crate) fn launch(digest: &str) -> String {
+    format!("launch/{digest}")
 }
 
 pub(crate) fn pushed_request(reference_digest: &str) -> String {

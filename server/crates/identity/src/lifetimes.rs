@@ -23,6 +23,8 @@ pub const EXPIRED_DEVICE_CODE: SignedDuration = SignedDuration::from_mins(10);
 pub const PUSHED_REQUEST: SignedDuration = SignedDuration::from_secs(90);
 /// Authorization request between its arrival and its answer, while the user is on the pages of this server.
 pub const INTERACTION: SignedDuration = SignedDuration::from_hours(1);
+/// Launch context of a portal, until the application sends its authorization request.
+pub const LAUNCH: SignedDuration = SignedDuration::from_mins(10);
 /// Passkey ceremony, during which the browser displays its passkey dialog.
 pub const PASSKEY_CEREMONY: SignedDuration = SignedDuration::from_mins(5);
 /// Sign-in at an external provider.

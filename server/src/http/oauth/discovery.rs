@@ -20,7 +20,7 @@ const GRANT_TYPES: [&str; 4] = [
     "urn:ietf:params:oauth:grant-type:device_code",
 ];
 const RESPONSE_TYPES: [&str; 4] = ["code", "token", "id_token", "id_token token"];
-const SCOPES: [&str; 16] = [
+const SCOPES: [&str; 18] = [
     "openid",
     "profile",
     "email",
@@ -28,6 +28,8 @@ const SCOPES: [&str; 16] = [
     "offline_access",
     "online_access",
     "fhirUser",
+    "launch",
+    "launch/encounter",
     "launch/patient",
     "patient/*.rs",
     "patient/*.cruds",
@@ -129,7 +131,8 @@ pub async fn smart_configuration(context: &RequestContext) -> Result<Response, P
             "code_challenge_methods_supported": ["S256"],
             "token_endpoint_auth_methods_supported": AUTH_METHODS,
             "token_endpoint_auth_signing_alg_values_supported": assertion_algs(),
-            "capabilities": ["launch-standalone", "context-standalone-patient", "sso-openid-connect", "client-public",
+            "capabilities": ["launch-ehr", "launch-standalone", "context-banner", "context-ehr-patient", "context-ehr-encounter",
+                "context-standalone-patient", "sso-openid-connect", "client-public",
                 "client-confidential-symmetric", "client-confidential-asymmetric", "permission-offline", "permission-online",
                 "permission-patient", "permission-user", "permission-v1", "permission-v2"],
         }),

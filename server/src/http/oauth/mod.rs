@@ -5,6 +5,7 @@ pub mod device_authorization;
 pub mod discovery;
 pub mod federation;
 pub mod introspect;
+pub mod launch;
 pub mod par;
 pub mod revoke;
 pub mod token;

@@ -28,6 +28,9 @@ struct TokenResponse {
     /// The launch patient (SMART App Launch 2.2).
     #[serde(skip_serializing_if = "Option::is_none")]
     patient: Option<String>,
+    /// The encounter of an EHR launch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encounter: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     need_patient_banner: Option<bool>,
 }
@@ -186,7 +189,8 @@ async fn user_tokens(
         id_token,
         refresh_token,
         patient: grant.patient.clone(),
-        need_patient_banner: grant.patient.as_ref().map(|_| true),
+        encounter: grant.encounter.clone(),
+        need_patient_banner: grant.patient.as_ref().map(|_| grant.need_patient_banner),
     })
 }
 
@@ -229,6 +233,7 @@ fn backend_tokens(
         id_token: None,
         refresh_token: None,
         patient: None,
+        encounter: None,
         need_patient_banner: None,
     })
 }

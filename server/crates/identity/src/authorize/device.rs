@@ -248,6 +248,8 @@ impl DeviceAuthorizations {
                 session_ends: session.ends,
                 epoch: session.epoch,
                 nonce: None,
+                encounter: None,
+                need_patient_banner: true,
                 family: self.random.id(),
                 amr: session.amr.clone(),
                 jkt: None,

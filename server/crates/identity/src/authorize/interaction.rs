@@ -12,6 +12,7 @@ use store::StoreError;
 
 use crate::audit::AuditEvent;
 use crate::authorize::authorization_service::AuthorizationService;
+use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::PushedRequestRef;
 use crate::authorize::request::{AuthorizationAnswer, AuthorizationError, AuthorizationRequest, IdTokenHint};
 use crate::lifetimes;
@@ -38,6 +39,9 @@ pub struct InteractionState {
     pushed: Option<PushedRequestRef>,
     /// Time at which the request arrived. A sign-in or consent required by `prompt` must happen after this time.
     begun: Timestamp,
+    /// Context of an EHR launch, which may expire during the interaction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    launch: Option<LaunchContext>,
     patient: Option<PatientChoice>,
     consent: Option<ConsentAnswer>,
 }
@@ -98,6 +102,7 @@ impl InteractionState {
             query: request.query.clone(),
             pushed: request.pushed.clone(),
             begun: now,
+            launch: request.launch.clone(),
             patient: None,
             consent: None,
         }
@@ -171,7 +176,8 @@ impl AuthorizationService {
         interaction: &InteractionState,
         now: Timestamp,
     ) -> Result<AuthorizationRequest, AuthorizationError> {
-        self.check_request_params(&interaction.query, interaction.pushed.clone(), now).await
+        let (pushed, launch) = (interaction.pushed.clone(), interaction.launch.clone());
+        self.check_request_params(&interaction.query, pushed, launch, now).await
     }
 
     /// Returns the next step, without side effects.
@@ -205,11 +211,15 @@ impl AuthorizationService {
             return Ok(reject_or(ErrorCode::LoginRequired, NextStep::SignIn));
         };
         // The scopes that the user can grant: requested, registered for the client and allowed for the user.
-        let scopes = request.scopes.filter(|scope| user.may_grant(scope));
+        // `launch/encounter` is granted only if the launch has an encounter.
+        let has_encounter = request.launch.as_ref().is_some_and(|launch| launch.encounter.is_some());
+        let scopes = request
+            .scopes
+            .filter(|scope| user.may_grant(scope) && (scope != "launch/encounter" || has_encounter));
         if scopes.is_empty() {
             return Ok(NextStep::Reject(ErrorCode::AccessDenied));
         }
-        let patient = match self.launch_patient(&scopes, interaction, &user) {
+        let patient = match self.launch_patient(request, &scopes, interaction, &user) {
             LaunchPatient::None => None,
             LaunchPatient::Patient(id) => Some(id),
             LaunchPatient::Choose => {
@@ -230,7 +240,20 @@ impl AuthorizationService {
         Ok(NextStep::Grant(Box::new(GrantDecision { session, user, scopes, patient })))
     }
 
-    fn launch_patient(&self, scopes: &Scopes, interaction: &InteractionState, user: &User) -> LaunchPatient {
+    fn launch_patient(
+        &self,
+        request: &AuthorizationRequest,
+        scopes: &Scopes,
+        interaction: &InteractionState,
+        user: &User,
+    ) -> LaunchPatient {
+        // The patient of the portal, if the user has access.
+        if let Some(patient) = request.launch.as_ref().and_then(|launch| launch.patient.as_deref()) {
+            return match user.may_see_patient(patient) {
+                true => LaunchPatient::Patient(patient.to_owned()),
+                false => LaunchPatient::Inaccessible,
+            };
+        }
         if !scopes.is_launch() {
             return LaunchPatient::None;
         }
@@ -271,6 +294,8 @@ impl AuthorizationService {
             nonce: request.nonce.clone(),
             family: self.random.id(),
             patient,
+            encounter: request.launch.as_ref().and_then(|launch| launch.encounter.clone()),
+            need_patient_banner: request.launch.as_ref().is_none_or(|launch| launch.need_patient_banner),
             jkt: request.jkt.clone(),
         };
         self.audit.record(AuditEvent::Granted {

@@ -4,5 +4,6 @@ pub mod authorization_service;
 pub mod consent;
 pub mod device;
 pub mod interaction;
+pub mod launch;
 pub mod pushed_request;
 pub mod request;

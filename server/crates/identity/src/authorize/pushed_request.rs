@@ -132,7 +132,7 @@ impl AuthorizationService {
         let reference = self.random.secret();
         let id = encoding::sha256_base64url(&reference);
         let pushed = PushedRequestRef { id: id.clone(), jkt: jkt.clone() };
-        match self.check_request_params(&query, Some(pushed), now).await {
+        match self.check_request_params(&query, Some(pushed), None, now).await {
             Ok(_) => {}
             Err(AuthorizationError::Show(PageError::Store(error))) => return Err(error.into()),
             Err(AuthorizationError::Show(PageError::RedirectUri)) => {

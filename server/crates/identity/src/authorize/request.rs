@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use store::StoreError;
 
 use crate::authorize::authorization_service::AuthorizationService;
+use crate::authorize::launch::LaunchContext;
 use crate::authorize::pushed_request::{self, PushedRequestRef};
 use crate::model::client::{Client, ResponseType};
 use crate::model::error_code::ErrorCode;
@@ -23,6 +24,8 @@ use crate::tokens::dpop;
 pub struct AuthorizationRequest {
     /// The URL-encoded parameters.
     pub query: String,
+    /// Context of an EHR launch.
+    pub launch: Option<LaunchContext>,
     /// Reference of a pushed request, which can be granted once. `None` for a direct request.
     pub pushed: Option<PushedRequestRef>,
     /// The client that sent the request.
@@ -222,17 +225,18 @@ impl AuthorizationService {
                 let client_id = client_id.ok_or(AuthorizationError::Show(PageError::Client))?;
                 let found =
                     self.load_pushed_request(id, client_id, now).await.map_err(AuthorizationError::Show)?;
-                self.check_request_params(&found.query, Some(found.pushed), now).await
+                self.check_request_params(&found.query, Some(found.pushed), None, now).await
             }
-            None => self.check_request_params(query, None, now).await,
+            None => self.check_request_params(query, None, None, now).await,
         }
     }
 
-    /// Checks the parameters of a direct or pushed request.
+    /// Checks the parameters of a direct or pushed request. `launch` is the context of an EHR launch, if it was read before.
     pub(crate) async fn check_request_params(
         &self,
         query: &str,
         pushed: Option<PushedRequestRef>,
+        launch: Option<LaunchContext>,
         now: Timestamp,
     ) -> Result<AuthorizationRequest, AuthorizationError> {
         let params = Params::parse(query.as_bytes());
@@ -248,7 +252,14 @@ impl AuthorizationService {
             errors_in_fragment: requested.split(' ').any(|part| part == "id_token"),
             issuer: self.issuer.clone(),
         };
-        match self.check_request(&params, pushed, client, &reply, now) {
+        let launch = match (launch, params.get("launch")) {
+            (None, Some(id)) => match self.launch_context(id, &client, now).await {
+                Ok(found) => found,
+                Err(_) => return Err(AuthorizationError::Redirect { reply, error: ErrorCode::ServerError }),
+            },
+            (launch, _) => launch,
+        };
+        match self.check_request(&params, pushed, launch, client, &reply, now) {
             Ok(request) => Ok(request),
             Err(error) => Err(AuthorizationError::Redirect { reply, error }),
         }
@@ -277,6 +288,7 @@ impl AuthorizationService {
         &self,
         params: &Params,
         pushed: Option<PushedRequestRef>,
+        launch: Option<LaunchContext>,
         client: Client,
         reply: &AuthorizationReply,
         now: Timestamp,
@@ -319,6 +331,10 @@ impl AuthorizationService {
         let max_age = params.get("max_age").map(str::parse::<u32>).transpose();
         let default_max_age = client.default_max_age;
         self.check_audience(params.get("aud"), &scopes)?;
+        // An unknown context is an error, so that an application does not show another patient than the portal.
+        if launch.is_none() && (params.get("launch").is_some() || scopes.contains("launch")) {
+            return Err(ErrorCode::InvalidRequest);
+        }
         let jkt = match params.get("dpop_jkt") {
             // Tokens on the front channel are bearer tokens.
             Some(jkt) if !dpop::is_thumbprint(jkt) || response_type != ResponseType::Code => {
@@ -326,8 +342,10 @@ impl AuthorizationService {
             }
             requested => requested.map(str::to_owned).or_else(|| pushed.as_ref()?.jkt.clone()),
         };
-        let hint = match params.get("id_token_hint") {
-            None => IdTokenHint::Missing,
+        // The user of a launch context takes precedence over the hint.
+        let launch_user = launch.as_ref().and_then(|launch| launch.sub.clone());
+        let hint = match params.get("id_token_hint").filter(|_| launch_user.is_none()) {
+            None => launch_user.map_or(IdTokenHint::Missing, IdTokenHint::User),
             Some(token) => match self.tokens.verify_id_token_hint(token, now) {
                 Some((sub, aud, _)) if aud == client.client_id => IdTokenHint::User(sub),
                 _ => IdTokenHint::Unreadable,
@@ -335,6 +353,7 @@ impl AuthorizationService {
         };
         Ok(AuthorizationRequest {
             query: params.without(&[]),
+            launch,
             pushed,
             client,
             reply: reply.clone(),
@@ -356,7 +375,7 @@ impl AuthorizationService {
     fn check_audience(&self, aud: Option<&str>, scopes: &Scopes) -> Result<(), ErrorCode> {
         match aud {
             Some(aud) if aud.trim_end_matches('/') == self.fhir_base => Ok(()),
-            None if !scopes.is_launch() => Ok(()),
+            None if !scopes.is_launch() && !scopes.contains("launch") => Ok(()),
             _ => Err(ErrorCode::InvalidRequest),
         }
     }

@@ -11,6 +11,9 @@ pub const RESERVED_SCOPES: [&str; 4] = ["openid", "email", "phone", "profile"];
 /// Scope of the admin API. Only an administrator can grant it.
 pub const ADMIN_SCOPE: &str = "trefoil/admin";
 
+/// Scope of tokens that may create launch contexts.
+pub const LAUNCH_SCOPE: &str = "trefoil/launch";
+
 /// A list of scopes without duplicates, in the order of the parsed text.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<String>", into = "Vec<String>")]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::scope::{ADMIN_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
+use crate::model::scope::{ADMIN_SCOPE, LAUNCH_SCOPE, ScopeContext, ScopePermissions, Scopes, SmartScope};
 
 /// Standard claims of a user (OpenID Connect Core section 5.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -101,6 +101,8 @@ impl User {
             None => match scope {
                 // The access ends with the session of the user.
                 "online_access" => true,
+                // A launch context grants no access by itself.
+                "launch" | "launch/encounter" | LAUNCH_SCOPE => true,
                 "fhirUser" => self.fhir_user.is_some(),
                 "launch/patient" => self.own_patient().is_some() || self.sees_patients(),
                 _ => false,

@@ -47,6 +47,9 @@ pub struct AccessToken {
     /// Id of the launch patient.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub patient: Option<String>,
+    /// Id of the encounter of an EHR launch.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encounter: Option<String>,
     /// Key that the token is bound to (RFC 7800; RFC 9449 section 6.1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cnf: Option<KeyConfirmation>,

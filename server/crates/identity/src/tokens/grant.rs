@@ -42,6 +42,10 @@ pub struct Grant {
     pub family: String,
     /// Id of the launch patient, whose data `patient/` scopes grant access to (SMART App Launch).
     pub patient: Option<String>,
+    /// Id of the encounter of an EHR launch.
+    pub encounter: Option<String>,
+    /// `true` if the client must show who the launch patient is.
+    pub need_patient_banner: bool,
     /// Thumbprint of the key that the tokens are bound to (RFC 9449), if any.
     pub jkt: Option<String>,
 }

@@ -81,6 +81,7 @@ impl TokenService {
             epoch: Some(grant.epoch),
             generation: grant.generation.clone(),
             patient: grant.patient.clone(),
+            encounter: grant.encounter.clone(),
             cnf: grant.jkt.clone().map(|jkt| KeyConfirmation { jkt }),
         })
     }
@@ -110,6 +111,7 @@ impl TokenService {
             epoch: None,
             generation: client.generation.clone(),
             patient: None,
+            encounter: None,
             cnf: jkt.map(|jkt| KeyConfirmation { jkt }),
         })
     }

@@ -79,6 +79,8 @@ impl World {
             family: "family".to_owned(),
             amr: vec!["pwd".to_owned()],
             patient: None,
+            encounter: None,
+            need_patient_banner: true,
             jkt: None,
         }
     }

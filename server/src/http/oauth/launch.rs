@@ -1,0 +1,116 @@
+//! POST {base}/oauth2/launch: a portal creates the context of an EHR launch (SMART App Launch 2.2). The caller sends a
+//! token with the scope `trefoil/launch`; a user's token binds the context to this user.
+
+use http::{StatusCode, header};
+use identity::authorize::launch::LaunchContext;
+use identity::lifetimes;
+use identity::model::scope::LAUNCH_SCOPE;
+use identity::model::user::User;
+use resources::{ResourceError, Restriction};
+use serde::Deserialize;
+use serde_json::json;
+
+use super::FORM_LIMIT;
+use crate::http::extract::{RequestBody, RequestContext};
+use crate::http::problem::{self, Problem};
+use crate::http::reply::{self, Response};
+
+fn invalid(text: &str) -> Problem {
+    Problem::oauth(StatusCode::BAD_REQUEST, "invalid_request", text)
+}
+
+const fn default_banner() -> bool {
+    true
+}
+
+/// The members of the request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewLaunch {
+    client_id: String,
+    /// Subject of the user. With a user's token, that user.
+    sub: Option<String>,
+    patient: Option<String>,
+    encounter: Option<String>,
+    #[serde(default = "default_banner")]
+    need_patient_banner: bool,
+}
+
+/// Stores a launch context, and responds with its id.
+pub async fn create_launch(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
+    let user = authenticate_portal(context).await?;
+    if context.content_type().as_deref() != Some("application/json") {
+        return Err(invalid("the body must be application/json"));
+    }
+    let new: NewLaunch = serde_json::from_slice(&body.bytes(FORM_LIMIT).await?)
+        .map_err(|error| invalid(&format!("the body is not valid: {error}")))?;
+    let identity = &context.app.identity;
+    if identity.clients.active_client(&new.client_id, context.now).await?.is_none() {
+        return Err(invalid("client_id is not a registered client"));
+    }
+    let is_other = |sub: &String| user.as_ref().is_some_and(|user| user.sub != *sub);
+    if new.sub.as_ref().is_some_and(is_other) {
+        return Err(invalid("sub must be the user of the token"));
+    }
+    check_resources(context, user.as_ref(), new.patient.as_deref(), new.encounter.as_deref()).await?;
+    let sub = user.map(|user| user.sub).or(new.sub);
+    let launch = LaunchContext {
+        client_id: new.client_id,
+        sub,
+        patient: new.patient,
+        encounter: new.encounter,
+        need_patient_banner: new.need_patient_banner,
+    };
+    let id = identity.authorization.create_launch(&launch, context.now).await?;
+    let answer = json!({ "launch": id, "expires_in": lifetimes::LAUNCH.as_secs() });
+    Ok(reply::no_store(reply::json(StatusCode::CREATED, &answer)))
+}
+
+/// Checks the token of the portal. Returns the user of the token, if it has one.
+async fn authenticate_portal(context: &RequestContext) -> Result<Option<User>, Problem> {
+    let Some(sent) = context.credentials()? else {
+        let text = "send an access token with the scope trefoil/launch";
+        let response = problem::oauth_error(StatusCode::UNAUTHORIZED, "invalid_request", Some(text));
+        return Err(reply::with(response, header::WWW_AUTHENTICATE, "Bearer").into());
+    };
+    let identity = &context.app.identity;
+    let access = identity.tokens.authenticate_token(&sent, context.now).await?;
+    if access.scopes.contains(LAUNCH_SCOPE) && access.token.is_for_audience(&identity.issuer) {
+        return Ok(access.user.clone());
+    }
+    let text = "the token lacks the scope trefoil/launch";
+    let response = problem::oauth_error(StatusCode::FORBIDDEN, "insufficient_scope", Some(text));
+    let challenge = problem::bearer_challenge("insufficient_scope", text);
+    Err(reply::with(response, header::WWW_AUTHENTICATE, &challenge).into())
+}
+
+/// Checks that the patient exists and that the user may see it, and that the encounter is one of the patient.
+async fn check_resources(
+    context: &RequestContext,
+    user: Option<&User>,
+    patient: Option<&str>,
+    encounter: Option<&str>,
+) -> Result<(), Problem> {
+    let Some(patient) = patient else {
+        return match encounter {
+            None => Ok(()),
+            Some(_) => Err(invalid("encounter requires the patient of the encounter")),
+        };
+    };
+    let view = context.app.resources.restricted_to(Restriction::patients([patient]));
+    let exists = async |kind, id: &str| match view.read(kind, id).await {
+        Ok(_) => Ok(true),
+        Err(ResourceError::Store(error)) => Err(Problem::from(error)),
+        Err(_) => Ok(false),
+    };
+    let is_visible = user.is_none_or(|user| user.may_see_patient(patient));
+    if !is_visible || !exists("Patient", patient).await? {
+        return Err(invalid("patient is not the id of a Patient"));
+    }
+    match encounter {
+        Some(id) if !exists("Encounter", id).await? => {
+            Err(invalid("encounter is not the id of an Encounter of the patient"))
+        }
+        _ => Ok(()),
+    }
+}
