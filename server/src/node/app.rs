@@ -11,6 +11,7 @@ use bytes::Bytes;
 use identity::sign_in::pending_quota::PendingQuota;
 use identity::{Dependencies, Identity};
 use jiff::SignedDuration;
+use resources::filter::TypeFilter;
 use resources::{ResourceLimits, Resources};
 use store::Store;
 use terminology::Terminology;
@@ -120,6 +121,7 @@ impl App {
             encryption: std::mem::take(&mut config.encryption),
             fetch: Arc::new(KeyFetcher::new(settings.clone())?),
             audit: audit.clone(),
+            supports_query: TypeFilter::is_supported,
         };
         let random = clock.random.clone();
         let identity = Identity::open_with(store.clone(), random, dependencies, &base_url, config.demo, now)

@@ -73,6 +73,8 @@ pub struct Dependencies {
     pub fetch: Arc<dyn client_auth::key_set_cache::FetchKeySet>,
     /// Receives audit events.
     pub audit: Arc<dyn audit::AuditSink>,
+    /// Tests whether a query of a granular scope can be evaluated. The default supports none.
+    pub supports_query: authorize::request::SupportsQuery,
 }
 
 impl Default for Dependencies {
@@ -81,6 +83,7 @@ impl Default for Dependencies {
             encryption: storage::encryption::SecretEncryption::default(),
             fetch: Arc::new(client_auth::key_set_cache::NoKeySetFetch),
             audit: Arc::new(audit::NullAuditSink),
+            supports_query: |_, _| false,
         }
     }
 }
@@ -157,7 +160,7 @@ impl Identity {
         demo: bool,
         now: Timestamp,
     ) -> Result<Self, SecretStorageError> {
-        let Dependencies { encryption, fetch, audit } = dependencies;
+        let Dependencies { encryption, fetch, audit, supports_query } = dependencies;
         let encryption = Arc::new(encryption);
         encryption.reencrypt_records(&store, now).await?;
         let ring = KeyRing::open(&store, &encryption, now).await?;
@@ -265,6 +268,7 @@ impl Identity {
                 grants: grants.clone(),
                 tokens: tokens.clone(),
                 server_secret: server_secret.clone(),
+                supports_query,
                 issuer: issuer.clone(),
                 fhir_base: fhir_base.clone(),
             },
@@ -275,6 +279,7 @@ impl Identity {
                 clients: clients.clone(),
                 grants: grants.clone(),
                 server_secret: server_secret.clone(),
+                supports_query,
             },
             clients,
             users,

@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Deserialize;
 use store::{ExpectVersion, IndexCondition, PageLimit, ResourceKey, Seq, Version, Versions};
 
+use crate::filter::TypeFilter;
 use crate::prepare::{IdSource, PreparedResource, prepare};
 use crate::service::{WrittenResource, stored};
 use crate::{
@@ -33,6 +34,53 @@ impl Restriction {
         compartments.dedup();
         Self::Compartments(compartments.into())
     }
+
+    /// Returns a restriction that contains all of these.
+    fn union<'a>(all: impl Iterator<Item = &'a Self>) -> Self {
+        let (mut compartments, mut ids) = (Vec::new(), Vec::new());
+        for restriction in all {
+            match restriction {
+                Self::None => return Self::None,
+                Self::Compartments(own) => compartments.extend(own.iter().cloned()),
+                Self::ReadOnly(own) => ids.extend(own.iter().cloned()),
+            }
+        }
+        if !ids.is_empty() {
+            // No restriction has both ids and compartments.
+            return if compartments.is_empty() { Self::ReadOnly(ids.into()) } else { Self::None };
+        }
+        compartments.sort_unstable();
+        compartments.dedup();
+        Self::Compartments(compartments.into())
+    }
+
+    /// Returns `true` if a resource with this id and these compartments is under the restriction.
+    fn contains(&self, id: &str, compartments: &[String]) -> bool {
+        match self {
+            Self::None => true,
+            Self::Compartments(own) => compartments.iter().any(|c| has(own, c)),
+            Self::ReadOnly(ids) => ids.iter().any(|own| own == id),
+        }
+    }
+}
+
+/// A part of a view: the resources under a restriction that match a search, if one is given.
+#[derive(Debug, Clone)]
+pub struct ViewPart {
+    /// The restriction of the part.
+    pub restriction: Restriction,
+    /// The search.
+    pub filter: Option<TypeFilter>,
+}
+
+impl ViewPart {
+    fn contains(&self, version: &Version) -> bool {
+        self.restriction.contains(&version.key.id, &version.compartments)
+            && self
+                .filter
+                .as_ref()
+                .is_none_or(|filter| version.body.as_deref().is_some_and(|body| filter.is_met(body)))
+    }
 }
 
 /// A view of the resources under a [`Restriction`]. A resource outside of the view is reported as missing. It can be
@@ -42,12 +90,25 @@ impl Restriction {
 pub struct CompartmentView<'a> {
     resources: &'a Resources,
     restriction: Restriction,
+    /// Parts of the view, if one of them has a search. The restriction then contains all of them, and nothing can be
+    /// written.
+    parts: Option<Arc<[ViewPart]>>,
 }
 
 impl Resources {
     /// Returns the view under a restriction.
     pub fn restricted_to(&self, restriction: Restriction) -> CompartmentView<'_> {
-        CompartmentView { resources: self, restriction }
+        CompartmentView { resources: self, restriction, parts: None }
+    }
+
+    /// Returns the view of the resources of one type that are in at least one of these parts. Nothing can be written through
+    /// it, unless its only part has no search.
+    pub fn restricted_to_parts(&self, parts: Vec<ViewPart>) -> CompartmentView<'_> {
+        if let [ViewPart { restriction, filter: None }] = &parts[..] {
+            return self.restricted_to(restriction.clone());
+        }
+        let restriction = Restriction::union(parts.iter().map(|part| &part.restriction));
+        CompartmentView { resources: self, restriction, parts: Some(parts.into()) }
     }
 }
 
@@ -66,26 +127,29 @@ impl<'a> CompartmentView<'a> {
     }
 
     fn is_unrestricted(&self) -> bool {
-        self.restriction == Restriction::None
+        self.restriction == Restriction::None && self.parts.is_none()
     }
 
-    /// Returns `true` if the view contains a resource with this id and these compartments.
-    pub(crate) fn contains(&self, id: &str, compartments: &[String]) -> bool {
-        match &self.restriction {
-            Restriction::None => true,
-            Restriction::Compartments(own) => compartments.iter().any(|c| has(own, c)),
-            Restriction::ReadOnly(ids) => ids.iter().any(|own| own == id),
+    /// Returns the parts of a view with searches.
+    pub(crate) fn parts(&self) -> &[ViewPart] {
+        self.parts.as_deref().unwrap_or_default()
+    }
+
+    /// Returns `true` if the view contains a version of a resource.
+    pub(crate) fn contains_version(&self, version: &Version) -> bool {
+        match &self.parts {
+            None => self.restriction.contains(&version.key.id, &version.compartments),
+            Some(parts) => parts.iter().any(|part| part.contains(version)),
         }
-    }
-
-    fn contains_version(&self, version: &Version) -> bool {
-        self.contains(&version.key.id, &version.compartments)
     }
 
     /// Returns `true` if the caller may write a resource with these compartments: the resource must be in the view, and
     /// must not be in the compartment of a Patient outside of it. Otherwise the performer of an observation could write
     /// observations of any patient.
     fn may_write(&self, compartments: &[String]) -> bool {
+        if self.parts.is_some() {
+            return false;
+        }
         match &self.restriction {
             Restriction::None => true,
             Restriction::Compartments(own) => {

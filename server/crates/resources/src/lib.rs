@@ -36,7 +36,7 @@ pub mod search;
 pub mod service;
 pub mod transaction;
 
-pub use compartment_view::{CompartmentView, Restriction};
+pub use compartment_view::{CompartmentView, Restriction, ViewPart};
 pub use error::{ResourceBodyError, ResourceError};
 pub use import::{ImportCount, ImportFault, ImportOptions, ImportProgress, ImportReport};
 pub use prepare::{IdSource, PreparedResource, ResourceLimits};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use store::{IndexLookup, PageLimit, ResourceKey, ScanOptions, Seq, StoreError, Version, Versions};
 
-use crate::compartment_view::Restriction;
+use crate::compartment_view::{Restriction, ViewPart};
 use crate::filter::TypeFilter;
 use crate::index::candidates::Candidates;
 use crate::index::clauses::CompartmentClause;
@@ -144,7 +144,10 @@ impl CompartmentView<'_> {
             let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
             return self.by_ids(kind, &ids, filter, at).await;
         }
-        let clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
+        let mut clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
+        if let [ViewPart { filter: Some(filter), .. }] = self.parts() {
+            clauses.extend(filter.index_clauses());
+        }
         let compartments = self.scanned_compartments(filter).await?;
         let page = FillingPage { filter, count, resources: Vec::new(), looked_at: 0, bytes: 0 };
         if let Some(cursor) = cursor {
@@ -190,7 +193,7 @@ impl CompartmentView<'_> {
                 }
                 page.looked_at += 1;
                 cursor.after = Some(version.key.id.clone());
-                if self.contains(&version.key.id, &version.compartments) {
+                if self.contains_version(&version) {
                     page.add(version)?;
                 }
             }
@@ -232,9 +235,7 @@ impl CompartmentView<'_> {
                     }
                     page.looked_at += 1;
                     cursor.after = Some(version.key.id.clone());
-                    if is_first(compartments, compartment, &version)
-                        && self.contains(&version.key.id, &version.compartments)
-                    {
+                    if is_first(compartments, compartment, &version) && self.contains_version(&version) {
                         page.add(version)?;
                     }
                 }
@@ -271,7 +272,7 @@ impl CompartmentView<'_> {
                     return Ok(page.end(Some(&cursor)));
                 }
                 page.looked_at += 1;
-                let seen = version.filter(|v| !v.is_deleted() && self.contains(&id, &v.compartments));
+                let seen = version.filter(|v| !v.is_deleted() && self.contains_version(v));
                 cursor.after = Some(id);
                 seen.map_or(Ok(()), |version| page.add(version))?;
             }
@@ -292,8 +293,7 @@ impl CompartmentView<'_> {
         let mut resources: Vec<StoredResource> = Vec::new();
         for id in ids.iter().filter(|id| fhir::is_id(id)) {
             let version = self.resources().store().read(&ResourceKey::new(kind, *id), at).await?;
-            let Some(version) = version.filter(|v| !v.is_deleted() && self.contains(id, &v.compartments))
-            else {
+            let Some(version) = version.filter(|v| !v.is_deleted() && self.contains_version(v)) else {
                 continue;
             };
             if meets(filter, &version) && resources.iter().all(|known| known.id != *id) {

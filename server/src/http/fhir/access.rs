@@ -5,9 +5,10 @@ use std::sync::Arc;
 use fhir::IssueCode;
 use http::StatusCode;
 use identity::model::scope::{ScopeContext, ScopePermissions};
-use identity::tokens::access_token::{ResourceAccess, TokenAccess};
-use resources::Restriction;
+use identity::tokens::access_token::{GranularAccess, ResourceAccess, TokenAccess};
+use resources::filter::TypeFilter;
 use resources::referenced::is_read_by_reference;
+use resources::{CompartmentView, Restriction, ViewPart};
 
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -38,8 +39,60 @@ pub fn resource_access<'a>(
     }
 }
 
+/// Returns whether the token grants `permissions` on at least some resources of a type.
+pub fn has_access(
+    context: &RequestContext,
+    access: &TokenAccess,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> bool {
+    resource_access(context, access, kind, permissions) != ResourceAccess::Nothing
+        || !granular_access(context, access, kind, permissions).is_empty()
+}
+
+fn granular_access<'a>(
+    context: &RequestContext,
+    access: &'a TokenAccess,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> Vec<GranularAccess<'a>> {
+    match access.token.is_for_audience(&context.app.fhir_base) {
+        true => access.granular_access(kind, permissions),
+        false => Vec::new(),
+    }
+}
+
+/// Returns the view of a request on a type: the resources under the [`restriction`], and those that match the query of a
+/// granular scope.
+///
+/// # Errors
+/// Returns a 500 problem if a Group cannot be read.
+pub async fn permitted_view<'a>(
+    context: &'a RequestContext,
+    access: &TokenAccess,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> Result<CompartmentView<'a>, Problem> {
+    let granular = granular_access(context, access, kind, permissions);
+    let reach = resource_access(context, access, kind, permissions);
+    let mut parts = Vec::new();
+    if granular.is_empty() || reach != ResourceAccess::Nothing {
+        let restriction = reach_restriction(context, access, kind, reach).await?;
+        parts.push(ViewPart { restriction, filter: None });
+    }
+    for GranularAccess { query, access: reach } in granular {
+        let filter = TypeFilter::read(&format!("{kind}?{query}"), &context.app.fhir_base, context.now);
+        // A scope is granted only if its query is supported.
+        if let Ok(filter) = filter {
+            let restriction = reach_restriction(context, access, kind, reach).await?;
+            parts.push(ViewPart { restriction, filter: Some(filter) });
+        }
+    }
+    Ok(context.app.resources.restricted_to_parts(parts))
+}
+
 /// Returns the restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
-/// only the compartments of the current members of these Groups. Such a client can read its Groups but not write
+/// only the compartments of the current members of these Groups. Granular scopes grant nothing here. Such a client can read its Groups but not write
 /// them, because they determine its access.
 ///
 /// # Errors
@@ -50,7 +103,15 @@ pub async fn restriction(
     kind: &str,
     permissions: ScopePermissions,
 ) -> Result<Restriction, Problem> {
-    let reach = resource_access(context, access, kind, permissions);
+    reach_restriction(context, access, kind, resource_access(context, access, kind, permissions)).await
+}
+
+async fn reach_restriction(
+    context: &RequestContext,
+    access: &TokenAccess,
+    kind: &str,
+    reach: ResourceAccess<'_>,
+) -> Result<Restriction, Problem> {
     let client = context.app.identity.clients.active_client(&access.token.client_id, context.now).await?;
     let Some(groups) = client.and_then(|client| client.groups) else {
         return match reach {
@@ -109,7 +170,15 @@ pub async fn require_some(
     kind: &str,
     permissions: ScopePermissions,
 ) -> Result<Arc<TokenAccess>, Problem> {
-    require(context, kind, permissions, |granted| !matches!(granted, ResourceAccess::Nothing)).await
+    let access = authenticate(context).await?;
+    if has_access(context, &access, kind, permissions) {
+        return Ok(access);
+    }
+    Err(insufficient_scope(kind))
+}
+
+fn insufficient_scope(kind: &str) -> Problem {
+    Problem::insufficient_scope(&format!("the token has no scope that allows this on {kind}"))
 }
 
 /// Checks that the token grants `permissions` on all resources of a type.
@@ -121,18 +190,9 @@ pub async fn require_all(
     kind: &str,
     permissions: ScopePermissions,
 ) -> Result<Arc<TokenAccess>, Problem> {
-    require(context, kind, permissions, |granted| matches!(granted, ResourceAccess::All)).await
-}
-
-async fn require(
-    context: &RequestContext,
-    kind: &str,
-    permissions: ScopePermissions,
-    is_enough: impl FnOnce(&ResourceAccess<'_>) -> bool,
-) -> Result<Arc<TokenAccess>, Problem> {
     let access = authenticate(context).await?;
-    if is_enough(&resource_access(context, &access, kind, permissions)) {
+    if resource_access(context, &access, kind, permissions) == ResourceAccess::All {
         return Ok(access);
     }
-    Err(Problem::insufficient_scope(&format!("the token has no scope that allows this on {kind}")))
+    Err(insufficient_scope(kind))
 }

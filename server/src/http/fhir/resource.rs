@@ -7,8 +7,9 @@ use http::{StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
-use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
+use resources::{DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
 
+use super::access::permitted_view;
 use super::search_result::SearchResultOptions;
 use super::{access, check_accept, json_body, recording, search};
 use crate::clock::resource_id;
@@ -32,16 +33,6 @@ pub(super) async fn check_addressed(
     }
     let text = "an id has 1 to 64 letters, digits, '-' and '.'";
     Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
-}
-
-/// Returns a view of the resources that the token grants access to.
-pub(super) async fn permitted_view<'a>(
-    context: &'a RequestContext,
-    access: &TokenAccess,
-    kind: &str,
-    permissions: ScopePermissions,
-) -> Result<CompartmentView<'a>, Problem> {
-    Ok(context.app.resources.restricted_to(access::restriction(context, access, kind, permissions).await?))
 }
 
 /// Returns the precondition of a write (RFC 9110 sections 13.1.1 and 13.1.2): the ETag of a version, or the existence
@@ -118,7 +109,7 @@ pub async fn create_resource(
     let view = permitted_view(context, &access, kind, ScopePermissions::CREATE).await?;
     if let Some(query) = search::if_none_exist(context) {
         let filter = search::parse_condition(context, kind, &query, &access).await?;
-        let searched = self::permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+        let searched = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
         let done = view.create_unless(&searched, &filter, &body, id, context.now).await?;
         return update_response(context, &access, RestInteraction::Read, done).await;
     }

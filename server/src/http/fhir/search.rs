@@ -10,7 +10,8 @@ use resources::filter::TypeFilter;
 use serde_json::json;
 use store::{PageLimit, Seq};
 
-use super::resource::{check_addressed, permitted_view};
+use super::access::permitted_view;
+use super::resource::check_addressed;
 use super::search_result::{SearchResultOptions, is_result_parameter};
 use super::{access, check_accept, recording};
 use crate::http::extract::{RequestBody, RequestContext, ResourceType};

@@ -4,14 +4,14 @@
 use fhir::IssueCode;
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
-use identity::tokens::access_token::{ResourceAccess, TokenAccess};
+use identity::tokens::access_token::TokenAccess;
 use resources::StoredResource;
 use resources::result::elements::{ElementProjection, Summary, check_element};
 use resources::result::include::Include;
 use resources::result::sort::SortKey;
 
 use super::access;
-use super::resource::permitted_view;
+use super::access::permitted_view;
 use super::search::bad_parameter;
 use crate::http::extract::RequestContext;
 use crate::http::problem::Problem;
@@ -120,8 +120,7 @@ impl SearchResultOptions {
         targets.truncate(MAX_INCLUDED);
         let mut included = Vec::new();
         for (kind, id) in targets {
-            let reach = access::resource_access(context, token, kind, ScopePermissions::GET);
-            if reach == ResourceAccess::Nothing {
+            if !access::has_access(context, token, kind, ScopePermissions::GET) {
                 continue;
             }
             let view = permitted_view(context, token, kind, ScopePermissions::GET).await?;

@@ -7,6 +7,7 @@ use identity::model::scope::{ScopeContext, Scopes, SmartScope};
 use identity::params::Params;
 use identity::tokens::grant::{CodeExchange, Grant};
 use identity::tokens::id_token::IdTokenContext;
+use resources::filter::TypeFilter;
 use serde::Serialize;
 
 use super::{authenticate_client, read_form, verify_proof};
@@ -213,7 +214,10 @@ fn backend_tokens(
         None => client.scopes.clone(),
     };
     let granted = requested.covered_by(&client.scopes).filter(|scope| match SmartScope::parse(scope) {
-        Some(smart) => smart.context == ScopeContext::System,
+        Some(smart) => {
+            smart.context == ScopeContext::System
+                && smart.query.is_none_or(|query| TypeFilter::is_supported(smart.kind, query))
+        }
         None => {
             !identity::model::scope::RESERVED_SCOPES.contains(&scope)
                 && !["offline_access", "online_access"].contains(&scope)

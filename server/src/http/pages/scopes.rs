@@ -58,5 +58,10 @@ fn smart_words(scope: &SmartScope) -> Markup {
         (verb) " "
         @if scope.kind == "*" { "all health records" } @else { strong { (scope.kind) } " records" }
         (records)
+        @if let Some(query) = scope.query {
+            @for (at, (name, value)) in form_urlencoded::parse(query.as_bytes()).enumerate() {
+                (if at == 0 { ", only those with " } else { " and " }) (name) " " strong { (value) }
+            }
+        }
     }
 }

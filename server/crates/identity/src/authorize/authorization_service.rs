@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::audit::AuditSink;
 use crate::authorize::consent::ConsentStore;
+use crate::authorize::request::SupportsQuery;
 use crate::directory::client_registry::ClientRegistry;
 use crate::random::Random;
 use crate::storage::epoch_ledger::EpochLedger;
@@ -21,6 +22,7 @@ pub struct AuthorizationService {
     pub(crate) grants: Arc<GrantStore>,
     pub(crate) tokens: Arc<TokenService>,
     pub(crate) server_secret: Arc<ServerSecret>,
+    pub(crate) supports_query: SupportsQuery,
     pub(crate) issuer: String,
     pub(crate) fhir_base: String,
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use store::{Expect, LedgerWrite, StoreError};
 
 use crate::audit::{AuditEvent, AuditSink};
-use crate::authorize::request;
+use crate::authorize::request::{self, SupportsQuery};
 use crate::directory::client_registry::ClientRegistry;
 use crate::ledger_keys;
 use crate::lifetimes;
@@ -134,6 +134,7 @@ pub struct DeviceAuthorizations {
     pub(crate) clients: Arc<ClientRegistry>,
     pub(crate) grants: Arc<GrantStore>,
     pub(crate) server_secret: Arc<ServerSecret>,
+    pub(crate) supports_query: SupportsQuery,
 }
 
 impl DeviceAuthorizations {
@@ -148,7 +149,7 @@ impl DeviceAuthorizations {
         scope: Option<&str>,
         now: Timestamp,
     ) -> Result<Result<DeviceCodes, ErrorCode>, StoreError> {
-        let scopes = match request::check_scope(scope, client) {
+        let scopes = match request::check_scope(scope, client, self.supports_query) {
             Ok(scopes) => scopes,
             Err(error) => return Ok(Err(error)),
         };

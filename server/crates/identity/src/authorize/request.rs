@@ -308,7 +308,7 @@ impl AuthorizationService {
         }
         check_state(params.get("state"))?;
         let challenge = check_pkce(params, &client, response_type)?;
-        let scopes = check_scope(params.get("scope"), &client)?;
+        let scopes = check_scope(params.get("scope"), &client, self.supports_query)?;
         let default_mode = if response_type == ResponseType::Code { "query" } else { "fragment" };
         if params.get("response_mode").is_some_and(|mode| mode != default_mode && !reply.form_post) {
             return Err(ErrorCode::InvalidRequest);
@@ -422,10 +422,22 @@ fn check_pkce(
     }
 }
 
-pub(crate) fn check_scope(requested: Option<&str>, client: &Client) -> Result<Scopes, ErrorCode> {
+/// Tests whether a query of a granular scope on a resource type can be evaluated.
+pub type SupportsQuery = fn(kind: &str, query: &str) -> bool;
+
+pub(crate) fn check_scope(
+    requested: Option<&str>,
+    client: &Client,
+    supports_query: SupportsQuery,
+) -> Result<Scopes, ErrorCode> {
     let scopes = Scopes::parse(requested.unwrap_or("openid")).map_err(|_| ErrorCode::InvalidScope)?;
     // `system/` scopes are granted only by the grant type `client_credentials`.
     let is_system = |scope: &str| SmartScope::parse(scope).is_some_and(|s| s.context == ScopeContext::System);
+    let is_supported =
+        |smart: SmartScope<'_>| smart.query.is_none_or(|query| supports_query(smart.kind, query));
+    if !scopes.smart_scopes().all(is_supported) {
+        return Err(ErrorCode::InvalidScope);
+    }
     if scopes.iter().any(|scope| is_system(scope) || !client.scopes.covers(scope)) {
         return Err(ErrorCode::InvalidScope);
     }

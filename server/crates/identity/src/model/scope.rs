@@ -240,13 +240,29 @@ impl<'a> SmartScope<'a> {
         named.then_some(Self { context, kind, permissions: ScopePermissions::parse(permissions)?, query })
     }
 
-    /// Returns `true` if this scope grants all permissions of `other`. No scope covers a granular scope, because the
-    /// server does not evaluate its query; granular scopes are therefore never granted.
+    /// Returns `true` if this scope grants all permissions of `other`. A granular scope covers granular scopes with at least
+    /// its parameters, each of which restricts the access further. Granular scopes that cannot be evaluated are not covered
+    /// by any scope, and are therefore never granted: those with other permissions than read and search, and those for
+    /// all types.
     pub fn covers(&self, other: &SmartScope) -> bool {
-        self.context == other.context && other.query.is_none() && self.allows(other.kind, other.permissions)
+        let is_narrower = match (self.query, other.query) {
+            (_, Some(_)) if other.kind == "*" || !ScopePermissions::READ.contains_all(other.permissions) => {
+                false
+            }
+            (_, Some("")) | (Some(_), None) => false,
+            (None, _) => true,
+            (Some(own), Some(others)) => {
+                own.split('&').all(|part| others.split('&').any(|other| other == part))
+            }
+        };
+        is_narrower
+            && self.context == other.context
+            && (self.kind == "*" || self.kind == other.kind)
+            && self.permissions.contains_all(other.permissions)
     }
 
-    /// Returns `true` if the scope grants these permissions on a resource type.
+    /// Returns `true` if the scope grants these permissions on all resources of a type in its context. A granular scope does
+    /// not.
     pub fn allows(&self, kind: &str, permissions: ScopePermissions) -> bool {
         self.query.is_none()
             && (self.kind == "*" || self.kind == kind)
@@ -286,11 +302,25 @@ mod tests {
         check("system/Patient.rs", "system/*.rs", false);
         check("system/Patient.r", "system/Patient.rs", false);
         check("user/*.rs", "system/*.rs", false);
-        check("system/*.rs", "system/Observation.rs?category=laboratory", false);
-        check("system/Observation.rs?category=a", "system/Observation.rs?category=a", false);
         check("system/Observation.rs?category=laboratory", "system/Observation.rs", false);
         check("openid", "openid", true);
         check("openid", "email", false);
+    }
+
+    #[test]
+    fn granular_scopes_are_covered_by_wider_ones() {
+        check("system/*.rs", "system/Observation.rs?category=laboratory", true);
+        check("system/Observation.read", "system/Observation.r?category=laboratory", true);
+        check("system/Observation.rs?category=a", "system/Observation.rs?category=a", true);
+        check("system/Observation.rs?category=a", "system/Observation.s?status=final&category=a", true);
+        check("system/Observation.rs?category=a&status=final", "system/Observation.rs?category=a", false);
+        check("system/Observation.rs?category=a", "system/Observation.rs?category=b", false);
+        check("system/Observation.rs?category=a", "system/Observation.rs", false);
+        check("system/Patient.rs", "system/Observation.rs?category=a", false);
+        check("user/*.rs", "system/Observation.rs?category=a", false);
+        check("system/*.rs", "system/*.rs?_tag=a", false);
+        check("system/*.cruds", "system/Observation.cruds?category=a", false);
+        check("system/*.rs", "system/Observation.rs?", false);
     }
 
     #[test]

@@ -87,7 +87,7 @@ impl User {
         if self.allowed_scopes.covers(scope) {
             return true;
         }
-        match SmartScope::parse(scope).filter(|smart| smart.query.is_none()) {
+        match SmartScope::parse(scope) {
             Some(smart) => {
                 let own =
                     self.own_patient().is_some() && ScopePermissions::READ.contains_all(smart.permissions);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 
-use crate::model::scope::{ScopeContext, ScopePermissions, Scopes};
+use crate::model::scope::{ScopeContext, ScopePermissions, Scopes, SmartScope};
 use crate::model::user::User;
 use crate::tokens::dpop::{BadProof, ProofError};
 
@@ -114,6 +114,44 @@ impl TokenAccess {
             }
         }
         if patients.is_empty() { ResourceAccess::Nothing } else { ResourceAccess::Patients(patients) }
+    }
+}
+
+/// The resources of one type that a granular scope grants access to: those that match its query.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GranularAccess<'a> {
+    /// Query of the scope.
+    pub query: &'a str,
+    /// Resources to which the query is applied.
+    pub access: ResourceAccess<'a>,
+}
+
+impl TokenAccess {
+    /// Returns what the granular scopes of the token grant, in addition to [`TokenAccess::resource_access`].
+    pub fn granular_access(&self, kind: &str, permissions: ScopePermissions) -> Vec<GranularAccess<'_>> {
+        let is_granted =
+            |scope: &SmartScope<'_>| scope.kind == kind && scope.permissions.contains_all(permissions);
+        let scopes = self.scopes.smart_scopes().filter(is_granted);
+        let granted = scopes.filter_map(|scope| {
+            let query = scope.query?;
+            let patients = match (scope.context, &self.user) {
+                (ScopeContext::System, _) => {
+                    return Some(GranularAccess { query, access: ResourceAccess::All });
+                }
+                (ScopeContext::User, Some(user)) => {
+                    if user.allowed_scopes.smart_scopes().any(|allowed| allowed.covers(&scope)) {
+                        return Some(GranularAccess { query, access: ResourceAccess::All });
+                    }
+                    user.own_patient()
+                }
+                (ScopeContext::Patient, Some(user)) => {
+                    self.token.patient.as_deref().filter(|id| user.may_see_patient(id))
+                }
+                (ScopeContext::User | ScopeContext::Patient, None) => None,
+            };
+            Some(GranularAccess { query, access: ResourceAccess::Patients(vec![patients?]) })
+        });
+        granted.collect()
     }
 }
 

@@ -98,6 +98,12 @@ impl TypeFilter {
         Ok(Self { kind, clauses, fhir_base: fhir_base.to_owned() })
     }
 
+    /// Returns `true` if a search of a type can be evaluated, such as the query of a granular scope (SMART App Launch 2.2).
+    pub fn is_supported(kind: &str, query: &str) -> bool {
+        // The time affects results only.
+        Self::read(&format!("{kind}?{query}"), "", Timestamp::UNIX_EPOCH).is_ok()
+    }
+
     /// Returns the ids that the search is limited to, or `None` if it has no `_id`.
     pub fn ids(&self) -> Option<Vec<&str>> {
         self.clauses.iter().find_map(|clause| match &clause.test {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 use store::Store;
 use trefoil_resources::filter::TypeFilter;
-use trefoil_resources::{Resources, Restriction};
+use trefoil_resources::{CompartmentView, Resources, Restriction, ViewPart};
 
 use crate::now;
 
@@ -507,35 +507,56 @@ async fn run_case(rng: &mut Rng, covered: &mut BTreeMap<String, u64>) {
                 random_clause(rng, &used[at])
             })
             .collect();
-        let query = clauses.iter().map(|clause| (clause.name.clone(), clause.wanted.join(",")));
-        let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-        let text = format!("{kind}?{query}");
-        let filter = TypeFilter::read(&text, BASE, now()).unwrap();
-        let mut expected: Vec<&String> = newest
-            .iter()
-            .filter(|(_, resource)| clauses.iter().all(|clause| clause.is_met(resource)))
-            .map(|(id, _)| id)
-            .collect();
-        let view = resources.restricted_to(Restriction::None);
+        // The same search, and as granular scopes: a part of the parameters restricts the view, and the view is a union.
+        let filter = |clauses: &[NaiveClause]| {
+            let query = clauses.iter().map(|clause| (clause.name.clone(), clause.wanted.join(",")));
+            let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+            (!clauses.is_empty()).then(|| TypeFilter::read(&format!("{kind}?{query}"), BASE, now()).unwrap())
+        };
+        let part =
+            |clauses: &[NaiveClause]| ViewPart { restriction: Restriction::None, filter: filter(clauses) };
         let count = rng.usize(1..30);
-        let (mut found, mut from) = (Vec::new(), None::<String>);
-        loop {
-            let page = view.search(kind, Some(&filter), from.as_deref(), count).await.unwrap();
-            assert!(page.resources.len() <= count);
-            found.extend(page.resources.into_iter().map(|stored| stored.id));
-            from = page.next;
-            if from.is_none() {
-                break;
-            }
+        let expected = ids_of(&newest, |resource| clauses.iter().all(|clause| clause.is_met(resource)));
+        let all = resources.restricted_to(Restriction::None);
+        assert_eq!(searched(&all, kind, filter(&clauses), count).await, expected, "{clauses:?}");
+        let (scope, rest) = clauses.split_at(1);
+        let narrow = resources.restricted_to_parts(vec![part(scope)]);
+        assert_eq!(searched(&narrow, kind, filter(rest), count).await, expected, "{scope:?} {rest:?}");
+        let union = resources
+            .restricted_to_parts(clauses.iter().map(|one| part(std::slice::from_ref(one))).collect());
+        let expected = ids_of(&newest, |resource| clauses.iter().any(|clause| clause.is_met(resource)));
+        assert_eq!(searched(&union, kind, None, count).await, expected, "any of {clauses:?}");
+        for id in newest.keys() {
+            assert_eq!(union.read(kind, id).await.is_ok(), expected.contains(id), "{id} {clauses:?}");
         }
-        found.sort();
-        expected.sort();
-        let differs = |id: &&String| found.contains(id) != expected.contains(id);
-        let differing: Vec<_> = newest.iter().filter(|(id, _)| differs(id)).map(|(_, one)| one).collect();
-        assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{text}\n{}", json!(differing));
         for clause in clauses {
             let modifier = clause.modifier.unwrap_or_default();
             *covered.entry(format!("{:?} {modifier}", clause.parameter.comparison)).or_default() += 1;
+        }
+    }
+}
+
+/// Returns the ids of the resources for which `is_met` returns `true`, sorted.
+fn ids_of(newest: &BTreeMap<String, Value>, is_met: impl Fn(&Value) -> bool) -> Vec<String> {
+    newest.iter().filter(|(_, resource)| is_met(resource)).map(|(id, _)| id.clone()).collect()
+}
+
+/// Returns the ids on all pages of a search, sorted.
+async fn searched(
+    view: &CompartmentView<'_>,
+    kind: &'static str,
+    filter: Option<TypeFilter>,
+    count: usize,
+) -> Vec<String> {
+    let (mut found, mut from) = (Vec::new(), None::<String>);
+    loop {
+        let page = view.search(kind, filter.as_ref(), from.as_deref(), count).await.unwrap();
+        assert!(page.resources.len() <= count);
+        found.extend(page.resources.into_iter().map(|stored| stored.id));
+        from = page.next;
+        if from.is_none() {
+            found.sort();
+            return found;
         }
     }
 }
