@@ -273,9 +273,8 @@ mod tests {
         for value in ["value", "value[x]", "valueQuantity"] {
             keep(&[value], observation, Some(&format!(r#"{head},"valueQuantity":{{"value":1}}}}"#)));
         }
-        let patient = format!(
-            r#"{{"resourceType":"Patient","id":"p","meta":{{}},"text":{{}},"gender":"other","photo":[]}}"#
-        );
+        let patient =
+            r#"{"resourceType":"Patient","id":"p","meta":{},"text":{},"gender":"other","photo":[]}"#;
         for (summary, expected) in [
             (Summary::Summary, r#","gender":"other"}"#),
             (Summary::Text, r#","text":{}}"#),
