@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: the long checks. Fuzz targets with many runs, from seeds and also guided by coverage
-//! (cargo-fuzz), the terminology benchmark, a server that is killed many times, hostile traffic, searches compared with a
-//! naive evaluator, and exports as Parquet. The duration of each check is printed.
+//! (cargo-fuzz), the terminology benchmark, expression constraints and searches compared with naive evaluators, a server
+//! that is killed many times, hostile traffic, and exports as Parquet. The duration of each check is printed.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -19,6 +19,10 @@ const COVERAGE_FOLDERS: [&str; 2] =
 const COVERAGE: &str = "coverage::";
 /// Name of the benchmark in `--only`.
 const BENCHMARK: &str = "terminology";
+/// Name of the random expression constraints in `--only`.
+const CONSTRAINTS: &str = "expression-constraints";
+/// Number of random expression constraints.
+const CONSTRAINT_CASES: &str = "2000";
 /// Name of the journey with kills in `--only`.
 const KILLS: &str = "kills";
 /// Name of the hostile traffic in `--only`.
@@ -37,8 +41,8 @@ pub struct SoakArgs {
     /// Number of times the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark, `kills`,
-    /// `attacks`, `searches` or `parquet`.
+    /// Run only checks whose name contains this text: a fuzz target, `terminology` for the benchmark,
+    /// `expression-constraints`, `kills`, `attacks`, `searches` or `parquet`.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
     /// List the checks without running them.
@@ -52,7 +56,7 @@ pub fn run(args: &SoakArgs) -> Result<()> {
     let mut names: Vec<String> = targets()?.into_iter().filter(|name| wanted(name)).collect();
     names.extend(covered()?.into_iter().filter(|name| wanted(name)));
     names.extend(
-        [BENCHMARK, KILLS, ATTACKS, SEARCHES, PARQUET]
+        [BENCHMARK, CONSTRAINTS, KILLS, ATTACKS, SEARCHES, PARQUET]
             .into_iter()
             .filter(|name| wanted(name))
             .map(str::to_owned),
@@ -75,6 +79,10 @@ pub fn run(args: &SoakArgs) -> Result<()> {
             cover(target, args.runs)
         } else if name == BENCHMARK {
             check(&mut bench("trefoil-terminology", "index"))
+        } else if name == CONSTRAINTS {
+            let mut command = cargo();
+            command.args(["test", "--quiet", "-p", "trefoil-terminology", "--test", "it", "ecl::"]);
+            check(command.env("TREFOIL_ECL_CASES", CONSTRAINT_CASES))
         } else if name == KILLS {
             let mut command = cargo();
             command.args(["test", "--quiet", "--release", "-p", "trefoil-server", "--test", "it", "kills::"]);

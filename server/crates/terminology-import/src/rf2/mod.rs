@@ -84,6 +84,7 @@ pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBu
     read_relationships(reader, &mut builder)?;
     read_concrete_values(reader, &mut builder)?;
     read_reference_sets(reader, &mut builder)?;
+    read_historical_associations(reader, &mut builder)?;
     Ok(builder)
 }
 
@@ -258,13 +259,19 @@ fn read_descriptions(
 ) -> Result<(), ImportError> {
     // Highest rank so far among the texts of each concept; the text with the highest rank becomes the display.
     let mut best = vec![0_u8; builder.concept_count()];
-    for_each_active_row(
+    for_each_effective_row(
         reader,
         |name| is_snapshot(name, "sct2_Description_"),
         9,
         |table, fields| {
+            let is_active = fields.get(2) == "1";
             let Some(concept) = builder.find_concept(fields.get(4)) else {
-                return Err(table.line_error(format_args!("the release has no concept {}", fields.get(4))));
+                return match is_active {
+                    true => {
+                        Err(table.line_error(format_args!("the release has no concept {}", fields.get(4))))
+                    }
+                    false => Ok(()),
+                };
             };
             let (language, kind, term) = (fields.get(5), fields.get(6), fields.get(7));
             let is_name = kind == FULLY_SPECIFIED_NAME;
@@ -272,7 +279,7 @@ fn read_descriptions(
             // English is preferred, because every edition has it. A fully specified name is used only if there is no
             // other text.
             let rank = 1 + u8::from(!is_name && wanted > 0) * (wanted + 3 * u8::from(language == "en"));
-            if rank > best[concept as usize] {
+            if is_active && rank > best[concept as usize] {
                 best[concept as usize] = rank;
                 builder.set_display(concept, term).map_err(|why| table.line_error(why))?;
             }
@@ -285,6 +292,8 @@ fn read_descriptions(
                 language: Some(language),
                 usage: Some(usage),
                 value: term,
+                // An inactive term stays valid in old records, with a comment.
+                status: (!is_active).then_some("withdrawn"),
                 ..ConceptDesignation::default()
             };
             builder.add_designation(concept, designation).map_err(|why| table.line_error(why))
@@ -377,5 +386,20 @@ fn read_reference_sets(
     for_each_active_row(reader, test, 6, |table, fields| {
         let Some(member) = builder.find_concept(fields.get(5)) else { return Ok(()) };
         builder.add_subset_member(fields.get(4), member).map_err(|why| table.line_error(why))
+    })
+}
+
+/// Reads the associations of concepts with those that replace them, for the history supplements of ECL. Each one is a
+/// property whose name is the id of the reference set.
+fn read_historical_associations(
+    reader: &mut ReleaseReader<'_, '_>,
+    builder: &mut IndexBuilder,
+) -> Result<(), ImportError> {
+    let test = |name: &str| is_snapshot(name, "der2_cRefset_Association");
+    for_each_active_row(reader, test, 7, |table, fields| {
+        // Descriptions have associations, too.
+        let Some(concept) = builder.find_concept(fields.get(5)) else { return Ok(()) };
+        parse_identifier(table, fields.get(4))?;
+        builder.add_property(concept, fields.get(4), fields.get(6)).map_err(|why| table.line_error(why))
     })
 }

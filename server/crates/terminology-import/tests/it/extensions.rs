@@ -49,7 +49,7 @@ fn rows_of_an_extension_replace_those_of_its_base() {
         // A term that the extension retired, and the replacement in the extension.
         ("*", "700112006", "", "true [Water lily]", "true [Pond lily]"),
         ("*", "700112006", "&display=Pond+lily", "false", "true"),
-        ("*", "700112006", "&display=Water+lily", "true", "false"),
+        ("*", "700112006", "&display=Water+lily", "true [Water lily]", "true [Pond lily]"),
         ("*", "700112006", "&display=Seerose&displayLanguage=de", "true [Seerose]", "true [Seerose]"),
         // The extension moves the iris from the flowers to the water plants, and removes the fern from the plants.
         ("<< 700110003", "700113001", "", "true", "false"),

@@ -1,4 +1,4 @@
-//! The words of all codes, displays and designations of a code system, for the text filter of `$expand`.
+//! The words of all codes, displays and current designations of a code system, for the text filter of `$expand`.
 //!
 //! A word starts at the beginning of a text, and at a letter or digit that follows a character that is neither. It is
 //! stored up to the next such character, in lower case, with the ordinals of its concepts. The first word of a code is
@@ -39,6 +39,11 @@ fn to_lower(text: &str) -> Cow<'_, str> {
         return text.into();
     }
     text.chars().flat_map(char::to_lowercase).collect()
+}
+
+/// Returns the texts of a concept that are searched: its display and its designations that are not withdrawn.
+fn current_texts(system: &CodeSystem, at: u32) -> impl Iterator<Item = &str> {
+    system.displays(at).filter(|display| display.retired.is_none()).map(|display| display.text)
 }
 
 /// Returns the positions where words start.
@@ -90,7 +95,7 @@ impl WordIndex {
                 }
             };
             add(system.code(at), 1);
-            system.displays(at).for_each(|display| add(display.text, 0));
+            current_texts(system, at).for_each(|text| add(text, 0));
         }
         let (rows, places) = group(numbers.len(), &of);
         drop(of);
@@ -176,7 +181,7 @@ impl WordIndex {
         word: &str,
         budget: &Budget<'_>,
     ) -> Result<bool, BudgetExhausted> {
-        for text in std::iter::once(system.code(at)).chain(system.displays(at).map(|display| display.text)) {
+        for text in std::iter::once(system.code(at)).chain(current_texts(system, at)) {
             budget.spend(1 + text.len() / BYTES_PER_STEP)?;
             if begins_word(text, word) {
                 return Ok(true);
@@ -262,7 +267,7 @@ mod tests {
             for system in [&system, &read] {
                 let found = system.word_index().find_concepts(system, &word, &Budget::default()).unwrap();
                 for at in 0..system.len() as u32 {
-                    let mut all = std::iter::once(system.code(at)).chain(system.displays(at).map(|one| one.text));
+                    let mut all = std::iter::once(system.code(at)).chain(current_texts(system, at));
                     let expected = all.any(|text| begins_word(text, &word));
                     prop_assert_eq!(found.has(at), expected, "{} in {}", word, system.code(at));
                 }

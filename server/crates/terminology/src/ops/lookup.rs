@@ -75,7 +75,9 @@ pub(crate) fn answer_lookup(
     out.push_boolean("abstract", system.is_abstract(at));
     // The display is a designation too, because `display` has no language.
     for (_, text) in texts.iter().enumerate().filter(|(n, text)| {
-        wanted.wants_designation(text) && (Some(*n) != shown || text.display.language.is_some())
+        wanted.wants_designation(text)
+            && text.display.retired.is_none()
+            && (Some(*n) != shown || text.display.language.is_some())
     }) {
         let mut part = Vec::new();
         if let Some(language) = text.display.language {

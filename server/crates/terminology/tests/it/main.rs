@@ -5,6 +5,7 @@
 mod agreement;
 mod built_in;
 mod costs;
+mod ecl;
 mod ecosystem;
 mod expand;
 mod fuzz;

@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{
-    AttributeConstraint, EclError, EclExpression, EclRefinement, HierarchyOperator, ValueConstraint,
+    AttributeConstraint, ConceptFilter, ConceptTest, EclError, EclExpression, EclRefinement,
+    HierarchyOperator, HistoryProfile, ValueConstraint,
 };
 use crate::code_system::concept_set::ConceptSet;
 use crate::code_system::{AttributeValue, CodeSystem};
@@ -59,7 +60,8 @@ impl<'a> EclEvaluator<'a> {
             return Ok(self.concepts_of(expression)?.has(at));
         }
         Ok(match expression {
-            EclExpression::Any => true,
+            EclExpression::Any => !self.system.is_inactive(at),
+            EclExpression::AnyState => true,
             EclExpression::Concept(code) => self.find_concept(code)? == at,
             EclExpression::MemberOf(inner) => self.is_member(inner, at)?,
             EclExpression::Walk(walk, inner) => self.reaches(*walk, inner, at)?,
@@ -70,6 +72,18 @@ impl<'a> EclEvaluator<'a> {
                 self.contains(inner, at)? && self.satisfies(refinement, at)?
             }
             EclExpression::Values(of, name) => self.is_value(of, name, at)?,
+            EclExpression::Extreme { is_top, of } => {
+                // The concept is reached from another one of the set exactly if that one is an ancestor or descendant.
+                let beyond = HierarchyOperator { up: !*is_top, one_step: false, with_self: false };
+                self.contains(of, at)? && !self.reaches(beyond, of, at)?
+            }
+            EclExpression::Filtered(inner, filters) => {
+                self.contains(inner, at)? && self.all_hold(filters, |filter| self.passes(filter, at))?
+            }
+            EclExpression::WithHistory(inner, profile) => {
+                self.contains(inner, at)?
+                    || self.replaced_by_any(profile, at, |to| self.contains(inner, to))?
+            }
         })
     }
 
@@ -96,7 +110,39 @@ impl<'a> EclEvaluator<'a> {
         let words = || self.budget.spend_words(len.div_ceil(64), false);
         self.budget.spend_words(len.div_ceil(64), true)?;
         match expression {
-            EclExpression::Any => out = ConceptSet::full(len),
+            EclExpression::AnyState => out = ConceptSet::full(len),
+            EclExpression::Any => {
+                out = ConceptSet::full(len);
+                if self.system.has_inactive() {
+                    self.budget.spend(len / 8)?;
+                    out.retain(|at| !self.system.is_inactive(at));
+                }
+            }
+            EclExpression::Extreme { is_top, of } => {
+                let beyond = HierarchyOperator { up: !*is_top, one_step: false, with_self: false };
+                let set = self.concepts_of(of)?;
+                out = (*set).clone();
+                words()?;
+                out.subtract(&self.walk_from(beyond, &set)?);
+            }
+            EclExpression::Filtered(inner, filters) => {
+                for at in self.concepts_of(inner)?.iter_after(0) {
+                    self.spend_step()?;
+                    if self.all_hold(filters, |filter| self.passes(filter, at))? {
+                        out.insert(at);
+                    }
+                }
+            }
+            EclExpression::WithHistory(inner, profile) => {
+                let set = self.concepts_of(inner)?;
+                out = (*set).clone();
+                for at in 0..len as u32 {
+                    self.spend_step()?;
+                    if !set.has(at) && self.replaced_by_any(profile, at, |to| Ok(set.has(to)))? {
+                        out.insert(at);
+                    }
+                }
+            }
             EclExpression::Concept(code) => out.insert(self.find_concept(code)?),
             EclExpression::MemberOf(inner) => {
                 if let EclExpression::Concept(code) = &**inner {
@@ -207,6 +253,68 @@ impl<'a> EclEvaluator<'a> {
             }
         }
         Ok(false)
+    }
+
+    /// Returns whether a concept passes a filter.
+    fn passes(&self, filter: &ConceptFilter, at: u32) -> Result<bool, EclError> {
+        let property = |name| self.system.property(at, name).next();
+        let passes = match &filter.test {
+            ConceptTest::Active(active) => *active != self.system.is_inactive(at),
+            ConceptTest::SufficientlyDefined(wanted) => {
+                (property("sufficientlyDefined") == Some("true")) == *wanted
+            }
+            ConceptTest::Module(modules) => match property("moduleId") {
+                Some(module) => self.is_module_of(modules, module)?,
+                None => false,
+            },
+            ConceptTest::EffectiveTime(order, or_equal, dates) => {
+                let Some(date) = property("effectiveTime") else { return Ok(false) };
+                self.budget.spend(dates.len() / 8)?;
+                dates.iter().any(|other| {
+                    let found = date.cmp(other);
+                    found == *order || (*or_equal && found.is_eq())
+                })
+            }
+        };
+        Ok(passes != filter.negated)
+    }
+
+    /// Returns whether an expression contains a module. Modules may be named by id even if the edition does not contain
+    /// their concepts.
+    fn is_module_of(&self, modules: &EclExpression, module: &str) -> Result<bool, EclError> {
+        match modules {
+            EclExpression::Concept(code) => Ok(code == module),
+            EclExpression::Or(any) => self.any_holds(any, |each| self.is_module_of(each, module)),
+            modules => match self.system.find(module) {
+                Some(at) => self.contains(modules, at),
+                None => Ok(false),
+            },
+        }
+    }
+
+    /// Returns whether a historical association of a profile leads from a concept to one that passes a test.
+    fn replaced_by_any(
+        &self,
+        profile: &HistoryProfile,
+        at: u32,
+        test: impl Fn(u32) -> Result<bool, EclError>,
+    ) -> Result<bool, EclError> {
+        // An association is a property whose name is the id of the reference set. No other property has such a name.
+        let is_id = |name: &str| name.bytes().all(|byte| byte.is_ascii_digit());
+        let properties = self.system.properties(at).filter(|(name, _)| is_id(name));
+        let associations = properties.filter_map(|(name, target)| Some((name, self.system.find(target)?)));
+        self.any_holds(associations, |(reference_set, target)| {
+            self.spend_step()?;
+            let is_used = match profile {
+                HistoryProfile::Listed(list) => list.contains(&reference_set),
+                HistoryProfile::All => true,
+                HistoryProfile::Of(sets) => match self.system.find(reference_set) {
+                    Some(at) => self.contains(sets, at)?,
+                    None => false,
+                },
+            };
+            Ok(is_used && test(target)?)
+        })
     }
 
     fn is_member(&self, of: &EclExpression, at: u32) -> Result<bool, EclError> {
@@ -328,8 +436,7 @@ impl<'a> EclEvaluator<'a> {
                     if attribute.value == AttributeValue::Concept(at)
                         && self.contains(&wanted.name, attribute.kind)?
                     {
-                        let source = AttributeValue::Concept(source);
-                        count += u32::from(self.value_matches(&wanted.value, source)? != wanted.negated);
+                        count += u32::from(self.value_matches(wanted, AttributeValue::Concept(source))?);
                     }
                 }
             }
@@ -339,7 +446,7 @@ impl<'a> EclEvaluator<'a> {
             self.spend_step()?;
             if group.is_none_or(|group| group == attribute.group)
                 && self.contains(&wanted.name, attribute.kind)?
-                && self.value_matches(&wanted.value, attribute.value)? != wanted.negated
+                && self.value_matches(wanted, attribute.value)?
             {
                 count += 1;
             }
@@ -356,37 +463,65 @@ impl<'a> EclEvaluator<'a> {
                 if let (AttributeValue::Concept(at), true) =
                     (attribute.value, self.contains(&wanted.name, attribute.kind)?)
                 {
-                    let source = AttributeValue::Concept(source);
                     counts[at as usize] +=
-                        u32::from(self.value_matches(&wanted.value, source)? != wanted.negated);
+                        u32::from(self.value_matches(wanted, AttributeValue::Concept(source))?);
                 }
             }
         }
         Ok(counts)
     }
 
-    fn value_matches(&self, wanted: &ValueConstraint, value: AttributeValue<'_>) -> Result<bool, EclError> {
-        Ok(match (wanted, value) {
+    /// Returns whether a value satisfies the comparison of an attribute. A value of another type satisfies none.
+    fn value_matches(
+        &self,
+        wanted: &AttributeConstraint,
+        value: AttributeValue<'_>,
+    ) -> Result<bool, EclError> {
+        let matches = match (&wanted.value, value) {
             (ValueConstraint::Expression(expression), AttributeValue::Concept(at)) => {
                 self.contains(expression, at)?
             }
-            (ValueConstraint::Number(order, or_equal, wanted), AttributeValue::Literal(text)) => {
-                let value = text.strip_prefix('#').and_then(|text| text.parse::<f64>().ok());
-                let found = value.and_then(|value| value.partial_cmp(wanted));
-                found.is_some_and(|found| found == *order || (*or_equal && found.is_eq()))
-            }
-            (ValueConstraint::Text(wanted), AttributeValue::Literal(text)) => {
-                text.trim_matches('"') == wanted
-            }
-            _ => false,
-        })
+            (_, AttributeValue::Concept(_)) | (ValueConstraint::Expression(_), _) => return Ok(false),
+            (wanted, AttributeValue::Literal(text)) => match (wanted, LiteralValue::parse(text)) {
+                (ValueConstraint::Number(order, or_equal, wanted), LiteralValue::Number(number)) => {
+                    let Some(found) = number.partial_cmp(wanted) else { return Ok(false) };
+                    found == *order || (*or_equal && found.is_eq())
+                }
+                (ValueConstraint::Text(any), LiteralValue::Text(text)) => {
+                    self.budget.spend(any.len() / 8)?;
+                    any.iter().any(|wanted| wanted == text)
+                }
+                (ValueConstraint::Boolean(wanted), LiteralValue::Boolean(value)) => *wanted == value,
+                _ => return Ok(false),
+            },
+        };
+        Ok(matches != wanted.negated)
+    }
+}
+
+/// A concrete value, as a release writes it: `#5`, `"text"`, `true`.
+enum LiteralValue<'a> {
+    Number(f64),
+    Boolean(bool),
+    Text(&'a str),
+}
+
+impl<'a> LiteralValue<'a> {
+    fn parse(text: &'a str) -> Self {
+        let plain = text.strip_prefix('#').unwrap_or(text);
+        match (plain.parse(), plain) {
+            (Ok(number), _) if plain.len() < text.len() => Self::Number(number),
+            (_, "true" | "TRUE") => Self::Boolean(true),
+            (_, "false" | "FALSE") => Self::Boolean(false),
+            _ => Self::Text(text.trim_matches('"')),
+        }
     }
 }
 
 /// Returns whether testing one concept is faster than computing the set of a part.
 fn is_quick(expression: &EclExpression) -> bool {
     match expression {
-        EclExpression::Any | EclExpression::Concept(_) => true,
+        EclExpression::Any | EclExpression::AnyState | EclExpression::Concept(_) => true,
         EclExpression::Walk(walk, inner) => !walk.one_step && matches!(**inner, EclExpression::Concept(_)),
         EclExpression::MemberOf(inner) => matches!(**inner, EclExpression::Concept(_)),
         _ => false,

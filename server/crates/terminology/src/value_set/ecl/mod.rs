@@ -1,6 +1,7 @@
 //! SNOMED CT's expression constraint language (ECL 2.2), as far as it concerns concepts: hierarchy operators, `^`,
-//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, and the dot. Filters on terms
-//! and history supplements (`{{ … }}`) are rejected by name.
+//! `AND`, `OR`, `MINUS`, refinements by attribute with groups, cardinality and reversal, the dot, concept filters and
+//! history supplements, with symbols or with the words of the long syntax. Filters on terms and on members are rejected
+//! by name.
 //!
 //! A constraint is parsed once. It is tested on one concept without building a set. If all its concepts are requested,
 //! the set of each part is computed once, whatever the number of concepts.
@@ -60,16 +61,57 @@ struct HierarchyOperator {
 /// A set of concepts.
 #[derive(Debug, Clone, PartialEq)]
 enum EclExpression {
+    /// `*`: all active concepts.
     Any,
+    /// `*` with a filter on the state: all concepts, because the filter selects the state.
+    AnyState,
     Concept(String),
     MemberOf(Box<EclExpression>),
     Walk(HierarchyOperator, Box<EclExpression>),
+    /// `!!>`: concepts of a set without an ancestor in it; `!!<`: without a descendant in it.
+    Extreme {
+        is_top: bool,
+        of: Box<EclExpression>,
+    },
     And(Vec<EclExpression>),
     Or(Vec<EclExpression>),
     Minus(Box<EclExpression>, Box<EclExpression>),
     Refined(Box<EclExpression>, Box<EclRefinement>),
     /// The values of attributes of these concepts.
     Values(Box<EclExpression>, Box<EclExpression>),
+    /// `{{ C … }}`: the concepts that pass all filters.
+    Filtered(Box<EclExpression>, Vec<ConceptFilter>),
+    /// `{{ +HISTORY … }}`: also the concepts that these concepts replaced.
+    WithHistory(Box<EclExpression>, HistoryProfile),
+}
+
+/// A filter on the data of a concept.
+#[derive(Debug, Clone, PartialEq)]
+struct ConceptFilter {
+    negated: bool,
+    test: ConceptTest,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum ConceptTest {
+    Active(bool),
+    /// Whether the relationships define the concept completely.
+    SufficientlyDefined(bool),
+    /// Modules by their concepts, or by id if the edition does not contain the concept.
+    Module(EclExpression),
+    /// Dates as `YYYYMMDD`, one of which the date of the concept has in this order.
+    EffectiveTime(std::cmp::Ordering, bool, Vec<String>),
+}
+
+/// The reference sets of historical associations that a history supplement uses.
+#[derive(Debug, Clone, PartialEq)]
+enum HistoryProfile {
+    /// `+HISTORY-MIN` and `+HISTORY-MOD`: these reference sets.
+    Listed(&'static [&'static str]),
+    /// `+HISTORY-MAX`, and `+HISTORY` alone.
+    All,
+    /// `+HISTORY (…)`: the reference sets of an expression.
+    Of(Box<EclExpression>),
 }
 
 /// A condition on the attributes of a concept.
@@ -95,7 +137,9 @@ struct AttributeConstraint {
 enum ValueConstraint {
     Expression(EclExpression),
     Number(std::cmp::Ordering, bool, f64),
-    Text(String),
+    /// Any of these texts.
+    Text(Vec<String>),
+    Boolean(bool),
 }
 
 /// Allowed number of occurrences; by default at least one.

@@ -1,14 +1,46 @@
 //! The parser of ECL.
 
+use std::cmp::Ordering::{self, Equal, Greater, Less};
+
 use super::{
-    AttributeConstraint, EclCardinality, EclError, EclExpression, EclRefinement, HierarchyOperator, ONCE,
-    ValueConstraint,
+    AttributeConstraint, ConceptFilter, ConceptTest, EclCardinality, EclError, EclExpression, EclRefinement,
+    HierarchyOperator, HistoryProfile, ONCE, ValueConstraint,
 };
 
 /// Maximum length of a constraint, in bytes.
 const LONGEST: usize = 16 * 1024;
 /// Maximum depth of brackets, and maximum number of consecutive dots.
 const DEEPEST: usize = 32;
+
+/// Reference set of the association SAME AS, which `+HISTORY-MIN` uses.
+const HISTORY_MIN: &[&str] = &["900000000000527005"];
+/// Reference sets of `+HISTORY-MOD`: SAME AS, REPLACED BY, WAS A and PARTIALLY EQUIVALENT TO.
+const HISTORY_MOD: &[&str] =
+    &["900000000000527005", "900000000000526001", "900000000000528000", "1186924009"];
+
+/// Hierarchy operators as symbols and as words of the long syntax, of which longer ones precede their prefixes:
+/// direction, whether they take one step, and whether they include the concept itself.
+const HIERARCHY_OPERATORS: [(&str, &str, bool, bool, bool); 8] = [
+    ("<<!", "childOrSelfOf", false, true, true),
+    (">>!", "parentOrSelfOf", true, true, true),
+    ("<<", "descendantOrSelfOf", false, false, true),
+    (">>", "ancestorOrSelfOf", true, false, true),
+    ("<!", "childOf", false, true, false),
+    (">!", "parentOf", true, true, false),
+    ("<", "descendantOf", false, false, false),
+    (">", "ancestorOf", true, false, false),
+];
+
+/// Comparison operators: the order that the value has, whether equality is included, and whether the result is negated.
+const COMPARISONS: [(&str, Ordering, bool, bool); 7] = [
+    ("!=", Equal, true, true),
+    ("<>", Equal, true, true),
+    ("<=", Less, true, false),
+    (">=", Greater, true, false),
+    ("=", Equal, true, false),
+    ("<", Less, false, false),
+    (">", Greater, false, false),
+];
 
 /// Parses a constraint.
 ///
@@ -140,30 +172,210 @@ impl<'t> EclParser<'t> {
         Ok(set)
     }
 
-    /// Parses a concept, `*` or brackets, with the operators before it.
+    /// Parses a concept, `*` or brackets, with the operators before it, and the filters and the history supplement
+    /// behind it.
     fn parse_set(&mut self) -> Result<EclExpression, EclError> {
+        let mut set = self.parse_operand()?;
+        let mut filters = Vec::new();
+        while self.take("{{") {
+            if self.take("+") {
+                let profile = self.parse_history()?;
+                set = filtered(set, std::mem::take(&mut filters));
+                return Ok(EclExpression::WithHistory(Box::new(set), profile));
+            }
+            self.parse_concept_filters(&mut filters)?;
+        }
+        Ok(filtered(set, filters))
+    }
+
+    fn close_filter(&mut self) -> Result<(), EclError> {
+        match self.take("}}") {
+            true => Ok(()),
+            false => Err(self.expected("expected ',' or '}}'")),
+        }
+    }
+
+    /// Parses a history supplement behind its plus sign.
+    fn parse_history(&mut self) -> Result<HistoryProfile, EclError> {
+        if !self.take_word("HISTORY") {
+            return Err(self.expected("expected HISTORY"));
+        }
+        let profile = if self.take_suffix("MIN") {
+            HistoryProfile::Listed(HISTORY_MIN)
+        } else if self.take_suffix("MOD") {
+            HistoryProfile::Listed(HISTORY_MOD)
+        } else if self.take_suffix("MAX") {
+            HistoryProfile::All
+        } else if self.take("(") {
+            let sets = self.parse_expression()?;
+            if !self.take(")") {
+                return Err(self.expected("expected ')'"));
+            }
+            HistoryProfile::Of(Box::new(sets))
+        } else {
+            HistoryProfile::All
+        };
+        self.close_filter()?;
+        Ok(profile)
+    }
+
+    /// Takes `-WORD` or `_WORD`.
+    fn take_suffix(&mut self, word: &str) -> bool {
+        let here = self.at;
+        let found = (self.take("-") || self.take("_")) && self.take_keyword(word);
+        self.at = if found { self.at } else { here };
+        found
+    }
+
+    /// Takes a word that other characters than letters may follow.
+    fn take_word(&mut self, word: &str) -> bool {
+        self.skip_space();
+        let rest = self.remaining();
+        let found = rest.get(..word.len()).is_some_and(|head| head.eq_ignore_ascii_case(word));
+        self.at += if found { word.len() } else { 0 };
+        found
+    }
+
+    /// Parses the filters in `{{ C … }}`, behind the opening braces.
+    fn parse_concept_filters(&mut self, out: &mut Vec<ConceptFilter>) -> Result<(), EclError> {
+        if !(self.take_keyword("C") || self.take_keyword("concept")) {
+            return Err(
+                self.expected("filters on terms and members are not supported; expected C or +HISTORY")
+            );
+        }
+        loop {
+            out.push(self.parse_concept_filter()?);
+            if !self.take(",") {
+                return self.close_filter();
+            }
+        }
+    }
+
+    fn parse_concept_filter(&mut self) -> Result<ConceptFilter, EclError> {
+        const NAMES: [&str; 5] =
+            ["active", "definitionStatusId", "definitionStatus", "moduleId", "effectiveTime"];
+        let Some(name) = NAMES.into_iter().find(|name| self.take_keyword(name)) else {
+            return Err(self.expected("expected active, definitionStatus, moduleId or effectiveTime"));
+        };
+        let (order, or_equal, negated) = self.parse_comparison()?;
+        if order != Equal && name != "effectiveTime" {
+            return Err(self.expected("this filter compares with = or !="));
+        }
+        let test = match name {
+            "active" => ConceptTest::Active(self.parse_boolean(true)?),
+            "definitionStatus" => ConceptTest::SufficientlyDefined(self.parse_definition_status()?),
+            "definitionStatusId" => ConceptTest::SufficientlyDefined(match self.parse_concept()?.as_str() {
+                "900000000000073002" => true,
+                "900000000000074008" => false,
+                _ => return Err(self.expected("expected 900000000000074008 or 900000000000073002")),
+            }),
+            "moduleId" => ConceptTest::Module(self.parse_concepts()?),
+            _ => ConceptTest::EffectiveTime(order, or_equal, self.parse_texts()?),
+        };
+        Ok(ConceptFilter { negated, test })
+    }
+
+    fn parse_boolean(&mut self, with_digits: bool) -> Result<bool, EclError> {
+        if self.take_keyword("true") || (with_digits && self.take_keyword("1")) {
+            return Ok(true);
+        }
+        match self.take_keyword("false") || (with_digits && self.take_keyword("0")) {
+            true => Ok(false),
+            false => Err(self.expected("expected true or false")),
+        }
+    }
+
+    fn parse_definition_status(&mut self) -> Result<bool, EclError> {
+        match (self.take_keyword("defined"), self.take_keyword("primitive")) {
+            (true, _) => Ok(true),
+            (_, true) => Ok(false),
+            _ => Err(self.expected("expected defined or primitive")),
+        }
+    }
+
+    /// Parses an expression, or a list of concepts in brackets.
+    fn parse_concepts(&mut self) -> Result<EclExpression, EclError> {
+        let here = self.at;
+        if self.take("(") {
+            let mut list = Vec::new();
+            while let Ok(concept) = self.parse_concept() {
+                list.push(EclExpression::Concept(concept));
+            }
+            if list.len() > 1 && self.take(")") {
+                return Ok(EclExpression::Or(list));
+            }
+            self.at = here;
+        }
+        self.parse_set()
+    }
+
+    /// Parses a text, or a list of texts in brackets.
+    fn parse_texts(&mut self) -> Result<Vec<String>, EclError> {
+        if !self.take("(") {
+            return Ok(vec![self.parse_text()?]);
+        }
+        let mut list = vec![self.parse_text()?];
+        while !self.take(")") {
+            list.push(self.parse_text()?);
+        }
+        Ok(list)
+    }
+
+    /// Parses a text in quotation marks. A backslash precedes a quotation mark or a backslash in it.
+    fn parse_text(&mut self) -> Result<String, EclError> {
+        if !self.take("\"") {
+            return Err(self.expected("expected '\"'"));
+        }
+        let mut text = String::new();
+        let mut rest = self.remaining().char_indices();
+        while let Some((at, c)) = rest.next() {
+            match c {
+                '"' => {
+                    self.at += at + 1;
+                    return Ok(text);
+                }
+                '\\' => text.extend(rest.next().map(|(_, c)| c)),
+                _ => text.push(c),
+            }
+        }
+        Err(self.expected("expected '\"' after the text"))
+    }
+
+    fn parse_comparison(&mut self) -> Result<(Ordering, bool, bool), EclError> {
+        self.skip_space();
+        if self.take_keyword("NOT") {
+            return match self.take("=") {
+                true => Ok((Equal, true, true)),
+                false => Err(self.expected("expected '='")),
+            };
+        }
+        COMPARISONS
+            .into_iter()
+            .find_map(|(token, order, or_equal, negated)| {
+                self.take(token).then_some((order, or_equal, negated))
+            })
+            .ok_or_else(|| self.expected("expected a comparison operator"))
+    }
+
+    /// Parses a concept, `*` or brackets, with the operators before it.
+    fn parse_operand(&mut self) -> Result<EclExpression, EclError> {
         self.nested(|parser| {
-            // Longer operators precede their prefixes.
-            for (token, up, one_step, with_self) in [
-                ("<<!", false, true, true),
-                (">>!", true, true, true),
-                ("<<", false, false, true),
-                (">>", true, false, true),
-                ("<!", false, true, false),
-                (">!", true, true, false),
-                ("<", false, false, false),
-                (">", true, false, false),
-            ] {
-                if parser.take(token) {
-                    let inner = parser.parse_set()?;
+            for (symbols, word, is_top) in [("!!>", "top", true), ("!!<", "bottom", false)] {
+                if parser.take(symbols) || parser.take_keyword(word) {
+                    return Ok(EclExpression::Extreme { is_top, of: Box::new(parser.parse_operand()?) });
+                }
+            }
+            for (symbols, word, up, one_step, with_self) in HIERARCHY_OPERATORS {
+                if parser.take(symbols) || parser.take_keyword(word) {
+                    let inner = parser.parse_operand()?;
                     return Ok(EclExpression::Walk(
                         HierarchyOperator { up, one_step, with_self },
                         Box::new(inner),
                     ));
                 }
             }
-            if parser.take("^") {
-                return Ok(EclExpression::MemberOf(Box::new(parser.parse_set()?)));
+            if parser.take("^") || parser.take_keyword("memberOf") {
+                return Ok(EclExpression::MemberOf(Box::new(parser.parse_operand()?)));
             }
             if parser.take("(") {
                 let inner = parser.parse_expression()?;
@@ -172,15 +384,10 @@ impl<'t> EclParser<'t> {
                     false => Err(parser.expected("expected AND, OR, MINUS or ')'")),
                 };
             }
-            let set = if parser.take("*") {
-                EclExpression::Any
-            } else {
-                EclExpression::Concept(parser.parse_concept()?)
-            };
-            if parser.take("{{") {
-                return Err(parser.expected("filters in {{ }} are not supported"));
+            match parser.take("*") || parser.take_keyword("any") {
+                true => Ok(EclExpression::Any),
+                false => Ok(EclExpression::Concept(parser.parse_concept()?)),
             }
-            Ok(set)
         })
     }
 
@@ -237,7 +444,7 @@ impl<'t> EclParser<'t> {
             }
             self.at = here;
         }
-        let reversed = self.take_keyword("R");
+        let reversed = self.take_keyword("R") || self.take_keyword("reverseOf");
         let name = self.parse_set()?;
         self.parse_attribute(cardinality, reversed, name).map(EclRefinement::Attribute)
     }
@@ -248,34 +455,27 @@ impl<'t> EclParser<'t> {
         reversed: bool,
         name: EclExpression,
     ) -> Result<AttributeConstraint, EclError> {
-        use std::cmp::Ordering::{Equal, Greater, Less};
-        self.skip_space();
-        let (order, or_equal, negated) = [
-            ("!=", Equal, true, true),
-            ("<=", Less, true, false),
-            (">=", Greater, true, false),
-            ("=", Equal, true, false),
-            ("<", Less, false, false),
-            (">", Greater, false, false),
-        ]
-        .into_iter()
-        .find_map(|(token, order, or_equal, negated)| self.take(token).then_some((order, or_equal, negated)))
-        .ok_or_else(|| self.expected("expected a comparison operator"))?;
+        let (order, or_equal, negated) = self.parse_comparison()?;
         let value = if self.take("#") {
             ValueConstraint::Number(order, or_equal, self.parse_number("expected a number")?)
         } else if order != Equal {
             return Err(self.expected("expected a number such as #5"));
-        } else if self.take("\"") {
-            let Some(end) = self.remaining().find('"') else {
-                return Err(self.expected("expected '\"' after the text"));
-            };
-            let text = self.remaining()[..end].to_owned();
-            self.at += end + 1;
-            ValueConstraint::Text(text)
+        } else if self.starts_with_text() {
+            ValueConstraint::Text(self.parse_texts()?)
+        } else if let Ok(value) = self.parse_boolean(false) {
+            ValueConstraint::Boolean(value)
         } else {
             ValueConstraint::Expression(self.parse_set()?)
         };
         Ok(AttributeConstraint { cardinality, reversed, name, negated, value })
+    }
+
+    /// Returns whether a text, or a list of texts in brackets, is next.
+    fn starts_with_text(&mut self) -> bool {
+        self.skip_space();
+        let rest = self.remaining();
+        let rest = rest.strip_prefix('(').map_or(rest, str::trim_start);
+        rest.starts_with('"')
     }
 
     fn parse_cardinality(&mut self) -> Result<EclCardinality, EclError> {
@@ -283,16 +483,32 @@ impl<'t> EclParser<'t> {
             return Ok(ONCE);
         }
         let least = self.parse_number("expected the minimum count")?;
-        if !self.take("..") {
+        if !(self.take("..") || self.take_keyword("to")) {
             return Err(self.expected("expected '..'"));
         }
-        let most =
-            if self.take("*") { None } else { Some(self.parse_number("expected the maximum count or '*'")?) };
+        let most = if self.take("*") || self.take_keyword("many") {
+            None
+        } else {
+            Some(self.parse_number("expected the maximum count or '*'")?)
+        };
         match self.take("]") {
             true => Ok(EclCardinality { least, most }),
             false => Err(self.expected("expected ']'")),
         }
     }
+}
+
+/// Returns an expression with filters. A filter on the state of `*` applies to all concepts.
+fn filtered(set: EclExpression, filters: Vec<ConceptFilter>) -> EclExpression {
+    if filters.is_empty() {
+        return set;
+    }
+    let has_state = filters.iter().any(|filter| matches!(filter.test, ConceptTest::Active(_)));
+    let set = match set {
+        EclExpression::Any if has_state => EclExpression::AnyState,
+        set => set,
+    };
+    EclExpression::Filtered(Box::new(set), filters)
 }
 
 #[cfg(test)]
