@@ -92,8 +92,8 @@ pub async fn permitted_view<'a>(
 }
 
 /// Returns the restriction of a request on a type: the access that the scopes grant and, for a client with `groups`,
-/// only the compartments of the current members of these Groups. Granular scopes grant nothing here. Such a client can read its Groups but not write
-/// them, because they determine its access.
+/// only the compartments of the current members of these Groups. Granular scopes grant nothing here. Such a client can
+/// read its Groups but not write them, because they determine its access.
 ///
 /// # Errors
 /// Returns a 500 problem if a Group cannot be read.

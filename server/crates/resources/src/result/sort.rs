@@ -20,11 +20,12 @@ use crate::{CompartmentView, ResourceError, StoredResource};
 pub const MAX_SORTED: usize = 20_000;
 /// Maximum number of keys of a sorted search.
 const MAX_KEYS: usize = 8;
-/// Maximum number of pages of a search that are read for a sorted result or a number of matches. Each page examines up
-/// to 20,000 resources.
-const MAX_PAGES: usize = 100;
 /// Number of matches that are read at a time.
 const PAGE: usize = 500;
+/// Maximum cost of a sorted result or a number of matches, about 200,000 examined resources. A full page costs 1. A page
+/// with fewer matches may have examined 20,000 resources.
+const MAX_COST: usize = 400;
+const SPARSE_PAGE_COST: usize = 40;
 /// Size in bytes at which a page of the result ends.
 const PAGE_BYTES: usize = 16 << 20;
 
@@ -198,17 +199,16 @@ impl CompartmentView<'_> {
         mut take: impl FnMut(StoredResource) -> Result<(), ResourceError>,
     ) -> Result<(), ResourceError> {
         let mut from = None;
-        let mut examined = 0;
+        let mut cost = 0;
         loop {
             let page = self.search_at(kind, filter, from.as_deref(), at, PAGE).await?;
-            // A page without matches has examined as many resources as a search examines at once.
-            examined += if page.resources.len() < PAGE { 1 } else { 0 };
+            cost += if page.resources.len() < PAGE { SPARSE_PAGE_COST } else { 1 };
             page.resources.into_iter().try_for_each(&mut take)?;
             from = page.next;
             if from.is_none() {
                 return Ok(());
             }
-            if examined > MAX_PAGES {
+            if cost > MAX_COST {
                 return Err(too_many(kind));
             }
         }
