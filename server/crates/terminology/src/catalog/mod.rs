@@ -217,10 +217,14 @@ impl Catalog {
         if stored.as_ref().is_some_and(complete) {
             return stored;
         }
-        // A built-in system has no version, so a requested version is matched against the stored resource only.
-        match version {
-            None | Some("*") => built_in().or(stored),
-            Some(_) => stored.map(|stored| built_in().unwrap_or(stored)),
+        let Some(wanted) = version.filter(|wanted| *wanted != "*") else { return built_in().or(stored) };
+        // Most built-in systems have no version, so a requested version is matched against the stored resource.
+        let has_version = |r: &&StoredResource<CodeSystem>| {
+            r.header().and_then(|h| h.version.as_deref()).is_some_and(|have| canonical::matches(wanted, have))
+        };
+        match stored {
+            Some(stored) => Some(built_in().unwrap_or(stored)),
+            None => built_in().filter(has_version),
         }
     }
 
@@ -334,11 +338,15 @@ impl Catalog {
         if let Some(set) = self.all_codes_value_set(url, version, budget)? {
             return Ok(Some(set));
         }
-        if let Some(set) = self.implicit.get(url) {
-            return Ok(Some(set));
-        }
-        let set = implicit::implicit_value_set(url);
-        Ok(set.map(|set| self.implicit.insert(url.to_owned(), set, 256 + 64 * url.len())))
+        let set = self.implicit.get(url).or_else(|| {
+            let set = implicit::implicit_value_set(url)?;
+            Some(self.implicit.insert(url.to_owned(), set, 256 + 64 * url.len()))
+        });
+        let fits = |set: &&ValueSet| match (version, set.version.as_deref()) {
+            (Some(wanted), Some(have)) => canonical::matches(wanted, have),
+            _ => true,
+        };
+        Ok(set.filter(fits))
     }
 
     /// Returns the value set of all codes of the preferred code system that names this URL in `CodeSystem.valueSet`.
@@ -427,7 +435,9 @@ impl Catalog {
         for url in built_in::URLS {
             let built_in = built_in::system(url).map(std::ptr::from_ref);
             if self.code_system(url, None).map(std::ptr::from_ref) == built_in {
-                all.entry((*url).to_owned()).or_default().insert(0, None);
+                let header = built_in::system(url).and_then(|system| system.header());
+                let version = header.and_then(|header| header.version.clone());
+                all.entry((*url).to_owned()).or_default().insert(0, version);
             }
         }
         all

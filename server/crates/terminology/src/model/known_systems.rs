@@ -6,6 +6,12 @@ pub const SNOMED_CT: &str = "http://snomed.info/sct";
 pub const SNOMED_CT_DEFINITION: &str = "900000000000550004";
 /// Canonical URL of LOINC.
 pub const LOINC: &str = "http://loinc.org";
+/// Version of FHIR that this server implements.
+pub(crate) const FHIR_VERSION: &str = "4.0.1";
+/// Canonical URL of FHIR's administrative genders.
+pub(crate) const ADMINISTRATIVE_GENDER: &str = "http://hl7.org/fhir/administrative-gender";
+/// Canonical URL of FHIR's publication statuses.
+pub(crate) const PUBLICATION_STATUS: &str = "http://hl7.org/fhir/publication-status";
 /// Canonical URL of UCUM, the units of measure.
 pub(crate) const UCUM: &str = "http://unitsofmeasure.org";
 /// Canonical URL of the media types (BCP 13).

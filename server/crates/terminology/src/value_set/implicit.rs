@@ -1,18 +1,29 @@
 //! Value sets that are defined by their URL: those of SNOMED CT (`?fhir_vs`, FHIR R4 4.3.15) and of LOINC
-//! (`http://loinc.org/vs`).
+//! (`http://loinc.org/vs`), and those of all codes of the built-in code systems of FHIR R4.
 
 use std::borrow::Cow;
 
 use super::ecl::EclConstraint;
 use super::filter::{FilterOperator, ValueSetFilter};
 use super::{IncludeRule, ValueSet};
-use crate::model::known_systems::{LOINC, SNOMED_CT};
+use crate::model::known_systems::{
+    ADMINISTRATIVE_GENDER, FHIR_VERSION, LOINC, PUBLICATION_STATUS, SNOMED_CT,
+};
 use crate::model::resource_json;
 
 /// Returns the value set that a URL defines, if it defines one. Errors in the URL are reported when the value set is
 /// used.
 pub(crate) fn implicit_value_set(url: &str) -> Option<ValueSet> {
-    snomed_ct_value_set(url).or_else(|| loinc_value_set(url))
+    snomed_ct_value_set(url).or_else(|| loinc_value_set(url)).or_else(|| fhir_value_set(url))
+}
+
+/// Returns the value set of all genders or publication statuses of FHIR R4.
+fn fhir_value_set(url: &str) -> Option<ValueSet> {
+    let name = url.strip_prefix("http://hl7.org/fhir/ValueSet/")?;
+    let is_of = |system: &&str| system.strip_prefix("http://hl7.org/fhir/") == Some(name);
+    let system = [ADMINISTRATIVE_GENDER, PUBLICATION_STATUS].into_iter().find(is_of)?;
+    let version = Some(FHIR_VERSION.to_owned());
+    Some(ValueSet { version, ..filtered_value_set(url, system, None, None) })
 }
 
 /// Returns the value set of `http://snomed.info/sct[/MODULE[/version/DATE]]?fhir_vs[=…]`.

@@ -1,4 +1,5 @@
-//! Code systems that are available without import: languages, countries, currencies, media types and units.
+//! Code systems that are available without import: languages, countries, currencies, media types and units, and the
+//! genders and publication statuses of FHIR R4.
 //!
 //! Lists (ISO 3166-1 and -2, ISO 4217) are ordinary code systems, which are compiled once. Grammars (BCP 47, BCP 13,
 //! UCUM) have an unlimited number of codes, so each requested code becomes a code system of one concept, and
@@ -19,6 +20,7 @@
 //! `cargo xtask gen-vocabularies` generates the tables of languages and currencies. Top-level media types are constants
 //! in their module of `grammar`, from IANA's registry.
 
+mod fhir;
 mod iso;
 
 use std::sync::OnceLock;
@@ -29,14 +31,17 @@ use super::StoredResource;
 use super::append_cache::AppendCache;
 use crate::code_system::CodeSystem;
 use crate::grammar::{CodeGrammar, ParsedCode, language_tags, units};
-use crate::model::known_systems::{BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217, UCUM};
+use crate::model::known_systems::{
+    ADMINISTRATIVE_GENDER, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217, PUBLICATION_STATUS, UCUM,
+};
 
 /// Number of cached codes at which the cache is full.
 const ENOUGH: usize = 8_192;
 /// Approximate size of a cached code, in bytes.
 const WORD_BYTES: usize = 2_048;
 /// Canonical URLs of the built-in code systems, sorted.
-pub(crate) const URLS: &[&str] = &[UCUM, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217];
+pub(crate) const URLS: &[&str] =
+    &[ADMINISTRATIVE_GENDER, PUBLICATION_STATUS, UCUM, BCP_13, BCP_47, ISO_3166, ISO_3166_2, ISO_4217];
 
 /// Returns the built-in code system with this URL. A code system with a grammar contains no codes here.
 pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
@@ -45,6 +50,8 @@ pub(crate) fn system(url: &str) -> Option<&'static StoredResource<CodeSystem>> {
     let at = URLS.iter().position(|known| *known == url)?;
     Some(SYSTEMS[at].get_or_init(|| match CodeGrammar::for_system(url) {
         Some(grammar) => of_grammar(grammar, None),
+        None if url == ADMINISTRATIVE_GENDER => fhir::administrative_gender(),
+        None if url == PUBLICATION_STATUS => fhir::publication_status(),
         None if url == ISO_3166 => iso::countries(),
         None if url == ISO_3166_2 => iso::subdivisions(),
         None => iso::currencies(),
