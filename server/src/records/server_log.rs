@@ -1,5 +1,6 @@
 //! The log on standard error. Threads append lines to a buffer in memory, and one thread writes the buffer, so that no
-//! request waits for a slow terminal, pipe or disk. If the buffer is full, lines are dropped and counted.
+//! request waits for a slow terminal, pipe or disk. If the buffer is full, lines are dropped and counted. Warnings and
+//! errors are written at once, with the lines before them, so that a crash does not lose them.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver};
@@ -7,6 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -39,46 +41,66 @@ struct BufferedLines {
 }
 
 /// A buffer of lines. Clones share it.
-#[derive(Clone, Default)]
-struct LogBuffer {
-    shared: Arc<(Mutex<BufferedLines>, Condvar)>,
+struct LogBuffer<W> {
+    shared: Arc<SharedBuffer<W>>,
+}
+
+struct SharedBuffer<W> {
+    lines: Mutex<BufferedLines>,
+    /// Notified when the buffer is not empty any more, and when it is closed.
+    filled: Condvar,
+    /// The output, and the memory of the last written lines, which is used again.
+    out: Mutex<(W, Vec<u8>)>,
+}
+
+impl<W> Clone for LogBuffer<W> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
 }
 
 /// Writes the rest of the buffer when it is dropped.
 pub struct LogGuard {
-    buffer: LogBuffer,
+    close: Box<dyn Fn() + Send + Sync>,
     done: Receiver<()>,
 }
 
 impl Drop for LogGuard {
     fn drop(&mut self) {
-        self.buffer.lines().is_closing = true;
-        self.buffer.shared.1.notify_one();
+        (self.close)();
         // The reader of standard error may have stopped reading; the process ends nevertheless.
         let _in_time = self.done.recv_timeout(MAX_WAIT);
     }
 }
 
-impl LogBuffer {
+impl<W: Write + Send + 'static> LogBuffer<W> {
     /// Creates a buffer and starts the thread that writes it to `out`.
-    fn start(out: impl Write + Send + 'static) -> (Self, LogGuard) {
-        let buffer = Self::default();
+    fn start(out: W) -> (Self, LogGuard) {
+        let shared = SharedBuffer {
+            lines: Mutex::default(),
+            filled: Condvar::new(),
+            out: Mutex::new((out, Vec::new())),
+        };
+        let buffer = Self { shared: Arc::new(shared) };
         let (ended, done) = mpsc::channel();
-        let (written, unstarted) = (buffer.clone(), buffer.clone());
+        let (written, closed) = (buffer.clone(), buffer.clone());
         let thread = thread::Builder::new().name("log".to_owned()).spawn(move || {
-            written.write_until_closed(out);
+            written.write_until_closed();
             let _is_awaited = ended.send(());
         });
-        // Without the thread the server still works; its log stays empty.
+        // Without the thread the server still works; its log contains only warnings and errors.
         if let Err(error) = thread {
-            unstarted.lines().is_closing = true;
             eprintln!("error: failed to start the log: {error}");
         }
-        (buffer.clone(), LogGuard { buffer, done })
+        let close = move || {
+            closed.lines().is_closing = true;
+            closed.shared.filled.notify_one();
+        };
+        (buffer, LogGuard { close: Box::new(close), done })
     }
 
     fn lines(&self) -> MutexGuard<'_, BufferedLines> {
-        self.shared.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, line: &[u8]) {
@@ -91,55 +113,66 @@ impl LogBuffer {
         lines.text.extend_from_slice(line);
         drop(lines);
         if was_empty {
-            self.shared.1.notify_one();
+            self.shared.filled.notify_one();
         }
     }
 
-    fn write_until_closed(&self, mut out: impl Write) {
-        let mut text = Vec::new();
+    fn write_until_closed(&self) {
         loop {
             let is_idle = |lines: &mut BufferedLines| lines.text.is_empty() && !lines.is_closing;
-            let lines =
-                self.shared.1.wait_while(self.lines(), is_idle).unwrap_or_else(PoisonError::into_inner);
-            let is_closing = lines.is_closing;
-            drop(lines);
+            let lines = self.shared.filled.wait_while(self.lines(), is_idle);
+            let is_closing = lines.unwrap_or_else(PoisonError::into_inner).is_closing;
             if !is_closing {
                 thread::sleep(BATCH_WINDOW);
             }
-            let mut lines = self.lines();
-            std::mem::swap(&mut lines.text, &mut text);
-            let (dropped, is_last) = (std::mem::take(&mut lines.dropped), is_closing);
-            drop(lines);
-            // Nothing can be reported if standard error cannot be written.
-            drop(out.write_all(&text));
-            if dropped > 0 {
-                drop(writeln!(
-                    out,
-                    "{dropped} lines of the log were dropped, because it is written too slowly"
-                ));
-            }
-            text.clear();
-            if is_last {
+            self.write_lines();
+            if is_closing {
                 return;
             }
         }
     }
+
+    /// Writes the lines of the buffer.
+    fn write_lines(&self) {
+        let mut out = self.shared.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let (out, text) = &mut *out;
+        let mut lines = self.lines();
+        std::mem::swap(&mut lines.text, text);
+        let dropped = std::mem::take(&mut lines.dropped);
+        drop(lines);
+        // Nothing can be reported if standard error cannot be written.
+        drop(out.write_all(text));
+        if dropped > 0 {
+            drop(writeln!(out, "{dropped} lines of the log were dropped, because it is written too slowly"));
+        }
+        text.clear();
+    }
 }
 
-impl<'a> MakeWriter<'a> for LogBuffer {
-    type Writer = LineWriter<'a>;
+impl<'a, W: Write + Send + 'static> MakeWriter<'a> for LogBuffer<W> {
+    type Writer = LineWriter<'a, W>;
 
     fn make_writer(&'a self) -> Self::Writer {
-        LineWriter(self)
+        LineWriter { buffer: self, is_urgent: false }
+    }
+
+    fn make_writer_for(&'a self, event: &Metadata<'_>) -> Self::Writer {
+        LineWriter { buffer: self, is_urgent: *event.level() <= Level::WARN }
     }
 }
 
 /// Adds each written text to the buffer. The formatter writes each line at once.
-struct LineWriter<'a>(&'a LogBuffer);
+struct LineWriter<'a, W> {
+    buffer: &'a LogBuffer<W>,
+    is_urgent: bool,
+}
 
-impl Write for LineWriter<'_> {
+impl<W: Write + Send + 'static> Write for LineWriter<'_, W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.add(line);
+        self.buffer.add(line);
+        if self.is_urgent {
+            self.buffer.write_lines();
+        }
         Ok(line.len())
     }
 
@@ -191,6 +224,22 @@ mod tests {
             .sum();
         assert!((4..=8).contains(&kept), "{kept}");
         assert_eq!(kept + dropped, 20);
+    }
+
+    #[test]
+    fn warnings_are_written_at_once_after_the_lines_before_them() {
+        let (allow, allowed) = mpsc::channel();
+        drop(allow);
+        let written = Arc::new(Mutex::new(Vec::new()));
+        let (buffer, _guard) = LogBuffer::start(SlowWriter { allowed, written: Arc::clone(&written) });
+        let log = tracing_subscriber::fmt().without_time().with_writer(buffer).with_ansi(false).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::info!("first");
+            tracing::warn!("second");
+        });
+        let written = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+        let lines: Vec<_> = written.lines().map(|line| line.rsplit(' ').next().unwrap()).collect();
+        assert_eq!(lines, ["first", "second"]);
     }
 
     #[test]
