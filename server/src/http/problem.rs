@@ -304,7 +304,7 @@ fn insufficient_scope(text: &str) -> Response {
 
 fn store_status(error: &StoreError) -> (StatusCode, IssueCode, &'static str) {
     match error {
-        StoreError::Conflict { .. } => (
+        StoreError::Conflict { .. } | StoreError::IndexChanged { .. } => (
             StatusCode::CONFLICT,
             IssueCode::Conflict,
             "the record was changed by another request at the same time; try again",

@@ -22,7 +22,7 @@ pub enum Restriction {
     None,
     /// Resources in these compartments, such as `Patient/p1`, sorted.
     Compartments(Arc<[String]>),
-    /// Resources with these ids. The caller may read but not write them.
+    /// Resources with these ids, sorted. The caller may read but not write them.
     ReadOnly(Arc<[String]>),
 }
 
@@ -33,6 +33,13 @@ impl Restriction {
         compartments.sort_unstable();
         compartments.dedup();
         Self::Compartments(compartments.into())
+    }
+
+    /// Returns a restriction to reading the resources with these ids.
+    pub fn read_only(mut ids: Vec<String>) -> Self {
+        ids.sort_unstable();
+        ids.dedup();
+        Self::ReadOnly(ids.into())
     }
 
     /// Returns a restriction that contains all of these.
@@ -47,7 +54,7 @@ impl Restriction {
         }
         if !ids.is_empty() {
             // No restriction has both ids and compartments.
-            return if compartments.is_empty() { Self::ReadOnly(ids.into()) } else { Self::None };
+            return if compartments.is_empty() { Self::read_only(ids) } else { Self::None };
         }
         compartments.sort_unstable();
         compartments.dedup();
@@ -59,7 +66,7 @@ impl Restriction {
         match self {
             Self::None => true,
             Self::Compartments(own) => compartments.iter().any(|c| has(own, c)),
-            Self::ReadOnly(ids) => ids.iter().any(|own| own == id),
+            Self::ReadOnly(ids) => ids.binary_search_by(|own| own.as_str().cmp(id)).is_ok(),
         }
     }
 }

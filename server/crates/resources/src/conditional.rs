@@ -169,7 +169,7 @@ impl<'r> CompartmentView<'r> {
 
 /// Returns whether a create failed because another request was faster.
 pub(crate) fn is_overtaken<T>(created: &Result<T, ResourceError>) -> bool {
-    matches!(created, Err(ResourceError::VersionConflict { .. }))
+    matches!(created, Err(ResourceError::SearchChanged { .. }))
 }
 
 impl Resources {

@@ -152,6 +152,14 @@ pub enum ResourceError {
         /// `Type/id`.
         key: String,
     },
+    /// Another request has added a resource that the search of a conditional request may find.
+    #[error(
+        "{key} was not written: other requests have added resources that its search may find; repeat the request"
+    )]
+    SearchChanged {
+        /// `Type/id` of the rejected write.
+        key: String,
+    },
     /// The search of a conditional reference finds no resource.
     #[error(
         "no resource matches the conditional reference '{reference}': a transaction needs exactly one match for each"
@@ -186,6 +194,7 @@ impl From<StoreError> for ResourceError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Conflict { key } => Self::VersionConflict { key },
+            StoreError::IndexChanged { key } => Self::SearchChanged { key },
             other => Self::Store(other),
         }
     }

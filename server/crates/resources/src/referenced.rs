@@ -11,6 +11,8 @@ use crate::{ResourceError, Resources};
 const KINDS: [&str; 5] = ["Location", "Medication", "Organization", "Practitioner", "PractitionerRole"];
 /// Maximum number of resources of the Patients that are searched for references.
 const MAX_SEARCHED: usize = 50_000;
+/// Maximum number of references that are collected.
+const MAX_REFERENCES: usize = 100_000;
 const PAGE: PageLimit = PageLimit { count: 500, bytes: 512 * 1024 };
 
 /// Returns `true` for the types that are read through references.
@@ -57,7 +59,7 @@ impl Resources {
         found: &mut Vec<String>,
     ) -> Result<usize, ResourceError> {
         let mut after = None;
-        while left > 0 {
+        while left > 0 && found.len() < MAX_REFERENCES {
             let scan = ScanOptions::at(at).limit(PAGE).after(after.as_deref());
             let page = self.store().scan_compartment(compartment, own, scan).await?;
             left = left.saturating_sub(page.versions.len());

@@ -16,6 +16,8 @@ use crate::{CompartmentView, ResourceError, StoredResource};
 
 /// Maximum number of resources that are examined for one page. If few resources match, the pages contain few.
 const LOOKED_AT: usize = 20_000;
+/// Minimum number of candidates that are read at a time.
+const FEWEST_READ: usize = 16;
 /// Approximate maximum size of a page in bytes.
 const BYTES: usize = 16 << 20;
 /// Maximum size of a page of the underlying scan.
@@ -91,14 +93,21 @@ impl FillingPage<'_> {
         self.resources.len() >= self.count || self.bytes >= BYTES
     }
 
-    /// Adds a resource that the caller may see, if it matches.
-    fn add(&mut self, version: Version) -> Result<(), ResourceError> {
-        if meets(self.filter, &version) {
-            let (kind, id) = (fhir::resource_type(&version.key.kind), version.key.id.clone());
-            self.bytes += version.body.as_ref().map_or(0, |body| body.len());
-            self.resources.push(stored(kind.unwrap_or_default(), &id, Some(version))?);
+    /// Examines a resource, and adds it if the caller may see it and it matches. Returns `false` if it belongs to the
+    /// next page. A page thus has a successor only if that has a match: otherwise the link to it would reveal that
+    /// resources exist that the caller may not see.
+    fn examine(&mut self, version: Version, is_visible: bool) -> Result<bool, ResourceError> {
+        self.looked_at += 1;
+        if !is_visible || !meets(self.filter, &version) {
+            return Ok(true);
         }
-        Ok(())
+        if self.is_full() {
+            return Ok(false);
+        }
+        let (kind, id) = (fhir::resource_type(&version.key.kind), version.key.id.clone());
+        self.bytes += version.body.as_ref().map_or(0, |body| body.len());
+        self.resources.push(stored(kind.unwrap_or_default(), &id, Some(version))?);
+        Ok(true)
     }
 
     fn end(self, next: Option<&SearchCursor>) -> FoundResource {
@@ -140,16 +149,16 @@ impl CompartmentView<'_> {
         if let Some(ids) = filter.and_then(TypeFilter::ids) {
             return self.by_ids(kind, &ids, filter, at).await;
         }
-        if let Restriction::ReadOnly(ids) = self.restriction() {
-            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            return self.by_ids(kind, &ids, filter, at).await;
-        }
         let mut clauses = filter.map(TypeFilter::index_clauses).unwrap_or_default();
         if let [ViewPart { filter: Some(filter), .. }] = self.parts() {
             clauses.extend(filter.index_clauses());
         }
         let compartments = self.scanned_compartments(filter).await?;
         let page = FillingPage { filter, count, resources: Vec::new(), looked_at: 0, bytes: 0 };
+        if let Restriction::ReadOnly(ids) = self.restriction() {
+            let cursor = cursor.unwrap_or(SearchCursor { at, order: SearchOrder::Index, after: None });
+            return self.read_candidates(kind, page, cursor, &Candidates::Collected(ids.to_vec())).await;
+        }
         if let Some(cursor) = cursor {
             return match (&cursor.order, compartments) {
                 (SearchOrder::Type, _) => self.scan_type(kind, page, cursor).await,
@@ -164,7 +173,10 @@ impl CompartmentView<'_> {
             };
         }
         let start = |order| SearchCursor { at, order, after: None };
-        if let Some(few) = Candidates::few(store, &clauses).await? {
+        // In a restricted view, the index of the whole store must not influence the pages.
+        if (compartments.is_none() || *self.restriction() == Restriction::None)
+            && let Some(few) = Candidates::few(store, &clauses).await?
+        {
             return self.read_candidates(kind, page, start(SearchOrder::Index), &few).await;
         }
         if let Some(compartments) = compartments {
@@ -188,14 +200,11 @@ impl CompartmentView<'_> {
             let scan = ScanOptions::at(cursor.at).limit(PAGE).after(cursor.after.as_deref());
             let found = self.resources().store().scan_kind(kind, scan).await.map_err(unknown_position)?;
             for version in found.versions {
-                if page.is_full() {
+                let (id, is_visible) = (version.key.id.clone(), self.contains_version(&version));
+                if !page.examine(version, is_visible)? {
                     return Ok(page.end(Some(&cursor)));
                 }
-                page.looked_at += 1;
-                cursor.after = Some(version.key.id.clone());
-                if self.contains_version(&version) {
-                    page.add(version)?;
-                }
+                cursor.after = Some(id);
             }
             if found.next.is_none() {
                 return Ok(page.end(None));
@@ -230,14 +239,13 @@ impl CompartmentView<'_> {
                 let found = self.resources().store().scan_compartment(compartment, kind, scan).await;
                 let found = found.map_err(unknown_position)?;
                 for version in found.versions {
-                    if page.is_full() {
+                    let is_visible =
+                        is_first(compartments, compartment, &version) && self.contains_version(&version);
+                    let id = version.key.id.clone();
+                    if !page.examine(version, is_visible)? {
                         return Ok(page.end(Some(&cursor)));
                     }
-                    page.looked_at += 1;
-                    cursor.after = Some(version.key.id.clone());
-                    if is_first(compartments, compartment, &version) && self.contains_version(&version) {
-                        page.add(version)?;
-                    }
+                    cursor.after = Some(id);
                 }
                 if page.looked_at >= LOOKED_AT {
                     return Ok(page.end(Some(&cursor)));
@@ -261,20 +269,20 @@ impl CompartmentView<'_> {
     ) -> Result<FoundResource, ResourceError> {
         let store = self.resources().store();
         loop {
-            let wanted = (page.count - page.resources.len()).saturating_add(1).min(PAGE.count);
+            let wanted = (page.count - page.resources.len()).saturating_add(1).clamp(FEWEST_READ, PAGE.count);
             let ids = candidates.next(store, cursor.after.as_deref(), wanted).await?;
             if ids.is_empty() {
                 return Ok(page.end(None));
             }
             let versions = store.read_many(kind, ids.clone(), cursor.at, PAGE.bytes).await?;
             for (id, version) in ids.into_iter().zip(versions) {
-                if page.is_full() {
-                    return Ok(page.end(Some(&cursor)));
+                if let Some(version) = version {
+                    let is_visible = !version.is_deleted() && self.contains_version(&version);
+                    if !page.examine(version, is_visible)? {
+                        return Ok(page.end(Some(&cursor)));
+                    }
                 }
-                page.looked_at += 1;
-                let seen = version.filter(|v| !v.is_deleted() && self.contains_version(v));
                 cursor.after = Some(id);
-                seen.map_or(Ok(()), |version| page.add(version))?;
             }
             if page.looked_at >= LOOKED_AT {
                 return Ok(page.end(Some(&cursor)));

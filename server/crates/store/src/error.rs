@@ -13,6 +13,13 @@ pub enum StoreError {
         /// The ledger key, or `Type/id`.
         key: String,
     },
+    /// The condition on the search index did not hold: another request has added a version with one of the terms. The
+    /// caller must search again.
+    #[error("'{key}' was not written: the result of the search before it has changed meanwhile")]
+    IndexChanged {
+        /// `Type/id` of the rejected write.
+        key: String,
+    },
     /// Another process has the folder open.
     #[error("{} is in use by {holder}: stop it, or choose another folder", dir.display())]
     Locked {

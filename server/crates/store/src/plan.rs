@@ -206,7 +206,7 @@ impl<'a, P: PresentState> WriteRound<'a, P> {
         if let Some(condition) = unless_indexed
             && self.is_indexed(&condition, mark)?
         {
-            return Err(StoreError::Conflict { key: key.to_string() });
+            return Err(StoreError::IndexChanged { key: key.to_string() });
         }
         let replaced = match self.newest.get(&key) {
             Some(known) => known.clone(),

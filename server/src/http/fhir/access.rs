@@ -121,7 +121,7 @@ async fn reach_restriction(
         };
     };
     if kind == "Group" && reach == ResourceAccess::All {
-        return Ok(Restriction::ReadOnly(groups.into()));
+        return Ok(Restriction::read_only(groups));
     }
     let is_of_compartments = kind == "Patient" || !fhir::patient_compartment::paths(kind).is_empty();
     if reach == ResourceAccess::All && !is_of_compartments {
@@ -149,7 +149,7 @@ async fn of_patients(
     match patients {
         Restriction::Compartments(compartments) if is_read_by_reference(kind) => {
             let ids = context.app.resources.referenced_ids(&compartments, kind).await?;
-            Ok(Restriction::ReadOnly(ids.into()))
+            Ok(Restriction::read_only(ids))
         }
         other => Ok(other),
     }
@@ -191,8 +191,19 @@ pub async fn require_all(
     permissions: ScopePermissions,
 ) -> Result<Arc<TokenAccess>, Problem> {
     let access = authenticate(context).await?;
-    if resource_access(context, &access, kind, permissions) == ResourceAccess::All {
-        return Ok(access);
+    check_all(context, &access, kind, permissions)?;
+    Ok(access)
+}
+
+/// Checks that an authenticated token grants `permissions` on all resources of a type.
+pub fn check_all(
+    context: &RequestContext,
+    access: &TokenAccess,
+    kind: &str,
+    permissions: ScopePermissions,
+) -> Result<(), Problem> {
+    match resource_access(context, access, kind, permissions) {
+        ResourceAccess::All => Ok(()),
+        _ => Err(insufficient_scope(kind)),
     }
-    Err(insufficient_scope(kind))
 }

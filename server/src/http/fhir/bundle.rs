@@ -39,8 +39,11 @@ pub async fn execute_bundle(context: &RequestContext, body: &mut RequestBody) ->
     let mut types: Vec<_> = operations.iter().filter_map(operation_type).collect();
     types.sort_unstable();
     types.dedup();
-    for kind in types.into_iter().filter(|_| !is_open) {
-        access::require_all(context, kind, ScopePermissions::GET).await?;
+    // The proof of a DPoP-bound token is spent, so the token that was authenticated above is checked.
+    if let Some(token) = token.as_deref().filter(|_| !is_open) {
+        for kind in types {
+            access::check_all(context, token, kind, ScopePermissions::GET)?;
+        }
     }
     let kind = if plan.is_transaction { "transaction-response" } else { "batch-response" };
     let has_only_operations = plan.entries.is_empty() && !operations.is_empty();

@@ -7,7 +7,7 @@ use http::{StatusCode, header};
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
 use resources::filter::TypeFilter;
-use resources::{DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
+use resources::{CompartmentView, DeleteResult, ExpectedVersion, StoredResource, WrittenResource};
 
 use super::access::permitted_view;
 use super::search_result::SearchResultOptions;
@@ -33,6 +33,16 @@ pub(super) async fn check_addressed(
     }
     let text = "an id has 1 to 64 letters, digits, '-' and '.'";
     Err(Problem::fhir(StatusCode::BAD_REQUEST, IssueCode::Value, text))
+}
+
+/// Returns the view of the search of a conditional request. Granular scopes do not extend it.
+async fn searched_view<'a>(
+    context: &'a RequestContext,
+    access: &TokenAccess,
+    kind: &str,
+) -> Result<CompartmentView<'a>, Problem> {
+    let restriction = access::restriction(context, access, kind, ScopePermissions::SEARCH).await?;
+    Ok(context.app.resources.restricted_to(restriction))
 }
 
 /// Returns the precondition of a write (RFC 9110 sections 13.1.1 and 13.1.2): the ETag of a version, or the existence
@@ -109,7 +119,7 @@ pub async fn create_resource(
     let view = permitted_view(context, &access, kind, ScopePermissions::CREATE).await?;
     if let Some(query) = search::if_none_exist(context) {
         let filter = search::parse_condition(context, kind, &query, &access).await?;
-        let searched = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+        let searched = searched_view(context, &access, kind).await?;
         let done = view.create_unless(&searched, &filter, &body, id, context.now).await?;
         return update_response(context, &access, RestInteraction::Read, done).await;
     }
@@ -183,7 +193,7 @@ pub async fn conditional_update(
     let (access, filter) = conditional_request(context, kind, ScopePermissions::UPDATE).await?;
     let body = json_body(context, body).await?;
     let id = resource_id(&*context.app.clock.random);
-    let searched = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let searched = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::UPDATE).await?;
     let done = view.update_only(&searched, &filter, &body, id, context.now).await?;
     update_response(context, &access, RestInteraction::Update, done).await
@@ -195,7 +205,7 @@ pub async fn conditional_delete(
     ResourceType(kind): ResourceType,
 ) -> Result<Response, Problem> {
     let (access, filter) = conditional_request(context, kind, ScopePermissions::DELETE).await?;
-    let searched = permitted_view(context, &access, kind, ScopePermissions::SEARCH).await?;
+    let searched = searched_view(context, &access, kind).await?;
     let view = permitted_view(context, &access, kind, ScopePermissions::DELETE).await?;
     delete_response(context, &access, view.delete_only(&searched, &filter, context.now).await?).await
 }

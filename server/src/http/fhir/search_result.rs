@@ -1,14 +1,16 @@
 //! Parameters that affect the results of a search (FHIR R4, search): `_summary`, `_elements`, `_sort`, `_include`
 //! and `_total`.
 
+use std::collections::{BTreeSet, HashSet};
+
 use fhir::IssueCode;
 use http::StatusCode;
 use identity::model::scope::ScopePermissions;
 use identity::tokens::access_token::TokenAccess;
-use resources::StoredResource;
 use resources::result::elements::{ElementProjection, Summary, check_element};
 use resources::result::include::Include;
 use resources::result::sort::SortKey;
+use resources::{CompartmentView, StoredResource};
 
 use super::access;
 use super::access::permitted_view;
@@ -18,6 +20,8 @@ use crate::http::problem::Problem;
 
 /// Maximum number of resources that `_include` adds to a page.
 const MAX_INCLUDED: usize = 1_000;
+/// Size in bytes at which no further resources are added.
+const MAX_INCLUDED_BYTES: usize = 16 << 20;
 /// Maximum number of values of `_include`.
 const MAX_INCLUDES: usize = 20;
 
@@ -110,27 +114,44 @@ impl SearchResultOptions {
         token: &TokenAccess,
         matches: &[StoredResource],
     ) -> Result<Vec<StoredResource>, Problem> {
-        let mut targets = Vec::new();
+        let known: HashSet<(&str, &str)> =
+            matches.iter().map(|found| (found.kind, found.id.as_str())).collect();
+        let mut targets = BTreeSet::new();
         for found in matches {
             for include in &self.includes {
-                include.targets(&found.bytes, &context.app.fhir_base, &mut targets);
+                let limit = MAX_INCLUDED + matches.len();
+                include.targets(&found.bytes, &context.app.fhir_base, limit, &mut targets);
             }
         }
-        targets.retain(|(kind, id)| !matches.iter().any(|found| found.kind == *kind && found.id == *id));
-        targets.truncate(MAX_INCLUDED);
-        let mut included = Vec::new();
-        for (kind, id) in targets {
-            if !access::has_access(context, token, kind, ScopePermissions::GET) {
-                continue;
+        targets.retain(|(kind, id)| !known.contains(&(*kind, id.as_str())));
+        let (mut included, mut bytes) = (Vec::new(), 0);
+        // The targets are sorted by type, and all of a type have the same view.
+        let mut view: Option<(&str, Option<CompartmentView<'_>>)> = None;
+        for (kind, id) in targets.into_iter().take(MAX_INCLUDED) {
+            if view.as_ref().is_none_or(|(known, _)| *known != kind) {
+                let is_granted = access::has_access(context, token, kind, ScopePermissions::GET);
+                view = Some((
+                    kind,
+                    match is_granted {
+                        true => Some(permitted_view(context, token, kind, ScopePermissions::GET).await?),
+                        false => None,
+                    },
+                ));
             }
-            let view = permitted_view(context, token, kind, ScopePermissions::GET).await?;
+            let Some((_, Some(view))) = &view else { continue };
             match view.read(kind, &id).await {
-                Ok(found) => included.push(found),
+                Ok(found) => {
+                    bytes += found.bytes.len();
+                    included.push(found);
+                }
                 Err(resources::ResourceError::Store(error)) => {
                     return Err(resources::ResourceError::Store(error).into());
                 }
                 // A missing, deleted or invisible target is left out.
                 Err(_) => {}
+            }
+            if bytes >= MAX_INCLUDED_BYTES {
+                break;
             }
         }
         Ok(included)

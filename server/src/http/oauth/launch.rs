@@ -1,11 +1,13 @@
 //! POST {base}/oauth2/launch: a portal creates the context of an EHR launch (SMART App Launch 2.2). The caller sends a
 //! token with the scope `trefoil/launch`; a user's token binds the context to this user.
 
+use std::sync::Arc;
+
 use http::{StatusCode, header};
 use identity::authorize::launch::LaunchContext;
 use identity::lifetimes;
 use identity::model::scope::LAUNCH_SCOPE;
-use identity::model::user::User;
+use identity::tokens::access_token::TokenAccess;
 use resources::{ResourceError, Restriction};
 use serde::Deserialize;
 use serde_json::json;
@@ -38,7 +40,8 @@ struct NewLaunch {
 
 /// Stores a launch context, and responds with its id.
 pub async fn create_launch(context: &RequestContext, body: &mut RequestBody) -> Result<Response, Problem> {
-    let user = authenticate_portal(context).await?;
+    let access = authenticate_portal(context).await?;
+    let user = access.user.clone();
     if context.content_type().as_deref() != Some("application/json") {
         return Err(invalid("the body must be application/json"));
     }
@@ -52,7 +55,7 @@ pub async fn create_launch(context: &RequestContext, body: &mut RequestBody) -> 
     if new.sub.as_ref().is_some_and(is_other) {
         return Err(invalid("sub must be the user of the token"));
     }
-    check_resources(context, user.as_ref(), new.patient.as_deref(), new.encounter.as_deref()).await?;
+    check_resources(context, &access, new.patient.as_deref(), new.encounter.as_deref()).await?;
     let sub = user.map(|user| user.sub).or(new.sub);
     let launch = LaunchContext {
         client_id: new.client_id,
@@ -66,8 +69,8 @@ pub async fn create_launch(context: &RequestContext, body: &mut RequestBody) -> 
     Ok(reply::no_store(reply::json(StatusCode::CREATED, &answer)))
 }
 
-/// Checks the token of the portal. Returns the user of the token, if it has one.
-async fn authenticate_portal(context: &RequestContext) -> Result<Option<User>, Problem> {
+/// Authenticates the token of the portal.
+async fn authenticate_portal(context: &RequestContext) -> Result<Arc<TokenAccess>, Problem> {
     let Some(sent) = context.credentials()? else {
         let text = "send an access token with the scope trefoil/launch";
         let response = problem::oauth_error(StatusCode::UNAUTHORIZED, "invalid_request", Some(text));
@@ -76,7 +79,7 @@ async fn authenticate_portal(context: &RequestContext) -> Result<Option<User>, P
     let identity = &context.app.identity;
     let access = identity.tokens.authenticate_token(&sent, context.now).await?;
     if access.scopes.contains(LAUNCH_SCOPE) && access.token.is_for_audience(&identity.issuer) {
-        return Ok(access.user.clone());
+        return Ok(access);
     }
     let text = "the token lacks the scope trefoil/launch";
     let response = problem::oauth_error(StatusCode::FORBIDDEN, "insufficient_scope", Some(text));
@@ -84,10 +87,11 @@ async fn authenticate_portal(context: &RequestContext) -> Result<Option<User>, P
     Err(reply::with(response, header::WWW_AUTHENTICATE, &challenge).into())
 }
 
-/// Checks that the patient exists and that the user may see it, and that the encounter is one of the patient.
+/// Checks that the patient exists, that the user may see it, that a client with `groups` may see it, and that the
+/// encounter is one of the patient.
 async fn check_resources(
     context: &RequestContext,
-    user: Option<&User>,
+    access: &TokenAccess,
     patient: Option<&str>,
     encounter: Option<&str>,
 ) -> Result<(), Problem> {
@@ -103,7 +107,13 @@ async fn check_resources(
         Err(ResourceError::Store(error)) => Err(Problem::from(error)),
         Err(_) => Ok(false),
     };
-    let is_visible = user.is_none_or(|user| user.may_see_patient(patient));
+    let mut is_visible = access.user.as_ref().is_none_or(|user| user.may_see_patient(patient));
+    let app = &context.app;
+    let client = app.identity.clients.active_client(&access.token.client_id, context.now).await?;
+    if let Some(groups) = client.and_then(|client| client.groups) {
+        let members = app.group_members.compartments(&groups, &app.store, &app.bulk, context.now).await?;
+        is_visible &= members.binary_search(&format!("Patient/{patient}")).is_ok();
+    }
     if !is_visible || !exists("Patient", patient).await? {
         return Err(invalid("patient is not the id of a Patient"));
     }

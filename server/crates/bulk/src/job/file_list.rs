@@ -1,8 +1,7 @@
 //! The list of a job's output files: one ledger record for each file, under `bulk/file/{job}/{name}`.
 //!
 //! A record of the job that contained the list would be rewritten with each file. The record of the job contains only
-//! their number ([`Job::file_count`]); records of later files remain from an attempt that was started again, and are
-//! ignored until they are overwritten.
+//! their number ([`Job::file_count`]). The list is removed after the record of its job.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -70,6 +69,18 @@ pub(crate) async fn find(
     let Some(record) = store.get(&key, now).await? else { return Ok(None) };
     let ListedFile { at, file } = decode(&key, &record.value)?;
     Ok((at < job.file_count).then_some((at, file)))
+}
+
+/// Returns the ids of all jobs with a list.
+pub(crate) async fn jobs(store: &Store, now: Timestamp) -> Result<Vec<String>, StoreError> {
+    let mut jobs: Vec<String> = Vec::new();
+    loop {
+        // `0` is the character after `/`, so the scan continues with the next job.
+        let after = jobs.last().map(|job| format!("bulk/file/{job}0"));
+        let page = store.scan("bulk/file/", after.as_deref(), 1, now).await?;
+        let Some(job) = page.first().and_then(|(key, _)| key.split('/').nth(2)) else { return Ok(jobs) };
+        jobs.push(job.to_owned());
+    }
 }
 
 /// Removes the list of a job.

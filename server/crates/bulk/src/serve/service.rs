@@ -153,14 +153,19 @@ impl Bulk {
     pub async fn resume(&self) -> Result<usize, StoreError> {
         let now = (self.clock.now)();
         let mut count = 0;
-        for (mut job, revision) in self.jobs(now).await? {
+        for (job, revision) in self.jobs(now).await? {
             if job.state == JobState::Running {
                 count += usize::from(self.acquire_lease(job, revision, now).await?);
             } else {
                 // The previous process may have stopped before it removed unfinished files.
-                job.files = file_list::load(&self.worker.store, &job, now).await?;
-                let files = job.files.iter().map(|file| file.at(&job.id));
-                self.worker.files.remove_others(&job.id, files).await;
+                match file_list::load(&self.worker.store, &job, now).await {
+                    Ok(files) => {
+                        let files = files.iter().map(|file| file.at(&job.id));
+                        self.worker.files.remove_others(&job.id, files).await;
+                    }
+                    // The other jobs are resumed even if the files of one are not known.
+                    Err(error) => tracing::error!(%error, "the files of an export could not be read"),
+                }
             }
         }
         let (_, foreign) = self.worker.files.jobs();
@@ -202,6 +207,12 @@ impl Bulk {
         for id in self.worker.files.jobs().0 {
             if self.worker.store.get(&job::key(&id), now).await?.is_none() {
                 self.worker.files.remove(&id).await;
+            }
+        }
+        // A process may have stopped between the removal of a job and that of its list.
+        for id in file_list::jobs(&self.worker.store, now).await? {
+            if self.worker.store.get(&job::key(&id), now).await?.is_none() {
+                file_list::remove(&self.worker.store, &id, now).await?;
             }
         }
         Ok(())
@@ -392,8 +403,6 @@ impl Bulk {
             running.task.abort();
         }
         self.worker.files.remove(&job.id).await;
-        // A worker that still runs adds no record of a file without updating that of the job, which fails.
-        file_list::remove(&self.worker.store, &job.id, now).await?;
         let mut revision = revision;
         loop {
             let write = LedgerWrite::delete(job.key(), Expect::Revision(revision));
@@ -407,9 +416,10 @@ impl Bulk {
                 Err(error) => return Err(error),
             }
         }
-        // The worker may have written more files after the first removal, before it stopped.
+        // The worker may have written more files after the first removal, before it stopped. It cannot add to the list of
+        // files any more, because that needs the record of the job.
         self.worker.files.remove(&job.id).await;
-        Ok(())
+        file_list::remove(&self.worker.store, &job.id, now).await
     }
 
     /// Removes expired jobs with their files, and resumes jobs whose lease has expired. Returns the number of removed

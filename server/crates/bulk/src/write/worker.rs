@@ -262,7 +262,7 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
         self.bytes.store(self.job.files.iter().map(|file| file.bytes).sum(), Ordering::Relaxed);
         if !self.job.files.is_empty() && !self.worker.files.has_any(&self.job.id) {
             tracing::info!(job = self.job.id, "the files of an export were removed; the export starts again");
-            self.begin_anew();
+            self.begin_anew().await?;
         }
         self.worker.files.check_space().map_err(WriteError::from)?;
         if !self.job.parameters.format.is_offered() {
@@ -270,26 +270,32 @@ impl<N: Fn() -> Timestamp + Send + Sync> JobRun<'_, N> {
                 "the output format of this export is no longer supported; start a new export".to_owned();
             return Err(JobError::Failed { by_data: false, reason });
         }
-        for file in &self.job.files {
+        for at in 0..self.job.files.len() {
+            let file = &self.job.files[at];
             if !self.worker.files.has(file.at(&self.job.id), file.bytes).await {
                 tracing::warn!(
                     job = self.job.id,
                     file.name,
                     "a file of an export is corrupt; the export starts again"
                 );
-                self.begin_anew();
+                self.begin_anew().await?;
                 break;
             }
         }
         if (self.now)() + LEASE / 2 >= self.job.lease.until { self.record().await } else { Ok(()) }
     }
 
-    fn begin_anew(&mut self) {
+    /// Starts the export again. The files are forgotten first, and their list is removed then, so that an interruption
+    /// leaves no list that is too short.
+    async fn begin_anew(&mut self) -> Result<(), JobError> {
         self.job.files.clear();
         self.recorded_files = 0;
         self.job.next = Checkpoint::default();
         self.place = Checkpoint::default();
         self.written = 0;
+        self.record().await?;
+        file_list::remove(&self.worker.store, &self.job.id, (self.now)()).await?;
+        Ok(())
     }
 
     /// Writes the remaining resources of one type, from the checkpoint.

@@ -223,6 +223,8 @@ impl ClientRegistry {
         let mut new_secret = None;
         let changed = self
             .write_changed(client_id, revision, now, |client| {
+                // A conflict repeats this function, perhaps with a client that has a secret by now.
+                new_secret = None;
                 let metadata = ClientMetadata::with_changes(client, changes)?;
                 let mut changed = metadata.into_client(client_id, None)?;
                 if changed.needs_secret() {

@@ -186,7 +186,9 @@ fn tag(out: &mut Vec<u8>, meta: &str) {
             tags = Some(value.get());
             continue;
         }
-        out.extend_from_slice(format!("\"{name}\":").as_bytes());
+        // A name may contain characters that JSON escapes.
+        out.extend_from_slice(serde_json::Value::from(name).to_string().as_bytes());
+        out.push(b':');
         out.extend_from_slice(value.get().as_bytes());
         out.push(b',');
     }
@@ -285,6 +287,9 @@ mod tests {
             let head = format!(r#"{{"resourceType":"Patient","id":"p",{}"#, tagged(""));
             assert_eq!(String::from_utf8(out).unwrap(), format!("{head}{expected}"), "{summary:?}");
         }
+        let escaped = r#"{"resourceType":"Patient","id":"p","meta":{"a\"b":1},"photo":[]}"#;
+        let meta = tagged(r#""a\"b":1,"#);
+        keep(&["gender"], escaped, Some(&format!(r#"{{"resourceType":"Patient","id":"p",{meta}}}"#)));
         keep(&["valueString"], observation, Some(&format!("{head}}}")));
     }
 }

@@ -1,5 +1,7 @@
 //! `_include` (FHIR R4, search): the references of matches whose targets are added to the results.
 
+use std::collections::BTreeSet;
+
 use fhir::search_parameters::{self, SearchParameter, ValueComparison};
 use serde_json::value::RawValue;
 
@@ -51,8 +53,14 @@ impl Include {
         Ok(Self { parameters, target })
     }
 
-    /// Adds type and id of the local targets of a resource to `found`, each once.
-    pub fn targets(&self, resource: &[u8], fhir_base: &str, found: &mut Vec<(&'static str, String)>) {
+    /// Adds type and id of the local targets of a resource to `found`, until it contains `limit` targets.
+    pub fn targets(
+        &self,
+        resource: &[u8],
+        fhir_base: &str,
+        limit: usize,
+        found: &mut BTreeSet<(&'static str, String)>,
+    ) {
         let Ok(resource) = serde_json::from_slice::<&RawValue>(resource) else { return };
         for place in self.parameters.iter().flat_map(|parameter| &parameter.places) {
             let mut references = Vec::new();
@@ -61,11 +69,11 @@ impl Include {
                 let Some(text) = reference_text(place.data, value) else { continue };
                 let Some((kind, id)) = local(&text, fhir_base) else { continue };
                 let is_wanted = |only: Option<&str>| only.is_none_or(|only| only == kind);
-                if is_wanted(self.target)
-                    && is_wanted(place.only)
-                    && !found.iter().any(|(known, known_id)| *known == kind && known_id == id)
-                {
-                    found.push((kind, id.to_owned()));
+                if found.len() >= limit {
+                    return;
+                }
+                if is_wanted(self.target) && is_wanted(place.only) {
+                    found.insert((kind, id.to_owned()));
                 }
             }
         }
@@ -82,17 +90,17 @@ mod tests {
             "performer":[{"reference":"Practitioner/d"},{"reference":"Patient/p"},{"reference":"https://x/Patient/q"}]}"#;
         #[track_caller]
         fn check(observation: &[u8], include: &str, expected: &[&str]) {
-            let mut found = Vec::new();
+            let mut found = BTreeSet::new();
             let include = Include::read("Observation", include).unwrap();
-            include.targets(observation, "https://h/r4", &mut found);
-            include.targets(observation, "https://h/r4", &mut found);
+            include.targets(observation, "https://h/r4", 2, &mut found);
+            include.targets(observation, "https://h/r4", 2, &mut found);
             let found: Vec<_> = found.iter().map(|(kind, id)| format!("{kind}/{id}")).collect();
             assert_eq!(found, expected);
         }
         check(observation, "Observation:subject", &["Patient/p"]);
         check(observation, "Observation:patient", &["Patient/p"]);
         check(observation, "Observation:encounter", &["Encounter/e"]);
-        check(observation, "Observation:performer", &["Practitioner/d", "Patient/p"]);
+        check(observation, "Observation:performer", &["Patient/p", "Practitioner/d"]);
         check(observation, "Observation:performer:Practitioner", &["Practitioner/d"]);
         check(observation, "Observation:*:Encounter", &["Encounter/e"]);
         check(observation, "Observation:device", &[]);

@@ -173,8 +173,7 @@ impl Resources {
         if is_transaction {
             let all: Result<Vec<_>, _> = entries.iter().map(Result::as_ref).collect();
             let all = all.map_err(Clone::clone)?;
-            references =
-                ConditionalReference::in_entries(all.iter().copied().enumerate(), self.fhir_base(), now)?;
+            references = ConditionalReference::in_entries(&all, self.fhir_base(), now)?;
             check_once(all)?;
         }
         Ok(TransactionPlan { is_transaction, entries, operations, references })

@@ -13,6 +13,9 @@ use crate::{EntryAction, ResourceBodyError, ResourceError, Resources, Restrictio
 
 /// Maximum number of different conditional references in one transaction. Each of them is a search.
 const MAX_REFERENCES: usize = 1_000;
+/// Maximum product of the numbers of conditional references and of entries, because each reference is compared with
+/// each entry.
+const MAX_COMPARISONS: usize = 1_000_000;
 
 /// A conditional reference, with its search.
 #[derive(Debug, Clone)]
@@ -29,12 +32,12 @@ impl ConditionalReference {
 
     /// Finds the conditional references in the entries of a transaction. Relative dates in searches refer to `now`.
     pub fn in_entries<'a>(
-        entries: impl Iterator<Item = (usize, &'a PlannedEntry)>,
+        entries: &[&'a PlannedEntry],
         fhir_base: &str,
         now: Timestamp,
     ) -> Result<Vec<Self>, ResourceBodyError> {
         let mut found = BTreeMap::new();
-        for (at, entry) in entries {
+        for (at, entry) in entries.iter().enumerate() {
             let Some(PreparedResource { draft, .. }) = &entry.prepared else { continue };
             for text in conditional_texts(&draft.bytes) {
                 if found.contains_key(&text) {
@@ -44,8 +47,9 @@ impl ConditionalReference {
                     ResourceBodyError::Search(format!("reference '{text}': {why}")).in_entry(at)
                 })?;
                 found.insert(text, filter);
-                if found.len() > MAX_REFERENCES {
-                    let why = "the transaction has more than 1,000 different conditional references";
+                if found.len() > MAX_REFERENCES || found.len() * entries.len() > MAX_COMPARISONS {
+                    let why = "the transaction has too many different conditional references: at most 1,000, and at most \
+                               1,000,000 divided by the number of entries";
                     return Err(ResourceBodyError::Entry(why).in_entry(at));
                 }
             }

@@ -290,3 +290,36 @@ async fn sorted_searches_order_all_matches_and_put_missing_values_last() {
         Err(ResourceError::Page)
     );
 }
+
+#[tokio::test]
+async fn the_pages_of_a_restricted_search_do_not_reveal_resources_outside() {
+    let resources = Resources::new(Store::memory());
+    let identifier = |value: &str| format!(r#"[{{"value":"{value}"}}]"#);
+    for (id, value) in [("a", "1"), ("b", "2"), ("c", "3")] {
+        let body = format!(r#"{{"resourceType":"Patient","id":"{id}","identifier":{}}}"#, identifier(value));
+        resources.update("Patient", id, body, None, now()).await.unwrap();
+    }
+    let both = TypeFilter::read("Patient?identifier=1,2", "", now()).unwrap();
+    // More compartments than are scanned one after the other lead to a search of the index or of the type.
+    for others in [0, 100] {
+        let others: Vec<String> = (0..others).map(|number| format!("x{number}")).collect();
+        let own = others.iter().map(String::as_str).chain(["a", "c"]);
+        let view = resources.restricted_to(Restriction::patients(own));
+        let page = view.search("Patient", Some(&both), None, 1).await.unwrap();
+        assert_eq!((page.resources.len(), page.next), (1, None));
+        let all = view.search("Patient", None, None, 1).await.unwrap();
+        let rest = view.search("Patient", None, all.next.as_deref(), 1).await.unwrap();
+        assert_eq!(
+            (all.resources[0].id.as_str(), rest.resources[0].id.as_str(), rest.next),
+            ("a", "c", None)
+        );
+    }
+    let ids = ["c", "a", "a", "missing"].map(str::to_owned);
+    let view = resources.restricted_to(Restriction::read_only(ids.to_vec()));
+    let first = view.search("Patient", None, None, 1).await.unwrap();
+    let second = view.search("Patient", None, first.next.as_deref(), 1).await.unwrap();
+    assert_eq!(
+        (first.resources[0].id.as_str(), second.resources[0].id.as_str(), second.next),
+        ("a", "c", None)
+    );
+}

@@ -421,7 +421,7 @@ async fn a_write_can_require_that_nothing_was_indexed_since_a_search() {
         ] {
             let write = create("b", &[]).unless_indexed(unless(range.clone(), since));
             let answer = store.commit(vec![write], at(0)).await;
-            let expected = StoreError::Conflict { key: "Patient/b".into() };
+            let expected = StoreError::IndexChanged { key: "Patient/b".into() };
             assert_eq!(answer.err(), (!holds).then_some(expected), "{name}: {range:?}");
         }
         // A new version renews its terms, and the writes of one commit do not exclude each other.
