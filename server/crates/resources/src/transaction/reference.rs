@@ -31,8 +31,8 @@ impl ConditionalReference {
     }
 
     /// Finds the conditional references in the entries of a transaction. Relative dates in searches refer to `now`.
-    pub fn in_entries<'a>(
-        entries: &[&'a PlannedEntry],
+    pub fn in_entries(
+        entries: &[&PlannedEntry],
         fhir_base: &str,
         now: Timestamp,
     ) -> Result<Vec<Self>, ResourceBodyError> {
