@@ -2,15 +2,20 @@
 //! request waits for a slow terminal, pipe or disk. If the buffer is full, lines are dropped and counted. Warnings and
 //! errors are written at once, with the lines before them, so that a crash does not lose them.
 
+use std::cell::RefCell;
+use std::fmt;
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tracing::{Level, Metadata};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::config::LOG_VARIABLE;
 
@@ -25,10 +30,36 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 pub fn start_log() -> LogGuard {
     let filter = EnvFilter::try_from_env(LOG_VARIABLE).unwrap_or_else(|_| EnvFilter::new("info"));
     let (buffer, guard) = LogBuffer::start(io::stderr());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(buffer).with_ansi(false);
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_timer(CachedTime)
+        .with_writer(buffer)
+        .with_ansi(false);
     // A second server in the same process (in a test) uses the log of the first one.
     drop(log.try_init());
     guard
+}
+
+/// The time of a line in UTC, such as `2026-11-21T08:00:00.000001Z`. Each thread converts only the first time of a second
+/// to a date.
+struct CachedTime;
+
+thread_local! {
+    /// The last second since 1970, and its text.
+    static LAST_SECOND: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+}
+
+impl FormatTime for CachedTime {
+    fn format_time(&self, out: &mut Writer<'_>) -> fmt::Result {
+        let now = Timestamp::now();
+        let (second, micros) = (now.as_second(), now.subsec_microsecond());
+        LAST_SECOND.with_borrow_mut(|(last, text)| {
+            if *last != second {
+                (*last, *text) = (second, now.strftime("%Y-%m-%dT%H:%M:%S").to_string());
+            }
+            write!(out, "{text}.{micros:06}Z")
+        })
+    }
 }
 
 /// Lines that wait to be written.
@@ -224,6 +255,18 @@ mod tests {
             .sum();
         assert!((4..=8).contains(&kept), "{kept}");
         assert_eq!(kept + dropped, 20);
+    }
+
+    #[test]
+    fn the_time_of_a_line_is_written_like_an_instant() {
+        for _ in 0..3 {
+            let mut text = String::new();
+            let before = Timestamp::now();
+            CachedTime.format_time(&mut Writer::new(&mut text)).unwrap();
+            let written: Timestamp = text.parse().unwrap();
+            assert_eq!(text.len(), "2026-11-21T08:00:00.000001Z".len());
+            assert!((0..10).contains(&written.duration_since(before).as_secs().abs()), "{text}");
+        }
     }
 
     #[test]
