@@ -20,6 +20,12 @@ pub enum AdminSubcommand {
         /// The data folder.
         #[command(flatten)]
         data: DataArgs,
+        /// Module of a SNOMED CT edition, such as 900000000000207008, if the files do not suggest the right one
+        #[arg(long, value_name = "MODULE")]
+        edition: Option<String>,
+        /// Date of a SNOMED CT release as YYYYMMDD, if the names of the files do not contain it
+        #[arg(long, value_name = "DATE")]
+        version: Option<String>,
         /// Files and folders to import
         #[arg(required = true)]
         paths: Vec<PathBuf>,

@@ -25,7 +25,7 @@ impl AdminSubcommand {
         read_password: impl FnOnce() -> Result<String>,
     ) -> (DataArgs, Result<AdminCommand>) {
         match self {
-            Self::Import { data, paths } => (data, import_command(paths)),
+            Self::Import { data, edition, version, paths } => (data, import_command(paths, edition, version)),
             Self::Export { data, export } => (data, export.try_into().map(AdminCommand::Export)),
             Self::User { data, command } => {
                 (data, user_command(command, read_password).map(AdminCommand::User))
@@ -38,9 +38,13 @@ impl AdminSubcommand {
     }
 }
 
-fn import_command(paths: Vec<PathBuf>) -> Result<AdminCommand> {
+fn import_command(
+    paths: Vec<PathBuf>,
+    edition: Option<String>,
+    version: Option<String>,
+) -> Result<AdminCommand> {
     let paths = paths.into_iter().map(absolute).collect::<std::io::Result<_>>()?;
-    Ok(AdminCommand::Import { paths })
+    Ok(AdminCommand::Import { paths, edition, version })
 }
 
 impl TryFrom<ExportArgs> for OperatorExport {

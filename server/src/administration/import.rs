@@ -9,7 +9,9 @@ use anyhow::{Result, bail};
 use resources::{ImportFault, ImportOptions, ImportProgress, ImportReport};
 use store::{Seq, Store, Versions as _};
 use terminology::{CodeSystemIndex, TerminologyChange};
-use terminology_import::{ImportError, Release, ReleaseProgress, group_releases, is_release};
+use terminology_import::{
+    ImportError, Release, ReleaseProgress, StatedVersion, group_releases_as, is_release,
+};
 use tokio::sync::mpsc;
 
 use super::protocol::CommandEvent;
@@ -29,13 +31,21 @@ const MAX_PRINTED: usize = 100;
 pub async fn run_import(
     services: &AdminServices<'_>,
     paths: Vec<PathBuf>,
+    stated: StatedVersion,
     events: EventSink<'_>,
 ) -> Result<u8> {
+    check_stated(&stated)?;
+    let is_stated = stated != StatedVersion::default();
     if let Some(missing) = paths.iter().find(|path| !path.exists()) {
         bail!("path {} does not exist", missing.display());
     }
-    let (releases, paths) = tokio::task::spawn_blocking(|| separate_releases(paths)).await??;
+    let (releases, paths) = tokio::task::spawn_blocking(move || separate_releases(paths, &stated)).await??;
     let found = releases.len();
+    if is_stated && found != 1 {
+        bail!(
+            "--edition and --version apply to one release, but {found} were given; import each with its own command"
+        );
+    }
     let indexes = SavedIndexes::open(services.data)?;
     // The incomplete file of an interrupted import can be removed only if no running server may be writing it.
     if services.app.is_none() {
@@ -90,15 +100,34 @@ pub async fn run_import(
     Ok(u8::from(report.bad_total > 0 || refused))
 }
 
+/// Checks that an edition is the id of a concept, and that a version is a date.
+fn check_stated(stated: &StatedVersion) -> Result<()> {
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if let Some(edition) = stated.edition.as_deref()
+        && !(is_number(edition) && (6..=18).contains(&edition.len()))
+    {
+        bail!("--edition '{edition}' must be the id of a module: 6 to 18 digits, such as 900000000000207008");
+    }
+    if let Some(version) = stated.version.as_deref()
+        && !(is_number(version) && version.len() == 8)
+    {
+        bail!("--version '{version}' must be a date of 8 digits, such as 20250101");
+    }
+    Ok(())
+}
+
 /// Separates the releases of code systems, which may be inside folders, from the other paths.
-fn separate_releases(paths: Vec<PathBuf>) -> std::io::Result<(Vec<Release>, Vec<PathBuf>)> {
+fn separate_releases(
+    paths: Vec<PathBuf>,
+    stated: &StatedVersion,
+) -> std::io::Result<(Vec<Release>, Vec<PathBuf>)> {
     let (mut releases, mut others) = (Vec::new(), Vec::new());
     for path in paths {
         if !find_releases(&path, &mut releases)? {
             others.push(path);
         }
     }
-    Ok((group_releases(releases), others))
+    Ok((group_releases_as(releases, stated), others))
 }
 
 /// Collects the releases at or below a path. Returns `true` if the path itself is a release.
@@ -234,5 +263,29 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
         let more = report.bad_total.saturating_sub(MAX_PRINTED as u64);
         let more = if more > 0 { format!(", {more} of them not shown") } else { String::new() };
         events(CommandEvent::Trouble(format!("{} inputs could not be imported{more}", report.bad_total)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stated_edition_is_an_id_and_a_stated_version_a_date() {
+        #[track_caller]
+        fn check(edition: Option<&str>, version: Option<&str>, expected: Option<&str>) {
+            let stated =
+                StatedVersion { edition: edition.map(str::to_owned), version: version.map(str::to_owned) };
+            let error = check_stated(&stated).err().map(|error| error.to_string());
+            let as_expected = match (&error, expected) {
+                (Some(error), Some(expected)) => error.starts_with(expected),
+                (error, expected) => error.is_none() && expected.is_none(),
+            };
+            assert!(as_expected, "{error:?}");
+        }
+        check(None, None, None);
+        check(Some("900000000000207008"), Some("20250101"), None);
+        check(Some("INT"), None, Some("--edition 'INT' must be the id of a module"));
+        check(None, Some("2025-01-01"), Some("--version '2025-01-01' must be a date of 8 digits"));
     }
 }

@@ -32,6 +32,7 @@ use identity::sign_in::password::PasswordPolicy;
 use identity::{Dependencies, Identity};
 use resources::Resources;
 use store::{Store, StoreError};
+use terminology_import::StatedVersion;
 
 use self::arguments::{AdminSubcommand, DataArgs};
 use self::console::Console;
@@ -75,7 +76,9 @@ pub async fn execute_command(
     events: EventSink<'_>,
 ) -> Result<u8> {
     match command {
-        AdminCommand::Import { paths } => import::run_import(services, paths, events).await,
+        AdminCommand::Import { paths, edition, version } => {
+            import::run_import(services, paths, StatedVersion { edition, version }, events).await
+        }
         AdminCommand::Export(export) => export::run_export(services, export, events).await.map(|()| 0),
         AdminCommand::User(command) => {
             people::execute_user_command(services, command, events).await.map(|()| 0)

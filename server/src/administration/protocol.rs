@@ -100,6 +100,12 @@ pub enum AdminCommand {
     Import {
         /// Absolute paths of the files and folders.
         paths: Vec<PathBuf>,
+        /// Module of the only SNOMED CT edition among them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        edition: Option<String>,
+        /// Date of the only SNOMED CT release among them, as `YYYYMMDD`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        version: Option<String>,
     },
     /// Export resources to a folder.
     Export(OperatorExport),

@@ -19,6 +19,7 @@
 //! | `release_reader` | the sources that the reader of a format works with |
 //! | `format` | the table of these formats |
 //! | `release_import` | from the sources of a release to its index |
+//! | `stated_version` | what the caller states about a release |
 //! | `release_set` | which of the given releases are read together |
 
 mod claml;
@@ -34,6 +35,7 @@ mod release_set;
 mod release_source;
 mod rf2;
 mod rxnorm;
+mod stated_version;
 mod table_reader;
 mod xml_events;
 
@@ -45,8 +47,9 @@ use self::format::FORMATS;
 pub use self::progress::ReleaseProgress;
 pub use self::release_import::ImportedRelease;
 use self::release_import::read_release;
-pub use self::release_set::{Release, group_releases};
+pub use self::release_set::{Release, group_releases, group_releases_as};
 use self::release_source::ReleaseSource;
+pub use self::stated_version::StatedVersion;
 
 /// Returns whether a path is a release of a code system, according to the names of its files.
 ///
@@ -85,5 +88,5 @@ pub fn import_release(
 /// # Errors
 /// Returns [`ImportError`] if a file is invalid.
 pub fn import_files(files: Vec<(String, Vec<u8>)>) -> Result<ImportedRelease, ImportError> {
-    read_release(vec![ReleaseSource::in_memory(files)], &mut |_| {})
+    read_release(vec![ReleaseSource::in_memory(files)], &StatedVersion::default(), &mut |_| {})
 }

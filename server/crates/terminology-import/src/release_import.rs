@@ -7,6 +7,8 @@ use crate::format;
 use crate::progress::{ProgressMeter, ReleaseProgress};
 use crate::release_reader::ReleaseReader;
 use crate::release_source::ReleaseSource;
+use crate::rf2;
+use crate::stated_version::StatedVersion;
 
 /// An imported release.
 #[derive(Debug)]
@@ -20,6 +22,7 @@ pub struct ImportedRelease {
 /// Reads the release in the last source, together with the releases on which it depends.
 pub(crate) fn read_release<'m>(
     mut sources: Vec<ReleaseSource<'m>>,
+    stated: &StatedVersion,
     progress: &'m mut dyn FnMut(ReleaseProgress<'_>),
 ) -> Result<ImportedRelease, ImportError> {
     let meter = ProgressMeter::new(format::total_bytes(&mut sources, ReleaseSource::size)?, progress);
@@ -29,7 +32,12 @@ pub(crate) fn read_release<'m>(
     let format = format::detect_format(source).ok_or_else(|| {
         ImportError::in_file(&name, "this is not a release of a code system in a supported layout")
     })?;
-    let mut reader = ReleaseReader { source, dependencies };
+    if *stated != StatedVersion::default() && format.name != rf2::NAME {
+        let why =
+            format!("its format is {}; --edition and --version apply to {} only", format.name, rf2::NAME);
+        return Err(ImportError::in_file(&name, why));
+    }
+    let mut reader = ReleaseReader { source, dependencies, stated };
     let builder = (format.read)(&mut reader)?;
     let index = builder.finish().map_err(|why| ImportError::in_file(&name, why))?;
     if let Some(cycle) = index.cycle() {

@@ -1,12 +1,15 @@
 //! The sources of a release, which the reader of a format gets.
 
 use crate::release_source::ReleaseSource;
+use crate::stated_version::StatedVersion;
 
 /// The sources of one release, passed to the reader of its format.
 pub(crate) struct ReleaseReader<'a, 'm> {
     pub(crate) source: &'a mut ReleaseSource<'m>,
     /// Sources that are read together with the release, the base first: RF2 packages, or the tabular list of ICD-10-CM.
     pub(crate) dependencies: &'a mut [ReleaseSource<'m>],
+    /// Edition and version that the caller states.
+    pub(crate) stated: &'a StatedVersion,
 }
 
 impl<'m> ReleaseReader<'_, 'm> {

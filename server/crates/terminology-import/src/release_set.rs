@@ -17,6 +17,7 @@ use crate::format;
 use crate::progress::{ProgressMeter, ReleaseProgress};
 use crate::release_import::{ImportedRelease, read_release};
 use crate::release_source::ReleaseSource;
+use crate::stated_version::StatedVersion;
 
 /// Incremented when a reader changes its result for the same files, so that existing imports are repeated.
 const READERS: u32 = 2;
@@ -27,6 +28,7 @@ pub struct Release {
     path: PathBuf,
     /// Paths of the dependencies, the base first; an error if a package is missing.
     dependencies: Result<Vec<PathBuf>, ImportError>,
+    stated: StatedVersion,
 }
 
 impl Release {
@@ -44,6 +46,10 @@ impl Release {
     pub fn content_hash(&self, progress: &mut dyn FnMut(ReleaseProgress<'_>)) -> Result<String, ImportError> {
         let mut hasher = Xxh3::new();
         hasher.update(&READERS.to_le_bytes());
+        for stated in [&self.stated.edition, &self.stated.version].into_iter().flatten() {
+            hasher.update(stated.as_bytes());
+            hasher.update(&[0]);
+        }
         let mut sources = self.sources()?;
         let of = format::total_bytes(&mut sources, ReleaseSource::content_size)?;
         let meter = ProgressMeter::new(of, progress);
@@ -70,7 +76,7 @@ impl Release {
         &self,
         progress: &mut dyn FnMut(ReleaseProgress<'_>),
     ) -> Result<ImportedRelease, ImportError> {
-        read_release(self.sources()?, progress)
+        read_release(self.sources()?, &self.stated, progress)
     }
 
     /// Returns the sources of the dependencies and of the release, which is the last one.
@@ -109,7 +115,12 @@ impl ReleaseInspection {
 
 /// Determines which of these releases are read together. The order of the paths does not matter.
 pub fn group_releases(paths: Vec<PathBuf>) -> Vec<Release> {
-    let inspections: Vec<_> = paths.iter().map(|path| inspect_release(path)).collect();
+    group_releases_as(paths, &StatedVersion::default())
+}
+
+/// Like [`group_releases`], with a stated edition and version for each SNOMED CT release.
+pub fn group_releases_as(paths: Vec<PathBuf>, stated: &StatedVersion) -> Vec<Release> {
+    let inspections: Vec<_> = paths.iter().map(|path| inspect_release(path, stated)).collect();
     let mut dependencies: Vec<_> =
         (0..paths.len()).map(|of| package_dependencies(of, &paths, &inspections)).collect();
     let parts: Vec<_> = inspections
@@ -124,14 +135,14 @@ pub fn group_releases(paths: Vec<PathBuf>) -> Vec<Release> {
     let stands_alone = |at: usize| pairs.iter().all(|(_, tabular)| *tabular != at);
     releases
         .filter(|(at, _)| stands_alone(*at))
-        .map(|(_, (path, dependencies))| Release { path, dependencies })
+        .map(|(_, (path, dependencies))| Release { path, dependencies, stated: stated.clone() })
         .collect()
 }
 
-fn inspect_release(path: &Path) -> Result<ReleaseInspection, ImportError> {
+fn inspect_release(path: &Path, stated: &StatedVersion) -> Result<ReleaseInspection, ImportError> {
     let mut source = open(path)?;
     Ok(match format::detect_format(&source).map(|format| format.name) {
-        Some(rf2::NAME) => ReleaseInspection::Rf2Package(Rf2Package::inspect(&mut source)?),
+        Some(rf2::NAME) => ReleaseInspection::Rf2Package(Rf2Package::inspect(&mut source, stated)?),
         Some(icd10cm::NAME) => {
             Icd10cmPart::in_source(&source).map_or(ReleaseInspection::Other, ReleaseInspection::Icd10cmPart)
         }

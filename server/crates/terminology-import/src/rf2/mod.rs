@@ -73,7 +73,7 @@ fn is_snapshot(name: &str, prefix: &str) -> bool {
 /// # Errors
 /// Returns [`ImportError`] if a file is not valid.
 pub(super) fn read_release(reader: &mut ReleaseReader<'_, '_>) -> Result<IndexBuilder, ImportError> {
-    let version = Rf2Package::inspect(reader.source)?.version;
+    let version = Rf2Package::inspect(reader.source, reader.stated)?.version;
     let mut builder =
         IndexBuilder::new(&code_system_header(version)).map_err(|why| ImportError::in_file("", why))?;
     read_concepts(reader, &mut builder)?;

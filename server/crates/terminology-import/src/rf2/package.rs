@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::{CORE_MODULE, MODEL_MODULE, URL, for_each_row, is_snapshot};
 use crate::error::ImportError;
 use crate::release_source::{ReleaseSource, base_name};
+use crate::stated_version::StatedVersion;
 use crate::table_reader::{DelimitedTable, FieldBuffer};
 
 const ROOT_CONCEPT: &str = "138875005";
@@ -28,11 +29,11 @@ pub(crate) struct Rf2Package {
 }
 
 impl Rf2Package {
-    /// Inspects a package.
+    /// Inspects a package. Its version consists of what the caller states and else of what its files suggest.
     ///
     /// # Errors
     /// Returns [`ImportError`] if a file is not valid.
-    pub fn inspect(source: &mut ReleaseSource) -> Result<Self, ImportError> {
+    pub fn inspect(source: &mut ReleaseSource, stated: &StatedVersion) -> Result<Self, ImportError> {
         let (file, is_edition) = find_concept_file(source)?;
         let (mut sources, mut targets) = (ModuleDates::new(), ModuleDates::new());
         // Number of modules on which each module depends.
@@ -63,10 +64,13 @@ impl Rf2Package {
             Some((top, _)) => (top.clone(), holds[&top].clone()),
             None => (CORE_MODULE.to_owned(), name.date.to_owned()),
         };
+        let module = stated.edition.clone().unwrap_or(module);
+        let date = stated.version.clone().unwrap_or(date);
         if date.len() != 8 || !date.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(ImportError::in_file(
                 &file,
-                "the name of the file does not end with the date of the release, as in sct2_Concept_Snapshot_INT_20250101.txt",
+                "the name of the file does not end with the date of the release, as in sct2_Concept_Snapshot_INT_20250101.txt; \
+                 state the date with --version",
             ));
         }
         let space = if name.is_trial { "http://snomed.info/xsct" } else { URL };

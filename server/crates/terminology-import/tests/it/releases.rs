@@ -8,7 +8,9 @@ use std::path::Path;
 
 use fhir::Parameters;
 use terminology::{OperationInput, OperationLevel, Terminology};
-use trefoil_terminology_import::{import_files, import_release, is_release};
+use trefoil_terminology_import::{
+    StatedVersion, group_releases_as, import_files, import_release, is_release,
+};
 
 use crate::support::{import_all, release_path, short, validate_code};
 
@@ -200,4 +202,26 @@ fn errors_in_a_release_name_file_and_line() {
     assert!(error.contains("the hierarchy has a cycle: "), "{error}");
     let error = spoilt(relationships, |text| text.replacen("700", "7\u{0}0", 1));
     assert!(error.starts_with(relationships), "{error}");
+}
+
+#[test]
+fn a_stated_edition_and_version_take_precedence_over_the_files() {
+    let stated = |edition: Option<&str>, version: Option<&str>| StatedVersion {
+        edition: edition.map(str::to_owned),
+        version: version.map(str::to_owned),
+    };
+    let path = || release_path("SnomedCT_GardenInternationalRF2_20250101T120000Z");
+    let version_of = |stated: &StatedVersion| {
+        let release = group_releases_as(vec![path()], stated).remove(0);
+        let index = release.import(&mut |_| {}).unwrap().index;
+        (index.version().unwrap().to_owned(), release.content_hash(&mut |_| {}).unwrap())
+    };
+    let (plain, plain_hash) = version_of(&stated(None, None));
+    assert_eq!(plain, "http://snomed.info/sct/900000000000207008/version/20250101");
+    let (other, other_hash) = version_of(&stated(Some("731000124108"), Some("20260301")));
+    assert_eq!(other, "http://snomed.info/sct/731000124108/version/20260301");
+    assert_ne!(plain_hash, other_hash, "the release is imported again under the stated version");
+    let loinc = group_releases_as(vec![release_path("Loinc_0.1")], &stated(None, Some("20260301"))).remove(0);
+    let error = loinc.import(&mut |_| {}).unwrap_err().to_string();
+    assert!(error.contains("--edition and --version apply to SNOMED CT RF2 only"), "{error}");
 }
