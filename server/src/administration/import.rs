@@ -43,7 +43,7 @@ pub async fn run_import(
     let found = releases.len();
     if is_stated && found != 1 {
         bail!(
-            "--edition and --version apply to one release, but {found} were given; import each with its own command"
+            "--edition and --version need exactly one release, but the paths contain {found}; import each release with its own command"
         );
     }
     let indexes = SavedIndexes::open(services.data)?;
@@ -254,8 +254,8 @@ fn print_report(report: &ImportReport, events: EventSink<'_>) {
     }
     if let Some(first) = &report.first_imprecise {
         events(CommandEvent::Trouble(format!(
-            "{} resources contain numbers with more digits than a 64-bit floating-point number has, for example {first}; \
-             they are stored exactly, but many clients will round them",
+            "resources with numbers that a 64-bit floating-point number cannot hold: {}, for example {first}; they are \
+             stored exactly, but many clients will round them",
             report.imprecise_total
         )));
     }

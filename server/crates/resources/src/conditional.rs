@@ -22,37 +22,22 @@ use crate::{
 /// value of the search.
 pub(crate) const MAX_SEARCHES: usize = 16;
 
-/// Result of the search of a conditional request.
-struct ConditionalSearch<'a> {
-    /// The only match.
-    found: Option<StoredResource>,
-    /// The condition under which there is still no other match.
-    condition: Option<IndexCondition>,
-    /// The turn of this request, if there is no such condition. The caller holds it until its write.
-    turn: Option<MutexGuard<'a, ()>>,
-}
-
 impl<'r> CompartmentView<'r> {
-    /// Performs the search of a conditional request.
-    async fn search_once(&self, filter: &TypeFilter) -> Result<ConditionalSearch<'r>, ResourceError> {
-        let mut turn = None;
-        let (found, condition) = self.search_in_turn(filter, &mut turn).await?;
-        Ok(ConditionalSearch { found, condition, turn })
-    }
-
-    /// Performs a search. If no condition on the search index can protect its result, takes the turn first.
-    pub(crate) async fn search_in_turn(
+    /// Performs the search of a conditional request. Returns the only match, and the condition under which the search
+    /// still has this result. If no parameter is indexed, there is no such condition; the function then takes the lock
+    /// before the search, unless `lock` contains it, and the caller holds it until its write.
+    pub(crate) async fn search_guarded(
         &self,
         filter: &TypeFilter,
-        turn: &mut Option<MutexGuard<'r, ()>>,
+        lock: &mut Option<MutexGuard<'r, ()>>,
     ) -> Result<(Option<StoredResource>, Option<IndexCondition>), ResourceError> {
         let resources = self.resources();
         let since = resources.store().last_seq();
         let clauses = filter.index_clauses();
         let clause = candidates::small_clause(resources.store(), &clauses).await?;
         let condition = clause.map(|clause| IndexCondition { ranges: clause.ranges.clone(), since });
-        if condition.is_none() && turn.is_none() {
-            *turn = Some(resources.one_conditional().await);
+        if condition.is_none() && lock.is_none() {
+            *lock = Some(resources.one_conditional().await);
         }
         Ok((self.only(filter.kind, filter).await?, condition))
     }
@@ -97,27 +82,25 @@ impl<'r> CompartmentView<'r> {
     ) -> Result<WrittenResource, ResourceError> {
         let kind = filter.kind;
         let own = self.resources().own_id(body, kind)?;
-        for searches in 1.. {
-            let ConditionalSearch { found, condition, turn } = searched.search_once(filter).await?;
-            let Some(found) = found else {
-                // Under a restriction, the response would reveal whether a resource outside of the view has the id.
-                if let Some(own) = own.as_ref().filter(|_| *self.restriction() != Restriction::None) {
-                    return Err(ResourceError::Outside { kind: kind.to_owned(), id: own.clone() });
-                }
-                let id = own.clone().unwrap_or_else(|| new_id.clone());
-                let created = self.create_if(kind, id, body, condition, now).await;
-                if is_overtaken(&created) && searches < MAX_SEARCHES {
-                    continue;
-                }
-                drop(turn);
-                return Ok(WrittenResource { stored: created?, created: true });
-            };
-            if let Some(own) = own.filter(|own| *own != found.id) {
-                return Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into());
+        let found = match &own {
+            // Under a restriction, the response would reveal whether a resource outside of the view has the id.
+            Some(own) if *self.restriction() != Restriction::None => {
+                let outside = || ResourceError::Outside { kind: kind.to_owned(), id: own.clone() };
+                searched.only(kind, filter).await?.ok_or_else(outside)?
             }
-            return self.replace(kind, &found, body, now).await;
+            _ => {
+                let id = own.clone().unwrap_or(new_id);
+                let done = self.create_unless(searched, filter, body, id, now).await?;
+                if done.created {
+                    return Ok(done);
+                }
+                done.stored
+            }
+        };
+        if let Some(own) = own.filter(|own| *own != found.id) {
+            return Err(ResourceBodyError::WrongId { expected: found.id, found: own }.into());
         }
-        unreachable!("the loop ends with the last search")
+        self.replace(kind, &found, body, now).await
     }
 
     /// Creates a resource, unless a resource matches a search. In that case the existing resource is returned (FHIR R4,
@@ -133,19 +116,19 @@ impl<'r> CompartmentView<'r> {
         new_id: String,
         now: Timestamp,
     ) -> Result<WrittenResource, ResourceError> {
-        for searches in 1.. {
-            let ConditionalSearch { found, condition, turn } = searched.search_once(filter).await?;
+        let mut searches = 0;
+        loop {
+            let mut lock = None;
+            let (found, condition) = searched.search_guarded(filter, &mut lock).await?;
             if let Some(stored) = found {
                 return Ok(WrittenResource { stored, created: false });
             }
             let created = self.create_if(filter.kind, new_id.clone(), body, condition, now).await;
-            if is_overtaken(&created) && searches < MAX_SEARCHES {
-                continue;
+            searches += 1;
+            if !is_overtaken(&created) || searches == MAX_SEARCHES {
+                return Ok(WrittenResource { stored: created?, created: true });
             }
-            drop(turn);
-            return Ok(WrittenResource { stored: created?, created: true });
         }
-        unreachable!("the loop ends with the last search")
     }
 
     /// Deletes the resource that matches a search (FHIR R4, conditional delete).

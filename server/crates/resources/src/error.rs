@@ -34,7 +34,9 @@ pub enum ResourceBodyError {
     #[error("'{0}' is not a resource type of FHIR R4")]
     UnknownType(String),
     /// The resource is a Subscription.
-    #[error("Subscriptions are not supported: this server would never send their notifications")]
+    #[error(
+        "Subscriptions are not supported: this server would never send their notifications; leave the resource out"
+    )]
     Subscription,
     /// The type differs from that in the URL.
     #[error("'resourceType' is '{found}', but '{expected}' belongs here")]
@@ -170,7 +172,8 @@ pub enum ResourceError {
     },
     /// A search matches or examines too many resources to sort or count them.
     #[error(
-        "the search of {kind} has too many results to sort or count; narrow the search, or leave out _sort"
+        "the search of {kind} has too many results: at most 20,000 can be sorted and about 200,000 counted; narrow the search, \
+         or leave out _sort, _total and _summary=count"
     )]
     TooManyMatches {
         /// The resource type.

@@ -280,7 +280,7 @@ mod tests {
         check(r#"{"resourceType":"Pony","id":"b"}"#, "'Pony' is not a resource type of FHIR R4");
         check(
             r#"{"resourceType":"Subscription","id":"s"}"#,
-            "Subscriptions are not supported: this server would never send their notifications",
+            "Subscriptions are not supported: this server would never send their notifications; leave the resource out",
         );
         check(r#"{"resourceType":"Basic"}"#, "'id' is missing");
         check(

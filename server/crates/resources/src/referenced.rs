@@ -1,10 +1,9 @@
 //! Resources outside of all compartments that the resources of some Patients refer to, such as the Practitioner who
 //! recorded an Observation. An application of a patient may read these, but not the others of their type.
 
-use memchr::memmem;
 use store::{PageLimit, ScanOptions, Seq, Versions as _};
 
-use crate::references::local;
+use crate::references::local_targets;
 use crate::{ResourceError, Resources};
 
 /// The types that are read through references.
@@ -64,7 +63,8 @@ impl Resources {
             let page = self.store().scan_compartment(compartment, own, scan).await?;
             left = left.saturating_sub(page.versions.len());
             for body in page.versions.iter().filter_map(|version| version.body.as_deref()) {
-                found.extend(referenced(body, kind, self.fhir_base()));
+                let targets = local_targets(body, self.fhir_base()).filter(|(found, _)| *found == kind);
+                found.extend(targets.map(|(_, id)| id.to_owned()));
             }
             after = page.next;
             if after.is_none() {
@@ -73,15 +73,4 @@ impl Resources {
         }
         Ok(left)
     }
-}
-
-/// Returns the ids of a type that a stored resource refers to. Stored resources have no whitespace between tokens.
-fn referenced(resource: &[u8], kind: &str, fhir_base: &str) -> Vec<String> {
-    const MEMBER: &[u8] = br#""reference":""#;
-    let texts = memmem::find_iter(resource, MEMBER).filter_map(|at| {
-        let rest = &resource[at + MEMBER.len()..];
-        std::str::from_utf8(&rest[..memchr::memchr(b'"', rest)?]).ok()
-    });
-    let targets = texts.filter_map(|text| local(text, fhir_base));
-    targets.filter(|(found, _)| *found == kind).map(|(_, id)| id.to_owned()).collect()
 }

@@ -1,5 +1,7 @@
 //! Literal references of FHIR R4, and the type and id that they contain.
 
+use memchr::memmem;
+
 /// Returns the type and id in a literal reference: `Patient/p`, also after any base URL. A version (`/_history/2`) is
 /// removed. Returns `None` for other references: `#p`, `urn:…`, or a search.
 ///
@@ -29,6 +31,28 @@ pub fn local<'a>(reference: &'a str, fhir_base: &str) -> Option<(&'static str, &
         None if reference.contains("://") => None,
         None => target(reference),
     }
+}
+
+/// Returns the positions of the values of all members `reference` in a stored resource, each as the rest of the resource
+/// from the opening quotation mark on.
+///
+/// Stored JSON has no whitespace between tokens, and a quotation mark inside a string is escaped. Therefore the searched
+/// bytes occur only before such a value.
+pub(crate) fn values(resource: &[u8]) -> impl Iterator<Item = &[u8]> {
+    const MEMBER: &[u8] = br#""reference":""#;
+    memmem::find_iter(resource, MEMBER).map(|at| &resource[at + MEMBER.len() - 1..])
+}
+
+/// Returns type and id of each resource of the server at `fhir_base` that a stored resource refers to.
+pub fn local_targets<'a>(
+    resource: &'a [u8],
+    fhir_base: &'a str,
+) -> impl Iterator<Item = (&'static str, &'a str)> {
+    values(resource).filter_map(move |value| {
+        let text = &value[1..];
+        let end = memchr::memchr(b'"', text).unwrap_or(text.len());
+        local(std::str::from_utf8(&text[..end]).ok()?, fhir_base)
+    })
 }
 
 #[cfg(test)]

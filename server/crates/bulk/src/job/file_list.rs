@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use store::{Expect, Ledger as _, LedgerWrite, Store, StoreError};
 
-use super::{Job, OutputFile};
+use super::{Job, OutputFile, decode};
 
 /// Number of records in one read or write.
 const PAGE: usize = 1_000;
@@ -21,10 +21,6 @@ struct ListedFile {
 
 fn prefix(job: &str) -> String {
     format!("bulk/file/{job}/")
-}
-
-fn decode(key: &str, value: &[u8]) -> Result<ListedFile, StoreError> {
-    serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
 }
 
 /// Returns the writes that add the files from position `from` on to the list.
@@ -46,7 +42,7 @@ pub(crate) async fn load(store: &Store, job: &Job, now: Timestamp) -> Result<Vec
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         for (key, record) in &page {
-            listed.push(decode(key, &record.value)?);
+            listed.push(decode::<ListedFile>(key, &record.value)?);
         }
     }
     listed.retain(|file| file.at < job.file_count);

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use store::{Seq, StoreError};
 
@@ -300,6 +301,11 @@ impl Job {
         let JobProgress { percent, resources, bytes } = self.progress;
         format!("{percent}%: {resources} resources, {} MB", bytes / 1_000_000)
     }
+}
+
+/// Decodes a record of the ledger.
+pub(crate) fn decode<T: DeserializeOwned>(key: &str, value: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
 }
 
 /// Returns the key of a job in the ledger.

@@ -11,9 +11,8 @@ use std::hash::BuildHasher as _;
 
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
-use memchr::memmem;
 
-use resources::references::local;
+use resources::references::local_targets;
 
 use crate::request::kick_off::SUPPORTING;
 
@@ -62,7 +61,7 @@ impl ReferenceSet {
         fhir_base: &str,
         wants: impl Fn(&str) -> bool,
     ) -> Result<(), TooManyReferences> {
-        for (kind, id) in references(resource, fhir_base) {
+        for (kind, id) in local_targets(resource, fhir_base) {
             if SUPPORTING.contains(&kind) && wants(kind) {
                 self.note(kind, id)?;
             }
@@ -91,21 +90,6 @@ impl ReferenceSet {
         self.table.insert_unique(hash, place, |at| hasher.hash_one(key(*at)));
         Ok(())
     }
-}
-
-/// Returns type and id of each resource of this server that a stored resource refers to.
-pub(crate) fn references<'a>(
-    resource: &'a [u8],
-    fhir_base: &'a str,
-) -> impl Iterator<Item = (&'static str, &'a str)> {
-    // Stored JSON has no whitespace between tokens, and a quotation mark inside a string is escaped. Therefore this
-    // pattern occurs only before the value of a member `reference`.
-    const MEMBER: &[u8] = br#""reference":""#;
-    memmem::find_iter(resource, MEMBER).filter_map(move |at| {
-        let value = &resource[at + MEMBER.len()..];
-        let end = memchr::memchr(b'"', value).unwrap_or(value.len());
-        local(std::str::from_utf8(&value[..end]).ok()?, fhir_base)
-    })
 }
 
 #[cfg(test)]

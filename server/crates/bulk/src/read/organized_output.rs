@@ -15,13 +15,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
+use resources::references::local_targets;
 use serde_json::json;
 use store::{ResourceKey, Store, StoreError, Version, Versions as _};
 
 use crate::job::Job;
 use crate::job::cursor::ExportCursor;
 use crate::plan::export_plan::{ExportPlan, PatientScope};
-use crate::plan::supporting::references;
 use crate::read::selection::{Selection, SelectionError};
 use crate::request::kick_off::in_compartments;
 use provenance::ProvenanceLookup;
@@ -70,7 +70,7 @@ impl<'a> BlockSource<'a> {
         'a: 'b,
     {
         let own = (version.key.kind == self.by).then_some(&*version.key.id);
-        let found = references(version.body.as_deref().unwrap_or_default(), &self.criteria.fhir_base);
+        let found = local_targets(version.body.as_deref().unwrap_or_default(), &self.criteria.fhir_base);
         found.filter_map(move |(kind, id)| (kind == self.by && Some(id) != own).then_some(id))
     }
 }

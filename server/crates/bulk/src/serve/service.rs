@@ -22,7 +22,7 @@ use crate::files::export_files::ExportFiles;
 use crate::files::file_stream::DownloadLimits;
 use crate::group::GroupError;
 use crate::group::GroupMembers;
-use crate::job::{self, Job, JobRequestError, JobState, Lease, file_list};
+use crate::job::{self, Job, JobRequestError, JobState, Lease, decode, file_list};
 use crate::plan::export_plan::GroupReader;
 use crate::request::kick_off::{self, ExportLevel, KickOff, KickOffError};
 use crate::request::parameters::{ExportParameters, ParameterRules, check_parameters};
@@ -226,7 +226,7 @@ impl Bulk {
             let Some((last, _)) = page.last() else { return Ok(jobs) };
             after = Some(last.clone());
             for (key, record) in &page {
-                match decode(key, &record.value) {
+                match decode::<Job>(key, &record.value) {
                     Ok(job) => jobs.push((job, record.revision)),
                     // The other jobs are resumed even if one cannot be.
                     Err(error) => tracing::error!(%error, "an export could not be resumed"),
@@ -454,8 +454,4 @@ fn random_id(clock: &BulkClock) -> String {
     let mut random = [0; 16];
     (clock.random)(&mut random);
     random.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn decode(key: &str, value: &[u8]) -> Result<Job, StoreError> {
-    serde_json::from_slice(value).map_err(|error| StoreError::Corrupt { what: format!("{key}: {error}") })
 }

@@ -62,8 +62,8 @@ impl EntryCondition {
 
 impl Resources {
     /// Runs the searches of the entries in one commit and determines the write of each entry. If a search finds a
-    /// resource, its id replaces the planned id, also in references of other entries. Returns the turn of this commit
-    /// if one of its searches needs it (see [`ConditionalSearch`]).
+    /// resource, its id replaces the planned id, also in references of other entries. Returns the lock of
+    /// conditional requests if one of the searches needs it.
     pub(super) async fn resolve(
         &self,
         entries: &mut [PlannedEntry],
@@ -71,11 +71,11 @@ impl Resources {
     ) -> Result<Option<MutexGuard<'_, ()>>, ResourceError> {
         let mut names = RenamedReferences::new();
         let view = self.restricted_to(Restriction::None);
-        let mut turn = None;
+        let mut lock = None;
         for entry in entries.iter_mut() {
             let Some(EntryCondition::Search { text, at, own }) = entry.condition.take() else { continue };
             let filter = TypeFilter::read(&text, self.fhir_base(), at).map_err(ResourceBodyError::Search)?;
-            let (found, condition) = view.search_in_turn(&filter, &mut turn).await?;
+            let (found, condition) = view.search_guarded(&filter, &mut lock).await?;
             entry.unless_indexed = condition.filter(|_| found.is_none());
             let is_there = found.is_some();
             if let Some(found) = found {
@@ -93,7 +93,7 @@ impl Resources {
         }
         self.resolve_references(references, entries, &mut names).await?;
         if names.is_empty() {
-            return Ok(turn);
+            return Ok(lock);
         }
         check_once(&*entries)?;
         let limits = self.limits();
@@ -105,6 +105,6 @@ impl Resources {
                 entry.prepared = Some(prepared);
             }
         }
-        Ok(turn)
+        Ok(lock)
     }
 }

@@ -217,16 +217,17 @@ impl Resources {
         if references.is_empty() && !entries.iter().any(PlannedEntry::is_conditional) {
             return self.commit_once(entries, now).await;
         }
-        for searches in 1.. {
+        let mut searches = 0;
+        loop {
             let mut resolved = entries.clone();
-            let turn = self.resolve(&mut resolved, references).await?;
+            let lock = self.resolve(&mut resolved, references).await?;
             let done = self.commit_once(resolved, now).await;
-            drop(turn);
+            drop(lock);
+            searches += 1;
             if !is_overtaken(&done) || searches == MAX_SEARCHES {
                 return done;
             }
         }
-        unreachable!("the loop ends with the last search")
     }
 
     /// Performs entries in one commit. After the commit, only reads can fail, and each failure affects only its own

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::PlannedEntry;
 use crate::filter::TypeFilter;
 use crate::prepare::PreparedResource;
+use crate::references;
 use crate::scan::RenamedReferences;
 use crate::{EntryAction, ResourceBodyError, ResourceError, Resources, Restriction};
 
@@ -58,18 +59,15 @@ impl ConditionalReference {
     }
 }
 
-/// Returns the values of members `reference` that are a search. `text` has no whitespace between tokens, so the bytes
-/// that are looked for cannot be part of a string: there, the quotation marks would be escaped.
+/// Returns the values of members `reference` that are a search.
 fn conditional_texts(text: &[u8]) -> Vec<String> {
-    const MEMBER: &[u8] = br#""reference":""#;
-    let starts = memchr::memmem::find_iter(text, MEMBER).map(|at| at + MEMBER.len() - 1);
-    let value = |start: usize| {
-        let mut values = serde_json::Deserializer::from_slice(&text[start..]).into_iter::<String>();
+    let unescaped = |value: &[u8]| {
+        let mut values = serde_json::Deserializer::from_slice(value).into_iter::<String>();
         values.next()?.ok()
     };
     let is_search =
         |value: &String| value.split_once('?').is_some_and(|(kind, _)| fhir::resource_type(kind).is_some());
-    starts.filter_map(value).filter(is_search).collect()
+    references::values(text).filter_map(unescaped).filter(is_search).collect()
 }
 
 impl Resources {

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
 use store::{Ledger as _, StoreError};
 
-use super::{Bulk, decode};
+use super::Bulk;
 use crate::job::file_list;
-use crate::job::{self, Job, JobRequestError, JobState, JobStatus, OutputFile};
+use crate::job::{self, Job, JobRequestError, JobState, JobStatus, OutputFile, decode};
 use crate::request::kick_off::TypeAccess;
 use crate::serve::address::AddressSignature;
 use crate::serve::download::{ExportFile, FileError};
