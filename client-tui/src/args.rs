@@ -8,13 +8,15 @@ use clap::{Args as ClapArgs, Parser, Subcommand};
 pub const USER_SCOPE: &str = "openid profile email user/ValueSet.rs user/CodeSystem.rs";
 /// Default scope of a backend token.
 pub const BACKEND_SCOPE: &str = "system/*.read";
+/// Default number of concurrent downloads of an export.
+pub const PARALLEL_DOWNLOADS: usize = 4;
 
 /// Terminal client for Trefoil and similar servers. Opens the screens if no subcommand is given.
 #[derive(Debug, Parser)]
 #[command(
     name = "trefoil-tui",
     version,
-    after_help = "Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable.\n\n\
+    after_help = "Exit codes: 0 ok, 1 failed, 2 usage, 3 unreachable, 4 negative result (with --exit-status).\n\n\
         Example:\n  trefoil serve --demo --data ./demo &\n  trefoil-tui --demo ./demo"
 )]
 pub struct Args {
@@ -84,6 +86,12 @@ pub enum Command {
         after_help = "Example:\n  trefoil-tui export --demo ./demo --group grp-walking --out ./export --delete"
     )]
     Export(ExportArgs),
+    /// List the exports of this user, also those of the screens
+    #[command(after_help = "Example:\n  trefoil-tui exports --json | jq -r '.[].folder'")]
+    Exports(ExportsArgs),
+    /// Cancel an export, or delete a complete one on the server; downloaded files are kept
+    #[command(after_help = "Example:\n  trefoil-tui cancel --demo ./demo ./export")]
+    Cancel(CancelArgs),
     /// Print an access token of the backend client
     #[command(after_help = "Example:\n  TOKEN=$(trefoil-tui token --demo ./demo)")]
     Token(TokenArgs),
@@ -117,6 +125,9 @@ pub struct TerminologyArgs {
     /// Sign in a user with the browser even if the profile has a backend client
     #[arg(long, conflicts_with = "token")]
     pub sign_in_first: bool,
+    /// End with exit code 4 if the answer is negative (false, or neither equivalent nor subsumes)
+    #[arg(long)]
+    pub exit_status: bool,
     /// Options for the token and the output.
     #[command(flatten)]
     pub ask: AskArgs,
@@ -174,9 +185,18 @@ pub struct ExportArgs {
     /// Id of a Group whose patients are exported; by default, all patients are exported
     #[arg(long, value_name = "ID")]
     pub group: Option<String>,
-    /// Folder for the downloaded files and manifest.json
-    #[arg(long, value_name = "DIR")]
-    pub out: PathBuf,
+    /// New folder for the downloaded files and manifest.json
+    #[arg(long, value_name = "DIR", required_unless_present = "resume")]
+    pub out: Option<PathBuf>,
+    /// Continue the export in this folder after an interruption
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "group", "types", "since", "attach"])]
+    pub resume: Option<PathBuf>,
+    /// Download an export that another program started, from the address of its status
+    #[arg(long, value_name = "URL", conflicts_with_all = ["group", "types", "since"])]
+    pub attach: Option<String>,
+    /// Number of concurrent downloads
+    #[arg(long, value_name = "N", default_value_t = PARALLEL_DOWNLOADS)]
+    pub parallel: usize,
     /// Resource types, separated by commas
     #[arg(long = "type", value_name = "T,..")]
     pub types: Option<String>,
@@ -194,6 +214,28 @@ pub struct ExportArgs {
     pub json: bool,
 }
 
+/// Options of `exports`.
+#[derive(Debug, ClapArgs)]
+pub struct ExportsArgs {
+    /// Print the list as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `cancel`.
+#[derive(Debug, ClapArgs)]
+pub struct CancelArgs {
+    /// Folder of the export
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
+    /// Access token to send instead of the token of the backend client; - reads the token from stdin
+    #[arg(long, value_name = "TOKEN|-")]
+    pub token: Option<String>,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Options of `token`.
 #[derive(Debug, ClapArgs)]
 pub struct TokenArgs {
@@ -203,6 +245,22 @@ pub struct TokenArgs {
     /// Print the complete token response as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl Command {
+    /// Returns whether the output is JSON.
+    pub fn json(&self) -> bool {
+        match self {
+            Self::SignIn(args) => args.json,
+            Self::Userinfo(args) => args.sign_in.json,
+            Self::ValidateCode(args) => args.ask.ask.sign_in.json,
+            Self::Subsumes(args) => args.ask.ask.sign_in.json,
+            Self::Export(args) => args.json,
+            Self::Exports(args) => args.json,
+            Self::Cancel(args) => args.json,
+            Self::Token(args) => args.json,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -28,6 +28,11 @@ impl FormField {
         self.cursor
     }
 
+    /// Returns the text before and after the cursor.
+    pub fn split_at_cursor(&self) -> (&str, &str) {
+        self.text.split_at(self.byte_at(self.cursor))
+    }
+
     /// Inserts a text at the cursor. Control characters, such as the line ends of pasted text, are omitted.
     pub fn insert(&mut self, text: &str) {
         for c in text.chars().filter(|c| !c.is_control()) {
@@ -88,9 +93,13 @@ impl Form {
         self.focus = (self.focus as isize + by).rem_euclid(count) as usize;
     }
 
-    /// Returns the text of the field at this index, without surrounding spaces.
-    pub fn value(&self, at: usize) -> String {
-        self.fields[at].text().trim().to_owned()
+    /// Returns the text of a field without surrounding spaces.
+    ///
+    /// # Panics
+    /// Panics if the form has no such field.
+    pub fn value(&self, name: &str) -> String {
+        let field = self.fields.iter().find(|field| field.name == name);
+        field.unwrap_or_else(|| panic!("the form has no field '{name}'")).text().trim().to_owned()
     }
 }
 

@@ -3,46 +3,23 @@
 //! Results are printed to stdout and everything else to stderr, so that a script can process the results.
 
 use std::io::IsTerminal as _;
-use std::time::Duration;
 
-use serde::Serialize;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::api::{Api, ApiError, Bearer, ExportStatus, KickOff, SubsumesQuery, UserTokens, ValidateCode};
+use crate::api::{Api, Bearer, KickOff, SubsumesQuery, UserTokens, ValidateCode};
 use crate::args::{
-    AskArgs, Command, ExportArgs, SignInArgs, SubsumesArgs, TerminologyArgs, TokenArgs, ValidateCodeArgs,
+    AskArgs, CancelArgs, Command, ExportArgs, ExportsArgs, SignInArgs, SubsumesArgs, TerminologyArgs,
+    TokenArgs, ValidateCodeArgs,
 };
+use crate::export::run::output_totals;
+use crate::export::{
+    ExportEvent, ExportFolder, ExportJob, ExportPhase, ExportRegistry, ExportRun, FileStatus,
+    run as export_run,
+};
+use crate::failure::CommandFailure;
 use crate::journey::{self, Step};
-use crate::profile::ProfileError;
-
-/// Errors of a subcommand.
-#[derive(Debug, thiserror::Error)]
-pub enum CommandFailure {
-    /// The command line does not define a valid profile.
-    #[error("{0}")]
-    Profile(#[from] ProfileError),
-    /// A request to the server failed.
-    #[error("{0}")]
-    Api(#[from] ApiError),
-    /// The token could not be read from stdin.
-    #[error("failed to read a token from stdin: {0}")]
-    Stdin(std::io::Error),
-    /// The terminal cannot show the screens.
-    #[error("the terminal cannot be used: {0}")]
-    Terminal(std::io::Error),
-}
-
-impl CommandFailure {
-    /// Returns the exit code: 1 for a failure, 2 for a usage error, 3 if the server cannot be reached.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Profile(_) | Self::Api(ApiError::Profile(_)) => 2,
-            Self::Api(error) if error.is_unreachable() => 3,
-            _ => 1,
-        }
-    }
-}
+use crate::output::Output;
 
 /// Runs a subcommand.
 ///
@@ -55,24 +32,19 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
         Command::ValidateCode(args) => validate_code(api, args).await,
         Command::Subsumes(args) => subsumes(api, args).await,
         Command::Export(args) => export(api, args).await,
+        Command::Exports(args) => exports(&args),
+        Command::Cancel(args) => cancel(api, &args).await,
         Command::Token(args) => token(api, &args).await,
     }
-}
-
-/// Prints an answer as JSON or as text.
-fn print(as_json: bool, answer: &impl Serialize, text: impl FnOnce() -> String) {
-    let json = || serde_json::to_string(answer).expect("all keys of an answer are strings");
-    println!("{}", if as_json { json() } else { text() });
 }
 
 async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
     let tokens = by_browser(api, args).await?;
     let session = &tokens.session;
-    print(args.json, &tokens.answer, || {
+    Output { json: args.json }.result(&tokens.answer, || {
         let who = session.subject.as_deref().unwrap_or("a user whose name is unknown (no openid scope)");
         format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, session.expires_at)
-    });
-    Ok(())
+    })
 }
 
 async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandFailure> {
@@ -84,17 +56,21 @@ async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandF
             lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
         });
     }
+    let output = Output { json: args.json };
     let tell = |step| match step {
         Step::GoTo { url, browser } => {
-            if let Err(reason) = browser
-                && api.profile().open_browser
-            {
-                eprintln!("No browser was opened: {reason}");
-            }
-            eprintln!("Sign in at this address:\n{url}");
-            eprintln!("If the browser does not return here, paste its last address.");
+            let failure = browser.err().filter(|_| api.profile().open_browser);
+            output.progress("open-browser", json!({ "url": url, "browserError": failure }), || {
+                let failure = failure.as_ref().map(|reason| format!("No browser was opened: {reason}\n"));
+                format!(
+                    "{}Sign in at this address:\n{url}\nIf the browser does not return here, paste its last address.",
+                    failure.unwrap_or_default()
+                )
+            });
         }
-        Step::PasteRefused(reason) => eprintln!("Error: {reason}"),
+        Step::PasteRefused(reason) => {
+            output.progress("paste-rejected", json!({ "message": reason }), || format!("Error: {reason}"));
+        }
     };
     Ok(journey::sign_in(api, &args.scope, pasted, tell).await?)
 }
@@ -108,15 +84,14 @@ async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
         }
     };
     let claims = api.userinfo(&bearer).await?;
-    print(args.sign_in.json, &claims, || {
+    Output { json: args.sign_in.json }.result(&claims, || {
         let width = claims.keys().map(String::len).max().unwrap_or(0);
         let line = |(name, value): (&String, &serde_json::Value)| match value.as_str() {
             Some(text) => format!("{name:width$}  {text}"),
             None => format!("{name:width$}  {value}"),
         };
         claims.iter().map(line).collect::<Vec<_>>().join("\n")
-    });
-    Ok(())
+    })
 }
 
 /// Returns the token for a terminology operation: the one on the command line, the one of the backend client, or the
@@ -142,14 +117,17 @@ async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), CommandF
         display: args.display.unwrap_or_default(),
     };
     let found = api.validate_code(&query, &bearer).await?;
-    print(args.ask.ask.sign_in.json, &found, || {
-        let mut text = if found.result { "true" } else { "false" }.to_owned();
+    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+        let mut text = found.result.to_string();
         for more in [&found.display, &found.message].into_iter().flatten() {
             text.push_str(&format!("\n{more}"));
         }
+        for issue in &found.issues {
+            text.push_str(&format!("\n{}", issue.sentence()));
+        }
         text
-    });
-    Ok(())
+    })?;
+    args.ask.verdict(found.result)
 }
 
 async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
@@ -162,66 +140,171 @@ async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
         code_b: args.code_b,
     };
     let found = api.subsumes(&query, &bearer).await?;
-    print(args.ask.ask.sign_in.json, &found, || {
-        format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b))
-    });
-    Ok(())
+    Output { json: args.ask.ask.sign_in.json }
+        .result(&found, || format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b)))?;
+    args.ask.verdict(matches!(found.outcome.as_str(), "subsumes" | "equivalent"))
+}
+
+impl TerminologyArgs {
+    /// Turns a negative result into a failure if `--exit-status` is set.
+    fn verdict(&self, positive: bool) -> Result<(), CommandFailure> {
+        if self.exit_status && !positive { Err(CommandFailure::NegativeResult) } else { Ok(()) }
+    }
 }
 
 async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFailure> {
     let token = api.ask_backend_token(&args.scope).await?;
-    print(args.json, &token, || token.access_token.clone());
-    Ok(())
+    Output { json: args.json }.result(&token, || token.access_token.clone())
 }
 
 async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     let bearer = args.token.as_deref().map_or(Ok(Bearer::Backend), given)?;
-    let query = KickOff {
-        group: args.group.unwrap_or_default(),
-        types: args.types.unwrap_or_default(),
-        since: args.since.unwrap_or_default(),
+    let output = Output { json: args.json };
+    let watch = move |event| report_export(output, event);
+    let run = match (&args.resume, &args.out) {
+        (Some(folder), _) => ExportRun::resume(api, bearer.clone(), folder, watch)?,
+        (None, Some(folder)) => {
+            let registry = ExportRegistry::of_user()?;
+            ExportRun::start(api, bearer.clone(), new_job(api, &args)?, folder, &registry, watch)?
+        }
+        (None, None) => {
+            return Err(CommandFailure::Usage("--out DIR or --resume DIR is required".to_owned()));
+        }
     };
-    let status_url = api.kick_off(&query, &bearer).await?;
-    eprintln!("export started, its status is at {status_url}");
-    let manifest = loop {
-        match api.poll(&status_url, &bearer).await? {
-            ExportStatus::Complete(manifest) => break manifest,
-            ExportStatus::Running { progress, retry_after_s } => {
-                let progress = progress.unwrap_or_else(|| "running".to_owned());
-                eprintln!("{progress}; next poll in {retry_after_s} s");
-                tokio::time::sleep(Duration::from_secs(retry_after_s.unsigned_abs())).await;
+    let folder = run.folder().to_owned();
+    let (mut job, files) = match run.with_parallel_downloads(args.parallel).to_completion().await {
+        Ok(complete) => complete,
+        Err(error) => {
+            if ExportFolder::read(&folder).is_ok_and(|job| job.can_resume()) {
+                let command = format!("trefoil-tui export --resume {}", folder.display());
+                output.progress("resumable", json!({ "command": command }), || {
+                    format!("Resume with: {command}")
+                });
             }
+            return Err(error.into());
         }
     };
-    let total = manifest.output.len() + manifest.error.len();
-    eprintln!("complete as of {}: {total} files", manifest.transaction_time);
-    let files: Vec<_> = manifest.output.iter().chain(&manifest.error).collect();
-    let watch = |piece: crate::api::FileProgress| {
-        if piece.done {
-            eprintln!("{}: {} resources, {} bytes", files[piece.index].kind, piece.lines, piece.bytes);
-        }
-    };
-    let download = api.download(&manifest, &args.out, &bearer, watch).await?;
     if args.delete {
-        api.delete_export(&status_url, &bearer).await?;
-        eprintln!("the export was deleted on the server");
+        job = export_run::delete(api, &bearer, &folder).await?;
+        output.progress("deleted", json!({}), || "the export was deleted on the server".to_owned());
     }
+    let (resources, bytes) = output_totals(&job, &files);
+    let each = job.files.iter().zip(&files).map(|(file, progress)| {
+        json!({
+            "list": file.list, "type": file.kind, "name": file.name,
+            "resources": progress.resources, "bytes": progress.bytes,
+        })
+    });
     let summary = json!({
-        "transactionTime": manifest.transaction_time,
-        "status": status_url,
-        "deleted": args.delete,
-        "download": download,
+        "transactionTime": job.transaction_time,
+        "status": job.status_url,
+        "deleted": job.phase == ExportPhase::Deleted,
+        "folder": folder,
+        "resources": resources,
+        "bytes": bytes,
+        "files": each.collect::<Vec<_>>(),
     });
-    print(args.json, &summary, || {
-        format!(
-            "{} resources in {} files, {} bytes, in {}",
-            download.resources,
-            total,
-            download.bytes,
-            args.out.display()
-        )
-    });
-    Ok(())
+    output.result(&summary, || {
+        format!("{resources} resources in {} files, {bytes} bytes, in {}", files.len(), folder.display())
+    })
+}
+
+/// Returns the record of the export that the command line describes.
+fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
+    let base = &api.profile().fhir_base;
+    if let Some(status_url) = &args.attach {
+        return Ok(ExportJob::started_elsewhere(base, status_url, api.now()));
+    }
+    let request = KickOff {
+        group: args.group.clone().unwrap_or_default(),
+        types: args.types.clone().unwrap_or_default(),
+        since: args.since.clone().unwrap_or_default(),
+    };
+    request.check().map_err(CommandFailure::Usage)?;
+    Ok(ExportJob::new(base, request, api.now()))
+}
+
+/// Prints the progress of an export. Bytes on the way are not printed, only complete files.
+fn report_export(output: Output, event: ExportEvent) {
+    match event {
+        ExportEvent::Record(job) => match &job.phase {
+            ExportPhase::Running => {
+                let status = job.status_url.as_deref().unwrap_or_default();
+                output.progress("running", json!({ "status": status }), || {
+                    format!("export started, its status is at {status}")
+                });
+            }
+            ExportPhase::Downloading => {
+                let (time, files) = (job.transaction_time.as_deref().unwrap_or_default(), job.files.len());
+                output.progress("downloading", json!({ "transactionTime": time, "files": files }), || {
+                    format!("complete as of {time}: {files} files")
+                });
+            }
+            _ => {}
+        },
+        ExportEvent::Polled { progress, next_poll } => {
+            output.progress("progress", json!({ "progress": progress, "nextPoll": next_poll }), || {
+                format!("{}; next poll at {next_poll}", progress.as_deref().unwrap_or("running"))
+            });
+        }
+        ExportEvent::Retrying { reason, next_attempt } => {
+            output.progress("retrying", json!({ "message": reason, "nextAttempt": next_attempt }), || {
+                format!("{reason}; next attempt at {next_attempt}")
+            });
+        }
+        ExportEvent::File { index, progress } => match &progress.status {
+            FileStatus::Done => output.progress(
+                "file",
+                json!({ "index": index, "resources": progress.resources, "bytes": progress.bytes }),
+                || format!("file {}: {} resources, {} bytes", index + 1, progress.resources, progress.bytes),
+            ),
+            FileStatus::Retrying(reason) | FileStatus::Failed(reason) => {
+                output.progress("file-error", json!({ "index": index, "message": reason }), || {
+                    format!("file {}: {reason}", index + 1)
+                });
+            }
+            FileStatus::Waiting | FileStatus::Downloading => {}
+        },
+    }
+}
+
+/// Lists the exports of this user.
+///
+/// # Errors
+/// Returns [`CommandFailure`] if the list cannot be printed.
+pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
+    let exports = ExportRegistry::of_user()?.list();
+    let row = |export: &crate::export::registry::RegisteredExport| {
+        let job = &export.job;
+        json!({
+            "folder": export.folder, "scope": job.scope(), "server": job.fhir_base, "startedAt": job.started_at,
+            "phase": job.phase, "status": job.status_url, "files": job.files.len(),
+        })
+    };
+    Output { json: args.json }.result(&exports.iter().map(row).collect::<Vec<_>>(), || {
+        if exports.is_empty() {
+            return "no exports".to_owned();
+        }
+        let line = |export: &crate::export::registry::RegisteredExport| {
+            let job = &export.job;
+            format!(
+                "{}  {:<12}  {:<24}  {}",
+                job.started_at,
+                job.phase.name(),
+                job.scope(),
+                export.folder.display()
+            )
+        };
+        exports.iter().map(line).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// Cancels an export, or deletes a complete one on the server.
+async fn cancel(api: &Api, args: &CancelArgs) -> Result<(), CommandFailure> {
+    let bearer = args.token.as_deref().map_or(Ok(Bearer::Backend), given)?;
+    let job = export_run::delete(api, &bearer, &args.folder).await?;
+    let details = json!({ "status": job.status_url, "phase": job.phase });
+    Output { json: args.json }.result(&details, || "the export was deleted on the server".to_owned())
 }
 
 /// Returns the token of the command line. `-` reads it from the first line of stdin.

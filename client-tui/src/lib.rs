@@ -9,6 +9,9 @@
 pub mod api;
 pub mod args;
 pub mod browser;
+pub mod clock;
+pub mod export;
+pub mod failure;
 pub mod form;
 pub mod headless;
 pub mod journey;
@@ -17,6 +20,7 @@ pub mod keys;
 pub mod loopback;
 pub mod model;
 pub mod msg;
+pub mod output;
 pub mod profile;
 pub mod runtime;
 pub mod update;

@@ -3,28 +3,37 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use jiff::Timestamp;
 use trefoil_tui::api::Api;
-use trefoil_tui::args::Args;
-use trefoil_tui::headless::{self, CommandFailure};
+use trefoil_tui::args::{Args, Command};
+use trefoil_tui::clock::ClientClock;
+use trefoil_tui::failure::CommandFailure;
+use trefoil_tui::headless;
+use trefoil_tui::output::Output;
 use trefoil_tui::profile::Profile;
 use trefoil_tui::runtime;
 
 #[tokio::main]
 async fn main() -> ExitCode {
     trefoil_tui::install_crypto();
-    match run(Args::parse()).await {
+    let args = Args::parse();
+    let output = Output { json: args.command.as_ref().is_some_and(Command::json) };
+    match run(args).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("Error: {failure}");
+            if failure.needs_message() {
+                output.failure(&failure);
+            }
             ExitCode::from(failure.exit_code())
         }
     }
 }
 
 async fn run(args: Args) -> Result<(), CommandFailure> {
+    if let Some(Command::Exports(args)) = args.command {
+        return headless::exports(&args);
+    }
     let profile = Profile::read(&args.profile)?;
-    let Some(command) = args.command else { return runtime::open(profile, Timestamp::now).await };
-    let api = Api::new(profile, Timestamp::now, Box::new(drop))?;
+    let Some(command) = args.command else { return runtime::open(profile, ClientClock::SYSTEM).await };
+    let api = Api::new(profile, ClientClock::SYSTEM, Box::new(drop))?;
     headless::run(&api, command).await
 }

@@ -6,10 +6,11 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::KeyEvent;
 
 use crate::api::{
-    Bearer, Claims, Download, ExportManifest, ExportStatus, FileProgress, KickOff, RecordedExchange,
-    SignedInSession,
+    Bearer, Claims, RecordedExchange, SignedInSession, SubsumesAnswer, SubsumesQuery, ValidateCode,
+    ValidationAnswer,
 };
-use crate::api::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
+use crate::export::registry::RegisteredExport;
+use crate::export::{ExportEvent, ExportJob};
 use crate::journey::Step;
 
 /// A response, or the message of its error.
@@ -27,21 +28,34 @@ pub enum Message {
     Resized,
     /// Current time, sent once a second.
     Tick(Timestamp),
+    /// The operating system asked the program to end.
+    Terminate,
     /// An exchange with the server ended.
     Exchanged(RecordedExchange),
     SignIn(Step),
     SignedIn(Answered<SignedInSession>),
     SignedOut(Answered<()>),
     Userinfo(Answered<Claims>),
-    Validated(Answered<ValidationAnswer>),
-    SubsumesAnswer(Answered<SubsumesAnswer>),
-    /// Address of the status of the started export, or the error.
-    KickedOff(Answered<String>),
-    Polled(Answered<ExportStatus>),
-    /// Progress of a downloaded file.
-    Piece(FileProgress),
-    Downloaded(Answered<Download>),
-    ExportDeleted(Answered<()>),
+    /// Answer to the question with this id.
+    Validated(u64, Answered<ValidationAnswer>),
+    /// Answer to the question with this id.
+    SubsumesAnswer(u64, Answered<SubsumesAnswer>),
+    /// Exports of earlier runs of the program.
+    Exports(Vec<RegisteredExport>),
+    /// Progress of the export in a folder.
+    ExportProgress {
+        folder: PathBuf,
+        event: ExportEvent,
+    },
+    /// The task of the export in a folder ended.
+    ExportEnded {
+        folder: PathBuf,
+        result: Answered<()>,
+    },
+    ExportDeleted {
+        folder: PathBuf,
+        result: Answered<ExportJob>,
+    },
 }
 
 /// Effects that the runtime performs. Each one results in one or more messages.
@@ -55,18 +69,23 @@ pub enum RuntimeEffect {
     Pasted(String),
     SignOut,
     Userinfo,
-    ValidateCode(ValidateCode, Bearer),
-    Subsumes(SubsumesQuery, Bearer),
-    KickOff(KickOff),
-    Poll {
-        status_url: String,
-    },
-    Download {
-        manifest: ExportManifest,
+    ValidateCode(u64, ValidateCode, Bearer),
+    Subsumes(u64, SubsumesQuery, Bearer),
+    /// Reads the exports of earlier runs of the program.
+    ListExports,
+    StartExport {
         folder: PathBuf,
+        job: ExportJob,
+        bearer: Bearer,
     },
+    ResumeExport {
+        folder: PathBuf,
+        bearer: Bearer,
+    },
+    /// Ends the task of an export, and deletes the export on the server.
     DeleteExport {
-        status_url: String,
+        folder: PathBuf,
+        bearer: Bearer,
     },
     /// Copies a text to the clipboard of the terminal.
     Copy(String),

@@ -19,8 +19,8 @@ pub struct Profile {
     pub base_url: String,
     /// Base address of FHIR R4 without a trailing slash.
     pub fhir_base: String,
-    /// PEM of the only certificates to trust; `None` to trust those of the system.
-    pub ca: Option<Vec<u8>>,
+    /// The only certificates to trust; `None` to trust those of the system.
+    pub ca: Option<TrustedCertificates>,
     /// client_id for signing in users.
     pub client_id: Option<String>,
     /// Credentials of a backend service, which signs in without a user.
@@ -29,6 +29,14 @@ pub struct Profile {
     pub open_browser: bool,
     /// Initial values of the forms that are valid on this server.
     pub examples: FormDefaults,
+}
+
+/// Certificates to trust instead of those of the system.
+#[derive(Clone, Debug)]
+pub struct TrustedCertificates {
+    pub path: PathBuf,
+    /// Content of the file.
+    pub pem: Vec<u8>,
 }
 
 /// A client of SMART Backend Services.
@@ -183,7 +191,7 @@ impl Profile {
             profile.fhir_base = base_address(fhir_base)?;
         }
         if let Some(ca) = &args.ca {
-            profile.ca = Some(read_file(ca)?);
+            profile.ca = Some(read_certificates(ca)?);
         }
         if let Some(client_id) = &args.client_id {
             profile.client_id = Some(client_id.clone());
@@ -239,7 +247,7 @@ impl Profile {
         Ok(Self {
             base_url: base_address(&endpoint.base_url)?,
             fhir_base: base_address(&endpoint.fhir_base)?,
-            ca: endpoint.ca.map(|path| read_file(&path)).transpose()?,
+            ca: endpoint.ca.as_deref().map(read_certificates).transpose()?,
             client_id: Some(demo.native.client_id.clone()),
             backend: Some(BackendProfile { client_id: client.client_id.clone(), key }),
             open_browser: true,
@@ -281,6 +289,10 @@ fn base_address(text: &str) -> Result<String, ProfileError> {
         return Err(wrong("it must have neither query nor fragment"));
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+fn read_certificates(path: &Path) -> Result<TrustedCertificates, ProfileError> {
+    Ok(TrustedCertificates { path: path.to_owned(), pem: read_file(path)? })
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, ProfileError> {

@@ -1,7 +1,9 @@
 //! The event loop: receives messages, updates the model, draws the screens and starts effects as tasks.
 
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ratatui::Terminal;
@@ -12,8 +14,11 @@ use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, MissedTickBehavior};
 
-use crate::api::{Api, ApiError, Bearer, ClientClock, ExportManifest};
+use crate::api::{Api, ApiError, Bearer};
 use crate::args::USER_SCOPE;
+use crate::clock::ClientClock;
+use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
+use crate::failure::CommandFailure;
 use crate::journey;
 use crate::model::Model;
 use crate::msg::{Message, RuntimeEffect};
@@ -26,26 +31,60 @@ use crate::view::view;
 ///
 /// # Errors
 /// Returns the error of the terminal, or the error of a profile whose certificates cannot be used.
-pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), crate::headless::CommandFailure> {
+pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), CommandFailure> {
     // `NO_COLOR` disables colours if it is set and not empty (no-color.org).
     let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let model = Model::new(&profile, colour, clock());
+    let model = Model::new(&profile, colour, (clock.now)());
     let (sender, messages) = mpsc::unbounded_channel();
     let api = api(profile, clock, sender.clone())?;
-    let mut terminal = ratatui::try_init().map_err(crate::headless::CommandFailure::Terminal)?;
+    let registry = ExportRegistry::of_user()?;
+    let ended_by = watch_signals(sender.clone())?;
+    let mut terminal = ratatui::try_init().map_err(CommandFailure::Terminal)?;
     leave_no_trace_after_panic();
     let pasting = execute!(io::stdout(), EnableBracketedPaste);
     read_terminal(sender.clone());
     let ticking = tokio::spawn(tick(sender.clone(), clock));
     let ended = match pasting {
-        Ok(()) => run(&mut terminal, model, api, sender, messages, |_| {}).await,
+        Ok(()) => run(&mut terminal, model, Services { api, registry, sender }, messages, |_| {}).await,
         Err(error) => Err(error),
     };
     ticking.abort();
     // An error is ignored, because the terminal no longer exists.
     let _ = execute!(io::stdout(), DisableBracketedPaste);
     ratatui::restore();
-    ended.map(drop).map_err(crate::headless::CommandFailure::Terminal)
+    ended.map_err(CommandFailure::Terminal)?;
+    match *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(signal) => Err(CommandFailure::Signal(signal)),
+        None => Ok(()),
+    }
+}
+
+/// Ends the event loop when a signal asks the program to end. Returns the number of that signal.
+///
+/// # Errors
+/// Returns [`CommandFailure::Terminal`] if the operating system refuses a signal handler.
+#[cfg(unix)]
+fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let ended_by = Arc::new(Mutex::new(None));
+    let kinds = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt(), SignalKind::quit()];
+    for kind in kinds {
+        let mut signals = signal(kind).map_err(CommandFailure::Terminal)?;
+        let (sender, ended_by) = (sender.clone(), ended_by.clone());
+        tokio::spawn(async move {
+            signals.recv().await;
+            *ended_by.lock().unwrap_or_else(PoisonError::into_inner) = Some(kind.as_raw_value());
+            // Sending fails if the screens are closed already.
+            let _ = sender.send(Message::Terminate);
+        });
+    }
+    Ok(ended_by)
+}
+
+/// Other operating systems have no signals.
+#[cfg(not(unix))]
+fn watch_signals(_: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
+    Ok(Arc::default())
 }
 
 /// Installs a panic hook that disables bracketed paste. The hook of ratatui restores everything else.
@@ -74,15 +113,15 @@ pub fn api(profile: Profile, clock: ClientClock, sender: UnboundedSender<Message
 pub async fn run<B: Backend>(
     terminal: &mut Terminal<B>,
     mut model: Model,
-    api: Api,
-    sender: UnboundedSender<Message>,
+    services: Services,
     mut messages: UnboundedReceiver<Message>,
     mut observe: impl FnMut(&Model),
 ) -> io::Result<Model>
 where
     B::Error: std::error::Error + Send + Sync + 'static,
 {
-    let mut runtime = EffectRunner { api, sender, sign_in: None };
+    let mut runtime = EffectRunner { services, sign_in: None, exports: HashMap::new() };
+    runtime.start(RuntimeEffect::ListExports);
     while !model.quit {
         terminal.draw(|frame| view(&model, frame)).map_err(io::Error::other)?;
         // All waiting messages are processed before the next drawing.
@@ -100,11 +139,20 @@ where
     Ok(model)
 }
 
+/// Services that the effects use.
+pub struct Services {
+    pub api: Api,
+    pub registry: ExportRegistry,
+    /// Receives the results of the effects.
+    pub sender: UnboundedSender<Message>,
+}
+
 /// State that effects need.
 struct EffectRunner {
-    api: Api,
-    sender: UnboundedSender<Message>,
+    services: Services,
     sign_in: Option<WaitingSignIn>,
+    /// Tasks of exports by folder.
+    exports: HashMap<PathBuf, JoinHandle<()>>,
 }
 
 /// A sign-in that waits for the browser.
@@ -126,41 +174,37 @@ impl EffectRunner {
                 }
             }
             RuntimeEffect::Copy(text) => copy(&text),
-            RuntimeEffect::Download { manifest, folder } => self.start_download(manifest, folder),
+            RuntimeEffect::ListExports => {
+                let _ = self.services.sender.send(Message::Exports(self.services.registry.list()));
+            }
+            RuntimeEffect::StartExport { folder, job, bearer } => self.run_export(folder, Some(job), bearer),
+            RuntimeEffect::ResumeExport { folder, bearer } => self.run_export(folder, None, bearer),
+            RuntimeEffect::DeleteExport { folder, bearer } => self.delete_export(folder, bearer),
             other => self.ask(other),
         }
     }
 
     /// Starts an effect that sends one request to the server.
     fn ask(&self, effect: RuntimeEffect) {
-        let (api, sender) = (self.api.clone(), self.sender.clone());
+        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
         tokio::spawn(async move {
-            let backend = Bearer::Backend;
             let message = match effect {
                 RuntimeEffect::SignOut => Message::SignedOut(in_words(api.sign_out().await)),
                 RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
-                RuntimeEffect::ValidateCode(query, bearer) => {
-                    Message::Validated(in_words(api.validate_code(&query, &bearer).await))
+                RuntimeEffect::ValidateCode(id, query, bearer) => {
+                    Message::Validated(id, in_words(api.validate_code(&query, &bearer).await))
                 }
-                RuntimeEffect::Subsumes(query, bearer) => {
-                    Message::SubsumesAnswer(in_words(api.subsumes(&query, &bearer).await))
-                }
-                RuntimeEffect::KickOff(query) => {
-                    Message::KickedOff(in_words(api.kick_off(&query, &backend).await))
-                }
-                RuntimeEffect::Poll { status_url } => {
-                    Message::Polled(in_words(api.poll(&status_url, &backend).await))
-                }
-                RuntimeEffect::DeleteExport { status_url } => {
-                    Message::ExportDeleted(in_words(api.delete_export(&status_url, &backend).await))
+                RuntimeEffect::Subsumes(id, query, bearer) => {
+                    Message::SubsumesAnswer(id, in_words(api.subsumes(&query, &bearer).await))
                 }
                 RuntimeEffect::SignIn
                 | RuntimeEffect::CancelSignIn
                 | RuntimeEffect::Pasted(_)
                 | RuntimeEffect::Copy(_)
-                | RuntimeEffect::Download { .. } => {
-                    return;
-                }
+                | RuntimeEffect::ListExports
+                | RuntimeEffect::StartExport { .. }
+                | RuntimeEffect::ResumeExport { .. }
+                | RuntimeEffect::DeleteExport { .. } => return,
             };
             // Sending this message, or one of those below, fails if the screens are closed.
             let _ = sender.send(message);
@@ -169,7 +213,7 @@ impl EffectRunner {
 
     fn start_sign_in(&mut self) {
         self.stop_sign_in();
-        let (api, sender) = (self.api.clone(), self.sender.clone());
+        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
         let (pasted, receiver) = mpsc::channel(1);
         let task = tokio::spawn(async move {
             let tell = |step| drop(sender.send(Message::SignIn(step)));
@@ -185,17 +229,45 @@ impl EffectRunner {
         }
     }
 
-    fn start_download(&self, manifest: ExportManifest, folder: PathBuf) {
-        let (api, sender) = (self.api.clone(), self.sender.clone());
+    /// Runs an export to its end: a new one, or the one in the folder.
+    fn run_export(&mut self, folder: PathBuf, new: Option<ExportJob>, bearer: Bearer) {
+        let Services { api, registry, sender } = &self.services;
+        let (api, registry, sender) = (api.clone(), registry.clone(), sender.clone());
+        let at = folder.clone();
+        let task = tokio::spawn(async move {
+            let (events, place) = (sender.clone(), at.clone());
+            let watch = move |event: ExportEvent| {
+                let _ = events.send(Message::ExportProgress { folder: place.clone(), event });
+            };
+            let prepared = match new {
+                Some(job) => ExportRun::start(&api, bearer, job, &at, &registry, watch),
+                None => ExportRun::resume(&api, bearer, &at, watch),
+            };
+            let result = match prepared {
+                Ok(run) => run.to_completion().await.map(drop),
+                Err(error) => Err(error),
+            };
+            let _ = sender.send(Message::ExportEnded { folder: at, result: in_words(result) });
+        });
+        self.exports.insert(folder, task);
+    }
+
+    fn delete_export(&mut self, folder: PathBuf, bearer: Bearer) {
+        let task = self.exports.remove(&folder);
+        let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
         tokio::spawn(async move {
-            let watch = |piece| drop(sender.send(Message::Piece(piece)));
-            let saved = api.download(&manifest, &folder, &Bearer::Backend, watch).await;
-            let _ = sender.send(Message::Downloaded(in_words(saved)));
+            if let Some(task) = task {
+                task.abort();
+                // The task holds the lock of the folder until it has ended. An error means that it was aborted.
+                let _ = task.await;
+            }
+            let result = in_words::<ExportJob, ExportError>(export_run::delete(&api, &bearer, &folder).await);
+            let _ = sender.send(Message::ExportDeleted { folder, result });
         });
     }
 }
 
-fn in_words<T>(result: Result<T, ApiError>) -> Result<T, String> {
+fn in_words<T, E: std::error::Error>(result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
@@ -229,7 +301,7 @@ pub async fn tick(sender: UnboundedSender<Message>, clock: ClientClock) {
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         second.tick().await;
-        if sender.send(Message::Tick(clock())).is_err() {
+        if sender.send(Message::Tick((clock.now)())).is_err() {
             break;
         }
     }

@@ -2,12 +2,13 @@
 //! 2.2.0, Backend Services).
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::StatusCode;
 use jiff::Timestamp;
 use jsonwebtoken::Header;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{Api, ApiError};
+use super::{Api, ApiError, Bearer};
 use crate::args::BACKEND_SCOPE;
 use crate::profile::BackendProfile;
 
@@ -84,6 +85,13 @@ impl Api {
         ];
         let token: BackendToken = self.call(self.http().post(url).form(&form)).await?.json(url)?;
         Ok(BackendToken { asked_at, ..token })
+    }
+
+    /// Discards the token of the backend client if the server rejected it (401). Returns true if a new token can be
+    /// requested.
+    pub async fn discard_rejected_token(&self, error: &ApiError, bearer: Option<&Bearer>) -> bool {
+        let rejected = matches!(error, ApiError::Refused { status: StatusCode::UNAUTHORIZED, .. });
+        rejected && bearer == Some(&Bearer::Backend) && self.0.backend.lock().await.take().is_some()
     }
 
     /// Returns a token of the backend client for reading. It is renewed shortly before it expires.

@@ -63,7 +63,7 @@ impl Api {
 }
 
 /// Checks that a secret may be sent to this address, which must use HTTPS or be on this machine.
-pub(super) fn check_safe(address: &str) -> Result<(), ApiError> {
+pub(crate) fn check_safe(address: &str) -> Result<(), ApiError> {
     let unexpected =
         |reason: &str| ApiError::Unexpected { url: address.to_owned(), reason: reason.to_owned() };
     let url = url::Url::parse(address).map_err(|error| unexpected(&error.to_string()))?;

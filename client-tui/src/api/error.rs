@@ -1,9 +1,12 @@
 //! Errors of requests, with messages for the user.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use serde_json::Value;
 
 use super::Answer;
+use super::export::retry_after_s;
 
 /// Failure of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,6 +27,18 @@ pub enum ApiError {
         status: StatusCode,
         /// Text of the OperationOutcome or the OAuth error.
         text: String,
+        /// Value of `Retry-After`, in seconds.
+        retry_after_s: Option<i64>,
+        /// Whether an OperationOutcome says that the problem is transient.
+        transient: bool,
+    },
+    /// The connection was lost while the body of a response was read.
+    #[error("the connection to {url} was lost: {reason}")]
+    Interrupted {
+        /// Address of the request.
+        url: String,
+        /// Error of the network.
+        reason: String,
     },
     /// The server answered in a way that violates the standards.
     #[error("unexpected response from {url}: {reason}")]
@@ -60,6 +75,42 @@ impl ApiError {
         matches!(self, Self::Unreachable { .. })
     }
 
+    /// Returns true if the same request may succeed later without any change: the network failed, or the server said
+    /// that it is busy or that the problem is transient.
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::Interrupted { .. } => true,
+            Self::Refused { status, transient, .. } => {
+                *transient || matches!(status.as_u16(), 408 | 425 | 429 | 502 | 503 | 504)
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns the delay that the server requested with `Retry-After`.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after_s, .. } => {
+                retry_after_s.map(|s| Duration::from_secs(s.unsigned_abs()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns true if this response to a status request means that the export failed or no longer exists. A rejected
+    /// token says nothing about the export.
+    pub fn is_final_export_status(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => !self.is_transient() && !matches!(status.as_u16(), 401 | 403),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn interrupted(url: &str, error: &reqwest::Error, after_bytes: u64) -> Self {
+        let reason = format!("{} after {after_bytes} bytes", innermost(error));
+        Self::Interrupted { url: url.to_owned(), reason }
+    }
+
     pub(super) fn unreachable(url: &str, error: &reqwest::Error) -> Self {
         Self::Unreachable { url: url.to_owned(), reason: innermost(error) }
     }
@@ -73,7 +124,13 @@ impl ApiError {
     }
 
     pub(super) fn refused(url: &str, answer: &Answer) -> Self {
-        Self::Refused { url: url.to_owned(), status: answer.status, text: response_text(&answer.body) }
+        Self::Refused {
+            url: url.to_owned(),
+            status: answer.status,
+            text: response_text(&answer.body),
+            retry_after_s: retry_after_s(answer),
+            transient: is_transient_outcome(&answer.body),
+        }
     }
 }
 
@@ -84,6 +141,16 @@ fn innermost(error: &dyn std::error::Error) -> String {
         last = source;
     }
     last.to_string()
+}
+
+/// Returns true if an OperationOutcome has an issue of the type `transient` or one of its subtypes (FHIR R4,
+/// issue-type).
+fn is_transient_outcome(body: &[u8]) -> bool {
+    const TRANSIENT: [&str; 6] =
+        ["transient", "lock-error", "no-store", "timeout", "incomplete", "throttled"];
+    let Ok(json) = serde_json::from_slice::<Value>(body) else { return false };
+    let issues = json["issue"].as_array().into_iter().flatten();
+    issues.filter_map(|issue| issue["code"].as_str()).any(|code| TRANSIENT.contains(&code))
 }
 
 /// Returns the text of an error body: OperationOutcome (FHIR) or `error` and `error_description` (OAuth).

@@ -1,6 +1,8 @@
 //! Recorded exchanges for the Requests screen. Secrets are masked when an exchange is recorded, so that no screen can
 //! show them.
 
+use std::path::Path;
+
 use http::{HeaderMap, HeaderName, StatusCode, header};
 use jiff::Timestamp;
 use reqwest::Request;
@@ -73,9 +75,13 @@ impl RecordedExchange {
     }
 
     /// Returns the request as a curl command for a shell. The token is written as `$TOKEN`.
-    pub fn curl(&self) -> String {
+    /// `ca` is the file with the only certificates to trust.
+    pub fn curl(&self, ca: Option<&Path>) -> String {
         let quote = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let mut line = format!("curl -sS -X {} {}", self.method, quote(&self.url));
+        if let Some(ca) = ca {
+            line.push_str(&format!(" --cacert {}", quote(&ca.to_string_lossy())));
+        }
         for (name, value) in &self.request_headers {
             if name == "authorization" {
                 line.push_str(" -H \"authorization: Bearer $TOKEN\"");
@@ -197,7 +203,7 @@ mod tests {
             Some("grant_type=authorization_code&code=•••&code_verifier=•••&client%5Fassertion=•••"),
         );
         assert!(!format!("{shown:?}").contains("very-secret"), "{shown:?}");
-        assert!(shown.curl().contains("Bearer $TOKEN"), "{}", shown.curl());
+        assert!(shown.curl(None).contains("Bearer $TOKEN"), "{}", shown.curl(None));
         let body = br#"{"access_token":"eyJ.a.b","scope":"openid"}"#;
         let answered = Answered::read(StatusCode::OK, &HeaderMap::new(), body);
         assert!(!answered.body.contains("eyJ") && answered.body.contains("openid"), "{}", answered.body);
@@ -213,6 +219,6 @@ mod tests {
     fn curl_commands_are_quoted_for_the_shell() {
         let request = client().get("https://as.example/a").header("x-note", "it's");
         let shown = RecordedExchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
-        assert_eq!(shown.curl(), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");
+        assert_eq!(shown.curl(None), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");
     }
 }

@@ -1,5 +1,6 @@
-//! Bulk Data export: kick-off, status and deletion (Bulk Data Access 2.0.0). Downloads are in [`super::download`].
+//! Bulk Data export: kick-off, status and deletion (Bulk Data Access 2.0.0). [`crate::export`] combines them.
 
+use bytes::Bytes;
 use http::StatusCode;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ const DEFAULT_POLL_S: i64 = 2;
 const LONGEST_POLL_S: i64 = 3600;
 
 /// Parameters of an export. Empty values are not sent.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct KickOff {
     /// Id of a Group; empty for an export of all patients.
     pub group: String,
@@ -34,37 +35,88 @@ pub enum ExportStatus {
         /// Time until the next poll, in seconds.
         retry_after_s: i64,
     },
-    /// The export is complete.
-    Complete(ExportManifest),
+    /// The export is complete; the value is the first page of the manifest.
+    Complete(ManifestPage),
 }
 
-/// Manifest of a completed export.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// One page of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestPage {
+    /// The page exactly as the server sent it.
+    pub bytes: Bytes,
+    pub manifest: ExportManifest,
+    /// Address of the next page.
+    pub next: Option<String>,
+}
+
+/// Members of a manifest that the client uses.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportManifest {
     /// Time of the snapshot: the export contains all changes before this instant.
     pub transaction_time: String,
-    /// URL of the kick-off request.
-    pub request: String,
     /// Whether downloads need the access token.
     pub requires_access_token: bool,
     /// Files with resources.
     pub output: Vec<OutputFile>,
+    /// Files with Bundles that name the resources deleted since `_since`.
+    #[serde(default)]
+    pub deleted: Vec<OutputFile>,
     /// Files with OperationOutcomes.
     #[serde(default)]
     pub error: Vec<OutputFile>,
+    /// Links to other pages.
+    #[serde(default)]
+    pub link: Vec<ManifestLink>,
+}
+
+/// A link of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ManifestLink {
+    /// `next` for the next page.
+    #[serde(default)]
+    pub relation: String,
+    #[serde(default)]
+    pub url: String,
+}
+
+/// The part of a file that a request asks for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FileRange {
+    /// First byte.
+    pub start: u64,
+    /// Strong entity tag of the bytes before `start`.
+    pub validator: Option<String>,
 }
 
 /// One file of an export.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct OutputFile {
     /// Type of the resources in the file.
     #[serde(rename = "type")]
     pub kind: String,
     pub url: String,
     /// Number of resources in the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default)]
     pub count: Option<u64>,
+}
+
+impl KickOff {
+    /// Returns a short description of what is exported: `Group/g1` or `all patients`.
+    pub fn scope(&self) -> String {
+        if self.group.is_empty() { "all patients".to_owned() } else { format!("Group/{}", self.group) }
+    }
+
+    /// Checks the values before they are sent.
+    ///
+    /// # Errors
+    /// Returns the reason why the server would reject a value.
+    pub fn check(&self) -> Result<(), String> {
+        if self.since.is_empty() || self.since.parse::<Timestamp>().is_ok() {
+            return Ok(());
+        }
+        Err(format!("_since '{}' is not an instant like 2024-01-31T08:00:00Z", self.since))
+    }
 }
 
 impl Api {
@@ -100,22 +152,62 @@ impl Api {
     /// Polls the status of an export.
     ///
     /// # Errors
-    /// Returns the error of the request. Any status except 200, 202, 429 and 503 means that the export failed.
+    /// Returns the error of the request. [`ApiError::is_final_export_status`] says whether the export failed.
     pub async fn poll(&self, status_url: &str, bearer: &Bearer) -> Result<ExportStatus, ApiError> {
-        let token = self.token(bearer).await?;
-        let request = self.http().get(status_url).bearer_auth(token).header("accept", "application/json");
-        let answer = self.call(request).await?;
-        let retry_after_s = retry_after_s(&answer, self.now());
-        match answer.status {
-            StatusCode::ACCEPTED => Ok(ExportStatus::Running {
+        let answer = self.get_with_token(status_url, bearer).await?;
+        if answer.status == StatusCode::ACCEPTED {
+            return Ok(ExportStatus::Running {
                 progress: answer.header("x-progress").map(str::to_owned),
-                retry_after_s,
-            }),
-            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
-                Ok(ExportStatus::Running { progress: None, retry_after_s })
-            }
-            _ => answer.json(status_url).map(ExportStatus::Complete),
+                retry_after_s: retry_after_s(&answer).unwrap_or(DEFAULT_POLL_S),
+            });
         }
+        manifest_page(status_url, answer).map(ExportStatus::Complete)
+    }
+
+    /// Reads a further page of a manifest.
+    ///
+    /// # Errors
+    /// Returns the error of the request.
+    pub async fn manifest_page(&self, url: &str, bearer: &Bearer) -> Result<ManifestPage, ApiError> {
+        manifest_page(url, self.get_with_token(url, bearer).await?)
+    }
+
+    async fn get_with_token(&self, url: &str, bearer: &Bearer) -> Result<Answer, ApiError> {
+        check_safe(url)?;
+        let token = self.token(bearer).await?;
+        self.call(self.http().get(url).bearer_auth(token).header("accept", "application/json")).await
+    }
+
+    /// Requests a file of an export, or the rest of it. The body of the response is not read.
+    ///
+    /// # Errors
+    /// Returns an error for any status except 200, 206 and 416.
+    pub async fn request_file(
+        &self,
+        url: &str,
+        range: &FileRange,
+        bearer: Option<&Bearer>,
+    ) -> Result<reqwest::Response, ApiError> {
+        // A compressed response could not be resumed.
+        let mut request = self.http().get(url).header("accept", "application/fhir+ndjson");
+        request = request.header("accept-encoding", "identity");
+        if range.start > 0 {
+            request = request.header("range", format!("bytes={}-", range.start));
+            if let Some(validator) = &range.validator {
+                request = request.header("if-range", validator);
+            }
+        }
+        if let Some(bearer) = bearer {
+            check_safe(url)?;
+            request = request.bearer_auth(self.token(bearer).await?);
+        }
+        let response = self.stream(request).await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status.is_success() || (status == StatusCode::RANGE_NOT_SATISFIABLE && range.start > 0) {
+            return Ok(response);
+        }
+        let body = response.bytes().await.unwrap_or_default();
+        Err(ApiError::refused(url, &Answer { status, headers, body, received_at: self.now() }))
     }
 
     /// Cancels an export, or deletes its files if it is completed.
@@ -129,15 +221,30 @@ impl Api {
     }
 }
 
-/// Returns the delay in `Retry-After` in seconds. The header contains seconds or an HTTP date (RFC 9110 10.2.3).
-fn retry_after_s(answer: &Answer, now: Timestamp) -> i64 {
+/// Reads a page of a manifest.
+fn manifest_page(url: &str, answer: Answer) -> Result<ManifestPage, ApiError> {
+    let manifest: ExportManifest = answer.json(url)?;
+    let next = manifest.link.iter().find(|link| link.relation == "next" && !link.url.is_empty());
+    let absolute = |next: &ManifestLink| {
+        let joined = url::Url::parse(url).and_then(|base| base.join(&next.url));
+        joined.map(String::from).map_err(|error| ApiError::Unexpected {
+            url: url.to_owned(),
+            reason: format!("the address '{}' of the next page is invalid: {error}", next.url),
+        })
+    };
+    let next = next.map(absolute).transpose()?;
+    Ok(ManifestPage { bytes: answer.body, manifest, next })
+}
+
+/// Returns the delay in `Retry-After` in seconds, if there is one. The header contains seconds or an HTTP date (RFC 9110 10.2.3).
+pub(super) fn retry_after_s(answer: &Answer) -> Option<i64> {
     let text = answer.header("retry-after").unwrap_or_default().trim();
     let date = || {
         let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp();
-        Some(at.as_second() - now.as_second())
+        Some(at.as_second() - answer.received_at.as_second())
     };
-    let seconds = text.parse().ok().or_else(date).unwrap_or(DEFAULT_POLL_S);
-    seconds.clamp(1, LONGEST_POLL_S)
+    let seconds: i64 = text.parse().ok().or_else(date)?;
+    Some(seconds.clamp(1, LONGEST_POLL_S))
 }
 
 /// Returns the percentage in the progress text of the server, if it contains one.
@@ -153,26 +260,26 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_retry(header: Option<&str>, expected: i64) {
+    fn check_retry(header: Option<&str>, expected: Option<i64>) {
         let mut headers = http::HeaderMap::new();
         if let Some(header) = header {
             headers.insert("retry-after", header.parse().unwrap());
         }
-        let answer = Answer { status: StatusCode::ACCEPTED, headers, body: bytes::Bytes::new() };
-        let now = "1994-11-06T08:49:37Z".parse().unwrap();
-        assert_eq!(retry_after_s(&answer, now), expected, "{header:?}");
+        let received_at = "1994-11-06T08:49:37Z".parse().unwrap();
+        let answer = Answer { status: StatusCode::ACCEPTED, headers, body: Bytes::new(), received_at };
+        assert_eq!(retry_after_s(&answer), expected, "{header:?}");
     }
 
     #[test]
     fn retry_after_is_seconds_or_a_date() {
-        check_retry(Some("7"), 7);
-        check_retry(Some("0"), 1);
-        check_retry(Some("-3"), 1);
-        check_retry(Some("99999999"), 3600);
-        check_retry(Some("Sun, 06 Nov 1994 08:50:07 GMT"), 30);
-        check_retry(Some("Sun, 06 Nov 1994 08:00:00 GMT"), 1);
-        check_retry(Some("soon"), DEFAULT_POLL_S);
-        check_retry(None, DEFAULT_POLL_S);
+        check_retry(Some("7"), Some(7));
+        check_retry(Some("0"), Some(1));
+        check_retry(Some("-3"), Some(1));
+        check_retry(Some("99999999"), Some(3600));
+        check_retry(Some("Sun, 06 Nov 1994 08:50:07 GMT"), Some(30));
+        check_retry(Some("Sun, 06 Nov 1994 08:00:00 GMT"), Some(1));
+        check_retry(Some("soon"), None);
+        check_retry(None, None);
     }
 
     #[track_caller]

@@ -4,7 +4,6 @@
 
 mod backend;
 mod discovery;
-mod download;
 mod error;
 mod exchange;
 mod export;
@@ -22,19 +21,19 @@ use oauth2::TokenResponse as _;
 use reqwest::{Request, RequestBuilder};
 use tokio::sync::{Mutex, OnceCell};
 
+use crate::clock::ClientClock;
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
+pub(crate) use discovery::check_safe;
 pub use discovery::{OpenIdConfiguration, SmartConfiguration};
-pub use download::{Download, FileProgress, SavedFile};
 pub use error::ApiError;
 pub use exchange::{Answered, RecordedExchange};
-pub use export::{ExportManifest, ExportStatus, KickOff, OutputFile, percent};
+pub use export::{
+    ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile, percent,
+};
 pub use sign_in::{BadRedirect, PendingSignIn, SignedInSession, TokenAnswer, UserTokens};
-pub use terminology::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
+pub use terminology::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer, ValidationIssue};
 pub use userinfo::Claims;
-
-/// Returns the current time. Tests use a fixed clock.
-pub type ClientClock = fn() -> Timestamp;
 
 /// Called with every exchange after its response was read, or, for a downloaded file, after the headers of its
 /// response.
@@ -72,6 +71,7 @@ pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
+    pub received_at: Timestamp,
 }
 
 impl Api {
@@ -86,8 +86,9 @@ impl Api {
             .user_agent(concat!("trefoil-tui/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(10))
             .read_timeout(Duration::from_secs(60));
-        if let Some(pem) = &profile.ca {
-            let certificates = reqwest::Certificate::from_pem_bundle(pem).map_err(ApiError::certificates)?;
+        if let Some(ca) = &profile.ca {
+            let certificates =
+                reqwest::Certificate::from_pem_bundle(&ca.pem).map_err(ApiError::certificates)?;
             http = http.tls_certs_only(certificates);
         }
         Ok(Self(Arc::new(ApiInner {
@@ -127,8 +128,14 @@ impl Api {
         self.0.user.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Timestamp {
-        (self.0.clock)()
+    /// Returns the current time.
+    pub fn now(&self) -> Timestamp {
+        (self.0.clock.now)()
+    }
+
+    /// Completes after the duration.
+    pub async fn wait(&self, duration: Duration) {
+        (self.0.clock.wait)(duration).await;
     }
 
     fn http(&self) -> &reqwest::Client {
@@ -142,7 +149,8 @@ impl Api {
         let read = async {
             let response = self.0.http.execute(request).await?;
             let (status, headers) = (response.status(), response.headers().clone());
-            Ok::<_, reqwest::Error>(Answer { status, headers, body: response.bytes().await? })
+            let body = response.bytes().await?;
+            Ok::<_, reqwest::Error>(Answer { status, headers, body, received_at: self.now() })
         };
         let answer = read.await.map_err(|error| ApiError::unreachable(&exchange.url, &error));
         exchange.took_ms = started.elapsed().as_millis() as u64;

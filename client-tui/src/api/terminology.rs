@@ -21,7 +21,7 @@ pub struct ValidateCode {
 }
 
 /// Response to [`ValidateCode`].
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ValidationAnswer {
     /// Whether the code is a member of the value set.
     pub result: bool,
@@ -29,6 +29,54 @@ pub struct ValidationAnswer {
     pub display: Option<String>,
     /// Reason for a negative result, or a warning.
     pub message: Option<String>,
+    /// Code that was validated.
+    pub code: Option<String>,
+    /// Code system of the code.
+    pub system: Option<String>,
+    /// Version of the code system that was used.
+    pub version: Option<String>,
+    /// Problems that the server found.
+    pub issues: Vec<ValidationIssue>,
+}
+
+/// An issue of the OperationOutcome in a response.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ValidationIssue {
+    /// `error`, `warning` or `information`.
+    pub severity: String,
+    /// Type of the issue, from the issue-type code system.
+    pub code: String,
+    /// Detail code, such as `not-in-vs`, if the server sent one.
+    pub detail: Option<String>,
+    pub text: String,
+    /// Elements of the request that the issue is about.
+    pub expression: Vec<String>,
+}
+
+impl ValidationIssue {
+    fn read(issue: &Value) -> Self {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let details = &issue["details"];
+        let expression = [&issue["expression"], &issue["location"]].into_iter().find_map(Value::as_array);
+        Self {
+            severity: text(&issue["severity"]).unwrap_or_default(),
+            code: text(&issue["code"]).unwrap_or_default(),
+            detail: text(&details["coding"][0]["code"]),
+            text: text(&details["text"]).or_else(|| text(&issue["diagnostics"])).unwrap_or_default(),
+            expression: expression.into_iter().flatten().filter_map(text).collect(),
+        }
+    }
+
+    /// Returns severity, elements and text as one sentence.
+    pub fn sentence(&self) -> String {
+        let at = if self.expression.is_empty() {
+            String::new()
+        } else {
+            format!(" at {}", self.expression.join(", "))
+        };
+        let detail = self.detail.as_ref().map(|code| format!(" ({code})")).unwrap_or_default();
+        format!("{}{at}: {}{detail}", self.severity, self.text)
+    }
 }
 
 /// Parameters of `CodeSystem/$subsumes`. Empty values are not sent.
@@ -91,7 +139,16 @@ impl Api {
         let text = |name| value(&answer, name).and_then(Value::as_str).map(str::to_owned);
         match result {
             Some(result) => {
-                Ok(ValidationAnswer { result, display: text("display"), message: text("message") })
+                let issues = resource(&answer, "issues").and_then(|outcome| outcome["issue"].as_array());
+                Ok(ValidationAnswer {
+                    result,
+                    display: text("display"),
+                    message: text("message"),
+                    code: text("code"),
+                    system: text("system"),
+                    version: text("version"),
+                    issues: issues.into_iter().flatten().map(ValidationIssue::read).collect(),
+                })
             }
             None => Err(ApiError::Unexpected { url, reason: "parameter 'result' is missing".to_owned() }),
         }
@@ -147,6 +204,12 @@ pub(super) fn path_segment(id: &str) -> Result<String, ApiError> {
         return Err(ApiError::Request(format!("'{id}' is not a valid id")));
     }
     Ok(utf8_percent_encode(id, OTHERS).to_string())
+}
+
+/// Returns the resource of a parameter.
+fn resource<'a>(parameters: &'a Value, name: &str) -> Option<&'a Value> {
+    let parameter = parameters["parameter"].as_array()?.iter().find(|parameter| parameter["name"] == name)?;
+    parameter.get("resource")
 }
 
 /// Returns the value of a parameter of any type.

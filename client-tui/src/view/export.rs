@@ -1,118 +1,193 @@
-//! The export screen: form, progress and files of an export.
+//! The export screen: the form of a new export, or the table of exports with the files of the selected one.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::Modifier;
-use ratatui::text::Line;
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph};
 
-use super::{ColorTheme, clock, draw_form, draw_text, error_line};
-use crate::api::{ExportManifest, FileProgress, percent};
-use crate::model::{Answer, ExportState, Model};
+use super::{ColorTheme, MARK, clock, draw_form, draw_text, error_line};
+use crate::api::percent;
+use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
+use crate::model::{Activity, ExportRow, Model, Waiting};
+
+/// Maximum number of rows of the table of exports.
+const TABLE_ROWS: u16 = 6;
 
 pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
-    let rest = draw_form(&model.export.form, model.typing, theme, frame, area);
-    let backend = model.about.backend_id.as_deref().unwrap_or("none; use --backend-client and --backend-key");
-    match &model.export.state {
-        ExportState::Idle => {
-            let lines = vec![
-                Line::styled(format!("Backend client: {backend}"), theme.quiet()),
-                Line::default(),
-                Line::raw("Press Enter to start. Exports use the token of the backend client."),
-            ];
-            draw_text(lines, frame, rest);
-        }
-        ExportState::Starting => draw_text(vec![Line::raw("Starting …")], frame, rest),
-        ExportState::Deleted => {
-            draw_text(vec![Line::raw("The export was deleted on the server.")], frame, rest)
-        }
-        ExportState::Failed(reason) => draw_text(vec![error_line(reason, theme)], frame, rest),
-        ExportState::Running { status_url, since, progress, next_poll } => {
-            let elapsed = (model.now.as_second() - since.as_second()).max(0);
-            let text = progress.as_deref().unwrap_or("no progress reported yet");
-            let next = match next_poll {
-                Some(at) => format!("next poll in {} s", (at.as_second() - model.now.as_second()).max(0)),
-                None => "polling now".to_owned(),
-            };
-            draw_progress(progress.as_deref().and_then(percent).unwrap_or(0), text, theme, frame, rest);
-            let lines = vec![
-                Line::raw(format!("Running for {elapsed} s; {next}")),
-                Line::styled(status_url.as_str(), theme.quiet()),
-            ];
-            draw_text(lines, frame, below(rest, 2));
-        }
-        ExportState::Complete { manifest, pieces, download, .. } => {
-            draw_complete(model, manifest, pieces, download, theme, frame, rest);
-        }
+    if model.export.form_open() {
+        draw_new(model, theme, frame, area);
+        return;
+    }
+    let rows = (model.export.rows.len() as u16).min(TABLE_ROWS).min(area.height / 3).max(1);
+    let [table, _, detail] =
+        Layout::vertical([Constraint::Length(rows), Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    draw_table(model, theme, frame, table);
+    if let Some(row) = model.export.selected() {
+        draw_selected(model, row, theme, frame, detail);
     }
 }
 
-/// Draws a progress bar with the percentage and the progress text of the server.
-fn draw_progress(percent: u16, label: &str, theme: ColorTheme, frame: &mut Frame, area: Rect) {
-    let line = Rect { height: area.height.min(1), ..area };
-    let gauge = Gauge::default()
-        .gauge_style(theme.accent())
-        .percent(percent.min(100))
-        .label(label.to_owned())
-        .use_unicode(true);
-    frame.render_widget(gauge, line);
+fn draw_new(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+    let rest = draw_form(&model.export.form, model.typing, theme, frame, area);
+    let token = match &model.about.backend_id {
+        Some(id) => format!("with the token of the backend client {id}"),
+        None => {
+            "with the token of the signed-in user; --backend-client and --backend-key set a client".to_owned()
+        }
+    };
+    let mut lines = vec![
+        Line::raw("Press Enter to start the export. The files are downloaded when it is complete."),
+        Line::styled(format!("The export is started {token}."), theme.quiet()),
+    ];
+    if model.export.new_export && !model.export.rows.is_empty() {
+        lines.push(Line::styled("Press Esc to return to the list of exports.", theme.quiet()));
+    }
+    draw_text(lines, frame, rest);
 }
 
-fn draw_complete(
+fn draw_table(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+    let height = usize::from(area.height).max(1);
+    let first = (model.export.selected + 1).saturating_sub(height);
+    let rows = model.export.rows.iter().enumerate().skip(first).take(height);
+    let rows: Vec<_> = rows.map(|(at, row)| table_row(row, at == model.export.selected, theme)).collect();
+    frame.render_widget(Paragraph::new(rows), area);
+}
+
+fn table_row(row: &ExportRow, selected: bool, theme: ColorTheme) -> Line<'static> {
+    let (state, style) = state(row, theme);
+    let started = row.job.started_at.strftime("%m-%d %H:%M");
+    Line::from(vec![
+        Span::styled(if selected { MARK } else { "  " }, theme.accent()),
+        Span::styled(format!("{started}  "), if selected { theme.accent() } else { Style::new() }),
+        Span::styled(format!("{state:<26}  "), style),
+        Span::raw(row.job.scope()),
+    ])
+}
+
+/// Returns the state of an export in a few words.
+fn state(row: &ExportRow, theme: ColorTheme) -> (String, Style) {
+    let done = row.files.iter().filter(|file| file.status == FileStatus::Done).count();
+    let text = match (&row.job.phase, &row.activity) {
+        (ExportPhase::Complete, _) => return ("complete".to_owned(), theme.good()),
+        (ExportPhase::Failed(_), _) => return ("failed on the server".to_owned(), theme.bad()),
+        (ExportPhase::Deleted, _) => return ("deleted on the server".to_owned(), theme.quiet()),
+        (_, Activity::Stopped(_) | Activity::None) if row.can_resume() => {
+            return ("interrupted; r resumes".to_owned(), theme.bad());
+        }
+        (_, Activity::Stopped(_) | Activity::None) => return ("not started".to_owned(), theme.bad()),
+        (ExportPhase::Starting, _) => "starting".to_owned(),
+        (ExportPhase::Running, _) => "running on the server".to_owned(),
+        (ExportPhase::Downloading, _) => format!("downloading, {done} of {} files", row.files.len()),
+    };
+    (text, theme.accent())
+}
+
+fn draw_selected(model: &Model, row: &ExportRow, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+    let mut lines = vec![Line::styled(row.folder.display().to_string(), theme.quiet())];
+    match (&row.job.phase, &row.activity) {
+        (ExportPhase::Failed(reason), _) | (_, Activity::Stopped(reason)) => {
+            lines.push(error_line(reason, theme));
+        }
+        (ExportPhase::Running, Activity::Active(Some(waiting))) => {
+            draw_waiting(model, row, waiting, theme, frame, area);
+            return;
+        }
+        _ => {}
+    }
+    if let Some(time) = &row.job.transaction_time {
+        let known: Option<u64> = output_files(row).map(|(file, _)| file.count).sum();
+        let resources = known.map(|count| format!(", {count} resources")).unwrap_or_default();
+        lines.push(Line::raw(format!("{} files{resources}, as of {}", row.job.files.len(), as_of(time))));
+    }
+    if row.job.phase == ExportPhase::Complete {
+        lines.push(complete_line(row, theme));
+    }
+    let height = (lines.len() as u16).min(area.height);
+    let [head, list] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
+    frame.render_widget(Paragraph::new(lines), head);
+    draw_files(row, model.export.scroll, theme, frame, list);
+}
+
+/// Draws the progress of an export that the server is running.
+fn draw_waiting(
     model: &Model,
-    manifest: &ExportManifest,
-    pieces: &[Option<FileProgress>],
-    download: &Answer<crate::api::Download>,
+    row: &ExportRow,
+    waiting: &Waiting,
     theme: ColorTheme,
     frame: &mut Frame,
     area: Rect,
 ) {
-    let done = pieces.iter().flatten().filter(|piece| piece.done).count();
-    let [head, list] = Layout::vertical([Constraint::Length(3), Constraint::Min(0)]).areas(area);
-    let known: Option<u64> = manifest.output.iter().map(|file| file.count).sum();
-    let resources = known.map(|count| format!(", {count} resources")).unwrap_or_default();
-    let taken = manifest.transaction_time.parse().map_or_else(|_| manifest.transaction_time.clone(), clock);
-    let mut lines = vec![Line::styled(
-        format!("Complete: {} files{resources}, as of {taken} UTC", pieces.len()),
-        theme.good(),
-    )];
-    lines.push(match download {
-        Answer::None if pieces.is_empty() => Line::raw("There was nothing to export."),
-        Answer::None => Line::raw("Press d to download the files, x to delete them on the server."),
-        Answer::Waiting => Line::raw(format!("Downloading: {done} of {} files are complete", pieces.len())),
-        Answer::Failed(reason) => error_line(reason, theme),
-        Answer::Done(saved) => Line::styled(
-            format!(
-                "Saved {} resources, {} bytes and manifest.json in {}",
-                saved.resources,
-                saved.bytes,
-                saved.folder.display()
-            ),
-            theme.good(),
-        ),
-    });
-    frame.render_widget(Paragraph::new(lines), head);
-    let height = usize::from(list.height);
-    let first = model.export.scroll.min(pieces.len().saturating_sub(height));
-    let files = manifest.output.iter().chain(&manifest.error).zip(pieces);
-    let mut rows: Vec<_> = files
-        .skip(first)
-        .take(height)
-        .map(|(file, piece)| {
-            let count = file.count.map(|count| count.to_string()).unwrap_or_default();
-            let state = match piece {
-                None => String::new(),
-                Some(piece) if piece.done => format!("saved, {} bytes", piece.bytes),
-                Some(piece) => format!("{} lines so far", piece.lines),
-            };
-            Line::raw(format!("  {:<24} {count:>9}  {state}", file.kind))
-        })
-        .collect();
-    if first + height < pieces.len() && height > 0 {
-        let more = pieces.len() - first - height + 1;
-        rows[height - 1] = Line::styled(format!("  … {more} more; Down scrolls"), Modifier::DIM);
+    let seconds = |a: jiff::Timestamp, b: jiff::Timestamp| (a.as_second() - b.as_second()).max(0);
+    let text = waiting.progress.as_deref().unwrap_or("no progress reported yet");
+    let gauge = Gauge::default()
+        .gauge_style(theme.accent())
+        .percent(waiting.progress.as_deref().and_then(percent).unwrap_or(0).min(100))
+        .label(text.to_owned())
+        .use_unicode(true);
+    frame.render_widget(gauge, Rect { height: area.height.min(1), ..area });
+    let next = seconds(waiting.until, model.now);
+    let mut lines = vec![Line::raw(format!(
+        "Running for {} s; next poll in {next} s",
+        seconds(model.now, row.job.started_at)
+    ))];
+    if let Some(error) = &waiting.error {
+        lines.push(error_line(&format!("{error}; the request is sent again"), theme));
     }
-    frame.render_widget(Paragraph::new(rows), list);
+    lines.push(Line::styled(row.job.status_url.clone().unwrap_or_default(), theme.quiet()));
+    lines.push(Line::styled(row.folder.display().to_string(), theme.quiet()));
+    draw_text(lines, frame, below(area, 2));
+}
+
+fn complete_line(row: &ExportRow, theme: ColorTheme) -> Line<'static> {
+    if row.job.files.is_empty() {
+        return Line::raw("There was nothing to export.");
+    }
+    if row.activity != Activity::Completed {
+        return Line::styled("All files are saved.", theme.good());
+    }
+    let sum = |value: fn(&FileProgress) -> u64| output_files(row).map(|(_, file)| value(file)).sum::<u64>();
+    let (resources, bytes) = (sum(|file| file.resources), sum(|file| file.bytes));
+    Line::styled(
+        format!("Saved {resources} resources, {bytes} bytes; the counts are those of the manifest"),
+        theme.good(),
+    )
+}
+
+fn output_files(row: &ExportRow) -> impl Iterator<Item = (&ExportFile, &FileProgress)> {
+    row.job.files.iter().zip(&row.files).filter(|(file, _)| file.list == FileList::Output)
+}
+
+fn draw_files(row: &ExportRow, scroll: usize, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+    let height = usize::from(area.height);
+    let first = scroll.min(row.files.len().saturating_sub(height));
+    let files = row.job.files.iter().zip(&row.files).skip(first).take(height);
+    let mut lines: Vec<_> = files.map(|(file, progress)| file_line(file, progress, theme)).collect();
+    if first + height < row.files.len() && height > 0 {
+        let more = row.files.len() - first - height + 1;
+        lines[height - 1] = Line::styled(format!("  … {more} more; PgDn scrolls"), theme.quiet());
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+fn file_line(file: &ExportFile, progress: &FileProgress, theme: ColorTheme) -> Line<'static> {
+    let count = file.count.map(|count| count.to_string()).unwrap_or_default();
+    let (state, style) = match &progress.status {
+        FileStatus::Waiting => (String::new(), Style::new()),
+        FileStatus::Downloading => {
+            (format!("{} bytes, {} lines so far", progress.bytes, progress.resources), Style::new())
+        }
+        FileStatus::Retrying(reason) => (format!("retrying: {reason}"), theme.bad()),
+        FileStatus::Done => (format!("saved, {} bytes", progress.bytes), Style::new()),
+        FileStatus::Failed(reason) => (format!("Error: {reason}"), theme.bad()),
+    };
+    let name = file.name.trim_end_matches(".ndjson");
+    Line::from(vec![Span::raw(format!("  {name:<24} {count:>9}  ")), Span::styled(state, style)])
+}
+
+/// Shortens the time of a snapshot to seconds.
+fn as_of(time: &str) -> String {
+    time.parse().map_or_else(|_| time.to_owned(), |at: jiff::Timestamp| format!("{} UTC", clock(at)))
 }
 
 fn below(area: Rect, lines: u16) -> Rect {

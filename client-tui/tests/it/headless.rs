@@ -3,7 +3,9 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
+use wiremock::matchers::method;
+use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::server::{Server, browse};
 
@@ -13,13 +15,15 @@ fn program() -> Command {
     command
 }
 
-/// Runs a command against the demo server of a folder.
+/// Runs a command against the demo server of a folder. The list of exports is in that folder, too.
 fn run(server: &Server, args: &[&str]) -> Output {
-    program().args(args).arg("--demo").arg(server.data.path()).output().unwrap()
+    let mut command = program();
+    command.env("XDG_STATE_HOME", server.data.path().join("state"));
+    command.args(args).arg("--demo").arg(server.data.path()).output().unwrap()
 }
 
 #[track_caller]
-fn json(output: &Output) -> Value {
+fn result(output: &Output) -> Value {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     serde_json::from_slice(&output.stdout).unwrap()
 }
@@ -62,7 +66,7 @@ fn a_backend_client_validates_codes_and_exports() {
         assert_eq!(token.trim().split('.').count(), 3, "{token}");
         let asked =
             ["--id", "care-aids", "--code-a", "cane", "--code-b", "aid", "--json", "--token", token.trim()];
-        assert_eq!(json(&run(&server, &[&["subsumes"], &asked[..]].concat()))["outcome"], "subsumed-by");
+        assert_eq!(result(&run(&server, &[&["subsumes"], &asked[..]].concat()))["outcome"], "subsumed-by");
     }
     check_code(
         &run(&server, &["token", "--backend-client", "nobody"]),
@@ -73,22 +77,27 @@ fn a_backend_client_validates_codes_and_exports() {
     let system = "https://trefoil.example/fhir/CodeSystem/care-aids";
     let asked =
         ["validate-code", "--id", "walking-aids", "--system", system, "--code", "wheelchair", "--json"];
-    assert_eq!(json(&run(&server, &asked))["result"], false);
+    assert_eq!(result(&run(&server, &asked))["result"], false);
     let out = server.data.path().join("out");
     let export =
         ["export", "--group", "grp-walking", "--type", "Patient,Condition", "--delete", "--json", "--out"];
-    let summary = json(&run(&server, &[&export[..], &[out.to_str().unwrap()]].concat()));
-    let kinds: Vec<_> = summary["download"]["files"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|file| file["type"].as_str().unwrap())
-        .collect();
+    let summary = result(&run(&server, &[&export[..], &[out.to_str().unwrap()]].concat()));
+    let kinds: Vec<_> =
+        summary["files"].as_array().unwrap().iter().map(|file| file["type"].as_str().unwrap()).collect();
     assert_eq!((kinds, &summary["deleted"]), (vec!["Condition", "Patient"], &true.into()));
     let patients = std::fs::read_to_string(out.join("Patient.ndjson")).unwrap();
     assert_eq!(patients.lines().count(), 5, "the members of the group");
-    let nobody = ["export", "--group", "nobody", "--out", out.to_str().unwrap()];
+    let manifest: Value = serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
+    assert!(manifest["request"].is_string(), "the manifest has all members that the server sent: {manifest}");
+    let again = ["export", "--group", "grp-walking", "--out", out.to_str().unwrap()];
+    check_code(&run(&server, &again), 2, "is not empty");
+    check_code(&run(&server, &["export", "--resume", out.to_str().unwrap()]), 1, "deleted on the server");
+    let other = server.data.path().join("other");
+    let nobody = ["export", "--group", "nobody", "--out", other.to_str().unwrap()];
     check_code(&run(&server, &nobody), 1, "404");
+    assert!(!other.exists(), "nothing was exported, so no folder remains");
+    let list = result(&run(&server, &["exports", "--json"]));
+    assert_eq!((&list[0]["phase"], list.as_array().unwrap().len()), (&"deleted".into(), 1));
 }
 
 /// Starts a sign-in without a browser. Returns the process, the address that it prints, and the rest of its output.
@@ -101,8 +110,9 @@ fn sign_in(server: &Server) -> (Child, String, impl Iterator<Item = String>) {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let url = lines.find(|line| line.starts_with("https://")).unwrap();
-    (child, url, lines)
+    let step: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
+    assert_eq!(step["event"], "open-browser");
+    (child, step["url"].as_str().unwrap().to_owned(), lines)
 }
 
 #[tokio::test]
@@ -113,7 +123,7 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
     let (username, password) = server.person();
     let page = browse(server.ca(), url, username.clone(), password).await;
     assert!(page.contains("You are signed in"), "{page}");
-    let answer = json(&child.wait_with_output().unwrap());
+    let answer = result(&child.wait_with_output().unwrap());
     drop(words);
     let token = answer["access_token"].as_str().unwrap();
     assert!(answer["id_token"].is_string(), "{answer}");
@@ -125,7 +135,97 @@ async fn a_user_signs_in_and_userinfo_accepts_the_token() {
         .spawn()
         .unwrap();
     writeln!(asking.stdin.take().unwrap(), "{token}").unwrap();
-    let claims = json(&asking.wait_with_output().unwrap());
+    let claims = result(&asking.wait_with_output().unwrap());
     assert_eq!(claims["preferred_username"].as_str(), Some(username.as_str()));
     check_code(&run(&server, &["export", "--out", "/nowhere", "--token", token]), 1, "403");
+}
+
+/// Returns a mock of a terminology server that returns this response to `$validate-code`.
+async fn terminology_server(response: ResponseTemplate) -> MockServer {
+    let server = MockServer::start().await;
+    Mock::given(method("POST")).respond_with(response).mount(&server).await;
+    server
+}
+
+fn validate(server: &MockServer, more: &[&str]) -> Command {
+    let mut command = program();
+    command.args(["validate-code", "--token", "t", "--base-url", &server.uri()]);
+    command.args(["--url", "u", "--system", "s", "--code", "c"]).args(more);
+    command
+}
+
+/// Waits for a program on a thread that may block, so that the mock server can respond.
+async fn output(mut command: Command) -> Output {
+    tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn control_characters_of_the_server_are_not_printed() {
+    let evil = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m";
+    let found = json!({ "parameter": [
+        { "name": "result", "valueBoolean": false }, { "name": "message", "valueString": evil },
+    ]});
+    let server = terminology_server(ResponseTemplate::new(200).set_body_json(found)).await;
+    for more in [&[][..], &["--json"]] {
+        let output = output(validate(&server, more)).await;
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
+        assert!(text.contains("owned"), "{text:?}");
+    }
+    let refused = ResponseTemplate::new(400).set_body_json(json!({ "issue": [{ "diagnostics": evil }] }));
+    let server = terminology_server(refused).await;
+    let output = output(validate(&server, &[])).await;
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(!text.chars().any(|c| c.is_control() && c != '\n') && text.contains("owned"), "{text:?}");
+}
+
+#[tokio::test]
+async fn issues_and_versions_are_part_of_the_json() {
+    let found = json!({ "parameter": [
+        { "name": "result", "valueBoolean": false },
+        { "name": "code", "valueCode": "c" },
+        { "name": "system", "valueUri": "s" },
+        { "name": "version", "valueString": "1" },
+        { "name": "issues", "resource": { "resourceType": "OperationOutcome", "issue": [{
+            "severity": "error", "code": "code-invalid", "expression": ["code"],
+            "details": { "coding": [{ "code": "not-in-vs" }], "text": "not there" },
+        }]}},
+    ]});
+    let server = terminology_server(ResponseTemplate::new(200).set_body_json(found)).await;
+    let answer = result(&output(validate(&server, &["--json"])).await);
+    let issue = json!([{
+        "severity": "error", "code": "code-invalid", "detail": "not-in-vs", "text": "not there",
+        "expression": ["code"],
+    }]);
+    assert_eq!(answer["issues"], issue);
+    assert_eq!(
+        (&answer["code"], &answer["system"], &answer["version"]),
+        (&"c".into(), &"s".into(), &"1".into())
+    );
+    let text = String::from_utf8(output(validate(&server, &[])).await.stdout).unwrap();
+    assert!(text.contains("error at code: not there (not-in-vs)"), "{text}");
+    let negative = output(validate(&server, &["--exit-status"])).await;
+    assert_eq!((negative.status.code(), negative.stderr.is_empty()), (Some(4), true));
+}
+
+#[tokio::test]
+async fn errors_are_json_with_json_output() {
+    let server = terminology_server(ResponseTemplate::new(404)).await;
+    let output = output(validate(&server, &["--json"])).await;
+    let error: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!((&error["event"], &error["exitCode"]), (&"error".into(), &1.into()));
+    assert!(error["message"].as_str().unwrap().contains("404 Not Found"), "{error}");
+}
+
+/// A reader such as `head` may end before the result is printed.
+#[tokio::test]
+async fn a_closed_stdout_is_not_an_error() {
+    let found = json!({ "parameter": [{ "name": "result", "valueBoolean": true }] });
+    let server = terminology_server(ResponseTemplate::new(200).set_body_json(found)).await;
+    let mut command = validate(&server, &[]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!((output.status.code(), text.as_ref()), (Some(0), ""));
 }

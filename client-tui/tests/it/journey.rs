@@ -8,9 +8,12 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tokio::sync::mpsc;
+use trefoil_tui::api::{SubsumesAnswer, ValidationAnswer};
 use trefoil_tui::args::ProfileArgs;
+use trefoil_tui::clock::ClientClock;
+use trefoil_tui::export::{ExportPhase, ExportRegistry};
 use trefoil_tui::form::FormField;
-use trefoil_tui::model::{Answer, ExportState, Model, SignInState};
+use trefoil_tui::model::{Activity, Answer, Model, SignInState};
 use trefoil_tui::msg::Message;
 use trefoil_tui::profile::Profile;
 use trefoil_tui::runtime;
@@ -24,19 +27,32 @@ type Step = (fn(&Model) -> bool, &'static [KeyCode]);
 /// The steps after the sign-in.
 const SCRIPT: &[Step] = &[
     (|model| matches!(model.sign_in.claims, Answer::Done(_)), &[KeyCode::Char('2'), KeyCode::Enter]),
-    (|model| matches!(model.validate.answer, Answer::Done(_)), &[KeyCode::Char('3'), KeyCode::Enter]),
-    (|model| matches!(model.subsumes.answer, Answer::Done(_)), &[KeyCode::Char('4'), KeyCode::Enter]),
-    (|model| matches!(model.export.state, ExportState::Complete { .. }), &[KeyCode::Char('d')]),
+    (|model| validation(model).is_some(), &[KeyCode::Char('3'), KeyCode::Enter]),
+    (|model| subsumption(model).is_some(), &[KeyCode::Char('4'), KeyCode::Enter]),
     (
-        |model| {
-            matches!(&model.export.state, ExportState::Complete { download: Answer::Done(saved), .. }
-                if saved.resources > 0)
-        },
+        |model| model.export.rows.first().is_some_and(|row| row.activity == Activity::Completed),
         &[KeyCode::Char('x'), KeyCode::Char('x')],
     ),
-    (|model| model.export.state == ExportState::Deleted, &[KeyCode::Char('1'), KeyCode::Char('o')]),
+    (
+        |model| model.export.rows[0].job.phase == ExportPhase::Deleted,
+        &[KeyCode::Char('1'), KeyCode::Char('o')],
+    ),
     (|model| model.notice.as_deref() == Some("Signed out; the token is revoked."), &[KeyCode::Char('q')]),
 ];
+
+fn validation(model: &Model) -> Option<&ValidationAnswer> {
+    match &model.validate.sent.as_ref()?.answer {
+        Answer::Done(found) => Some(found),
+        _ => None,
+    }
+}
+
+fn subsumption(model: &Model) -> Option<&SubsumesAnswer> {
+    match &model.subsumes.sent.as_ref()?.answer {
+        Answer::Done(found) => Some(found),
+        _ => None,
+    }
+}
 
 #[tokio::test]
 async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
@@ -52,9 +68,13 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     let folder = server.data.path().join("out");
     model.export.form.fields[3] = FormField::new("folder", "", folder.to_str().unwrap());
     let (sender, messages) = mpsc::unbounded_channel();
-    let api = runtime::api(profile, Timestamp::now, sender.clone()).unwrap();
+    let services = runtime::Services {
+        api: runtime::api(profile, ClientClock::SYSTEM, sender.clone()).unwrap(),
+        registry: ExportRegistry::at(&server.data.path().join("client-exports")),
+        sender: sender.clone(),
+    };
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    let ticking = tokio::spawn(runtime::tick(sender.clone(), Timestamp::now));
+    let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM));
 
     let keys = sender.clone();
     let press = move |code| keys.send(Message::Key(KeyEvent::new(code, KeyModifiers::NONE))).unwrap();
@@ -68,7 +88,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
             then.iter().copied().for_each(&press);
         }
     };
-    let running = runtime::run(&mut terminal, model, api, sender, messages, observe);
+    let running = runtime::run(&mut terminal, model, services, messages, observe);
     let ended = tokio::time::timeout(Duration::from_secs(60), running).await;
     ticking.abort();
     let Ok(model) = ended else { panic!("stuck at:\n{}", terminal.backend()) };
@@ -76,11 +96,11 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
 
     let page = browser.expect("the screens showed the sign-in address").await.unwrap();
     assert!(page.contains("You can close this window"), "{page}");
-    let Answer::Done(found) = &model.validate.answer else { panic!("{:?}", model.validate.answer) };
-    assert!(found.result);
-    let Answer::Done(found) = &model.subsumes.answer else { panic!("{:?}", model.subsumes.answer) };
-    assert_eq!(found.outcome, "subsumes");
-    assert!(folder.join("Patient.ndjson").exists() && folder.join("manifest.json").exists());
+    assert!(validation(&model).unwrap().result);
+    assert_eq!(subsumption(&model).unwrap().outcome, "subsumes");
+    let export = &model.export.rows[0];
+    assert!(export.folder.starts_with(&folder), "{}", export.folder.display());
+    assert!(export.folder.join("Patient.ndjson").exists() && export.folder.join("manifest.json").exists());
     assert!(script.peek().is_none(), "some steps of the script were not reached");
     check_masked(&model, &server.person().1);
 }

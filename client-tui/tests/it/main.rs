@@ -3,10 +3,14 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests are tests, too")]
 
+mod export;
+mod faulty_server;
 mod headless;
 mod journey;
 mod key;
 mod server;
+#[cfg(unix)]
+mod signals;
 mod support;
 mod update;
 mod view;

@@ -2,7 +2,9 @@
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use trefoil_tui::api::{Api, ExportManifest, OutputFile, SignedInSession};
+use trefoil_tui::api::{Api, ExportManifest, KickOff, OutputFile, SignedInSession};
+use trefoil_tui::clock::ClientClock;
+use trefoil_tui::export::ExportJob;
 use trefoil_tui::key;
 use trefoil_tui::model::Model;
 use trefoil_tui::msg::{Message, RuntimeEffect};
@@ -16,6 +18,9 @@ pub const JWKS: &str = include_str!("keys/jwks.json");
 pub fn now() -> Timestamp {
     "2024-05-01T12:00:00Z".parse().unwrap()
 }
+
+/// The clock of these tests: the time is fixed, and waiting takes no time.
+pub const CLOCK: ClientClock = ClientClock { now, wait: |_| Box::pin(std::future::ready(())) };
 
 /// Returns a profile of a server at this address, with a client for users and a backend client.
 pub fn profile(base_url: &str) -> Profile {
@@ -42,7 +47,7 @@ pub fn profile(base_url: &str) -> Profile {
 /// Returns a client for the server at this address.
 pub fn api(base_url: &str) -> Api {
     trefoil_tui::install_crypto();
-    Api::new(profile(base_url), now, Box::new(drop)).unwrap()
+    Api::new(profile(base_url), CLOCK, Box::new(drop)).unwrap()
 }
 
 /// Returns the initial model.
@@ -70,6 +75,12 @@ pub fn session() -> SignedInSession {
     }
 }
 
+/// Returns the record of an export of a Group, which was not started yet.
+pub fn job() -> ExportJob {
+    let request = KickOff { group: "g1".to_owned(), ..KickOff::default() };
+    ExportJob::new("https://t.example/fhir/R4", request, now())
+}
+
 /// Returns a manifest of three files.
 pub fn manifest() -> ExportManifest {
     let file = |kind: &str, count| OutputFile {
@@ -79,9 +90,10 @@ pub fn manifest() -> ExportManifest {
     };
     ExportManifest {
         transaction_time: "2024-05-01T12:00:00.000Z".to_owned(),
-        request: "https://t.example/fhir/R4/Group/g1/$export".to_owned(),
         requires_access_token: true,
         output: vec![file("Observation", Some(240)), file("Patient", Some(5))],
+        deleted: vec![],
         error: vec![file("OperationOutcome", None)],
+        link: vec![],
     }
 }

@@ -1,18 +1,17 @@
 //! Tests of the update function: messages change the model and return effects.
 
-use jiff::{SignedDuration, Timestamp};
+use std::path::{Path, PathBuf};
+
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use trefoil_tui::api::{Bearer, ExportStatus, FileProgress, KickOff, SubsumesQuery, ValidateCode};
+use trefoil_tui::api::{Bearer, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
+use trefoil_tui::export::registry::RegisteredExport;
+use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
-use trefoil_tui::model::{Answer, ExportState, Model, Screen, SignInState};
+use trefoil_tui::model::{Activity, Answer, Model, Screen, SignInState};
 use trefoil_tui::msg::{Message, RuntimeEffect};
 use trefoil_tui::update::update;
 
-use crate::support::{manifest, model, now, press, session, type_text};
-
-fn later(seconds: i64) -> Timestamp {
-    now() + SignedDuration::from_secs(seconds)
-}
+use crate::support::{job, manifest, model, now, press, session, type_text};
 
 fn go_to(model: &mut Model) {
     let url = "https://t.example/oauth2/authorize".to_owned();
@@ -52,8 +51,8 @@ fn requests_contain_the_values_of_the_forms() {
         code: "cane".to_owned(),
         ..ValidateCode::default()
     };
-    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::ValidateCode(asked, Bearer::Backend)]);
-    assert_eq!(model.validate.answer, Answer::Waiting);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::ValidateCode(1, asked, Bearer::Backend)]);
+    assert_eq!(model.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
     press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::BackTab);
     for _ in 0..4 {
@@ -66,7 +65,7 @@ fn requests_contain_the_values_of_the_forms() {
         code_b: "canex".to_owned(),
         ..SubsumesQuery::default()
     };
-    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::Subsumes(asked, Bearer::Backend)]);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::Subsumes(1, asked, Bearer::Backend)]);
 }
 
 #[test]
@@ -112,61 +111,161 @@ fn the_token_is_switched_only_if_there_are_two() {
     assert_eq!(model.bearer, Bearer::User);
 }
 
-/// Returns a model with a running export.
-fn running() -> Model {
+#[test]
+fn a_late_answer_to_an_earlier_question_is_dropped() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Enter);
+    press(&mut model, KeyCode::Enter);
+    update(&mut model, Message::Validated(1, Err("late".to_owned())));
+    assert_eq!(model.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
+    let found = ValidationAnswer { result: true, ..ValidationAnswer::default() };
+    update(&mut model, Message::Validated(2, Ok(found.clone())));
+    update(&mut model, Message::Validated(1, Err("later".to_owned())));
+    assert_eq!(model.validate.sent.as_ref().unwrap().answer, Answer::Done(found));
+}
+
+#[test]
+fn an_answer_is_stale_after_the_form_or_the_token_changed() {
+    let mut model = model();
+    update(&mut model, Message::SignedIn(Ok(session())));
+    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Enter);
+    let found = SubsumesAnswer { outcome: "subsumes".to_owned() };
+    update(&mut model, Message::SubsumesAnswer(1, Ok(found)));
+    let is_stale = |model: &Model| model.subsumes.is_stale(&model.token_choice());
+    assert!(!is_stale(&model));
+    press(&mut model, KeyCode::Char('t'));
+    assert!(is_stale(&model), "the answer was asked for with the other token");
+    let sent = model.subsumes.sent.clone().unwrap();
+    assert_eq!((sent.token.bearer, sent.token.server.as_str()), (Bearer::User, "https://t.example"));
+    press(&mut model, KeyCode::Char('t'));
+    assert!(!is_stale(&model));
+    press(&mut model, KeyCode::Tab);
+    type_text(&mut model, "x");
+    assert!(is_stale(&model));
+    press(&mut model, KeyCode::Backspace);
+    assert!(!is_stale(&model));
+}
+
+#[test]
+fn enter_leaves_the_form() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Tab);
+    press(&mut model, KeyCode::Enter);
+    press(&mut model, KeyCode::Char('5'));
+    assert_eq!(model.screen, Screen::Requests, "a digit selects a screen after Enter");
+}
+
+/// Starts an export with the form, and returns its folder and record.
+fn start(model: &mut Model) -> (PathBuf, ExportJob) {
+    let effects = press(model, KeyCode::Enter);
+    let [RuntimeEffect::StartExport { folder, job, bearer: Bearer::Backend }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    (folder.clone(), job.clone())
+}
+
+/// Reports a record of the export in a folder.
+fn record(model: &mut Model, folder: &Path, job: ExportJob) {
+    let event = ExportEvent::Record(Box::new(job));
+    update(model, Message::ExportProgress { folder: folder.to_owned(), event });
+}
+
+fn downloading(job: &ExportJob) -> ExportJob {
+    let mut job = ExportJob { phase: ExportPhase::Downloading, ..job.clone() };
+    job.add_page(&manifest());
+    job
+}
+
+#[test]
+fn two_exports_have_separate_folders_and_progress() {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
-    let asked = KickOff { group: "g1".to_owned(), ..KickOff::default() };
-    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::KickOff(asked)]);
-    assert_eq!(update(&mut model, Message::KickedOff(Ok("https://t.example/j1".to_owned()))), [poll()]);
-    model
-}
-
-fn poll() -> RuntimeEffect {
-    RuntimeEffect::Poll { status_url: "https://t.example/j1".to_owned() }
-}
-
-#[test]
-fn an_export_is_polled_at_the_time_that_the_server_requested() {
-    let mut model = running();
-    assert_eq!(update(&mut model, Message::Tick(later(1))), [], "one question at a time");
-    let again = ExportStatus::Running { progress: Some("10%".to_owned()), retry_after_s: 7 };
-    update(&mut model, Message::Polled(Ok(again)));
-    assert_eq!(update(&mut model, Message::Tick(later(7))), []);
-    assert_eq!(update(&mut model, Message::Tick(later(8))), [poll()]);
-    // An answer without a progress text keeps the last text.
-    update(&mut model, Message::Polled(Ok(ExportStatus::Running { progress: None, retry_after_s: 1 })));
-    let ExportState::Running { progress, .. } = &model.export.state else {
-        panic!("{:?}", model.export.state)
+    let (first, first_job) = start(&mut model);
+    assert_eq!(first_job, job());
+    assert_eq!(first, PathBuf::from("trefoil-exports/20240501T120000Z-Group-g1"));
+    press(&mut model, KeyCode::Char('n'));
+    let (second, second_job) = start(&mut model);
+    assert_ne!(first, second);
+    record(&mut model, &first, downloading(&first_job));
+    record(&mut model, &second, downloading(&second_job));
+    let progress = FileProgress { bytes: 9, resources: 1, status: FileStatus::Done };
+    let event = ExportEvent::File { index: 1, progress };
+    update(&mut model, Message::ExportProgress { folder: first.clone(), event });
+    let done = |model: &mut Model, folder: &PathBuf| {
+        let files = &model.export.row(folder).unwrap().files;
+        files.iter().filter(|file| file.status == FileStatus::Done).count()
     };
-    assert_eq!(progress.as_deref(), Some("10%"));
+    assert_eq!((done(&mut model, &first), done(&mut model, &second)), (1, 0));
 }
 
 #[test]
-fn a_complete_export_has_one_download_at_a_time_and_is_deleted_on_the_second_press() {
-    let mut model = running();
-    update(&mut model, Message::Polled(Ok(ExportStatus::Complete(manifest()))));
-    let download = press(&mut model, KeyCode::Char('d'));
-    assert_eq!(download, [RuntimeEffect::Download { manifest: manifest(), folder: "trefoil-export".into() }]);
-    assert_eq!(press(&mut model, KeyCode::Char('d')), []);
-    update(&mut model, Message::Piece(FileProgress { index: 2, bytes: 9, lines: 1, done: true }));
-    // A message about a file of an older export.
-    update(&mut model, Message::Piece(FileProgress { index: 7, bytes: 9, lines: 1, done: true }));
+fn quitting_during_an_export_needs_a_second_press() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('4'));
+    let (folder, _) = start(&mut model);
+    press(&mut model, KeyCode::Char('q'));
+    assert!(!model.quit);
+    press(&mut model, KeyCode::Up);
+    press(&mut model, KeyCode::Char('q'));
+    assert!(!model.quit, "another key was pressed in between");
+    press(&mut model, KeyCode::Char('q'));
+    assert!(model.quit);
+    model.quit = false;
+    update(&mut model, Message::ExportEnded { folder, result: Ok(()) });
+    press(&mut model, KeyCode::Char('q'));
+    assert!(model.quit);
+}
+
+#[test]
+fn an_interrupted_export_of_an_earlier_run_is_resumed() {
+    let mut model = model();
+    let status_url = Some("https://t.example/j1".to_owned());
+    let job = ExportJob { phase: ExportPhase::Running, status_url, ..job() };
+    let folder = PathBuf::from("/e/1");
+    update(&mut model, Message::Exports(vec![RegisteredExport { folder: folder.clone(), job }]));
+    press(&mut model, KeyCode::Char('4'));
+    let resume = [RuntimeEffect::ResumeExport { folder: folder.clone(), bearer: Bearer::Backend }];
+    assert_eq!(press(&mut model, KeyCode::Char('r')), resume);
+    assert_eq!(press(&mut model, KeyCode::Char('r')), [], "the export is active");
+    update(&mut model, Message::ExportEnded { folder: folder.clone(), result: Err("gone".to_owned()) });
+    assert_eq!(model.export.rows[0].activity, Activity::Stopped("gone".to_owned()));
+    assert_eq!(press(&mut model, KeyCode::Char('r')), resume);
+}
+
+#[test]
+fn an_export_is_cancelled_on_the_second_press() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('4'));
+    let (folder, job) = start(&mut model);
     assert_eq!(press(&mut model, KeyCode::Char('x')), []);
     press(&mut model, KeyCode::Down);
     assert_eq!(press(&mut model, KeyCode::Char('x')), [], "another key was pressed in between");
-    let delete = RuntimeEffect::DeleteExport { status_url: "https://t.example/j1".to_owned() };
+    let delete = RuntimeEffect::DeleteExport { folder: folder.clone(), bearer: Bearer::Backend };
     assert_eq!(press(&mut model, KeyCode::Char('x')), [delete]);
-    update(&mut model, Message::ExportDeleted(Ok(())));
-    assert_eq!(model.export.state, ExportState::Deleted);
+    // A late event of the task that was ended.
+    record(&mut model, &folder, downloading(&job));
+    assert_eq!(model.export.rows[0].job.phase, ExportPhase::Starting);
+    let deleted = ExportJob { phase: ExportPhase::Deleted, ..job };
+    update(&mut model, Message::ExportDeleted { folder, result: Ok(deleted) });
+    assert_eq!(model.export.rows[0].job.phase, ExportPhase::Deleted);
+    assert_eq!(press(&mut model, KeyCode::Char('x')), [], "the export is deleted already");
 }
 
 #[test]
-fn an_outdated_poll_changes_nothing() {
-    let mut model = running();
-    update(&mut model, Message::ExportDeleted(Ok(())));
-    update(&mut model, Message::Polled(Err("404".to_owned())));
-    assert_eq!(model.export.state, ExportState::Deleted);
+fn a_progress_text_is_kept_until_the_next_one() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('4'));
+    let (folder, job) = start(&mut model);
+    record(&mut model, &folder, ExportJob { phase: ExportPhase::Running, ..job });
+    for progress in [Some("10%".to_owned()), None] {
+        let event = ExportEvent::Polled { progress, next_poll: now() };
+        update(&mut model, Message::ExportProgress { folder: folder.clone(), event });
+    }
+    let Activity::Active(Some(waiting)) = &model.export.rows[0].activity else { panic!("{model:?}") };
+    assert_eq!(waiting.progress.as_deref(), Some("10%"));
 }
 
 #[test]
@@ -179,5 +278,5 @@ fn an_invalid_since_is_not_sent() {
     type_text(&mut model, "yesterday");
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert!(model.notice.as_deref().is_some_and(|notice| notice.starts_with("Error:")));
-    assert_eq!(model.export.state, ExportState::Idle);
+    assert!(model.export.rows.is_empty());
 }

@@ -5,18 +5,15 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
 use serde_json::json;
-use trefoil_tui::api::{
-    Answered, Download, ExportStatus, FileProgress, RecordedExchange, SavedFile, SubsumesAnswer,
-    ValidationAnswer,
-};
+use trefoil_tui::api::{Answered, RecordedExchange, SubsumesAnswer, ValidationAnswer, ValidationIssue};
+use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
-use trefoil_tui::keys;
-use trefoil_tui::model::{Model, Screen};
+use trefoil_tui::model::Model;
 use trefoil_tui::msg::Message;
 use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
-use crate::support::{manifest, model, now, press, session};
+use crate::support::{job, manifest, model, now, press, session, type_text};
 
 fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -24,11 +21,12 @@ fn picture(model: &Model, width: u16, height: u16) -> String {
     terminal.backend().to_string()
 }
 
-/// Compares a screen with its snapshots at both sizes.
+/// Compares a screen with its snapshots at all sizes.
 #[track_caller]
 fn check(name: &str, model: &Model) {
-    insta::assert_snapshot!(format!("{name}_80x24"), picture(model, 80, 24));
-    insta::assert_snapshot!(format!("{name}_120x40"), picture(model, 120, 40));
+    for (width, height) in [(40, 12), (80, 24), (120, 40), (200, 50)] {
+        insta::assert_snapshot!(format!("{name}_{width}x{height}"), picture(model, width, height));
+    }
 }
 
 fn waiting() -> Model {
@@ -63,7 +61,7 @@ fn validated(answer: Result<ValidationAnswer, String>) -> Model {
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::Validated(answer));
+    update(&mut model, Message::Validated(1, answer));
     model
 }
 
@@ -71,30 +69,64 @@ fn subsumed() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::SubsumesAnswer(Ok(SubsumesAnswer { outcome: "subsumes".to_owned() })));
+    update(&mut model, Message::SubsumesAnswer(1, Ok(SubsumesAnswer { outcome: "subsumes".to_owned() })));
     model
+}
+
+/// Returns a model in which the form has changed since the question.
+fn stale() -> Model {
+    let mut model = subsumed();
+    press(&mut model, KeyCode::Tab);
+    type_text(&mut model, "/other");
+    model
+}
+
+fn report(model: &mut Model, event: ExportEvent) {
+    let folder = model.export.rows[0].folder.clone();
+    update(model, Message::ExportProgress { folder, event });
 }
 
 fn exporting() -> Model {
     let mut model = model();
     press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::KickedOff(Ok("https://t.example/fhir/R4/bulk/j1".to_owned())));
+    let status_url = Some("https://t.example/fhir/R4/bulk/j1".to_owned());
+    let running = ExportJob { phase: ExportPhase::Running, status_url, ..job() };
+    report(&mut model, ExportEvent::Record(Box::new(running)));
     let progress = Some("40% (6 of 15 types)".to_owned());
-    update(&mut model, Message::Polled(Ok(ExportStatus::Running { progress, retry_after_s: 5 })));
+    let next_poll = now() + SignedDuration::from_secs(5);
+    report(&mut model, ExportEvent::Polled { progress, next_poll });
     update(&mut model, Message::Tick(now() + SignedDuration::from_secs(2)));
     model
 }
 
+fn downloading() -> Model {
+    let mut model = exporting();
+    let mut job = ExportJob { phase: ExportPhase::Downloading, ..job() };
+    job.add_page(&manifest());
+    report(&mut model, ExportEvent::Record(Box::new(job)));
+    let reset = "connection reset by peer".to_owned();
+    let files = [
+        FileProgress { bytes: 4096, resources: 31, status: FileStatus::Downloading },
+        FileProgress { bytes: 2813, resources: 5, status: FileStatus::Done },
+        FileProgress { bytes: 0, resources: 0, status: FileStatus::Retrying(reset) },
+    ];
+    for (index, progress) in files.into_iter().enumerate() {
+        report(&mut model, ExportEvent::File { index, progress });
+    }
+    model
+}
+
 fn exported() -> Model {
-    let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
-    press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::KickedOff(Ok("https://t.example/fhir/R4/bulk/j1".to_owned())));
-    update(&mut model, Message::Polled(Ok(ExportStatus::Complete(manifest()))));
-    press(&mut model, KeyCode::Char('d'));
-    update(&mut model, Message::Piece(FileProgress { index: 0, bytes: 4096, lines: 31, done: false }));
-    update(&mut model, Message::Piece(FileProgress { index: 1, bytes: 2813, lines: 5, done: true }));
+    let mut model = downloading();
+    for (index, resources) in [240, 5, 1].into_iter().enumerate() {
+        let progress = FileProgress { bytes: 100 * resources, resources, status: FileStatus::Done };
+        report(&mut model, ExportEvent::File { index, progress });
+    }
+    let complete = ExportJob { phase: ExportPhase::Complete, ..model.export.rows[0].job.clone() };
+    report(&mut model, ExportEvent::Record(Box::new(complete)));
+    let folder = model.export.rows[0].folder.clone();
+    update(&mut model, Message::ExportEnded { folder, result: Ok(()) });
     model
 }
 
@@ -144,6 +176,14 @@ fn all() -> Vec<(&'static str, Model)> {
         result: false,
         display: Some("Cane".to_owned()),
         message: Some("Wrong Display Name 'Foo' for aids#cane".to_owned()),
+        issues: vec![ValidationIssue {
+            severity: "error".to_owned(),
+            code: "invalid".to_owned(),
+            detail: Some("invalid-display".to_owned()),
+            text: "Wrong Display Name 'Foo' for aids#cane".to_owned(),
+            expression: vec!["display".to_owned()],
+        }],
+        ..ValidationAnswer::default()
     };
     let missing = "400 Bad Request from https://t.example/fhir/R4/ValueSet/$validate-code: a definition for the value Set could not be found";
     vec![
@@ -153,7 +193,9 @@ fn all() -> Vec<(&'static str, Model)> {
         ("validate_code", validated(Ok(found))),
         ("validate_code_refused", validated(Err(missing.to_owned()))),
         ("subsumes", subsumed()),
+        ("subsumes_stale", stale()),
         ("export_running", exporting()),
+        ("export_downloading", downloading()),
         ("export_complete", exported()),
         ("requests", requests()),
         ("request", request()),
@@ -172,31 +214,63 @@ fn every_screen_matches_its_snapshots() {
 fn screens_can_be_drawn_at_any_size() {
     for (_, model) in all() {
         for (width, height) in
-            [(1, 1), (2, 1), (1, 24), (80, 1), (5, 5), (13, 7), (79, 3), (80, 9), (300, 100)]
+            [(1, 1), (2, 24), (1, 24), (80, 1), (5, 5), (40, 12), (79, 13), (80, 9), (300, 100)]
         {
             assert!(!picture(&model, width, height).is_empty());
         }
     }
 }
 
+/// Presses many keys in many states and sizes. The keys are reproducible.
 #[test]
-fn the_footer_fits_in_80_columns() {
-    for screen in Screen::ALL {
-        for typing in [false, true] {
-            let rows = keys::footer(screen, typing);
-            let width: usize =
-                rows.map(|row| row.label.len() + row.footer.unwrap_or_default().len() + 3).sum();
-            assert!(width <= 80, "{screen:?} typing {typing}: {width}");
+fn no_sequence_of_keys_panics() {
+    const KEYS: usize = 100_000;
+    let mut random = fastrand::Rng::with_seed(17);
+    let mut states = all();
+    let mut model = model();
+    for at in 0..KEYS {
+        if at % 500 == 0 {
+            model = states[random.usize(..states.len())].1.clone();
+        }
+        let code = match random.u8(..12) {
+            0 => KeyCode::Enter,
+            1 => KeyCode::Esc,
+            2 => KeyCode::Tab,
+            3 => KeyCode::BackTab,
+            4 => KeyCode::Backspace,
+            5 => *random.choice(&[KeyCode::Home, KeyCode::End]).unwrap(),
+            6 => *random.choice(&[KeyCode::Left, KeyCode::Right]).unwrap(),
+            7 => *random.choice(&[KeyCode::Up, KeyCode::Down, KeyCode::PageUp, KeyCode::PageDown]).unwrap(),
+            8 => KeyCode::F(random.u8(1..=12)),
+            9 => KeyCode::Char(random.char('1'..='9')),
+            10 => KeyCode::Char(*random.choice(&['漢', 'é', '\u{301}', '🦀']).unwrap()),
+            _ => KeyCode::Char(random.char(' '..='~')),
+        };
+        press(&mut model, code);
+        model.quit = false;
+        // Drawing takes far longer than an update.
+        if at % 25 == 0 {
+            picture(&model, random.u16(1..=200), random.u16(1..=60));
         }
     }
+    states.clear();
 }
 
 #[test]
-fn a_finished_download_shows_its_folder() {
-    let mut model = exported();
-    let file =
-        SavedFile { kind: "Patient".to_owned(), name: "Patient.ndjson".to_owned(), resources: 5, bytes: 9 };
-    let saved = Download { folder: "out".into(), files: vec![file], bytes: 9, resources: 5 };
-    update(&mut model, Message::Downloaded(Ok(saved)));
-    assert!(picture(&model, 80, 24).contains("Saved 5 resources, 9 bytes and manifest.json in out"));
+fn the_cursor_is_after_wide_characters() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Tab);
+    press(&mut model, KeyCode::Tab);
+    type_text(&mut model, "漢字e\u{301}");
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    terminal.draw(|frame| view(&model, frame)).unwrap();
+    // The value begins in column 12; the characters have the widths 2, 2, 1 and 0.
+    terminal.backend_mut().assert_cursor_position((12 + 5, 3));
+    for _ in 0..50 {
+        type_text(&mut model, "漢");
+    }
+    terminal.draw(|frame| view(&model, frame)).unwrap();
+    // The field has 68 columns: 33 characters of width 2 before the cursor.
+    terminal.backend_mut().assert_cursor_position((12 + 66, 3));
 }

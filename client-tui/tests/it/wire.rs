@@ -1,8 +1,10 @@
 //! Tests of the client against mock servers that are slow, return invalid answers or are down.
 
+use std::time::Duration;
+
 use serde_json::json;
 use trefoil_tui::api::{
-    ApiError, Bearer, ExportManifest, ExportStatus, KickOff, OutputFile, SubsumesQuery, ValidateCode,
+    ApiError, Bearer, ExportStatus, KickOff, SubsumesQuery, ValidateCode, ValidationIssue,
 };
 use wiremock::matchers::{body_json, body_string_contains, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -25,7 +27,20 @@ async fn validate_code_posts_parameters() {
     ]});
     let found = json!({ "resourceType": "Parameters", "parameter": [
         { "name": "result", "valueBoolean": true }, { "name": "display", "valueString": "C" },
+        { "name": "system", "valueUri": "s" },
+        { "name": "issues", "resource": { "resourceType": "OperationOutcome", "issue": [{
+            "severity": "warning", "code": "business-rule", "expression": ["Coding.display"],
+            "details": { "coding": [{ "code": "display-comment" }], "text": "C is preferred" },
+        }]}},
     ]});
+    let issue = ValidationIssue {
+        severity: "warning".to_owned(),
+        code: "business-rule".to_owned(),
+        detail: Some("display-comment".to_owned()),
+        text: "C is preferred".to_owned(),
+        expression: vec!["Coding.display".to_owned()],
+    };
+    assert_eq!(issue.sentence(), "warning at Coding.display: C is preferred (display-comment)");
     Mock::given(method("POST"))
         .and(path("/fhir/R4/ValueSet/$validate-code"))
         .and(header("authorization", "Bearer tok"))
@@ -38,6 +53,7 @@ async fn validate_code_posts_parameters() {
     let asked = ValidateCode { url: "u".into(), system: "s".into(), code: "c".into(), ..Default::default() };
     let found = api(&server.uri()).validate_code(&asked, &given()).await.unwrap();
     assert_eq!((found.result, found.display.as_deref(), found.message), (true, Some("C"), None));
+    assert_eq!((found.system.as_deref(), found.issues), (Some("s"), vec![issue]));
 }
 
 #[tokio::test]
@@ -156,8 +172,14 @@ async fn an_export_is_started_polled_and_deleted() {
     let expected = ExportStatus::Running { progress: Some("5%".to_owned()), retry_after_s: 9 };
     assert_eq!(poll(running).await, Ok(expected));
     let busy = ResponseTemplate::new(429).insert_header("retry-after", "30");
-    assert_eq!(poll(busy).await, Ok(ExportStatus::Running { progress: None, retry_after_s: 30 }));
-    assert!(matches!(poll(ResponseTemplate::new(500)).await, Err(ApiError::Refused { .. })));
+    let error = poll(busy).await.unwrap_err();
+    assert!(error.is_transient() && !error.is_final_export_status());
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(30)));
+    let error = poll(ResponseTemplate::new(500)).await.unwrap_err();
+    assert!(!error.is_transient() && error.is_final_export_status());
+    let transient = json!({ "resourceType": "OperationOutcome", "issue": [{ "code": "transient" }] });
+    assert!(poll(ResponseTemplate::new(500).set_body_json(transient)).await.unwrap_err().is_transient());
+    assert!(!poll(ResponseTemplate::new(401)).await.unwrap_err().is_final_export_status());
     server.reset().await;
     Mock::given(method("DELETE")).respond_with(ResponseTemplate::new(202)).expect(1).mount(&server).await;
     api.delete_export(&status, &given()).await.unwrap();
@@ -174,59 +196,4 @@ async fn a_kick_off_without_202_is_an_error() {
     answer(&server, "/fhir/R4/$export", ResponseTemplate::new(202)).await;
     let error = api.kick_off(&KickOff::default(), &given()).await.unwrap_err();
     assert!(error.to_string().contains("Content-Location"), "{error}");
-}
-
-/// Returns a manifest of two output files on this server. `count` is the number of resources of the first file.
-fn manifest(server: &MockServer, requires_access_token: bool, count: u64) -> ExportManifest {
-    let file = |name: &str, count| OutputFile {
-        kind: "Patient".into(),
-        url: format!("{}/{name}", server.uri()),
-        count,
-    };
-    ExportManifest {
-        transaction_time: "2024-05-01T12:00:00Z".into(),
-        request: server.uri(),
-        requires_access_token,
-        output: vec![file("p1", Some(count)), file("p2", None)],
-        error: vec![],
-    }
-}
-
-#[tokio::test]
-async fn files_are_streamed_counted_and_named() {
-    let server = MockServer::start().await;
-    let body = "{\"resourceType\":\"Patient\"}\n{\"resourceType\":\"Patient\"}\n";
-    answer(&server, "/p1", ResponseTemplate::new(200).set_body_string(body)).await;
-    // The line end of the last line may be missing.
-    answer(&server, "/p2", ResponseTemplate::new(200).set_body_string(body.trim_end())).await;
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("new/export");
-    let api = api(&server.uri());
-    let saved = api.download(&manifest(&server, true, 2), &out, &given(), |_| {}).await.unwrap();
-    assert_eq!((saved.resources, saved.bytes), (4, 2 * body.len() as u64 - 1));
-    assert_eq!(std::fs::read_to_string(out.join("Patient.ndjson")).unwrap(), body);
-    assert_eq!(std::fs::read_to_string(out.join("Patient.2.ndjson")).unwrap(), body.trim_end());
-    let written: ExportManifest =
-        serde_json::from_slice(&std::fs::read(out.join("manifest.json")).unwrap()).unwrap();
-    assert_eq!(written, manifest(&server, true, 2));
-    let sent = server.received_requests().await.unwrap();
-    assert!(sent.iter().all(|request| request.headers["authorization"] == "Bearer tok"));
-    server.reset().await;
-    answer(&server, "/p1", ResponseTemplate::new(200).set_body_string(body)).await;
-    let error = api.download(&manifest(&server, false, 3), &out, &given(), |_| {}).await.unwrap_err();
-    let sent = server.received_requests().await.unwrap();
-    assert!(sent.iter().all(|request| !request.headers.contains_key("authorization")), "{error}");
-}
-
-#[tokio::test]
-async fn a_file_with_missing_lines_keeps_its_temporary_name() {
-    let server = MockServer::start().await;
-    answer(&server, "/p1", ResponseTemplate::new(200).set_body_string("{}\n")).await;
-    let folder = tempfile::tempdir().unwrap();
-    let mut manifest = manifest(&server, false, 2);
-    manifest.output.truncate(1);
-    let error = api(&server.uri()).download(&manifest, folder.path(), &given(), |_| {}).await.unwrap_err();
-    assert!(error.to_string().contains("the manifest says 2 resources, the file has 1"), "{error}");
-    assert!(!folder.path().join("Patient.ndjson").exists());
-    assert!(!folder.path().join("manifest.json").exists());
 }

@@ -1,15 +1,20 @@
 //! State of the screens. It contains no token, so that no screen can show one.
 
+mod export;
+mod terminology;
+
 use std::collections::VecDeque;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use crate::api::{
-    Bearer, Claims, Download, ExportManifest, FileProgress, RecordedExchange, SignedInSession,
-    SubsumesAnswer, ValidationAnswer,
-};
+use crate::api::{Bearer, Claims, RecordedExchange, SignedInSession};
 use crate::form::{Form, FormField};
 use crate::profile::Profile;
+pub use export::{Activity, ExportRow, ExportScreen, Waiting};
+pub use terminology::{
+    Question, SentQuestion, SubsumesScreen, TerminologyScreen, TokenChoice, ValidateScreen,
+};
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
@@ -83,19 +88,30 @@ pub struct Model {
     pub quit: bool,
     /// Result of the last action, for the status line.
     pub notice: Option<String>,
+    /// Action that is performed if its key is pressed again.
+    pub to_confirm: Option<Confirmation>,
     /// Token that terminology requests use.
     pub bearer: Bearer,
     pub sign_in: SignIn,
     /// Form and answer of `$validate-code`.
-    pub validate: TerminologyQuery<ValidationAnswer>,
+    pub validate: ValidateScreen,
     /// Form and answer of `$subsumes`.
-    pub subsumes: TerminologyQuery<SubsumesAnswer>,
+    pub subsumes: SubsumesScreen,
     /// State of the export screen.
-    pub export: Export,
+    pub export: ExportScreen,
     /// State of the Requests screen.
     pub requests: RequestLog,
     /// Number of lines by which Help is scrolled.
     pub help_scroll: u16,
+}
+
+/// Actions that need a second key press.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Confirmation {
+    /// Quit while exports are running.
+    Quit,
+    /// Delete the export of this folder on the server.
+    DeleteExport(PathBuf),
 }
 
 /// Facts about the server and the client that are known at the start.
@@ -103,6 +119,10 @@ pub struct Model {
 pub struct ServerFacts {
     /// Base address of the server.
     pub base_url: String,
+    /// Base address of FHIR R4.
+    pub fhir_base: String,
+    /// File with the only certificates to trust, for curl commands.
+    pub ca: Option<PathBuf>,
     /// client_id for signing in users.
     pub client_id: Option<String>,
     /// client_id of the backend client.
@@ -146,59 +166,6 @@ pub enum SignInState {
     Failed(String),
 }
 
-/// A form of a terminology operation and its answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TerminologyQuery<T> {
-    pub form: Form,
-    pub answer: Answer<T>,
-    /// The two codes of the sent query, for the sentence about the answer.
-    pub about: (String, String),
-}
-
-/// State of the export screen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Export {
-    pub form: Form,
-    pub state: ExportState,
-    /// Whether the key for deletion was pressed once.
-    pub confirm_delete: bool,
-    /// Index of the first visible file in the list.
-    pub scroll: usize,
-}
-
-/// States of an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ExportState {
-    /// No export was started.
-    Idle,
-    /// The kick-off request was sent.
-    Starting,
-    /// The server is running the export.
-    Running {
-        status_url: String,
-        /// Time at which the export was started.
-        since: Timestamp,
-        /// Progress text of the server.
-        progress: Option<String>,
-        /// Time of the next poll; `None` while a poll is pending.
-        next_poll: Option<Timestamp>,
-    },
-    /// The export is complete.
-    Complete {
-        /// Address of the status, which is also used to delete the export.
-        status_url: String,
-        manifest: ExportManifest,
-        /// Progress of each file; `None` if its download has not started.
-        pieces: Vec<Option<FileProgress>>,
-        /// State of the download of all files.
-        download: Answer<Download>,
-    },
-    /// The export was deleted on the server.
-    Deleted,
-    /// The export could not be started, or failed; the value is the message.
-    Failed(String),
-}
-
 /// State of the Requests screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestLog {
@@ -220,10 +187,11 @@ impl Model {
         let demo_user = (!examples.username.is_empty())
             .then(|| (examples.username.clone(), examples.password_file.clone()));
         let bearer = if backend_id.is_some() { Bearer::Backend } else { Bearer::User };
-        let asking = |fields| Form::new(fields);
         Self {
             about: ServerFacts {
                 base_url: profile.base_url.clone(),
+                fhir_base: profile.fhir_base.clone(),
+                ca: profile.ca.as_ref().map(|ca| ca.path.clone()),
                 client_id: profile.client_id.clone(),
                 backend_id,
                 demo_user,
@@ -235,10 +203,11 @@ impl Model {
             typing: false,
             quit: false,
             notice: None,
+            to_confirm: None,
             bearer,
             sign_in: SignIn {
                 state: SignInState::Out,
-                form: asking(vec![FormField::new(
+                form: Form::new(vec![FormField::new(
                     "paste",
                     "the last address of the browser, or the code",
                     "",
@@ -246,42 +215,45 @@ impl Model {
                 paste_error: None,
                 claims: Answer::None,
             },
-            validate: TerminologyQuery {
-                form: asking(vec![
-                    FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
-                    FormField::new("id", "id of the ValueSet, instead of url", ""),
-                    FormField::new("system", "canonical URL of the code system", &examples.system),
-                    FormField::new("code", "code to validate", &examples.code),
-                    FormField::new("display", "display to check (optional)", ""),
-                ]),
-                answer: Answer::None,
-                about: Default::default(),
-            },
-            subsumes: TerminologyQuery {
-                form: asking(vec![
-                    FormField::new("system", "canonical URL of the code system", &examples.hierarchy),
-                    FormField::new("id", "id of the code system, instead of system", ""),
-                    FormField::new("version", "version of the code system (optional)", ""),
-                    FormField::new("codeA", "one code", &examples.code_a),
-                    FormField::new("codeB", "the other code", &examples.code_b),
-                ]),
-                answer: Answer::None,
-                about: Default::default(),
-            },
-            export: Export {
-                form: asking(vec![
-                    FormField::new("Group", "id of a Group; empty exports everything", &examples.group),
-                    FormField::new("_type", "resource types, separated by commas; empty for all", ""),
-                    FormField::new("_since", "an instant like 2024-01-31T08:00:00Z", ""),
-                    FormField::new("folder", "folder for the downloaded files", "trefoil-export"),
-                ]),
-                state: ExportState::Idle,
-                confirm_delete: false,
-                scroll: 0,
-            },
+            validate: TerminologyScreen::new(vec![
+                FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
+                FormField::new("id", "id of the ValueSet, instead of url", ""),
+                FormField::new("system", "canonical URL of the code system", &examples.system),
+                FormField::new("code", "code to validate", &examples.code),
+                FormField::new("display", "display to check (optional)", ""),
+            ]),
+            subsumes: TerminologyScreen::new(vec![
+                FormField::new("system", "canonical URL of the code system", &examples.hierarchy),
+                FormField::new("id", "id of the code system, instead of system", ""),
+                FormField::new("version", "version of the code system (optional)", ""),
+                FormField::new("codeA", "one code", &examples.code_a),
+                FormField::new("codeB", "the other code", &examples.code_b),
+            ]),
+            export: ExportScreen::new(vec![
+                FormField::new("Group", "id of a Group; empty exports everything", &examples.group),
+                FormField::new("_type", "resource types, separated by commas; empty for all", ""),
+                FormField::new("_since", "an instant like 2024-01-31T08:00:00Z", ""),
+                FormField::new("folder", "folder in which each export gets a new folder", "trefoil-exports"),
+            ]),
             requests: RequestLog::default(),
             help_scroll: 0,
         }
+    }
+
+    /// Returns the token that terminology requests use now, with its description.
+    pub fn token_choice(&self) -> TokenChoice {
+        let name = match &self.bearer {
+            Bearer::Backend => {
+                format!("backend {}", self.about.backend_id.as_deref().unwrap_or("without a client"))
+            }
+            Bearer::User | Bearer::Given(_) => "the signed-in user".to_owned(),
+        };
+        TokenChoice { bearer: self.bearer.clone(), name, server: self.about.base_url.clone() }
+    }
+
+    /// Returns the token for exports: that of the backend client, or else that of the signed-in user.
+    pub fn export_bearer(&self) -> Bearer {
+        if self.about.backend_id.is_some() { Bearer::Backend } else { Bearer::User }
     }
 
     /// Returns the form of the visible screen. The sign-in screen has a form only while it waits for the browser.
@@ -292,8 +264,8 @@ impl Model {
             }
             Screen::ValidateCode => Some(&mut self.validate.form),
             Screen::Subsumes => Some(&mut self.subsumes.form),
-            Screen::Export => Some(&mut self.export.form),
-            Screen::SignIn | Screen::Requests | Screen::Help => None,
+            Screen::Export if self.export.form_open() => Some(&mut self.export.form),
+            Screen::SignIn | Screen::Export | Screen::Requests | Screen::Help => None,
         }
     }
 }

@@ -1,0 +1,24 @@
+//! The time source of the client: the current time, and waiting. Tests use a fixed time and do not wait.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// A pending wait.
+pub type Wait = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A time source.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientClock {
+    /// Returns the current time.
+    pub now: fn() -> Timestamp,
+    /// Completes after the duration.
+    pub wait: fn(Duration) -> Wait,
+}
+
+impl ClientClock {
+    /// The clock of the operating system.
+    pub const SYSTEM: Self =
+        Self { now: Timestamp::now, wait: |duration| Box::pin(tokio::time::sleep(duration)) };
+}

@@ -1,0 +1,165 @@
+//! The folder of one export. Only the user may read it, because it contains patient data.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+
+use super::job::ExportJob;
+
+/// Name of the record of the export.
+const RECORD: &str = "job.json";
+/// File that a process locks while it works on the export.
+const LOCK: &str = ".lock";
+
+/// A folder that this process has locked.
+#[derive(Debug)]
+pub struct ExportFolder {
+    path: PathBuf,
+    /// Holds the lock until it is dropped.
+    _lock: File,
+}
+
+/// Failure to use a folder.
+#[derive(Debug, thiserror::Error)]
+pub enum FolderError {
+    /// The folder of a new export contains files.
+    #[error("the folder {} is not empty; name a new folder, or resume an export with --resume", .0.display())]
+    NotEmpty(PathBuf),
+    /// The folder contains no record of an export.
+    #[error("{} contains no export that can be resumed: {reason}", path.display())]
+    NoExport { path: PathBuf, reason: String },
+    /// Another process works on the export.
+    #[error("another process is working on the export in {}", .0.display())]
+    Locked(PathBuf),
+    /// A file or folder cannot be written.
+    #[error("failed to write {}: {error}", path.display())]
+    Write { path: PathBuf, error: io::Error },
+}
+
+impl ExportFolder {
+    /// Creates the folder of a new export. An empty folder is also accepted.
+    ///
+    /// # Errors
+    /// Returns [`FolderError`] if the folder contains files or cannot be written.
+    pub fn create(path: &Path) -> Result<Self, FolderError> {
+        let failed = |error| FolderError::Write { path: path.to_owned(), error };
+        let contains_files = match fs::read_dir(path) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(failed(error)),
+        };
+        if contains_files {
+            return Err(FolderError::NotEmpty(path.to_owned()));
+        }
+        create_private_folder(path).map_err(failed)?;
+        Self::lock(path)
+    }
+
+    /// Opens the folder of an earlier export and reads its record.
+    ///
+    /// # Errors
+    /// Returns [`FolderError`] if the folder contains no valid record, or if another process is using it.
+    pub fn open(path: &Path) -> Result<(Self, ExportJob), FolderError> {
+        let job = Self::read(path)?;
+        Ok((Self::lock(path)?, job))
+    }
+
+    /// Reads the record in a folder without locking the folder.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::NoExport`] if there is no valid record.
+    pub fn read(path: &Path) -> Result<ExportJob, FolderError> {
+        let failed = |reason: String| FolderError::NoExport { path: path.to_owned(), reason };
+        let text = fs::read(path.join(RECORD)).map_err(|error| failed(format!("{RECORD}: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| failed(format!("{RECORD}: {error}")))
+    }
+
+    fn lock(path: &Path) -> Result<Self, FolderError> {
+        let at = path.join(LOCK);
+        let failed = |error| FolderError::Write { path: at.clone(), error };
+        let lock = private_file(&at, false).map_err(failed)?;
+        match lock.try_lock() {
+            Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
+            Err(fs::TryLockError::WouldBlock) => Err(FolderError::Locked(path.to_owned())),
+            Err(fs::TryLockError::Error(error)) => Err(failed(error)),
+        }
+    }
+
+    /// Returns the path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes the record of the export. A crash leaves the old or the new record.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::Write`].
+    pub fn save(&self, job: &ExportJob) -> Result<(), FolderError> {
+        let text = serde_json::to_vec_pretty(job).expect("all keys of a record are strings");
+        self.write(RECORD, &text)
+    }
+
+    /// Writes a file. A crash leaves the old or the new content.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::Write`].
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
+        let path = self.path.join(name);
+        let part = self.path.join(format!("{name}.part"));
+        let write = || {
+            let mut file = private_file(&part, true)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&part, &path)
+        };
+        write().map_err(|error| FolderError::Write { path: path.clone(), error })
+    }
+
+    /// Removes the record, and the folder if it contains nothing else.
+    pub(super) fn remove(&self) {
+        for name in [RECORD, LOCK] {
+            // A file that remains prevents the removal of the folder, which is not an error.
+            let _ = fs::remove_file(self.path.join(name));
+        }
+        let _ = fs::remove_dir(&self.path);
+    }
+
+    /// Returns the path of a file whose subfolder exists.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::Write`] if the subfolder cannot be created.
+    pub fn file(&self, name: &str) -> Result<PathBuf, FolderError> {
+        let path = self.path.join(name);
+        if let Some(parent) = path.parent() {
+            create_private_folder(parent)
+                .map_err(|error| FolderError::Write { path: parent.to_owned(), error })?;
+        }
+        Ok(path)
+    }
+}
+
+/// Creates a folder that only the user may read, and its parents. An existing folder keeps its permissions.
+pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+/// Opens a file for writing that only the user may read.
+pub(super) fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).write(true).truncate(truncate);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

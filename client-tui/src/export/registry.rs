@@ -1,0 +1,75 @@
+//! The list of the exports of this user: a file with the path of one folder on each line.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy as _;
+
+use super::folder::{ExportFolder, FolderError, create_private_folder};
+use super::job::ExportJob;
+
+/// The file that contains the list.
+#[derive(Clone, Debug)]
+pub struct ExportRegistry {
+    path: PathBuf,
+}
+
+/// An export in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisteredExport {
+    pub folder: PathBuf,
+    pub job: ExportJob,
+}
+
+impl ExportRegistry {
+    /// Returns the list in `$XDG_STATE_HOME/trefoil-tui/exports`, or in the folder that the operating system uses instead.
+    ///
+    /// # Errors
+    /// Returns an error if the user has no home folder.
+    pub fn of_user() -> Result<Self, FolderError> {
+        let failed =
+            |error| FolderError::Write { path: "trefoil-tui/exports".into(), error: io::Error::other(error) };
+        let base = etcetera::choose_base_strategy().map_err(failed)?;
+        let state = base.state_dir().unwrap_or_else(|| base.data_dir());
+        Ok(Self::at(&state.join("trefoil-tui/exports")))
+    }
+
+    /// Returns the list in this file, which need not exist.
+    pub fn at(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    /// Adds the folder of an export.
+    ///
+    /// # Errors
+    /// Returns [`FolderError::Write`].
+    pub fn add(&self, folder: &Path) -> Result<(), FolderError> {
+        let append = || {
+            if let Some(parent) = self.path.parent() {
+                create_private_folder(parent)?;
+            }
+            let folder = std::path::absolute(folder)?;
+            // A single write, so that the lines of concurrent processes are not mixed.
+            fs::File::options()
+                .create(true)
+                .append(true)
+                .open(&self.path)?
+                .write_all(format!("{}\n", folder.display()).as_bytes())
+        };
+        append().map_err(|error| FolderError::Write { path: self.path.clone(), error })
+    }
+
+    /// Returns the exports, the newest first. Folders that no longer exist are left out.
+    pub fn list(&self) -> Vec<RegisteredExport> {
+        let text = fs::read_to_string(&self.path).unwrap_or_default();
+        let folders: BTreeSet<_> = text.lines().map(PathBuf::from).collect();
+        let read =
+            |folder: PathBuf| Some(RegisteredExport { job: ExportFolder::read(&folder).ok()?, folder });
+        let mut exports: Vec<_> = folders.into_iter().filter_map(read).collect();
+        exports.sort_by_key(|export| Reverse(export.job.started_at));
+        exports
+    }
+}

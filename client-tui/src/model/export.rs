@@ -1,0 +1,141 @@
+//! State of the export screen: the exports of this user, and the form for a new one.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use crate::api::KickOff;
+use crate::export::{ExportEvent, ExportJob, FileProgress};
+use crate::form::{Form, FormField};
+
+/// State of the export screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportScreen {
+    pub form: Form,
+    /// Whether the form is open although there are exports.
+    pub new_export: bool,
+    /// Exports, the newest first.
+    pub rows: Vec<ExportRow>,
+    /// Index of the selected export.
+    pub selected: usize,
+    /// Index of the first visible file of the selected export.
+    pub scroll: usize,
+}
+
+/// An export in the table. Its folder identifies it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExportRow {
+    pub folder: PathBuf,
+    pub job: ExportJob,
+    pub activity: Activity,
+    /// Progress of each file that this process has downloaded or is downloading.
+    pub files: Vec<FileProgress>,
+}
+
+/// Activity of this process for an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Nothing since the program was started.
+    None,
+    /// A task works on the export.
+    Active(Option<Waiting>),
+    /// The task ended with this error.
+    Stopped(String),
+    /// The task completed the export.
+    Completed,
+}
+
+/// A request that a task will send later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Progress text of the server.
+    pub progress: Option<String>,
+    /// Error of the last request, if it is sent again.
+    pub error: Option<String>,
+    /// Time of the next request.
+    pub until: Timestamp,
+}
+
+impl ExportScreen {
+    pub(super) fn new(fields: Vec<FormField>) -> Self {
+        Self { form: Form::new(fields), new_export: false, rows: Vec::new(), selected: 0, scroll: 0 }
+    }
+
+    /// Returns whether the form is visible. It is, until there is an export.
+    pub fn form_open(&self) -> bool {
+        self.new_export || self.rows.is_empty()
+    }
+
+    /// Returns the parameters in the form.
+    pub fn kick_off(&self) -> KickOff {
+        KickOff {
+            group: self.form.value("Group"),
+            types: self.form.value("_type"),
+            since: self.form.value("_since"),
+        }
+    }
+
+    /// Returns the selected export, unless the form is visible.
+    pub fn selected(&self) -> Option<&ExportRow> {
+        if self.form_open() { None } else { self.rows.get(self.selected) }
+    }
+
+    /// Returns the export in a folder.
+    pub fn row(&mut self, folder: &Path) -> Option<&mut ExportRow> {
+        self.rows.iter_mut().find(|row| row.folder == folder)
+    }
+
+    /// Returns whether a task works on an export.
+    pub fn any_active(&self) -> bool {
+        self.rows.iter().any(ExportRow::is_active)
+    }
+}
+
+impl ExportRow {
+    pub fn new(folder: PathBuf, job: ExportJob, activity: Activity) -> Self {
+        Self { files: vec![FileProgress::default(); job.files.len()], folder, job, activity }
+    }
+
+    pub fn is_active(&self) -> bool {
+        matches!(self.activity, Activity::Active(_))
+    }
+
+    /// Returns whether the export is interrupted and can be continued.
+    pub fn can_resume(&self) -> bool {
+        !self.is_active() && self.job.can_resume()
+    }
+
+    /// Applies the progress of the task.
+    pub fn apply(&mut self, event: ExportEvent) {
+        match event {
+            ExportEvent::Record(job) => {
+                self.files.resize(job.files.len(), FileProgress::default());
+                self.job = *job;
+                self.activity = Activity::Active(None);
+            }
+            ExportEvent::Polled { progress, next_poll } => {
+                // A response without a progress text keeps the last text.
+                let progress =
+                    progress.or_else(|| self.waiting().and_then(|waiting| waiting.progress.clone()));
+                self.activity = Activity::Active(Some(Waiting { progress, error: None, until: next_poll }));
+            }
+            ExportEvent::Retrying { reason, next_attempt } => {
+                let progress = self.waiting().and_then(|waiting| waiting.progress.clone());
+                self.activity =
+                    Activity::Active(Some(Waiting { progress, error: Some(reason), until: next_attempt }));
+            }
+            ExportEvent::File { index, progress } => {
+                if let Some(file) = self.files.get_mut(index) {
+                    *file = progress;
+                }
+            }
+        }
+    }
+
+    fn waiting(&self) -> Option<&Waiting> {
+        match &self.activity {
+            Activity::Active(waiting) => waiting.as_ref(),
+            _ => None,
+        }
+    }
+}

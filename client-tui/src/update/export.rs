@@ -1,0 +1,137 @@
+//! Updates of the export screen.
+
+use std::path::{Path, PathBuf};
+
+use crate::export::registry::RegisteredExport;
+use crate::export::{ExportEvent, ExportJob, ExportPhase};
+use crate::model::{Activity, Confirmation, ExportRow, Model};
+use crate::msg::{Answered, RuntimeEffect};
+
+/// Adds the exports of earlier runs of the program to the table.
+pub(super) fn on_exports(model: &mut Model, exports: Vec<RegisteredExport>) {
+    for export in exports {
+        if model.export.row(&export.folder).is_none() {
+            model.export.rows.push(ExportRow::new(export.folder, export.job, Activity::None));
+        }
+    }
+}
+
+pub(super) fn on_progress(model: &mut Model, folder: &Path, event: ExportEvent) {
+    if let Some(row) = model.export.row(folder).filter(|row| row.is_active()) {
+        row.apply(event);
+    }
+}
+
+pub(super) fn on_ended(model: &mut Model, folder: &Path, result: Answered<()>) {
+    let Some(row) = model.export.row(folder) else { return };
+    match result {
+        Ok(()) => row.activity = Activity::Completed,
+        Err(reason) => {
+            model.notice = Some(format!("Error: {reason}"));
+            row.activity = Activity::Stopped(reason);
+        }
+    }
+}
+
+pub(super) fn on_deleted(model: &mut Model, folder: &Path, result: Answered<ExportJob>) {
+    match result {
+        Ok(job) => {
+            if let Some(row) = model.export.row(folder) {
+                row.job = job;
+            }
+            model.notice = Some("The export was deleted on the server.".to_owned());
+        }
+        Err(reason) => model.notice = Some(format!("Error: {reason}")),
+    }
+}
+
+/// Opens the form, or starts the export in it.
+pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
+    if !model.export.form_open() {
+        open_form(model);
+        return Vec::new();
+    }
+    let request = model.export.kick_off();
+    let parent = model.export.form.value("folder");
+    let checked = request.check().and_then(|()| match parent.as_str() {
+        "" => Err("enter the folder for the downloaded files".to_owned()),
+        _ => Ok(()),
+    });
+    if let Err(reason) = checked {
+        model.notice = Some(format!("Error: {reason}"));
+        return Vec::new();
+    }
+    let job = ExportJob::new(&model.about.fhir_base, request, model.now);
+    let folder = unused_folder(model, Path::new(&parent), &job);
+    let row = ExportRow::new(folder.clone(), job.clone(), Activity::Active(None));
+    model.export.rows.insert(0, row);
+    model.export.selected = 0;
+    model.export.scroll = 0;
+    model.export.new_export = false;
+    model.typing = false;
+    vec![RuntimeEffect::StartExport { folder, job, bearer: model.export_bearer() }]
+}
+
+/// Returns a folder that no other export in the table uses.
+fn unused_folder(model: &mut Model, parent: &Path, job: &ExportJob) -> PathBuf {
+    let name = job.folder_name();
+    let mut folder = parent.join(&name);
+    for number in 2.. {
+        if model.export.row(&folder).is_none() {
+            break;
+        }
+        folder = parent.join(format!("{name}-{number}"));
+    }
+    folder
+}
+
+pub(super) fn open_form(model: &mut Model) {
+    model.export.new_export = true;
+}
+
+/// Closes the form if there are exports to show.
+pub(super) fn close_form(model: &mut Model) {
+    model.export.new_export = false;
+}
+
+pub(super) fn resume(model: &mut Model) -> Vec<RuntimeEffect> {
+    let bearer = model.export_bearer();
+    let at = model.export.selected;
+    let Some(row) = model.export.selected().filter(|row| row.can_resume()) else {
+        model.notice = Some("The selected export is not interrupted.".to_owned());
+        return Vec::new();
+    };
+    let folder = row.folder.clone();
+    model.export.rows[at].activity = Activity::Active(None);
+    vec![RuntimeEffect::ResumeExport { folder, bearer }]
+}
+
+/// Cancels the selected export, or deletes it on the server, if the key is pressed twice.
+pub(super) fn delete(model: &mut Model, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
+    let bearer = model.export_bearer();
+    let at = model.export.selected;
+    let Some(row) = model.export.selected().filter(|row| row.job.phase != ExportPhase::Deleted) else {
+        model.notice = Some("No export is selected that could be deleted on the server.".to_owned());
+        return Vec::new();
+    };
+    let folder = row.folder.clone();
+    let confirmation = Confirmation::DeleteExport(folder.clone());
+    if confirmed.as_ref() != Some(&confirmation) {
+        model.notice = Some(match row.is_active() {
+            true => "Press x again to cancel the export on the server.".to_owned(),
+            false => "Press x again to delete the export on the server.".to_owned(),
+        });
+        model.to_confirm = Some(confirmation);
+        return Vec::new();
+    }
+    if row.is_active() {
+        model.export.rows[at].activity = Activity::Stopped("cancelled".to_owned());
+    }
+    vec![RuntimeEffect::DeleteExport { folder, bearer }]
+}
+
+/// Moves the selection in the table.
+pub(super) fn select(model: &mut Model, selected: usize) {
+    model.export.selected = selected.min(model.export.rows.len().saturating_sub(1));
+    model.export.scroll = 0;
+}

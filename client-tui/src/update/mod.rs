@@ -1,0 +1,255 @@
+//! The update of the model: a message changes the model and returns effects. This module does no IO.
+
+mod export;
+mod sign_in;
+
+use jiff::Timestamp;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use crate::api::{Bearer, RecordedExchange};
+use crate::keys::{self, Action};
+use crate::model::{Confirmation, EXCHANGES_KEPT, Model, Screen, SignInState};
+use crate::msg::{Message, RuntimeEffect};
+
+/// Number of lines by which the keys for pages scroll.
+const PAGE: usize = 10;
+
+/// Processes one message.
+pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
+    match msg {
+        Message::Key(key) => return on_key(model, key),
+        Message::Paste(text) => on_paste(model, &text),
+        Message::Resized => {}
+        Message::Tick(now) => on_tick(model, now),
+        Message::Terminate => model.quit = true,
+        Message::Exchanged(exchange) => on_exchange(model, exchange),
+        Message::SignIn(step) => sign_in::on_step(model, step),
+        Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
+        Message::SignedOut(result) => sign_in::on_signed_out(model, result),
+        Message::Userinfo(result) => model.sign_in.claims = result.into(),
+        Message::Validated(id, result) => model.validate.receive(id, result.into()),
+        Message::SubsumesAnswer(id, result) => model.subsumes.receive(id, result.into()),
+        Message::Exports(exports) => export::on_exports(model, exports),
+        Message::ExportProgress { folder, event } => export::on_progress(model, &folder, event),
+        Message::ExportEnded { folder, result } => export::on_ended(model, &folder, result),
+        Message::ExportDeleted { folder, result } => export::on_deleted(model, &folder, result),
+    }
+    Vec::new()
+}
+
+fn on_tick(model: &mut Model, now: Timestamp) {
+    model.now = now;
+}
+
+fn on_exchange(model: &mut Model, exchange: RecordedExchange) {
+    let requests = &mut model.requests;
+    // The selected exchange remains selected when a newer one is inserted before it.
+    if requests.detail || requests.selected > 0 {
+        requests.selected = (requests.selected + 1).min(EXCHANGES_KEPT - 1);
+    }
+    requests.exchanges.push_front(exchange);
+    requests.exchanges.truncate(EXCHANGES_KEPT);
+}
+
+fn on_paste(model: &mut Model, text: &str) {
+    // While a sign-in waits for the browser, a pasted text belongs to its only field.
+    let into_sign_in = model.screen == Screen::SignIn && model.form().is_some();
+    model.typing |= into_sign_in;
+    if model.typing
+        && let Some(form) = model.form()
+    {
+        form.focused().insert(text);
+    }
+}
+
+fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
+    if !key.is_press() {
+        return Vec::new();
+    }
+    model.notice = None;
+    let action = keys::action(key, model.screen, model.typing);
+    let confirmed = model.to_confirm.take();
+    match (action, key.code) {
+        (Some(action), _) => return act(model, action, confirmed),
+        // Some systems report AltGr as Ctrl and Alt. Ctrl or Alt alone types nothing.
+        (None, KeyCode::Char(c))
+            if model.typing
+                && !matches!(
+                    key.modifiers & !KeyModifiers::SHIFT,
+                    KeyModifiers::CONTROL | KeyModifiers::ALT
+                ) =>
+        {
+            if let Some(form) = model.form() {
+                form.focused().insert(c.encode_utf8(&mut [0; 4]));
+            }
+        }
+        (None, _) => {}
+    }
+    Vec::new()
+}
+
+/// Performs the action of a key. `confirmed` is the action that the previous key asked to confirm.
+fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
+    match action {
+        Action::Quit => quit(model, confirmed.as_ref()),
+        Action::Help => {
+            open(model, if model.screen == Screen::Help { model.before_help } else { Screen::Help })
+        }
+        Action::Open(screen) => open(model, screen),
+        Action::NextScreen => step_screen(model, 1),
+        Action::PreviousScreen => step_screen(model, Screen::ALL.len() - 1),
+        Action::NextField => step_field(model, 1),
+        Action::PreviousField => step_field(model, -1),
+        Action::Send => return send(model),
+        Action::Leave => return leave(model),
+        Action::Erase => edit(model, |field| field.backspace()),
+        Action::Clear => edit(model, |field| field.clear()),
+        Action::CursorLeft => edit(model, |field| field.go(-1)),
+        Action::CursorRight => edit(model, |field| field.go(1)),
+        Action::CursorStart => edit(model, |field| field.go(isize::MIN)),
+        Action::CursorEnd => edit(model, |field| field.go(isize::MAX)),
+        Action::Up => scroll(model, false, 1),
+        Action::Down => scroll(model, true, 1),
+        Action::PageUp => scroll(model, false, PAGE),
+        Action::PageDown => scroll(model, true, PAGE),
+        Action::SignOut => return sign_in::sign_out(model),
+        Action::Userinfo => return sign_in::userinfo(model),
+        Action::SwitchBearer => switch_bearer(model),
+        Action::NewExport => export::open_form(model),
+        Action::ResumeExport => return export::resume(model),
+        Action::DeleteExport => return export::delete(model, confirmed),
+        Action::CopyCurl => return copy_curl(model),
+        Action::CopyAddress => return sign_in::copy_address(model),
+    }
+    Vec::new()
+}
+
+/// Quits at once, or, while exports are running, if the key is pressed twice.
+fn quit(model: &mut Model, confirmed: Option<&Confirmation>) {
+    if !model.export.any_active() || confirmed == Some(&Confirmation::Quit) {
+        model.quit = true;
+        return;
+    }
+    model.notice = Some("An export is running and can be resumed later. Press again to quit.".to_owned());
+    model.to_confirm = Some(Confirmation::Quit);
+}
+
+fn open(model: &mut Model, screen: Screen) {
+    if screen == Screen::Help && model.screen != Screen::Help {
+        model.before_help = model.screen;
+        model.help_scroll = 0;
+    }
+    model.screen = screen;
+    model.typing = false;
+}
+
+fn step_screen(model: &mut Model, by: usize) {
+    let at = Screen::ALL.iter().position(|screen| *screen == model.screen).unwrap_or(0);
+    open(model, Screen::ALL[(at + by) % Screen::ALL.len()]);
+}
+
+/// Gives the focus to the field that had it last, or moves it to the next field.
+fn step_field(model: &mut Model, by: isize) {
+    let typing = model.typing;
+    if let Some(form) = model.form() {
+        if typing {
+            form.step(by);
+        }
+        model.typing = true;
+    }
+}
+
+fn edit(model: &mut Model, change: impl FnOnce(&mut crate::form::FormField)) {
+    if let Some(form) = model.form() {
+        change(form.focused());
+    }
+}
+
+fn leave(model: &mut Model) -> Vec<RuntimeEffect> {
+    if model.typing {
+        model.typing = false;
+    } else if model.screen == Screen::Help {
+        open(model, model.before_help);
+    } else if model.screen == Screen::Requests {
+        model.requests.detail = false;
+    } else if model.screen == Screen::Export {
+        export::close_form(model);
+    } else if model.screen == Screen::SignIn {
+        return sign_in::cancel(model);
+    }
+    Vec::new()
+}
+
+fn scroll(model: &mut Model, down: bool, by: usize) {
+    let step = |at: usize, last: usize| if down { (at + by).min(last) } else { at.saturating_sub(by) };
+    match model.screen {
+        Screen::Requests if model.requests.detail => {
+            model.requests.scroll = step(model.requests.scroll.into(), usize::from(u16::MAX)) as u16;
+        }
+        Screen::Requests => {
+            let last = model.requests.exchanges.len().saturating_sub(1);
+            model.requests.selected = step(model.requests.selected, last);
+        }
+        Screen::Help => model.help_scroll = step(model.help_scroll.into(), keys::TABLE.len()) as u16,
+        Screen::Export if by == PAGE => {
+            let last = model.export.selected().map_or(0, |row| row.files.len().saturating_sub(1));
+            model.export.scroll = step(model.export.scroll, last);
+        }
+        Screen::Export => {
+            let selected = step(model.export.selected, usize::MAX);
+            export::select(model, selected);
+        }
+        Screen::SignIn | Screen::ValidateCode | Screen::Subsumes => {}
+    }
+}
+
+fn send(model: &mut Model) -> Vec<RuntimeEffect> {
+    match model.screen {
+        Screen::SignIn => sign_in::sign_in(model),
+        Screen::ValidateCode => {
+            let token = model.token_choice();
+            let bearer = token.bearer.clone();
+            let (id, question) = model.validate.send(token, model.now);
+            model.typing = false;
+            vec![RuntimeEffect::ValidateCode(id, question, bearer)]
+        }
+        Screen::Subsumes => {
+            let token = model.token_choice();
+            let bearer = token.bearer.clone();
+            let (id, question) = model.subsumes.send(token, model.now);
+            model.typing = false;
+            vec![RuntimeEffect::Subsumes(id, question, bearer)]
+        }
+        Screen::Export => export::send(model),
+        Screen::Requests => {
+            let requests = &mut model.requests;
+            requests.detail = !requests.detail && !requests.exchanges.is_empty();
+            requests.scroll = 0;
+            Vec::new()
+        }
+        Screen::Help => Vec::new(),
+    }
+}
+
+fn switch_bearer(model: &mut Model) {
+    let signed_in = matches!(model.sign_in.state, SignInState::In(_));
+    model.bearer = match model.bearer {
+        Bearer::Backend if signed_in => Bearer::User,
+        Bearer::User if model.about.backend_id.is_some() => Bearer::Backend,
+        _ => {
+            model.notice = Some("No other token is available; sign in on screen 1.".to_owned());
+            return;
+        }
+    };
+}
+
+fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
+    match model.requests.exchanges.get(model.requests.selected) {
+        Some(exchange) => {
+            model.notice =
+                Some("Copied. The token is replaced by $TOKEN, and other secrets are masked.".to_owned());
+            vec![RuntimeEffect::Copy(exchange.curl(model.about.ca.as_deref()))]
+        }
+        None => Vec::new(),
+    }
+}
