@@ -22,6 +22,9 @@ pub const PARALLEL_DOWNLOADS: usize = 4;
 pub struct Args {
     #[command(flatten)]
     pub profile: ProfileArgs,
+    /// Draw only ASCII characters
+    #[arg(long)]
+    pub ascii: bool,
     /// Subcommand to run instead of opening the screens.
     #[command(subcommand)]
     pub command: Option<Command>,
@@ -63,6 +66,25 @@ pub struct ProfileArgs {
     pub no_browser: bool,
 }
 
+impl ProfileArgs {
+    /// Returns the options that were given, except `--no-browser`: names without `--`, and values.
+    pub fn options(&self) -> Vec<(String, String)> {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let all = [
+            ("demo", path(&self.demo)),
+            ("base-url", self.base_url.clone()),
+            ("fhir-base", self.fhir_base.clone()),
+            ("ca", path(&self.ca)),
+            ("client-id", self.client_id.clone()),
+            ("backend-client", self.backend_client.clone()),
+            ("backend-key", path(&self.backend_key)),
+            ("backend-alg", self.backend_alg.clone()),
+            ("backend-kid", self.backend_kid.clone()),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
 /// Subcommands, which run without the screens.
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -81,6 +103,14 @@ pub enum Command {
     #[command(after_help = "Example:\n  trefoil-tui subsumes --demo ./demo \\\n    \
         --system https://trefoil.example/fhir/CodeSystem/care-aids --code-a walking-aid --code-b cane")]
     Subsumes(SubsumesArgs),
+    /// Print display, designations and properties of a code
+    #[command(after_help = "Example:\n  trefoil-tui lookup --demo ./demo \\\n    \
+        --system https://trefoil.example/fhir/CodeSystem/care-aids --code cane")]
+    Lookup(LookupArgs),
+    /// List the codes of a value set
+    #[command(after_help = "Example:\n  trefoil-tui expand --demo ./demo \\\n    \
+        --url https://trefoil.example/fhir/ValueSet/walking-aids --json | jq -r '.codes[].code'")]
+    Expand(ExpandArgs),
     /// Export all patients, or the patients of a Group, and download the files
     #[command(
         after_help = "Example:\n  trefoil-tui export --demo ./demo --group grp-walking --out ./export --delete"
@@ -179,6 +209,43 @@ pub struct SubsumesArgs {
     pub ask: TerminologyArgs,
 }
 
+/// Options of `lookup`.
+#[derive(Debug, ClapArgs)]
+pub struct LookupArgs {
+    /// Canonical URL of the code system
+    #[arg(long)]
+    pub system: String,
+    /// Version of the code system
+    #[arg(long)]
+    pub version: Option<String>,
+    /// Code to look up
+    #[arg(long)]
+    pub code: String,
+    /// Property to return; may be repeated; by default, the server selects the properties
+    #[arg(long = "property", value_name = "CODE")]
+    pub properties: Vec<String>,
+    /// Options for the token and the output.
+    #[command(flatten)]
+    pub ask: TerminologyArgs,
+}
+
+/// Options of `expand`.
+#[derive(Debug, ClapArgs)]
+pub struct ExpandArgs {
+    /// Canonical URL of the value set
+    #[arg(long)]
+    pub url: String,
+    /// Text that the displays must contain
+    #[arg(long)]
+    pub filter: Option<String>,
+    /// Number of codes to skip; one response contains at most 100 codes
+    #[arg(long)]
+    pub offset: Option<u64>,
+    /// Options for the token and the output.
+    #[command(flatten)]
+    pub ask: TerminologyArgs,
+}
+
 /// Options of `export`.
 #[derive(Debug, ClapArgs)]
 pub struct ExportArgs {
@@ -255,6 +322,8 @@ impl Command {
             Self::Userinfo(args) => args.sign_in.json,
             Self::ValidateCode(args) => args.ask.ask.sign_in.json,
             Self::Subsumes(args) => args.ask.ask.sign_in.json,
+            Self::Lookup(args) => args.ask.ask.sign_in.json,
+            Self::Expand(args) => args.ask.ask.sign_in.json,
             Self::Export(args) => args.json,
             Self::Exports(args) => args.json,
             Self::Cancel(args) => args.json,

@@ -7,10 +7,12 @@ use std::io::IsTerminal as _;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use crate::api::{Api, Bearer, KickOff, SubsumesQuery, UserTokens, ValidateCode};
+use crate::api::{
+    Api, Bearer, ExpandQuery, ExpandedCode, KickOff, LookupQuery, SubsumesQuery, UserTokens, ValidateCode,
+};
 use crate::args::{
-    AskArgs, CancelArgs, Command, ExportArgs, ExportsArgs, SignInArgs, SubsumesArgs, TerminologyArgs,
-    TokenArgs, ValidateCodeArgs,
+    AskArgs, CancelArgs, Command, ExpandArgs, ExportArgs, ExportsArgs, LookupArgs, SignInArgs, SubsumesArgs,
+    TerminologyArgs, TokenArgs, ValidateCodeArgs,
 };
 use crate::export::run::output_totals;
 use crate::export::{
@@ -31,6 +33,8 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
         Command::Userinfo(args) => userinfo(api, &args).await,
         Command::ValidateCode(args) => validate_code(api, args).await,
         Command::Subsumes(args) => subsumes(api, args).await,
+        Command::Lookup(args) => lookup(api, args).await,
+        Command::Expand(args) => expand(api, args).await,
         Command::Export(args) => export(api, args).await,
         Command::Exports(args) => exports(&args),
         Command::Cancel(args) => cancel(api, &args).await,
@@ -143,6 +147,52 @@ async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
     Output { json: args.ask.ask.sign_in.json }
         .result(&found, || format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b)))?;
     args.ask.verdict(matches!(found.outcome.as_str(), "subsumes" | "equivalent"))
+}
+
+async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let query = LookupQuery {
+        system: args.system,
+        version: args.version.unwrap_or_default(),
+        code: args.code,
+        properties: args.properties,
+    };
+    let found = api.lookup(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+        let mut text = found.display.clone().unwrap_or_default();
+        let facts = [("system", &found.name), ("version", &found.version), ("definition", &found.definition)];
+        for (name, value) in facts {
+            if let Some(value) = value {
+                text.push_str(&format!("\n{name}  {value}"));
+            }
+        }
+        for designation in &found.designations {
+            let language = designation.language.as_deref().unwrap_or("-");
+            text.push_str(&format!("\ndesignation  {language}  {}", designation.value));
+        }
+        for property in &found.properties {
+            let description = property.description.as_deref().unwrap_or_default();
+            text.push_str(&format!("\n{}  {}  {description}", property.code, property.value));
+        }
+        text
+    })
+}
+
+async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let query = ExpandQuery {
+        url: args.url,
+        filter: args.filter.unwrap_or_default(),
+        offset: args.offset.map(|offset| offset.to_string()).unwrap_or_default(),
+    };
+    let found = api.expand(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+        let line = |code: &ExpandedCode| {
+            let system = code.system.as_deref().unwrap_or_default();
+            format!("{}\t{}\t{system}", code.code, code.display.as_deref().unwrap_or_default())
+        };
+        found.codes.iter().map(line).collect::<Vec<_>>().join("\n")
+    })
 }
 
 impl TerminologyArgs {

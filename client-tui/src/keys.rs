@@ -36,6 +36,11 @@ pub enum Action {
     DeleteExport,
     CopyCurl,
     CopyAddress,
+    CopyCommand,
+    NextOperation,
+    PreviousOperation,
+    OpenPalette,
+    ToggleMouse,
 }
 
 /// State of the focus in which a key binding applies.
@@ -70,8 +75,7 @@ pub struct KeyRow {
 const NONE: KeyModifiers = KeyModifiers::NONE;
 const CTRL: KeyModifiers = KeyModifiers::CONTROL;
 const SHIFT: KeyModifiers = KeyModifiers::SHIFT;
-const FORMS: &[Screen] = &[Screen::SignIn, Screen::ValidateCode, Screen::Subsumes, Screen::Export];
-const TERMINOLOGY: &[Screen] = &[Screen::ValidateCode, Screen::Subsumes];
+const FORMS: &[Screen] = &[Screen::SignIn, Screen::Codes, Screen::Export];
 
 const fn row(
     keys: &'static [(KeyModifiers, KeyCode)],
@@ -92,7 +96,7 @@ pub const TABLE: &[KeyRow] = {
     use When::*;
     &[
         row(&[(NONE, KeyCode::Enter)], "Enter", "sign in, or send the pasted text", Always, &[Screen::SignIn], Some("sign in"), Send),
-        row(&[(NONE, KeyCode::Enter)], "Enter", "send the form", Always, TERMINOLOGY, Some("send"), Send),
+        row(&[(NONE, KeyCode::Enter)], "Enter", "send the form", Always, &[Screen::Codes], Some("send"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "open the form, or start the export in it", Always, &[Screen::Export], Some("start"), Send),
         row(&[(NONE, KeyCode::Enter)], "Enter", "show or hide the details", Always, &[Screen::Requests], Some("details"), Send),
         row(&[(NONE, KeyCode::Tab)], "Tab", "next field", Always, FORMS, Some("next field"), NextField),
@@ -108,23 +112,28 @@ pub const TABLE: &[KeyRow] = {
         row(&[(NONE, KeyCode::Char('w'))], "w", "read userinfo again", Browsing, &[Screen::SignIn], Some("userinfo"), Userinfo),
         row(&[(NONE, KeyCode::Char('o'))], "o", "sign out and revoke the token", Browsing, &[Screen::SignIn], Some("sign out"), SignOut),
         row(&[(NONE, KeyCode::Char('c'))], "c", "copy the sign-in address", Browsing, &[Screen::SignIn], None, CopyAddress),
-        row(&[(NONE, KeyCode::Char('t'))], "t", "switch between the tokens of user and backend", Browsing, TERMINOLOGY, Some("switch token"), SwitchBearer),
+        row(&[(NONE, KeyCode::Char('t'))], "t", "switch between the tokens of user and backend", Browsing, &[Screen::Codes], Some("switch token"), SwitchBearer),
+        row(&[(NONE, KeyCode::Char('o'))], "o", "next operation", Browsing, &[Screen::Codes], Some("operation"), NextOperation),
+        row(&[(NONE, KeyCode::Char('O')), (SHIFT, KeyCode::Char('O'))], "O", "previous operation", Browsing, &[Screen::Codes], None, PreviousOperation),
+        row(&[(NONE, KeyCode::Char('y'))], "y", "copy the command that does the same", Browsing, &[Screen::Codes], Some("copy command"), CopyCommand),
         row(&[(NONE, KeyCode::Char('n'))], "n", "open the form for a new export", Browsing, &[Screen::Export], Some("new"), NewExport),
         row(&[(NONE, KeyCode::Char('r'))], "r", "resume the selected export", Browsing, &[Screen::Export], Some("resume"), ResumeExport),
         row(&[(NONE, KeyCode::Char('x'))], "x", "cancel the selected export, or delete it on the server", Browsing, &[Screen::Export], Some("cancel/delete"), DeleteExport),
         row(&[(NONE, KeyCode::Char('c'))], "c", "copy as a curl command", Browsing, &[Screen::Requests], Some("copy curl"), CopyCurl),
-        row(&[(NONE, KeyCode::Up)], "Up", "up in a list", Browsing, &[], None, Up),
-        row(&[(NONE, KeyCode::Down)], "Down", "down in a list", Browsing, &[], None, Down),
+        row(&[(NONE, KeyCode::Up), (NONE, KeyCode::Char('k'))], "Up, k", "up in a list", Browsing, &[], None, Up),
+        row(&[(NONE, KeyCode::Down), (NONE, KeyCode::Char('j'))], "Down, j", "down in a list", Browsing, &[], None, Down),
         row(&[(NONE, KeyCode::PageUp)], "PgUp", "a page up", Browsing, &[], None, PageUp),
         row(&[(NONE, KeyCode::PageDown)], "PgDn", "a page down", Browsing, &[], None, PageDown),
-        row(&[(NONE, KeyCode::Right)], "Right", "next screen", Browsing, &[], None, NextScreen),
-        row(&[(NONE, KeyCode::Left)], "Left", "previous screen", Browsing, &[], None, PreviousScreen),
+        row(&[(NONE, KeyCode::Right), (NONE, KeyCode::Char('l'))], "Right, l", "next screen", Browsing, &[], None, NextScreen),
+        row(&[(NONE, KeyCode::Left), (NONE, KeyCode::Char('h'))], "Left, h", "previous screen", Browsing, &[], None, PreviousScreen),
         row(&[(NONE, KeyCode::Char('1'))], "1", "Sign-in", Browsing, &[], None, Open(Screen::SignIn)),
-        row(&[(NONE, KeyCode::Char('2'))], "2", "validate-code", Browsing, &[], None, Open(Screen::ValidateCode)),
-        row(&[(NONE, KeyCode::Char('3'))], "3", "subsumes", Browsing, &[], None, Open(Screen::Subsumes)),
-        row(&[(NONE, KeyCode::Char('4'))], "4", "Export", Browsing, &[], None, Open(Screen::Export)),
-        row(&[(NONE, KeyCode::Char('5'))], "5", "Requests", Browsing, &[], None, Open(Screen::Requests)),
-        row(&[(NONE, KeyCode::Char('6'))], "6", "Help", Browsing, &[], None, Open(Screen::Help)),
+        row(&[(NONE, KeyCode::Char('2'))], "2", "Codes", Browsing, &[], None, Open(Screen::Codes)),
+        row(&[(NONE, KeyCode::Char('3'))], "3", "Export", Browsing, &[], None, Open(Screen::Export)),
+        row(&[(NONE, KeyCode::Char('4'))], "4", "Requests", Browsing, &[], None, Open(Screen::Requests)),
+        row(&[(NONE, KeyCode::Char('5'))], "5", "Help", Browsing, &[], None, Open(Screen::Help)),
+        row(&[(NONE, KeyCode::Char(':')), (SHIFT, KeyCode::Char(':'))], ":", "search all commands", Browsing, &[], Some("commands"), OpenPalette),
+        row(&[(CTRL, KeyCode::Char('p'))], "Ctrl-P", "search all commands", Always, &[], None, OpenPalette),
+        row(&[(NONE, KeyCode::Char('m'))], "m", "use the mouse here, or leave it to the terminal", Browsing, &[], None, ToggleMouse),
         row(&[(NONE, KeyCode::F(1))], "F1", "help", Always, &[], Some("help"), Help),
         row(&[(NONE, KeyCode::Char('?')), (SHIFT, KeyCode::Char('?'))], "?", "help", Browsing, &[], None, Help),
         row(&[(NONE, KeyCode::Char('q'))], "q", "quit", Browsing, &[], Some("quit"), Quit),
@@ -153,6 +162,15 @@ pub fn action(key: KeyEvent, screen: Screen, typing: bool) -> Option<Action> {
 /// Returns the key bindings that the footer shows in the current state.
 pub fn footer(screen: Screen, typing: bool) -> impl Iterator<Item = &'static KeyRow> {
     TABLE.iter().filter(move |row| row.footer.is_some() && row.holds(screen, typing))
+}
+
+/// Returns the key bindings of a screen outside of fields, without those that move the focus, for the command palette.
+pub fn commands(screen: Screen) -> impl Iterator<Item = &'static KeyRow> {
+    let moves = |action| {
+        use Action::*;
+        matches!(action, Up | Down | PageUp | PageDown | OpenPalette | Leave)
+    };
+    TABLE.iter().filter(move |row| row.holds(screen, false) && !moves(row.action))
 }
 
 /// Returns the table as Markdown, for `README.md`.

@@ -10,6 +10,8 @@ pub mod api;
 pub mod args;
 pub mod browser;
 pub mod clock;
+pub mod commands;
+pub mod display;
 pub mod export;
 pub mod failure;
 pub mod form;

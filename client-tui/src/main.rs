@@ -6,6 +6,7 @@ use clap::Parser as _;
 use trefoil_tui::api::Api;
 use trefoil_tui::args::{Args, Command};
 use trefoil_tui::clock::ClientClock;
+use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::failure::CommandFailure;
 use trefoil_tui::headless;
 use trefoil_tui::output::Output;
@@ -33,7 +34,10 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
         return headless::exports(&args);
     }
     let profile = Profile::read(&args.profile)?;
-    let Some(command) = args.command else { return runtime::open(profile, ClientClock::SYSTEM).await };
+    let Some(command) = args.command else {
+        let display = DisplayOptions::from_environment(args.ascii, runtime::has_light_background);
+        return runtime::open(profile, display, ClientClock::SYSTEM).await;
+    };
     let api = Api::new(profile, ClientClock::SYSTEM, Box::new(drop))?;
     headless::run(&api, command).await
 }

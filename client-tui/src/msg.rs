@@ -3,15 +3,16 @@
 use std::path::PathBuf;
 
 use jiff::Timestamp;
-use ratatui::crossterm::event::KeyEvent;
+use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
 use crate::api::{
-    Bearer, Claims, RecordedExchange, SignedInSession, SubsumesAnswer, SubsumesQuery, ValidateCode,
-    ValidationAnswer,
+    Bearer, Claims, ExpandQuery, Expansion, LookupAnswer, LookupQuery, RecordedExchange, SignedInSession,
+    SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer,
 };
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
 use crate::journey::Step;
+use crate::model::{ClickTarget, Operation};
 
 /// A response, or the message of its error.
 pub type Answered<T> = Result<T, String>;
@@ -24,6 +25,12 @@ pub enum Message {
     Key(KeyEvent),
     /// Text was pasted.
     Paste(String),
+    /// An event of the mouse, which the runtime translates to one of the two following messages.
+    Mouse(MouseEvent),
+    /// A mouse button was pressed on this element.
+    Click(ClickTarget),
+    /// The mouse wheel was turned; true is down.
+    Wheel(bool),
     /// The size of the terminal changed.
     Resized,
     /// Current time, sent once a second.
@@ -36,10 +43,12 @@ pub enum Message {
     SignedIn(Answered<SignedInSession>),
     SignedOut(Answered<()>),
     Userinfo(Answered<Claims>),
-    /// Answer to the question with this id.
-    Validated(u64, Answered<ValidationAnswer>),
-    /// Answer to the question with this id.
-    SubsumesAnswer(u64, Answered<SubsumesAnswer>),
+    /// Answer to a question.
+    Code {
+        id: u64,
+        operation: Operation,
+        result: Answered<CodeAnswer>,
+    },
     /// Exports of earlier runs of the program.
     Exports(Vec<RegisteredExport>),
     /// Progress of the export in a folder.
@@ -58,6 +67,26 @@ pub enum Message {
     },
 }
 
+/// A question to the terminology server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the types describe the questions")]
+pub enum CodeQuestion {
+    ValidateCode(ValidateCode),
+    Subsumes(SubsumesQuery),
+    Lookup(LookupQuery),
+    Expand(ExpandQuery),
+}
+
+/// The answer to a [`CodeQuestion`].
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the types describe the answers")]
+pub enum CodeAnswer {
+    ValidateCode(ValidationAnswer),
+    Subsumes(SubsumesAnswer),
+    Lookup(LookupAnswer),
+    Expand(Expansion),
+}
+
 /// Effects that the runtime performs. Each one results in one or more messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the types describe the requests")]
@@ -69,8 +98,8 @@ pub enum RuntimeEffect {
     Pasted(String),
     SignOut,
     Userinfo,
-    ValidateCode(u64, ValidateCode, Bearer),
-    Subsumes(u64, SubsumesQuery, Bearer),
+    /// Sends the question with this id.
+    Code(u64, CodeQuestion, Bearer),
     /// Reads the exports of earlier runs of the program.
     ListExports,
     StartExport {
@@ -89,4 +118,6 @@ pub enum RuntimeEffect {
     },
     /// Copies a text to the clipboard of the terminal.
     Copy(String),
+    /// Reads the mouse, or leaves it to the terminal.
+    CaptureMouse(bool),
 }

@@ -29,6 +29,8 @@ pub struct Profile {
     pub open_browser: bool,
     /// Initial values of the forms that are valid on this server.
     pub examples: FormDefaults,
+    /// Options of the command line that select this profile: names without `--`, and values.
+    pub options: Vec<(String, String)>,
 }
 
 /// Certificates to trust instead of those of the system.
@@ -186,6 +188,7 @@ impl Profile {
             (None, Some(base_url)) => Self::at(base_url)?,
             (None, None) => return Err(ProfileError::NoServer),
         };
+        profile.options = args.options();
         profile.open_browser = !args.no_browser;
         if let Some(fhir_base) = &args.fhir_base {
             profile.fhir_base = base_address(fhir_base)?;
@@ -226,6 +229,7 @@ impl Profile {
             backend: None,
             open_browser: true,
             examples: FormDefaults::default(),
+            options: Vec::new(),
         })
     }
 
@@ -252,6 +256,7 @@ impl Profile {
             backend: Some(BackendProfile { client_id: client.client_id.clone(), key }),
             open_browser: true,
             examples: demo.examples(&path),
+            options: Vec::new(),
         })
     }
 }

@@ -8,8 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ratatui::Terminal;
 use ratatui::backend::Backend;
-use ratatui::crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event};
+use ratatui::crossterm::event::{
+    self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event,
+    MouseButton, MouseEvent, MouseEventKind,
+};
 use ratatui::crossterm::execute;
+use ratatui::layout::Position;
+use terminal_colorsaurus::{QueryOptions, ThemeMode, theme_mode};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, MissedTickBehavior};
@@ -17,24 +22,30 @@ use tokio::time::{Duration, MissedTickBehavior};
 use crate::api::{Api, ApiError, Bearer};
 use crate::args::USER_SCOPE;
 use crate::clock::ClientClock;
+use crate::display::DisplayOptions;
 use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
 use crate::failure::CommandFailure;
 use crate::journey;
-use crate::model::Model;
-use crate::msg::{Message, RuntimeEffect};
+use crate::model::{Model, Operation};
+use crate::msg::{CodeAnswer, CodeQuestion, Message, RuntimeEffect};
 use crate::profile::Profile;
 use crate::update::update;
-use crate::view::view;
+use crate::view::{ClickRegion, view};
+
+/// Maximum time for the answer of the terminal about its colours.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
 /// after a panic.
 ///
 /// # Errors
 /// Returns the error of the terminal, or the error of a profile whose certificates cannot be used.
-pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), CommandFailure> {
-    // `NO_COLOR` disables colours if it is set and not empty (no-color.org).
-    let colour = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-    let model = Model::new(&profile, colour, (clock.now)());
+pub async fn open(
+    profile: Profile,
+    display: DisplayOptions,
+    clock: ClientClock,
+) -> Result<(), CommandFailure> {
+    let model = Model::new(&profile, display, (clock.now)());
     let (sender, messages) = mpsc::unbounded_channel();
     let api = api(profile, clock, sender.clone())?;
     let registry = ExportRegistry::of_user()?;
@@ -50,7 +61,7 @@ pub async fn open(profile: Profile, clock: ClientClock) -> Result<(), CommandFai
     };
     ticking.abort();
     // An error is ignored, because the terminal no longer exists.
-    let _ = execute!(io::stdout(), DisableBracketedPaste);
+    let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture);
     ratatui::restore();
     ended.map_err(CommandFailure::Terminal)?;
     match *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
@@ -87,12 +98,19 @@ fn watch_signals(_: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>,
     Ok(Arc::default())
 }
 
+/// Asks the terminal for its background colour. A terminal that does not answer in time has a dark one.
+pub fn has_light_background() -> bool {
+    let mut options = QueryOptions::default();
+    options.timeout = BACKGROUND_TIMEOUT;
+    matches!(theme_mode(options), Ok(ThemeMode::Light))
+}
+
 /// Installs a panic hook that disables bracketed paste. The hook of ratatui restores everything else.
 fn leave_no_trace_after_panic() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // An error is ignored, because the terminal no longer exists.
-        let _ = execute!(io::stdout(), DisableBracketedPaste);
+        let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture);
         hook(panic);
     }));
 }
@@ -123,12 +141,17 @@ where
     let mut runtime = EffectRunner { services, sign_in: None, exports: HashMap::new() };
     runtime.start(RuntimeEffect::ListExports);
     while !model.quit {
-        terminal.draw(|frame| view(&model, frame)).map_err(io::Error::other)?;
+        let mut regions = Vec::new();
+        terminal.draw(|frame| regions = view(&model, frame)).map_err(io::Error::other)?;
         // All waiting messages are processed before the next drawing.
         let Some(first) = messages.recv().await else { break };
         let mut next = Some(first);
         while let Some(message) = next {
-            for effect in update(&mut model, message) {
+            let message = match message {
+                Message::Mouse(event) => on_mouse(event, &regions),
+                other => Some(other),
+            };
+            for effect in message.map(|message| update(&mut model, message)).unwrap_or_default() {
                 runtime.start(effect);
             }
             observe(&model);
@@ -174,6 +197,7 @@ impl EffectRunner {
                 }
             }
             RuntimeEffect::Copy(text) => copy(&text),
+            RuntimeEffect::CaptureMouse(capture) => capture_mouse(capture),
             RuntimeEffect::ListExports => {
                 let _ = self.services.sender.send(Message::Exports(self.services.registry.list()));
             }
@@ -191,16 +215,15 @@ impl EffectRunner {
             let message = match effect {
                 RuntimeEffect::SignOut => Message::SignedOut(in_words(api.sign_out().await)),
                 RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
-                RuntimeEffect::ValidateCode(id, query, bearer) => {
-                    Message::Validated(id, in_words(api.validate_code(&query, &bearer).await))
-                }
-                RuntimeEffect::Subsumes(id, query, bearer) => {
-                    Message::SubsumesAnswer(id, in_words(api.subsumes(&query, &bearer).await))
+                RuntimeEffect::Code(id, question, bearer) => {
+                    let (operation, result) = ask_code(&api, question, &bearer).await;
+                    Message::Code { id, operation, result: in_words(result) }
                 }
                 RuntimeEffect::SignIn
                 | RuntimeEffect::CancelSignIn
                 | RuntimeEffect::Pasted(_)
                 | RuntimeEffect::Copy(_)
+                | RuntimeEffect::CaptureMouse(_)
                 | RuntimeEffect::ListExports
                 | RuntimeEffect::StartExport { .. }
                 | RuntimeEffect::ResumeExport { .. }
@@ -267,6 +290,28 @@ impl EffectRunner {
     }
 }
 
+/// Sends a question to the terminology server.
+async fn ask_code(
+    api: &Api,
+    question: CodeQuestion,
+    bearer: &Bearer,
+) -> (Operation, Result<CodeAnswer, ApiError>) {
+    match question {
+        CodeQuestion::ValidateCode(query) => {
+            (Operation::ValidateCode, api.validate_code(&query, bearer).await.map(CodeAnswer::ValidateCode))
+        }
+        CodeQuestion::Subsumes(query) => {
+            (Operation::Subsumes, api.subsumes(&query, bearer).await.map(CodeAnswer::Subsumes))
+        }
+        CodeQuestion::Lookup(query) => {
+            (Operation::Lookup, api.lookup(&query, bearer).await.map(CodeAnswer::Lookup))
+        }
+        CodeQuestion::Expand(query) => {
+            (Operation::Expand, api.expand(&query, bearer).await.map(CodeAnswer::Expand))
+        }
+    }
+}
+
 fn in_words<T, E: std::error::Error>(result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
@@ -278,6 +323,28 @@ fn copy(text: &str) {
     let _ = write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text)).and_then(|()| out.flush());
 }
 
+fn capture_mouse(capture: bool) {
+    // A terminal without a mouse ignores the sequences.
+    let _ = match capture {
+        true => execute!(io::stdout(), EnableMouseCapture),
+        false => execute!(io::stdout(), DisableMouseCapture),
+    };
+}
+
+/// Translates an event of the mouse. The last region that contains the position was drawn on top.
+fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
+    match event.kind {
+        MouseEventKind::Down(MouseButton::Left) => {
+            let position = Position::new(event.column, event.row);
+            let hit = regions.iter().rev().find(|(area, _)| area.contains(position));
+            hit.map(|(_, target)| Message::Click(*target))
+        }
+        MouseEventKind::ScrollDown => Some(Message::Wheel(true)),
+        MouseEventKind::ScrollUp => Some(Message::Wheel(false)),
+        _ => None,
+    }
+}
+
 /// Reads terminal events on a separate thread, because reading blocks. The thread ends with the program.
 fn read_terminal(sender: UnboundedSender<Message>) {
     std::thread::spawn(move || {
@@ -286,7 +353,8 @@ fn read_terminal(sender: UnboundedSender<Message>) {
                 Event::Key(key) => Message::Key(key),
                 Event::Paste(text) => Message::Paste(text),
                 Event::Resize(..) => Message::Resized,
-                Event::FocusGained | Event::FocusLost | Event::Mouse(_) => continue,
+                Event::Mouse(event) => Message::Mouse(event),
+                Event::FocusGained | Event::FocusLost => continue,
             };
             if sender.send(message).is_err() {
                 break;

@@ -32,7 +32,10 @@ pub use export::{
     ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile, percent,
 };
 pub use sign_in::{BadRedirect, PendingSignIn, SignedInSession, TokenAnswer, UserTokens};
-pub use terminology::{SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer, ValidationIssue};
+pub use terminology::{
+    ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,
+    LookupQuery, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer, ValidationIssue,
+};
 pub use userinfo::Claims;
 
 /// Called with every exchange after its response was read, or, for a downloaded file, after the headers of its

@@ -112,6 +112,80 @@ impl SubsumesAnswer {
     }
 }
 
+/// Parameters of `CodeSystem/$lookup`. Empty values are not sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LookupQuery {
+    /// Canonical URL of the code system.
+    pub system: String,
+    /// Version of the code system.
+    pub version: String,
+    pub code: String,
+    /// Properties to return; empty for the default of the server.
+    pub properties: Vec<String>,
+}
+
+/// Response to [`LookupQuery`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LookupAnswer {
+    /// Name of the code system.
+    pub name: Option<String>,
+    /// Version of the code system that was used.
+    pub version: Option<String>,
+    pub display: Option<String>,
+    pub definition: Option<String>,
+    pub designations: Vec<Designation>,
+    pub properties: Vec<ConceptProperty>,
+}
+
+/// A designation of a concept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Designation {
+    pub language: Option<String>,
+    /// Display or code of the use.
+    pub r#use: Option<String>,
+    pub value: String,
+}
+
+/// A property of a concept.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ConceptProperty {
+    pub code: String,
+    pub value: String,
+    /// Display of a value that is a code.
+    pub description: Option<String>,
+}
+
+/// Number of codes in one page of an expansion.
+pub const EXPANSION_PAGE: u64 = 100;
+
+/// Parameters of `ValueSet/$expand`. Empty values are not sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExpandQuery {
+    /// Canonical URL of the value set.
+    pub url: String,
+    /// Text that the displays must contain.
+    pub filter: String,
+    /// Number of codes to skip.
+    pub offset: String,
+}
+
+/// Response to [`ExpandQuery`]: one page of at most [`EXPANSION_PAGE`] codes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Expansion {
+    /// Number of codes in all pages.
+    pub total: Option<u64>,
+    pub codes: Vec<ExpandedCode>,
+}
+
+/// A code of an expansion.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ExpandedCode {
+    pub system: Option<String>,
+    pub code: String,
+    pub display: Option<String>,
+    pub inactive: bool,
+}
+
 impl Api {
     /// Sends `$validate-code` by POST.
     ///
@@ -174,6 +248,54 @@ impl Api {
         }
     }
 
+    /// Sends `$lookup` by GET.
+    ///
+    /// # Errors
+    /// Returns the error of the request.
+    pub async fn lookup(&self, query: &LookupQuery, bearer: &Bearer) -> Result<LookupAnswer, ApiError> {
+        let all = [("system", &query.system), ("version", &query.version), ("code", &query.code)];
+        let properties = query.properties.iter().map(|property| ("property", property));
+        let parameters: Vec<_> =
+            all.into_iter().filter(|(_, value)| !value.is_empty()).chain(properties).collect();
+        let url = self.operation("CodeSystem", "", "$lookup")?;
+        let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        if answer["parameter"].as_array().is_none() {
+            return Err(ApiError::Unexpected {
+                url,
+                reason: "the response is not a Parameters resource".to_owned(),
+            });
+        }
+        let text = |name| value(&answer, name).and_then(Value::as_str).map(str::to_owned);
+        Ok(LookupAnswer {
+            name: text("name"),
+            version: text("version"),
+            display: text("display"),
+            definition: text("definition"),
+            designations: groups(&answer, "designation").map(Designation::read).collect(),
+            properties: groups(&answer, "property").map(ConceptProperty::read).collect(),
+        })
+    }
+
+    /// Sends `$expand` by GET and returns one page of the expansion.
+    ///
+    /// # Errors
+    /// Returns the error of the request.
+    pub async fn expand(&self, query: &ExpandQuery, bearer: &Bearer) -> Result<Expansion, ApiError> {
+        let count = EXPANSION_PAGE.to_string();
+        let all =
+            [("url", &query.url), ("filter", &query.filter), ("offset", &query.offset), ("count", &count)];
+        let parameters: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let url = self.operation("ValueSet", "", "$expand")?;
+        let answer = self.ask(self.http().get(&url).query(&parameters), &url, bearer).await?;
+        let expansion = &answer["expansion"];
+        if !expansion.is_object() {
+            return Err(ApiError::Unexpected { url, reason: "the response has no expansion".to_owned() });
+        }
+        let mut codes = Vec::new();
+        collect_codes(&expansion["contains"], &mut codes);
+        Ok(Expansion { total: expansion["total"].as_u64(), codes })
+    }
+
     fn operation(&self, kind: &str, id: &str, name: &str) -> Result<String, ApiError> {
         let base = &self.profile().fhir_base;
         if id.is_empty() {
@@ -204,6 +326,62 @@ pub(super) fn path_segment(id: &str) -> Result<String, ApiError> {
         return Err(ApiError::Request(format!("'{id}' is not a valid id")));
     }
     Ok(utf8_percent_encode(id, OTHERS).to_string())
+}
+
+/// Collects the codes of an expansion, which may be nested.
+fn collect_codes(contains: &Value, codes: &mut Vec<ExpandedCode>) {
+    for entry in contains.as_array().into_iter().flatten() {
+        let text = |name: &str| entry[name].as_str().map(str::to_owned);
+        // An entry without a code is only a heading.
+        if let Some(code) = text("code") {
+            let inactive = entry["inactive"].as_bool().unwrap_or(false);
+            codes.push(ExpandedCode { system: text("system"), code, display: text("display"), inactive });
+        }
+        collect_codes(&entry["contains"], codes);
+    }
+}
+
+impl Designation {
+    fn read(parts: &Value) -> Self {
+        let text = |name| part(parts, name).and_then(Value::as_str).map(str::to_owned);
+        let usage = part(parts, "use");
+        let usage = usage.and_then(|usage| usage["display"].as_str().or(usage["code"].as_str()));
+        Self {
+            language: text("language"),
+            r#use: usage.map(str::to_owned),
+            value: text("value").unwrap_or_default(),
+        }
+    }
+}
+
+impl ConceptProperty {
+    fn read(parts: &Value) -> Self {
+        let text = |name| part(parts, name).and_then(Value::as_str).map(str::to_owned);
+        let value = part(parts, "value").map(|value| match value {
+            Value::String(text) => text.clone(),
+            Value::Object(coding) => {
+                coding.get("code").and_then(Value::as_str).unwrap_or_default().to_owned()
+            }
+            other => other.to_string(),
+        });
+        Self {
+            code: text("code").unwrap_or_default(),
+            value: value.unwrap_or_default(),
+            description: text("description"),
+        }
+    }
+}
+
+/// Returns the parameters with this name, which have parts.
+fn groups<'a>(parameters: &'a Value, name: &str) -> impl Iterator<Item = &'a Value> {
+    let all = parameters["parameter"].as_array().into_iter().flatten();
+    all.filter(move |parameter| parameter["name"] == name)
+}
+
+/// Returns the value of a part of any type.
+fn part<'a>(parts: &'a Value, name: &str) -> Option<&'a Value> {
+    let part = parts["part"].as_array()?.iter().find(|part| part["name"] == name)?;
+    part.as_object()?.iter().find(|(key, _)| key.starts_with("value")).map(|(_, value)| value)
 }
 
 /// Returns the resource of a parameter.

@@ -1,7 +1,7 @@
 //! State of the screens. It contains no token, so that no screen can show one.
 
+mod codes;
 mod export;
-mod terminology;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -9,12 +9,11 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 
 use crate::api::{Bearer, Claims, RecordedExchange, SignedInSession};
+use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
 use crate::profile::Profile;
+pub use codes::{CodesScreen, Operation, OperationState, Question, SentQuestion, TokenChoice};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
-pub use terminology::{
-    Question, SentQuestion, SubsumesScreen, TerminologyScreen, TokenChoice, ValidateScreen,
-};
 
 /// Maximum number of recorded exchanges.
 pub const EXCHANGES_KEPT: usize = 200;
@@ -24,23 +23,20 @@ pub const EXCHANGES_KEPT: usize = 200;
 #[expect(missing_docs, reason = "the titles describe the screens")]
 pub enum Screen {
     SignIn,
-    ValidateCode,
-    Subsumes,
+    Codes,
     Export,
     Requests,
     Help,
 }
 
 impl Screen {
-    pub const ALL: [Self; 6] =
-        [Self::SignIn, Self::ValidateCode, Self::Subsumes, Self::Export, Self::Requests, Self::Help];
+    pub const ALL: [Self; 5] = [Self::SignIn, Self::Codes, Self::Export, Self::Requests, Self::Help];
 
     /// Returns the title of the tab.
     pub fn title(self) -> &'static str {
         match self {
             Self::SignIn => "Sign-in",
-            Self::ValidateCode => "validate-code",
-            Self::Subsumes => "subsumes",
+            Self::Codes => "Codes",
             Self::Export => "Export",
             Self::Requests => "Requests",
             Self::Help => "Help",
@@ -88,15 +84,17 @@ pub struct Model {
     pub quit: bool,
     /// Result of the last action, for the status line.
     pub notice: Option<String>,
+    /// The command palette, if it is open.
+    pub palette: Option<Palette>,
+    /// Whether the mouse is read. If not, the terminal selects text with it.
+    pub mouse: bool,
     /// Action that is performed if its key is pressed again.
     pub to_confirm: Option<Confirmation>,
     /// Token that terminology requests use.
     pub bearer: Bearer,
     pub sign_in: SignIn,
-    /// Form and answer of `$validate-code`.
-    pub validate: ValidateScreen,
-    /// Form and answer of `$subsumes`.
-    pub subsumes: SubsumesScreen,
+    /// State of the screen of terminology operations.
+    pub codes: CodesScreen,
     /// State of the export screen.
     pub export: ExportScreen,
     /// State of the Requests screen.
@@ -129,8 +127,29 @@ pub struct ServerFacts {
     pub backend_id: Option<String>,
     /// User who can sign in on a demo server, and the file with the password.
     pub demo_user: Option<(String, String)>,
-    /// Whether colours may be used (`NO_COLOR` is not set).
-    pub colour: bool,
+    pub display: DisplayOptions,
+    /// Options of the command line that select this server and these credentials: names without `--`, and values.
+    pub profile_options: Vec<(String, String)>,
+}
+
+/// The open command palette.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Palette {
+    /// Text that the commands must match.
+    pub field: FormField,
+    /// Index of the selected command.
+    pub selected: usize,
+}
+
+/// Elements that a mouse click selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClickTarget {
+    /// The tab of a screen.
+    Tab(Screen),
+    /// The field of the form at this index.
+    Field(usize),
+    /// The row of the visible list at this index.
+    Row(usize),
 }
 
 /// State of the sign-in screen.
@@ -181,7 +200,7 @@ pub struct RequestLog {
 
 impl Model {
     /// Returns the initial model, whose forms contain the examples of the profile.
-    pub fn new(profile: &Profile, colour: bool, now: Timestamp) -> Self {
+    pub fn new(profile: &Profile, display: DisplayOptions, now: Timestamp) -> Self {
         let examples = &profile.examples;
         let backend_id = profile.backend.as_ref().map(|backend| backend.client_id.clone());
         let demo_user = (!examples.username.is_empty())
@@ -195,7 +214,8 @@ impl Model {
                 client_id: profile.client_id.clone(),
                 backend_id,
                 demo_user,
-                colour,
+                display,
+                profile_options: profile.options.clone(),
             },
             now,
             screen: Screen::SignIn,
@@ -203,6 +223,8 @@ impl Model {
             typing: false,
             quit: false,
             notice: None,
+            palette: None,
+            mouse: false,
             to_confirm: None,
             bearer,
             sign_in: SignIn {
@@ -215,20 +237,7 @@ impl Model {
                 paste_error: None,
                 claims: Answer::None,
             },
-            validate: TerminologyScreen::new(vec![
-                FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
-                FormField::new("id", "id of the ValueSet, instead of url", ""),
-                FormField::new("system", "canonical URL of the code system", &examples.system),
-                FormField::new("code", "code to validate", &examples.code),
-                FormField::new("display", "display to check (optional)", ""),
-            ]),
-            subsumes: TerminologyScreen::new(vec![
-                FormField::new("system", "canonical URL of the code system", &examples.hierarchy),
-                FormField::new("id", "id of the code system, instead of system", ""),
-                FormField::new("version", "version of the code system (optional)", ""),
-                FormField::new("codeA", "one code", &examples.code_a),
-                FormField::new("codeB", "the other code", &examples.code_b),
-            ]),
+            codes: CodesScreen::new(examples),
             export: ExportScreen::new(vec![
                 FormField::new("Group", "id of a Group; empty exports everything", &examples.group),
                 FormField::new("_type", "resource types, separated by commas; empty for all", ""),
@@ -251,6 +260,25 @@ impl Model {
         TokenChoice { bearer: self.bearer.clone(), name, server: self.about.base_url.clone() }
     }
 
+    /// Returns the token to which the user can switch.
+    pub fn other_bearer(&self) -> Option<Bearer> {
+        match self.bearer {
+            Bearer::Backend if matches!(self.sign_in.state, SignInState::In(_)) => Some(Bearer::User),
+            Bearer::User if self.about.backend_id.is_some() => Some(Bearer::Backend),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the visible screen has a form.
+    pub fn has_form(&self) -> bool {
+        match self.screen {
+            Screen::SignIn => matches!(self.sign_in.state, SignInState::Waiting { .. }),
+            Screen::Codes => true,
+            Screen::Export => self.export.form_open(),
+            Screen::Requests | Screen::Help => false,
+        }
+    }
+
     /// Returns the token for exports: that of the backend client, or else that of the signed-in user.
     pub fn export_bearer(&self) -> Bearer {
         if self.about.backend_id.is_some() { Bearer::Backend } else { Bearer::User }
@@ -262,8 +290,7 @@ impl Model {
             Screen::SignIn if matches!(self.sign_in.state, SignInState::Waiting { .. }) => {
                 Some(&mut self.sign_in.form)
             }
-            Screen::ValidateCode => Some(&mut self.validate.form),
-            Screen::Subsumes => Some(&mut self.subsumes.form),
+            Screen::Codes => Some(self.codes.form()),
             Screen::Export if self.export.form_open() => Some(&mut self.export.form),
             Screen::SignIn | Screen::Export | Screen::Requests | Screen::Help => None,
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::export::registry::RegisteredExport;
-use crate::export::{ExportEvent, ExportJob, ExportPhase};
+use crate::export::{ExportEvent, ExportJob};
 use crate::model::{Activity, Confirmation, ExportRow, Model};
 use crate::msg::{Answered, RuntimeEffect};
 
@@ -97,10 +97,7 @@ pub(super) fn close_form(model: &mut Model) {
 pub(super) fn resume(model: &mut Model) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
     let at = model.export.selected;
-    let Some(row) = model.export.selected().filter(|row| row.can_resume()) else {
-        model.notice = Some("The selected export is not interrupted.".to_owned());
-        return Vec::new();
-    };
+    let Some(row) = model.export.selected() else { return Vec::new() };
     let folder = row.folder.clone();
     model.export.rows[at].activity = Activity::Active(None);
     vec![RuntimeEffect::ResumeExport { folder, bearer }]
@@ -110,10 +107,7 @@ pub(super) fn resume(model: &mut Model) -> Vec<RuntimeEffect> {
 pub(super) fn delete(model: &mut Model, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
     let bearer = model.export_bearer();
     let at = model.export.selected;
-    let Some(row) = model.export.selected().filter(|row| row.job.phase != ExportPhase::Deleted) else {
-        model.notice = Some("No export is selected that could be deleted on the server.".to_owned());
-        return Vec::new();
-    };
+    let Some(row) = model.export.selected() else { return Vec::new() };
     let folder = row.folder.clone();
     let confirmation = Confirmation::DeleteExport(folder.clone());
     if confirmed.as_ref() != Some(&confirmation) {

@@ -1,25 +1,32 @@
 //! The update of the model: a message changes the model and returns effects. This module does no IO.
 
+mod codes;
 mod export;
+mod palette;
 mod sign_in;
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::api::{Bearer, RecordedExchange};
+use crate::api::RecordedExchange;
+use crate::commands;
 use crate::keys::{self, Action};
-use crate::model::{Confirmation, EXCHANGES_KEPT, Model, Screen, SignInState};
+use crate::model::{ClickTarget, Confirmation, EXCHANGES_KEPT, Model, Operation, Screen};
 use crate::msg::{Message, RuntimeEffect};
 
 /// Number of lines by which the keys for pages scroll.
 const PAGE: usize = 10;
+/// Number of lines by which the mouse wheel scrolls.
+const WHEEL: usize = 3;
 
 /// Processes one message.
 pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
     match msg {
         Message::Key(key) => return on_key(model, key),
         Message::Paste(text) => on_paste(model, &text),
-        Message::Resized => {}
+        Message::Click(target) => on_click(model, target),
+        Message::Wheel(down) => scroll(model, down, WHEEL),
+        Message::Resized | Message::Mouse(_) => {}
         Message::Tick(now) => on_tick(model, now),
         Message::Terminate => model.quit = true,
         Message::Exchanged(exchange) => on_exchange(model, exchange),
@@ -27,8 +34,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
         Message::Userinfo(result) => model.sign_in.claims = result.into(),
-        Message::Validated(id, result) => model.validate.receive(id, result.into()),
-        Message::SubsumesAnswer(id, result) => model.subsumes.receive(id, result.into()),
+        Message::Code { id, operation, result } => codes::on_answer(model, id, operation, result),
         Message::Exports(exports) => export::on_exports(model, exports),
         Message::ExportProgress { folder, event } => export::on_progress(model, &folder, event),
         Message::ExportEnded { folder, result } => export::on_ended(model, &folder, result),
@@ -62,23 +68,41 @@ fn on_paste(model: &mut Model, text: &str) {
     }
 }
 
+fn on_click(model: &mut Model, target: ClickTarget) {
+    match target {
+        ClickTarget::Tab(screen) => open(model, screen),
+        ClickTarget::Field(at) => {
+            if let Some(form) = model.form() {
+                form.focus = at.min(form.fields.len() - 1);
+                model.typing = true;
+            }
+        }
+        ClickTarget::Row(at) => match model.screen {
+            Screen::Export => export::select(model, at),
+            Screen::Requests => {
+                model.requests.selected = at.min(model.requests.exchanges.len().saturating_sub(1))
+            }
+            Screen::SignIn | Screen::Codes | Screen::Help => {}
+        },
+    }
+}
+
 fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     if !key.is_press() {
         return Vec::new();
+    }
+    if model.palette.is_some() {
+        return match palette::on_key(model, key) {
+            Some(action) => act(model, action, None),
+            None => Vec::new(),
+        };
     }
     model.notice = None;
     let action = keys::action(key, model.screen, model.typing);
     let confirmed = model.to_confirm.take();
     match (action, key.code) {
         (Some(action), _) => return act(model, action, confirmed),
-        // Some systems report AltGr as Ctrl and Alt. Ctrl or Alt alone types nothing.
-        (None, KeyCode::Char(c))
-            if model.typing
-                && !matches!(
-                    key.modifiers & !KeyModifiers::SHIFT,
-                    KeyModifiers::CONTROL | KeyModifiers::ALT
-                ) =>
-        {
+        (None, KeyCode::Char(c)) if model.typing && types_a_character(key) => {
             if let Some(form) = model.form() {
                 form.focused().insert(c.encode_utf8(&mut [0; 4]));
             }
@@ -88,8 +112,18 @@ fn on_key(model: &mut Model, key: KeyEvent) -> Vec<RuntimeEffect> {
     Vec::new()
 }
 
+/// Returns whether a key with a character types it. Some systems report AltGr as Ctrl and Alt; Ctrl or Alt alone types
+/// nothing.
+fn types_a_character(key: KeyEvent) -> bool {
+    !matches!(key.modifiers & !KeyModifiers::SHIFT, KeyModifiers::CONTROL | KeyModifiers::ALT)
+}
+
 /// Performs the action of a key. `confirmed` is the action that the previous key asked to confirm.
 fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Vec<RuntimeEffect> {
+    if let Some(reason) = commands::unavailable(model, action) {
+        model.notice = Some(format!("Not possible: {reason}."));
+        return Vec::new();
+    }
     match action {
         Action::Quit => quit(model, confirmed.as_ref()),
         Action::Help => {
@@ -114,7 +148,12 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::PageDown => scroll(model, true, PAGE),
         Action::SignOut => return sign_in::sign_out(model),
         Action::Userinfo => return sign_in::userinfo(model),
-        Action::SwitchBearer => switch_bearer(model),
+        Action::SwitchBearer => model.bearer = model.other_bearer().unwrap_or(model.bearer.clone()),
+        Action::NextOperation => codes::step_operation(model, 1),
+        Action::PreviousOperation => codes::step_operation(model, Operation::ALL.len() - 1),
+        Action::CopyCommand => return codes::copy_command(model),
+        Action::OpenPalette => model.palette = Some(palette::opened()),
+        Action::ToggleMouse => return toggle_mouse(model),
         Action::NewExport => export::open_form(model),
         Action::ResumeExport => return export::resume(model),
         Action::DeleteExport => return export::delete(model, confirmed),
@@ -199,27 +238,17 @@ fn scroll(model: &mut Model, down: bool, by: usize) {
             let selected = step(model.export.selected, usize::MAX);
             export::select(model, selected);
         }
-        Screen::SignIn | Screen::ValidateCode | Screen::Subsumes => {}
+        Screen::Codes => {
+            model.codes.scroll = step(model.codes.scroll.into(), usize::from(u16::MAX)) as u16;
+        }
+        Screen::SignIn => {}
     }
 }
 
 fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.screen {
         Screen::SignIn => sign_in::sign_in(model),
-        Screen::ValidateCode => {
-            let token = model.token_choice();
-            let bearer = token.bearer.clone();
-            let (id, question) = model.validate.send(token, model.now);
-            model.typing = false;
-            vec![RuntimeEffect::ValidateCode(id, question, bearer)]
-        }
-        Screen::Subsumes => {
-            let token = model.token_choice();
-            let bearer = token.bearer.clone();
-            let (id, question) = model.subsumes.send(token, model.now);
-            model.typing = false;
-            vec![RuntimeEffect::Subsumes(id, question, bearer)]
-        }
+        Screen::Codes => codes::send(model),
         Screen::Export => export::send(model),
         Screen::Requests => {
             let requests = &mut model.requests;
@@ -231,16 +260,13 @@ fn send(model: &mut Model) -> Vec<RuntimeEffect> {
     }
 }
 
-fn switch_bearer(model: &mut Model) {
-    let signed_in = matches!(model.sign_in.state, SignInState::In(_));
-    model.bearer = match model.bearer {
-        Bearer::Backend if signed_in => Bearer::User,
-        Bearer::User if model.about.backend_id.is_some() => Bearer::Backend,
-        _ => {
-            model.notice = Some("No other token is available; sign in on screen 1.".to_owned());
-            return;
-        }
-    };
+fn toggle_mouse(model: &mut Model) -> Vec<RuntimeEffect> {
+    model.mouse = !model.mouse;
+    model.notice = Some(match model.mouse {
+        true => "The mouse selects tabs, fields and rows; m returns it to the terminal.".to_owned(),
+        false => "The mouse belongs to the terminal.".to_owned(),
+    });
+    vec![RuntimeEffect::CaptureMouse(model.mouse)]
 }
 
 fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {

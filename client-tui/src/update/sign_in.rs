@@ -67,10 +67,6 @@ pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
 }
 
 pub(super) fn sign_out(model: &mut Model) -> Vec<RuntimeEffect> {
-    if !matches!(model.sign_in.state, SignInState::In(_)) {
-        model.notice = Some("No user is signed in.".to_owned());
-        return Vec::new();
-    }
     model.sign_in.state = SignInState::Out;
     model.sign_in.claims = Answer::None;
     if model.about.backend_id.is_some() {
@@ -80,10 +76,6 @@ pub(super) fn sign_out(model: &mut Model) -> Vec<RuntimeEffect> {
 }
 
 pub(super) fn userinfo(model: &mut Model) -> Vec<RuntimeEffect> {
-    if !matches!(model.sign_in.state, SignInState::In(_)) {
-        model.notice = Some("No user is signed in; press Enter.".to_owned());
-        return Vec::new();
-    }
     model.sign_in.claims = Answer::Waiting;
     vec![RuntimeEffect::Userinfo]
 }

@@ -1,60 +1,59 @@
 //! The export screen: the form of a new export, or the table of exports with the files of the selected one.
 
-use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Gauge, Paragraph};
 
-use super::{ColorTheme, MARK, clock, draw_form, draw_text, error_line};
+use super::canvas::{Canvas, MARK};
+use super::theme::Theme;
+use super::{clock, error_line};
 use crate::api::percent;
 use crate::export::{ExportFile, ExportPhase, FileList, FileProgress, FileStatus};
 use crate::model::{Activity, ExportRow, Model, Waiting};
 
-/// Maximum number of rows of the table of exports.
+/// Maximum number of rows of the table of exports, if the files are below it.
 const TABLE_ROWS: u16 = 6;
 
-pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     if model.export.form_open() {
-        draw_new(model, theme, frame, area);
+        let area = canvas.pane("New export", true, area);
+        draw_new(model, canvas, area);
         return;
     }
     let rows = (model.export.rows.len() as u16).min(TABLE_ROWS).min(area.height / 3).max(1);
-    let [table, _, detail] =
-        Layout::vertical([Constraint::Length(rows), Constraint::Length(1), Constraint::Min(0)]).areas(area);
-    draw_table(model, theme, frame, table);
+    let [table, detail] = canvas.split(area, rows);
+    let table = canvas.pane("Exports", true, table);
+    let theme = canvas.theme;
+    canvas.list(model.export.rows.len(), model.export.selected, table, |at| {
+        table_row(&model.export.rows[at], at == model.export.selected, theme)
+    });
+    let detail = canvas.pane("Files", false, detail);
     if let Some(row) = model.export.selected() {
-        draw_selected(model, row, theme, frame, detail);
+        draw_selected(model, row, canvas, detail);
     }
 }
 
-fn draw_new(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
-    let rest = draw_form(&model.export.form, model.typing, theme, frame, area);
+fn draw_new(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let rest = canvas.form(&model.export.form, model.typing, area);
     let token = match &model.about.backend_id {
         Some(id) => format!("with the token of the backend client {id}"),
         None => {
             "with the token of the signed-in user; --backend-client and --backend-key set a client".to_owned()
         }
     };
+    let quiet = canvas.theme.quiet();
     let mut lines = vec![
         Line::raw("Press Enter to start the export. The files are downloaded when it is complete."),
-        Line::styled(format!("The export is started {token}."), theme.quiet()),
+        Line::styled(format!("The export is started {token}."), quiet),
     ];
-    if model.export.new_export && !model.export.rows.is_empty() {
-        lines.push(Line::styled("Press Esc to return to the list of exports.", theme.quiet()));
+    if !model.export.rows.is_empty() {
+        lines.push(Line::styled("Press Esc to return to the list of exports.", quiet));
     }
-    draw_text(lines, frame, rest);
+    canvas.text(lines, rest);
 }
 
-fn draw_table(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
-    let height = usize::from(area.height).max(1);
-    let first = (model.export.selected + 1).saturating_sub(height);
-    let rows = model.export.rows.iter().enumerate().skip(first).take(height);
-    let rows: Vec<_> = rows.map(|(at, row)| table_row(row, at == model.export.selected, theme)).collect();
-    frame.render_widget(Paragraph::new(rows), area);
-}
-
-fn table_row(row: &ExportRow, selected: bool, theme: ColorTheme) -> Line<'static> {
+fn table_row(row: &ExportRow, selected: bool, theme: Theme) -> Line<'static> {
     let (state, style) = state(row, theme);
     let started = row.job.started_at.strftime("%m-%d %H:%M");
     Line::from(vec![
@@ -66,7 +65,7 @@ fn table_row(row: &ExportRow, selected: bool, theme: ColorTheme) -> Line<'static
 }
 
 /// Returns the state of an export in a few words.
-fn state(row: &ExportRow, theme: ColorTheme) -> (String, Style) {
+fn state(row: &ExportRow, theme: Theme) -> (String, Style) {
     let done = row.files.iter().filter(|file| file.status == FileStatus::Done).count();
     let text = match (&row.job.phase, &row.activity) {
         (ExportPhase::Complete, _) => return ("complete".to_owned(), theme.good()),
@@ -83,14 +82,15 @@ fn state(row: &ExportRow, theme: ColorTheme) -> (String, Style) {
     (text, theme.accent())
 }
 
-fn draw_selected(model: &Model, row: &ExportRow, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+fn draw_selected(model: &Model, row: &ExportRow, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
     let mut lines = vec![Line::styled(row.folder.display().to_string(), theme.quiet())];
     match (&row.job.phase, &row.activity) {
         (ExportPhase::Failed(reason), _) | (_, Activity::Stopped(reason)) => {
             lines.push(error_line(reason, theme));
         }
         (ExportPhase::Running, Activity::Active(Some(waiting))) => {
-            draw_waiting(model, row, waiting, theme, frame, area);
+            draw_waiting(model, row, waiting, canvas, area);
             return;
         }
         _ => {}
@@ -105,19 +105,13 @@ fn draw_selected(model: &Model, row: &ExportRow, theme: ColorTheme, frame: &mut 
     }
     let height = (lines.len() as u16).min(area.height);
     let [head, list] = Layout::vertical([Constraint::Length(height), Constraint::Min(0)]).areas(area);
-    frame.render_widget(Paragraph::new(lines), head);
-    draw_files(row, model.export.scroll, theme, frame, list);
+    canvas.draw(Paragraph::new(lines), head);
+    draw_files(row, model.export.scroll, canvas, list);
 }
 
 /// Draws the progress of an export that the server is running.
-fn draw_waiting(
-    model: &Model,
-    row: &ExportRow,
-    waiting: &Waiting,
-    theme: ColorTheme,
-    frame: &mut Frame,
-    area: Rect,
-) {
+fn draw_waiting(model: &Model, row: &ExportRow, waiting: &Waiting, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
     let seconds = |a: jiff::Timestamp, b: jiff::Timestamp| (a.as_second() - b.as_second()).max(0);
     let text = waiting.progress.as_deref().unwrap_or("no progress reported yet");
     let gauge = Gauge::default()
@@ -125,21 +119,19 @@ fn draw_waiting(
         .percent(waiting.progress.as_deref().and_then(percent).unwrap_or(0).min(100))
         .label(text.to_owned())
         .use_unicode(true);
-    frame.render_widget(gauge, Rect { height: area.height.min(1), ..area });
+    canvas.draw(gauge, Rect { height: area.height.min(1), ..area });
+    let running = seconds(model.now, row.job.started_at);
     let next = seconds(waiting.until, model.now);
-    let mut lines = vec![Line::raw(format!(
-        "Running for {} s; next poll in {next} s",
-        seconds(model.now, row.job.started_at)
-    ))];
+    let mut lines = vec![Line::raw(format!("Running for {running} s; next poll in {next} s"))];
     if let Some(error) = &waiting.error {
         lines.push(error_line(&format!("{error}; the request is sent again"), theme));
     }
     lines.push(Line::styled(row.job.status_url.clone().unwrap_or_default(), theme.quiet()));
     lines.push(Line::styled(row.folder.display().to_string(), theme.quiet()));
-    draw_text(lines, frame, below(area, 2));
+    canvas.text(lines, below(area, 2));
 }
 
-fn complete_line(row: &ExportRow, theme: ColorTheme) -> Line<'static> {
+fn complete_line(row: &ExportRow, theme: Theme) -> Line<'static> {
     if row.job.files.is_empty() {
         return Line::raw("There was nothing to export.");
     }
@@ -158,7 +150,8 @@ fn output_files(row: &ExportRow) -> impl Iterator<Item = (&ExportFile, &FileProg
     row.job.files.iter().zip(&row.files).filter(|(file, _)| file.list == FileList::Output)
 }
 
-fn draw_files(row: &ExportRow, scroll: usize, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+fn draw_files(row: &ExportRow, scroll: usize, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
     let height = usize::from(area.height);
     let first = scroll.min(row.files.len().saturating_sub(height));
     let files = row.job.files.iter().zip(&row.files).skip(first).take(height);
@@ -167,10 +160,10 @@ fn draw_files(row: &ExportRow, scroll: usize, theme: ColorTheme, frame: &mut Fra
         let more = row.files.len() - first - height + 1;
         lines[height - 1] = Line::styled(format!("  … {more} more; PgDn scrolls"), theme.quiet());
     }
-    frame.render_widget(Paragraph::new(lines), area);
+    canvas.draw(Paragraph::new(lines), area);
 }
 
-fn file_line(file: &ExportFile, progress: &FileProgress, theme: ColorTheme) -> Line<'static> {
+fn file_line(file: &ExportFile, progress: &FileProgress, theme: Theme) -> Line<'static> {
     let count = file.count.map(|count| count.to_string()).unwrap_or_default();
     let (state, style) = match &progress.status {
         FileStatus::Waiting => (String::new(), Style::new()),

@@ -1,15 +1,15 @@
 //! The help screen: the table of key bindings.
 
-use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
-use super::ColorTheme;
+use super::canvas::Canvas;
 use crate::keys::{self, KeyRow, When};
 use crate::model::{Model, Screen};
 
-pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
     let mut lines = vec![Line::raw("Tokens stay in memory and are never shown. Up and Down scroll.")];
     let mut section = |title: String, rows: &mut dyn Iterator<Item = &'static KeyRow>| {
         lines.push(Line::default());
@@ -31,6 +31,7 @@ pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Re
             section(screen.title().to_owned(), &mut rows);
         }
     }
+    let area = canvas.pane("Keys", true, area);
     let last = (lines.len() as u16).saturating_sub(area.height);
-    frame.render_widget(Paragraph::new(lines).scroll((model.help_scroll.min(last), 0)), area);
+    canvas.draw(Paragraph::new(lines).scroll((model.help_scroll.min(last), 0)), area);
 }

@@ -1,13 +1,16 @@
 //! The sign-in screen: the signed-in user, or the state of the sign-in.
 
-use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
-use super::{ColorTheme, clock, draw_form, draw_text, error_line};
+use super::canvas::Canvas;
+use super::theme::Theme;
+use super::{clock, error_line};
 use crate::model::{Answer, Model, SignInState};
 
-pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Rect) {
+pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let area = canvas.pane("Sign-in", true, area);
+    let theme = canvas.theme;
     let mut lines = Vec::new();
     match &model.sign_in.state {
         SignInState::Out => {
@@ -46,12 +49,12 @@ pub(super) fn draw(model: &Model, theme: ColorTheme, frame: &mut Frame, area: Re
                 lines.push(error_line(reason, theme));
             }
             // The form is drawn first, so that it remains visible above an address of any length.
-            let rest = draw_form(&model.sign_in.form, model.typing, theme, frame, area);
-            draw_text(lines, frame, rest);
+            let rest = canvas.form(&model.sign_in.form, model.typing, area);
+            canvas.text(lines, rest);
             return;
         }
     }
-    draw_text(lines, frame, area);
+    canvas.text(lines, area);
 }
 
 fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
@@ -70,7 +73,7 @@ fn expiry(model: &Model, at: jiff::Timestamp) -> String {
     format!("at {} UTC, in {} min {:02} s", clock(at), left_s / 60, left_s % 60)
 }
 
-fn claims<'a>(model: &'a Model, theme: ColorTheme, lines: &mut Vec<Line<'a>>) {
+fn claims<'a>(model: &'a Model, theme: Theme, lines: &mut Vec<Line<'a>>) {
     match &model.sign_in.claims {
         Answer::None => {}
         Answer::Waiting => lines.push(Line::raw("Reading userinfo …")),

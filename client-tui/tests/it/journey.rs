@@ -8,9 +8,10 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use tokio::sync::mpsc;
-use trefoil_tui::api::{SubsumesAnswer, ValidationAnswer};
+use trefoil_tui::api::{Expansion, LookupAnswer, SubsumesAnswer, ValidationAnswer};
 use trefoil_tui::args::ProfileArgs;
 use trefoil_tui::clock::ClientClock;
+use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::{ExportPhase, ExportRegistry};
 use trefoil_tui::form::FormField;
 use trefoil_tui::model::{Activity, Answer, Model, SignInState};
@@ -27,8 +28,10 @@ type Step = (fn(&Model) -> bool, &'static [KeyCode]);
 /// The steps after the sign-in.
 const SCRIPT: &[Step] = &[
     (|model| matches!(model.sign_in.claims, Answer::Done(_)), &[KeyCode::Char('2'), KeyCode::Enter]),
-    (|model| validation(model).is_some(), &[KeyCode::Char('3'), KeyCode::Enter]),
-    (|model| subsumption(model).is_some(), &[KeyCode::Char('4'), KeyCode::Enter]),
+    (|model| validation(model).is_some(), &[KeyCode::Char('o'), KeyCode::Enter]),
+    (|model| subsumption(model).is_some(), &[KeyCode::Char('o'), KeyCode::Enter]),
+    (|model| lookup(model).is_some(), &[KeyCode::Char('o'), KeyCode::Enter]),
+    (|model| expansion(model).is_some(), &[KeyCode::Char('3'), KeyCode::Enter]),
     (
         |model| model.export.rows.first().is_some_and(|row| row.activity == Activity::Completed),
         &[KeyCode::Char('x'), KeyCode::Char('x')],
@@ -41,14 +44,28 @@ const SCRIPT: &[Step] = &[
 ];
 
 fn validation(model: &Model) -> Option<&ValidationAnswer> {
-    match &model.validate.sent.as_ref()?.answer {
+    match &model.codes.validate.sent.as_ref()?.answer {
+        Answer::Done(found) => Some(found),
+        _ => None,
+    }
+}
+
+fn lookup(model: &Model) -> Option<&LookupAnswer> {
+    match &model.codes.lookup.sent.as_ref()?.answer {
+        Answer::Done(found) => Some(found),
+        _ => None,
+    }
+}
+
+fn expansion(model: &Model) -> Option<&Expansion> {
+    match &model.codes.expand.sent.as_ref()?.answer {
         Answer::Done(found) => Some(found),
         _ => None,
     }
 }
 
 fn subsumption(model: &Model) -> Option<&SubsumesAnswer> {
-    match &model.subsumes.sent.as_ref()?.answer {
+    match &model.codes.subsumes.sent.as_ref()?.answer {
         Answer::Done(found) => Some(found),
         _ => None,
     }
@@ -64,7 +81,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     let (username, password) = server.person();
     let ca = server.ca();
 
-    let mut model = Model::new(&profile, false, Timestamp::now());
+    let mut model = Model::new(&profile, DisplayOptions::default(), Timestamp::now());
     let folder = server.data.path().join("out");
     model.export.form.fields[3] = FormField::new("folder", "", folder.to_str().unwrap());
     let (sender, messages) = mpsc::unbounded_channel();
@@ -98,6 +115,9 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
     assert!(page.contains("You can close this window"), "{page}");
     assert!(validation(&model).unwrap().result);
     assert_eq!(subsumption(&model).unwrap().outcome, "subsumes");
+    assert_eq!(lookup(&model).unwrap().display.as_deref(), Some("Cane"));
+    let codes = &expansion(&model).unwrap().codes;
+    assert!(codes.iter().any(|code| code.code == "cane"), "{codes:?}");
     let export = &model.export.rows[0];
     assert!(export.folder.starts_with(&folder), "{}", export.folder.display());
     assert!(export.folder.join("Patient.ndjson").exists() && export.folder.join("manifest.json").exists());

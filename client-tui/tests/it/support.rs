@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use trefoil_tui::api::{Api, ExportManifest, KickOff, OutputFile, SignedInSession};
 use trefoil_tui::clock::ClientClock;
+use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::export::ExportJob;
 use trefoil_tui::key;
 use trefoil_tui::model::Model;
@@ -52,7 +53,7 @@ pub fn api(base_url: &str) -> Api {
 
 /// Returns the initial model.
 pub fn model() -> Model {
-    Model::new(&profile("https://t.example"), true, now())
+    Model::new(&profile("https://t.example"), DisplayOptions::default(), now())
 }
 
 /// Presses one key and returns the effects.

@@ -7,8 +7,8 @@ use trefoil_tui::api::{Bearer, SubsumesAnswer, SubsumesQuery, ValidateCode, Vali
 use trefoil_tui::export::registry::RegisteredExport;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
-use trefoil_tui::model::{Activity, Answer, Model, Screen, SignInState};
-use trefoil_tui::msg::{Message, RuntimeEffect};
+use trefoil_tui::model::{Activity, Answer, ClickTarget, Model, Operation, Screen, SignInState};
+use trefoil_tui::msg::{Answered, CodeAnswer, CodeQuestion, Message, RuntimeEffect};
 use trefoil_tui::update::update;
 
 use crate::support::{job, manifest, model, now, press, session, type_text};
@@ -22,11 +22,11 @@ fn go_to(model: &mut Model) {
 fn letters_are_keys_outside_and_text_inside_of_fields() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
-    assert_eq!(model.screen, Screen::ValidateCode);
+    assert_eq!(model.screen, Screen::Codes);
     press(&mut model, KeyCode::Tab);
     type_text(&mut model, "q2?");
-    assert!(!model.quit && model.screen == Screen::ValidateCode);
-    assert_eq!(model.validate.form.fields[0].text(), "https://t.example/ValueSet/aidsq2?");
+    assert!(!model.quit && model.screen == Screen::Codes);
+    assert_eq!(model.codes.validate.form.fields[0].text(), "https://t.example/ValueSet/aidsq2?");
     press(&mut model, KeyCode::Esc);
     press(&mut model, KeyCode::Char('q'));
     assert!(model.quit);
@@ -35,7 +35,7 @@ fn letters_are_keys_outside_and_text_inside_of_fields() {
 #[test]
 fn ctrl_c_quits_in_a_field_too() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::Tab);
     update(&mut model, Message::Key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
     assert!(model.quit);
@@ -51,9 +51,12 @@ fn requests_contain_the_values_of_the_forms() {
         code: "cane".to_owned(),
         ..ValidateCode::default()
     };
-    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::ValidateCode(1, asked, Bearer::Backend)]);
-    assert_eq!(model.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
-    press(&mut model, KeyCode::Char('3'));
+    assert_eq!(
+        press(&mut model, KeyCode::Enter),
+        [RuntimeEffect::Code(1, CodeQuestion::ValidateCode(asked), Bearer::Backend)]
+    );
+    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
+    press(&mut model, KeyCode::Char('o'));
     press(&mut model, KeyCode::BackTab);
     for _ in 0..4 {
         press(&mut model, KeyCode::Tab);
@@ -65,7 +68,10 @@ fn requests_contain_the_values_of_the_forms() {
         code_b: "canex".to_owned(),
         ..SubsumesQuery::default()
     };
-    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::Subsumes(1, asked, Bearer::Backend)]);
+    assert_eq!(
+        press(&mut model, KeyCode::Enter),
+        [RuntimeEffect::Code(1, CodeQuestion::Subsumes(asked), Bearer::Backend)]
+    );
 }
 
 #[test]
@@ -111,33 +117,40 @@ fn the_token_is_switched_only_if_there_are_two() {
     assert_eq!(model.bearer, Bearer::User);
 }
 
+/// Returns the message of an answer to `$validate-code`.
+fn validated(id: u64, result: Answered<ValidationAnswer>) -> Message {
+    Message::Code { id, operation: Operation::ValidateCode, result: result.map(CodeAnswer::ValidateCode) }
+}
+
 #[test]
 fn a_late_answer_to_an_earlier_question_is_dropped() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Enter);
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::Validated(1, Err("late".to_owned())));
-    assert_eq!(model.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
+    update(&mut model, validated(1, Err("late".to_owned())));
+    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Waiting);
     let found = ValidationAnswer { result: true, ..ValidationAnswer::default() };
-    update(&mut model, Message::Validated(2, Ok(found.clone())));
-    update(&mut model, Message::Validated(1, Err("later".to_owned())));
-    assert_eq!(model.validate.sent.as_ref().unwrap().answer, Answer::Done(found));
+    update(&mut model, validated(2, Ok(found.clone())));
+    update(&mut model, validated(1, Err("later".to_owned())));
+    assert_eq!(model.codes.validate.sent.as_ref().unwrap().answer, Answer::Done(found));
 }
 
 #[test]
 fn an_answer_is_stale_after_the_form_or_the_token_changed() {
     let mut model = model();
     update(&mut model, Message::SignedIn(Ok(session())));
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Char('o'));
     press(&mut model, KeyCode::Enter);
     let found = SubsumesAnswer { outcome: "subsumes".to_owned() };
-    update(&mut model, Message::SubsumesAnswer(1, Ok(found)));
-    let is_stale = |model: &Model| model.subsumes.is_stale(&model.token_choice());
+    let result = Ok(CodeAnswer::Subsumes(found));
+    update(&mut model, Message::Code { id: 1, operation: Operation::Subsumes, result });
+    let is_stale = |model: &Model| model.codes.subsumes.is_stale(&model.token_choice());
     assert!(!is_stale(&model));
     press(&mut model, KeyCode::Char('t'));
     assert!(is_stale(&model), "the answer was asked for with the other token");
-    let sent = model.subsumes.sent.clone().unwrap();
+    let sent = model.codes.subsumes.sent.clone().unwrap();
     assert_eq!((sent.token.bearer, sent.token.server.as_str()), (Bearer::User, "https://t.example"));
     press(&mut model, KeyCode::Char('t'));
     assert!(!is_stale(&model));
@@ -154,7 +167,7 @@ fn enter_leaves_the_form() {
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Enter);
-    press(&mut model, KeyCode::Char('5'));
+    press(&mut model, KeyCode::Char('4'));
     assert_eq!(model.screen, Screen::Requests, "a digit selects a screen after Enter");
 }
 
@@ -182,7 +195,7 @@ fn downloading(job: &ExportJob) -> ExportJob {
 #[test]
 fn two_exports_have_separate_folders_and_progress() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     let (first, first_job) = start(&mut model);
     assert_eq!(first_job, job());
     assert_eq!(first, PathBuf::from("trefoil-exports/20240501T120000Z-Group-g1"));
@@ -204,7 +217,7 @@ fn two_exports_have_separate_folders_and_progress() {
 #[test]
 fn quitting_during_an_export_needs_a_second_press() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     let (folder, _) = start(&mut model);
     press(&mut model, KeyCode::Char('q'));
     assert!(!model.quit);
@@ -226,7 +239,7 @@ fn an_interrupted_export_of_an_earlier_run_is_resumed() {
     let job = ExportJob { phase: ExportPhase::Running, status_url, ..job() };
     let folder = PathBuf::from("/e/1");
     update(&mut model, Message::Exports(vec![RegisteredExport { folder: folder.clone(), job }]));
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     let resume = [RuntimeEffect::ResumeExport { folder: folder.clone(), bearer: Bearer::Backend }];
     assert_eq!(press(&mut model, KeyCode::Char('r')), resume);
     assert_eq!(press(&mut model, KeyCode::Char('r')), [], "the export is active");
@@ -238,7 +251,7 @@ fn an_interrupted_export_of_an_earlier_run_is_resumed() {
 #[test]
 fn an_export_is_cancelled_on_the_second_press() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     let (folder, job) = start(&mut model);
     assert_eq!(press(&mut model, KeyCode::Char('x')), []);
     press(&mut model, KeyCode::Down);
@@ -257,7 +270,7 @@ fn an_export_is_cancelled_on_the_second_press() {
 #[test]
 fn a_progress_text_is_kept_until_the_next_one() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     let (folder, job) = start(&mut model);
     record(&mut model, &folder, ExportJob { phase: ExportPhase::Running, ..job });
     for progress in [Some("10%".to_owned()), None] {
@@ -271,7 +284,7 @@ fn a_progress_text_is_kept_until_the_next_one() {
 #[test]
 fn an_invalid_since_is_not_sent() {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     for _ in 0..3 {
         press(&mut model, KeyCode::Tab);
     }
@@ -279,4 +292,55 @@ fn an_invalid_since_is_not_sent() {
     assert_eq!(press(&mut model, KeyCode::Enter), []);
     assert!(model.notice.as_deref().is_some_and(|notice| notice.starts_with("Error:")));
     assert!(model.export.rows.is_empty());
+}
+
+#[test]
+fn the_palette_finds_and_runs_commands() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char(':'));
+    type_text(&mut model, "export open");
+    press(&mut model, KeyCode::Enter);
+    assert!(model.palette.is_none());
+    assert_eq!(model.screen, Screen::SignIn, "no command of this screen matches");
+    press(&mut model, KeyCode::Char(':'));
+    type_text(&mut model, "requ");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(model.screen, Screen::Requests);
+    press(&mut model, KeyCode::Char(':'));
+    type_text(&mut model, "curl");
+    press(&mut model, KeyCode::Enter);
+    assert_eq!(model.notice.as_deref(), Some("Not possible: there are no requests."));
+    press(&mut model, KeyCode::Char(':'));
+    press(&mut model, KeyCode::Esc);
+    press(&mut model, KeyCode::Char('q'));
+    assert!(model.quit);
+}
+
+#[test]
+fn an_impossible_action_says_why() {
+    let mut model = model();
+    assert_eq!(press(&mut model, KeyCode::Char('o')), []);
+    assert_eq!(model.notice.as_deref(), Some("Not possible: no user is signed in."));
+}
+
+#[test]
+fn a_click_selects() {
+    let mut model = model();
+    update(&mut model, Message::Click(ClickTarget::Tab(Screen::Codes)));
+    update(&mut model, Message::Click(ClickTarget::Field(3)));
+    type_text(&mut model, "x");
+    assert_eq!(model.codes.validate.form.value("code"), "canex");
+    assert_eq!(press(&mut model, KeyCode::Esc), []);
+    assert_eq!(press(&mut model, KeyCode::Char('m')), [RuntimeEffect::CaptureMouse(true)]);
+}
+
+#[test]
+fn the_command_of_a_question_is_copied() {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    assert_eq!(press(&mut model, KeyCode::Char('y')), [], "nothing was sent");
+    press(&mut model, KeyCode::Enter);
+    let command = "trefoil-tui validate-code --url https://t.example/ValueSet/aids \
+        --system https://t.example/CodeSystem/aids --code cane";
+    assert_eq!(press(&mut model, KeyCode::Char('y')), [RuntimeEffect::Copy(command.to_owned())]);
 }

@@ -4,12 +4,17 @@ use jiff::SignedDuration;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::KeyCode;
+use ratatui::style::Color;
 use serde_json::json;
-use trefoil_tui::api::{Answered, RecordedExchange, SubsumesAnswer, ValidationAnswer, ValidationIssue};
+use trefoil_tui::api::{
+    Answered, ConceptProperty, Designation, ExpandedCode, Expansion, LookupAnswer, RecordedExchange,
+    SubsumesAnswer, ValidationAnswer, ValidationIssue,
+};
+use trefoil_tui::display::ColourScheme;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
-use trefoil_tui::model::Model;
-use trefoil_tui::msg::Message;
+use trefoil_tui::model::{ClickTarget, Model, Operation, Screen};
+use trefoil_tui::msg::{CodeAnswer, Message};
 use trefoil_tui::update::update;
 use trefoil_tui::view::view;
 
@@ -17,7 +22,7 @@ use crate::support::{job, manifest, model, now, press, session, type_text};
 
 fn picture(model: &Model, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| view(model, frame)).unwrap();
+    terminal.draw(|frame| drop(view(model, frame))).unwrap();
     terminal.backend().to_string()
 }
 
@@ -61,15 +66,73 @@ fn validated(answer: Result<ValidationAnswer, String>) -> Model {
     press(&mut model, KeyCode::Char('2'));
     press(&mut model, KeyCode::Tab);
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::Validated(1, answer));
+    let result = answer.map(CodeAnswer::ValidateCode);
+    update(&mut model, Message::Code { id: 1, operation: Operation::ValidateCode, result });
     model
 }
 
 fn subsumed() -> Model {
     let mut model = model();
-    press(&mut model, KeyCode::Char('3'));
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Char('o'));
     press(&mut model, KeyCode::Enter);
-    update(&mut model, Message::SubsumesAnswer(1, Ok(SubsumesAnswer { outcome: "subsumes".to_owned() })));
+    let result = Ok(CodeAnswer::Subsumes(SubsumesAnswer { outcome: "subsumes".to_owned() }));
+    update(&mut model, Message::Code { id: 1, operation: Operation::Subsumes, result });
+    model
+}
+
+fn looked_up() -> Model {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Char('O'));
+    press(&mut model, KeyCode::Char('O'));
+    press(&mut model, KeyCode::Enter);
+    let property = |code: &str, value: &str, description: Option<&str>| ConceptProperty {
+        code: code.to_owned(),
+        value: value.to_owned(),
+        description: description.map(str::to_owned),
+    };
+    let found = LookupAnswer {
+        name: Some("Care aids".to_owned()),
+        version: Some("1.0.0".to_owned()),
+        display: Some("Cane".to_owned()),
+        definition: Some("A stick for walking".to_owned()),
+        designations: vec![Designation {
+            language: Some("de".to_owned()),
+            r#use: None,
+            value: "Gehstock".to_owned(),
+        }],
+        properties: vec![
+            property("parent", "walking-aid", Some("Walking aid")),
+            property("inactive", "false", None),
+        ],
+    };
+    let result = Ok(CodeAnswer::Lookup(found));
+    update(&mut model, Message::Code { id: 1, operation: Operation::Lookup, result });
+    model
+}
+
+fn expanded() -> Model {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('2'));
+    press(&mut model, KeyCode::Char('O'));
+    press(&mut model, KeyCode::Enter);
+    let code = |code: &str, display: &str, inactive| ExpandedCode {
+        system: Some("https://t.example/CodeSystem/aids".to_owned()),
+        code: code.to_owned(),
+        display: Some(display.to_owned()),
+        inactive,
+    };
+    let codes = vec![code("cane", "Cane", false), code("crutch-old", "Wooden crutch", true)];
+    let result = Ok(CodeAnswer::Expand(Expansion { total: Some(2), codes }));
+    update(&mut model, Message::Code { id: 1, operation: Operation::Expand, result });
+    model
+}
+
+fn with_palette() -> Model {
+    let mut model = requests();
+    press(&mut model, KeyCode::Char(':'));
+    type_text(&mut model, "c");
     model
 }
 
@@ -88,7 +151,7 @@ fn report(model: &mut Model, event: ExportEvent) {
 
 fn exporting() -> Model {
     let mut model = model();
-    press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Char('3'));
     press(&mut model, KeyCode::Enter);
     let status_url = Some("https://t.example/fhir/R4/bulk/j1".to_owned());
     let running = ExportJob { phase: ExportPhase::Running, status_url, ..job() };
@@ -153,7 +216,7 @@ fn requests() -> Model {
     update(&mut model, Message::Exchanged(exchange("POST", "/oauth2/token", Ok(200))));
     update(&mut model, Message::Exchanged(exchange("GET", "/fhir/R4/CodeSystem/$subsumes?codeA=a", Ok(404))));
     update(&mut model, Message::Exchanged(exchange("GET", "/oauth2/userinfo", Err("connection refused"))));
-    press(&mut model, KeyCode::Char('5'));
+    press(&mut model, KeyCode::Char('4'));
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
     model
@@ -194,6 +257,9 @@ fn all() -> Vec<(&'static str, Model)> {
         ("validate_code_refused", validated(Err(missing.to_owned()))),
         ("subsumes", subsumed()),
         ("subsumes_stale", stale()),
+        ("lookup", looked_up()),
+        ("expand", expanded()),
+        ("palette", with_palette()),
         ("export_running", exporting()),
         ("export_downloading", downloading()),
         ("export_complete", exported()),
@@ -264,13 +330,50 @@ fn the_cursor_is_after_wide_characters() {
     press(&mut model, KeyCode::Tab);
     type_text(&mut model, "漢字e\u{301}");
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
-    terminal.draw(|frame| view(&model, frame)).unwrap();
+    terminal.draw(|frame| drop(view(&model, frame))).unwrap();
     // The value begins in column 12; the characters have the widths 2, 2, 1 and 0.
-    terminal.backend_mut().assert_cursor_position((12 + 5, 3));
+    terminal.backend_mut().assert_cursor_position((12 + 5, 5));
     for _ in 0..50 {
         type_text(&mut model, "漢");
     }
-    terminal.draw(|frame| view(&model, frame)).unwrap();
+    terminal.draw(|frame| drop(view(&model, frame))).unwrap();
     // The field has 68 columns: 33 characters of width 2 before the cursor.
-    terminal.backend_mut().assert_cursor_position((12 + 66, 3));
+    terminal.backend_mut().assert_cursor_position((12 + 66, 5));
+}
+
+#[test]
+fn tabs_fields_and_rows_are_regions_for_clicks() {
+    let regions = |model: &Model| {
+        let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+        let mut regions = Vec::new();
+        terminal.draw(|frame| regions = view(model, frame)).unwrap();
+        regions
+    };
+    let has = |model: &Model, target| regions(model).iter().any(|(_, found)| *found == target);
+    assert!(has(&model(), ClickTarget::Tab(Screen::Codes)));
+    assert!(has(&looked_up(), ClickTarget::Field(2)));
+    assert!(has(&requests(), ClickTarget::Row(3)));
+    assert!(has(&exported(), ClickTarget::Row(0)));
+}
+
+#[test]
+fn ascii_mode_draws_only_ascii() {
+    for (_, mut model) in all() {
+        model.about.display.ascii = true;
+        for (width, height) in [(80, 24), (120, 40)] {
+            let text = picture(&model, width, height);
+            assert!(text.is_ascii(), "{text}");
+        }
+    }
+}
+
+#[test]
+fn no_colours_are_drawn_without_colours() {
+    for (_, mut model) in all() {
+        model.about.display.colours = ColourScheme::None;
+        let mut terminal = Terminal::new(TestBackend::new(120, 40)).unwrap();
+        terminal.draw(|frame| drop(view(&model, frame))).unwrap();
+        let cells = &terminal.backend().buffer().content;
+        assert!(cells.iter().all(|cell| cell.fg == Color::Reset && cell.bg == Color::Reset));
+    }
 }

@@ -1,0 +1,44 @@
+//! The commands of the palette, and the reasons why an action is not possible in the current state.
+
+use crate::export::ExportPhase;
+use crate::keys::{self, Action, KeyRow};
+use crate::model::{Model, Palette, SignInState};
+
+/// Returns the commands of the visible screen that match the text of the palette. Each word of the text must occur in
+/// the description or in the name of the key.
+pub fn matching(model: &Model, palette: &Palette) -> Vec<&'static KeyRow> {
+    let words: Vec<_> = palette.field.text().split_whitespace().map(str::to_lowercase).collect();
+    let matches = |row: &&KeyRow| {
+        let text = format!("{} {}", row.does, row.label).to_lowercase();
+        words.iter().all(|word| text.contains(word.as_str()))
+    };
+    keys::commands(model.screen).filter(matches).collect()
+}
+
+/// Returns the reason why an action is not possible now.
+pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
+    let signed_in = matches!(model.sign_in.state, SignInState::In(_));
+    let export = model.export.selected();
+    match action {
+        Action::SignOut | Action::Userinfo if !signed_in => Some("no user is signed in"),
+        Action::SwitchBearer if model.other_bearer().is_none() => {
+            Some("there is only one token; sign in on screen 1")
+        }
+        Action::CopyAddress if !matches!(model.sign_in.state, SignInState::Waiting { .. }) => {
+            Some("no sign-in is waiting for the browser")
+        }
+        Action::NewExport if model.export.form_open() => Some("the form is open"),
+        Action::ResumeExport if !export.is_some_and(|row| row.can_resume()) => {
+            Some("no interrupted export is selected")
+        }
+        Action::DeleteExport if export.is_none_or(|row| row.job.phase == ExportPhase::Deleted) => {
+            Some("no export is selected that could be deleted on the server")
+        }
+        Action::CopyCurl if model.requests.exchanges.is_empty() => Some("there are no requests"),
+        Action::CopyCommand if model.codes.sent_command(&model.about).is_none() => {
+            Some("no question was sent")
+        }
+        Action::NextField | Action::PreviousField if !model.has_form() => Some("no form is open"),
+        _ => None,
+    }
+}

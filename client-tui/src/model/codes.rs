@@ -1,0 +1,293 @@
+//! State of the screen of terminology operations: for each operation a form, and the last question with its answer.
+
+use jiff::Timestamp;
+
+use super::{Answer, ServerFacts};
+use crate::api::{
+    Bearer, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery, ValidateCode,
+    ValidationAnswer,
+};
+use crate::form::{Form, FormField};
+use crate::profile::FormDefaults;
+
+/// Terminology operations, in the order of display.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the titles describe the operations")]
+pub enum Operation {
+    ValidateCode,
+    Subsumes,
+    Lookup,
+    Expand,
+}
+
+impl Operation {
+    pub const ALL: [Self; 4] = [Self::ValidateCode, Self::Subsumes, Self::Lookup, Self::Expand];
+
+    /// Returns the name of the operation without `$`, which is also the name of the subcommand.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ValidateCode => "validate-code",
+            Self::Subsumes => "subsumes",
+            Self::Lookup => "lookup",
+            Self::Expand => "expand",
+        }
+    }
+}
+
+/// State of the screen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CodesScreen {
+    /// The visible operation.
+    pub operation: Operation,
+    pub validate: OperationState<ValidateCode, ValidationAnswer>,
+    pub subsumes: OperationState<SubsumesQuery, SubsumesAnswer>,
+    pub lookup: OperationState<LookupQuery, LookupAnswer>,
+    pub expand: OperationState<ExpandQuery, Expansion>,
+    /// Number of lines by which the answer is scrolled.
+    pub scroll: u16,
+}
+
+/// A form of a terminology operation, and the last question that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperationState<Q, A> {
+    pub form: Form,
+    pub sent: Option<SentQuestion<Q, A>>,
+    /// Number of questions sent so far, from which each question gets its id.
+    count: u64,
+}
+
+/// A question, the circumstances under which it was sent, and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentQuestion<Q, A> {
+    pub id: u64,
+    pub question: Q,
+    pub token: TokenChoice,
+    pub sent_at: Timestamp,
+    pub answer: Answer<A>,
+}
+
+/// The token and the server of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenChoice {
+    pub bearer: Bearer,
+    /// Description of the token for the user.
+    pub name: String,
+    /// Base address of the server.
+    pub server: String,
+}
+
+/// A question that a form contains.
+pub trait Question: Clone + PartialEq {
+    /// Name of the subcommand.
+    const COMMAND: &'static str;
+
+    /// Reads the question from the fields of its form.
+    fn from_form(form: &Form) -> Self;
+
+    /// Returns the options of the subcommand with their values. Empty values are left out later.
+    fn options(&self) -> Vec<(&'static str, &str)>;
+}
+
+impl CodesScreen {
+    pub(super) fn new(examples: &FormDefaults) -> Self {
+        let system = |text: &str| FormField::new("system", "canonical URL of the code system", text);
+        Self {
+            operation: Operation::ValidateCode,
+            validate: OperationState::new(vec![
+                FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
+                FormField::new("id", "id of the ValueSet, instead of url", ""),
+                system(&examples.system),
+                FormField::new("code", "code to validate", &examples.code),
+                FormField::new("display", "display to check; optional", ""),
+            ]),
+            subsumes: OperationState::new(vec![
+                system(&examples.hierarchy),
+                FormField::new("id", "id of the code system, instead of system", ""),
+                FormField::new("version", "version of the code system; optional", ""),
+                FormField::new("codeA", "one code", &examples.code_a),
+                FormField::new("codeB", "the other code", &examples.code_b),
+            ]),
+            lookup: OperationState::new(vec![
+                system(&examples.system),
+                FormField::new("version", "version of the code system; optional", ""),
+                FormField::new("code", "code to look up", &examples.code),
+            ]),
+            expand: OperationState::new(vec![
+                FormField::new("url", "canonical URL of the ValueSet", &examples.value_set),
+                FormField::new("filter", "text in the displays; optional", ""),
+                FormField::new("offset", "number of codes to skip; optional", ""),
+            ]),
+            scroll: 0,
+        }
+    }
+
+    /// Returns the form of the visible operation.
+    pub fn form(&mut self) -> &mut Form {
+        match self.operation {
+            Operation::ValidateCode => &mut self.validate.form,
+            Operation::Subsumes => &mut self.subsumes.form,
+            Operation::Lookup => &mut self.lookup.form,
+            Operation::Expand => &mut self.expand.form,
+        }
+    }
+
+    /// Returns the command that sends the last question of the visible operation.
+    pub fn sent_command(&self, about: &ServerFacts) -> Option<String> {
+        match self.operation {
+            Operation::ValidateCode => self.validate.sent_command(about),
+            Operation::Subsumes => self.subsumes.sent_command(about),
+            Operation::Lookup => self.lookup.sent_command(about),
+            Operation::Expand => self.expand.sent_command(about),
+        }
+    }
+}
+
+impl<Q: Question, A> OperationState<Q, A> {
+    fn new(fields: Vec<FormField>) -> Self {
+        Self { form: Form::new(fields), sent: None, count: 0 }
+    }
+
+    /// Registers the question of the form as sent, and returns its id.
+    pub fn send(&mut self, token: TokenChoice, now: Timestamp) -> (u64, Q) {
+        self.count += 1;
+        let question = Q::from_form(&self.form);
+        let sent = SentQuestion {
+            id: self.count,
+            question: question.clone(),
+            token,
+            sent_at: now,
+            answer: Answer::Waiting,
+        };
+        self.sent = Some(sent);
+        (self.count, question)
+    }
+
+    /// Stores an answer. The answer to an earlier question is dropped.
+    pub fn receive(&mut self, id: u64, answer: Answer<A>) {
+        if let Some(sent) = self.sent.as_mut().filter(|sent| sent.id == id) {
+            sent.answer = answer;
+        }
+    }
+
+    /// Returns whether the form or the token differs from the last question.
+    pub fn is_stale(&self, token: &TokenChoice) -> bool {
+        self.sent
+            .as_ref()
+            .is_some_and(|sent| sent.token != *token || sent.question != Q::from_form(&self.form))
+    }
+
+    fn sent_command(&self, about: &ServerFacts) -> Option<String> {
+        self.sent.as_ref().map(|sent| about.command(Q::COMMAND, &sent.question.options()))
+    }
+}
+
+impl ServerFacts {
+    /// Returns the command line of a subcommand with these options. Options with an empty value are left out.
+    pub fn command(&self, subcommand: &str, options: &[(&str, &str)]) -> String {
+        let mut line = format!("trefoil-tui {subcommand}");
+        let given = options.iter().filter(|(_, value)| !value.is_empty());
+        let profile = self.profile_options.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (name, value) in given.copied().chain(profile) {
+            line.push_str(&format!(" --{name} {}", quote(value)));
+        }
+        line
+    }
+}
+
+/// Quotes a word for a shell, if that is necessary.
+fn quote(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if word.chars().all(plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
+}
+
+impl Question for ValidateCode {
+    const COMMAND: &'static str = "validate-code";
+
+    fn from_form(form: &Form) -> Self {
+        Self {
+            url: form.value("url"),
+            id: form.value("id"),
+            system: form.value("system"),
+            code: form.value("code"),
+            display: form.value("display"),
+        }
+    }
+
+    fn options(&self) -> Vec<(&'static str, &str)> {
+        vec![
+            ("url", &self.url),
+            ("id", &self.id),
+            ("system", &self.system),
+            ("code", &self.code),
+            ("display", &self.display),
+        ]
+    }
+}
+
+impl Question for SubsumesQuery {
+    const COMMAND: &'static str = "subsumes";
+
+    fn from_form(form: &Form) -> Self {
+        Self {
+            system: form.value("system"),
+            id: form.value("id"),
+            version: form.value("version"),
+            code_a: form.value("codeA"),
+            code_b: form.value("codeB"),
+        }
+    }
+
+    fn options(&self) -> Vec<(&'static str, &str)> {
+        vec![
+            ("system", &self.system),
+            ("id", &self.id),
+            ("version", &self.version),
+            ("code-a", &self.code_a),
+            ("code-b", &self.code_b),
+        ]
+    }
+}
+
+impl Question for LookupQuery {
+    const COMMAND: &'static str = "lookup";
+
+    fn from_form(form: &Form) -> Self {
+        Self {
+            system: form.value("system"),
+            version: form.value("version"),
+            code: form.value("code"),
+            properties: Vec::new(),
+        }
+    }
+
+    fn options(&self) -> Vec<(&'static str, &str)> {
+        vec![("system", &self.system), ("version", &self.version), ("code", &self.code)]
+    }
+}
+
+impl Question for ExpandQuery {
+    const COMMAND: &'static str = "expand";
+
+    fn from_form(form: &Form) -> Self {
+        Self { url: form.value("url"), filter: form.value("filter"), offset: form.value("offset") }
+    }
+
+    fn options(&self) -> Vec<(&'static str, &str)> {
+        vec![("url", &self.url), ("filter", &self.filter), ("offset", &self.offset)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_for_the_shell() {
+        assert_eq!(quote("https://t.example/a-b_c.d"), "https://t.example/a-b_c.d");
+        assert_eq!(quote("it's"), r"'it'\''s'");
+        assert_eq!(
+            quote("http://snomed.info/sct?fhir_vs=ecl/<<1"),
+            "'http://snomed.info/sct?fhir_vs=ecl/<<1'"
+        );
+    }
+}

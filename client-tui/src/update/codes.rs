@@ -1,0 +1,58 @@
+//! Updates of the screen of terminology operations.
+
+use crate::model::{Answer, CodesScreen, Model, Operation};
+use crate::msg::{Answered, CodeAnswer, CodeQuestion, RuntimeEffect};
+
+/// Sends the form of the visible operation.
+pub(super) fn send(model: &mut Model) -> Vec<RuntimeEffect> {
+    let (token, now) = (model.token_choice(), model.now);
+    let bearer = token.bearer.clone();
+    let CodesScreen { operation, validate, subsumes, lookup, expand, scroll } = &mut model.codes;
+    *scroll = 0;
+    let (id, question) = match operation {
+        Operation::ValidateCode => {
+            let (id, question) = validate.send(token, now);
+            (id, CodeQuestion::ValidateCode(question))
+        }
+        Operation::Subsumes => {
+            let (id, question) = subsumes.send(token, now);
+            (id, CodeQuestion::Subsumes(question))
+        }
+        Operation::Lookup => {
+            let (id, question) = lookup.send(token, now);
+            (id, CodeQuestion::Lookup(question))
+        }
+        Operation::Expand => {
+            let (id, question) = expand.send(token, now);
+            (id, CodeQuestion::Expand(question))
+        }
+    };
+    model.typing = false;
+    vec![RuntimeEffect::Code(id, question, bearer)]
+}
+
+pub(super) fn on_answer(model: &mut Model, id: u64, operation: Operation, result: Answered<CodeAnswer>) {
+    let codes = &mut model.codes;
+    match (operation, result) {
+        (_, Ok(CodeAnswer::ValidateCode(found))) => codes.validate.receive(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::Subsumes(found))) => codes.subsumes.receive(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::Lookup(found))) => codes.lookup.receive(id, Answer::Done(found)),
+        (_, Ok(CodeAnswer::Expand(found))) => codes.expand.receive(id, Answer::Done(found)),
+        (Operation::ValidateCode, Err(reason)) => codes.validate.receive(id, Answer::Failed(reason)),
+        (Operation::Subsumes, Err(reason)) => codes.subsumes.receive(id, Answer::Failed(reason)),
+        (Operation::Lookup, Err(reason)) => codes.lookup.receive(id, Answer::Failed(reason)),
+        (Operation::Expand, Err(reason)) => codes.expand.receive(id, Answer::Failed(reason)),
+    }
+}
+
+pub(super) fn step_operation(model: &mut Model, by: usize) {
+    let at = Operation::ALL.iter().position(|operation| *operation == model.codes.operation).unwrap_or(0);
+    model.codes.operation = Operation::ALL[(at + by) % Operation::ALL.len()];
+    model.codes.scroll = 0;
+}
+
+pub(super) fn copy_command(model: &mut Model) -> Vec<RuntimeEffect> {
+    let Some(command) = model.codes.sent_command(&model.about) else { return Vec::new() };
+    model.notice = Some("The command was copied.".to_owned());
+    vec![RuntimeEffect::Copy(command)]
+}

@@ -1,0 +1,187 @@
+//! The drawing surface of the screens: a frame, a theme, and the regions that a mouse click can select.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Margin, Position, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Block, BorderType, Paragraph, Widget, Wrap};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use super::theme::Theme;
+use crate::form::{Form, FormField};
+use crate::model::ClickTarget;
+
+/// Mark before the selected or focused element.
+pub const MARK: &str = "› ";
+/// Width of the names of fields, including the mark, in columns.
+const NAME_WIDTH: u16 = 12;
+/// Minimum width for two panes beside each other.
+const TWO_PANES: u16 = 100;
+/// Minimum height for borders.
+const BORDERS: u16 = 30;
+
+/// A region of the screen and what a click on it selects.
+pub type ClickRegion = (Rect, ClickTarget);
+
+/// The drawing surface.
+pub struct Canvas<'a, 'f> {
+    pub theme: Theme,
+    /// Regions in the order of drawing; a later one covers an earlier one.
+    pub regions: Vec<ClickRegion>,
+    frame: &'a mut Frame<'f>,
+    /// Whether panes have borders.
+    borders: bool,
+}
+
+impl<'a, 'f> Canvas<'a, 'f> {
+    pub fn new(frame: &'a mut Frame<'f>, theme: Theme) -> Self {
+        let area = frame.area();
+        let borders = area.width >= TWO_PANES && area.height >= BORDERS;
+        Self { theme, regions: Vec::new(), frame, borders }
+    }
+
+    pub fn area(&self) -> Rect {
+        self.frame.area()
+    }
+
+    pub fn draw(&mut self, widget: impl Widget, area: Rect) {
+        self.frame.render_widget(widget, area);
+    }
+
+    /// Draws lines with word wrap.
+    pub fn text(&mut self, lines: Vec<Line<'_>>, area: Rect) {
+        self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }), area);
+    }
+
+    /// Draws lines with word wrap, from the line at `scroll` on.
+    pub fn scrolled_text(&mut self, lines: Vec<Line<'_>>, scroll: u16, area: Rect) {
+        self.draw(Paragraph::new(lines).wrap(Wrap { trim: false }).scroll((scroll, 0)), area);
+    }
+
+    /// Divides an area into two panes: beside each other if the terminal is wide, or else one above the other. `height`
+    /// is the height of the content of the upper pane.
+    pub fn split(&self, area: Rect, height: u16) -> [Rect; 2] {
+        if area.width >= TWO_PANES {
+            return Layout::horizontal([Constraint::Percentage(42), Constraint::Min(0)])
+                .spacing(u16::from(!self.borders) * 2)
+                .areas(area);
+        }
+        let gap = u16::from(area.height > height + 4);
+        let [above, _, below] =
+            Layout::vertical([Constraint::Length(height), Constraint::Length(gap), Constraint::Min(0)])
+                .areas(area);
+        [above, below]
+    }
+
+    /// Returns whether [`Self::split`] puts the panes beside each other.
+    pub fn is_wide(&self) -> bool {
+        self.area().width >= TWO_PANES
+    }
+
+    /// Draws the border and the title of a pane if there is space, and returns the area of its content.
+    pub fn pane(&mut self, title: &str, focused: bool, area: Rect) -> Rect {
+        if !self.borders {
+            return area;
+        }
+        let style = if focused { self.theme.accent() } else { self.theme.quiet() };
+        let block = Block::bordered()
+            .border_type(BorderType::Rounded)
+            .border_style(style)
+            .title(Line::styled(format!(" {title} "), style));
+        let inner = block.inner(area);
+        self.draw(block, area);
+        inner.inner(Margin::new(1, 0))
+    }
+
+    /// Draws a popup over the screen and returns the area of its content.
+    pub fn popup(&mut self, title: &str, width: u16, height: u16) -> Rect {
+        let all = self.area();
+        let (width, height) = (width.min(all.width), height.min(all.height));
+        let area = Rect { x: (all.width - width) / 2, y: (all.height - height) / 3, width, height };
+        self.draw(ratatui::widgets::Clear, area);
+        let block = Block::bordered()
+            .border_type(BorderType::Rounded)
+            .border_style(self.theme.accent())
+            .title(Line::styled(format!(" {title} "), self.theme.accent()));
+        let inner = block.inner(area);
+        self.draw(block, area);
+        inner.inner(Margin::new(1, 0))
+    }
+
+    /// Draws the rows of a list around the selected one, and registers them for clicks. `row` returns the row at an
+    /// index.
+    pub fn list<'l>(
+        &mut self,
+        count: usize,
+        selected: usize,
+        area: Rect,
+        mut row: impl FnMut(usize) -> Line<'l>,
+    ) {
+        let height = usize::from(area.height).max(1);
+        let first = (selected + 1).saturating_sub(height);
+        for (at, place) in (first..count).zip(area.rows()) {
+            self.draw(row(at), place);
+            self.regions.push((place, ClickTarget::Row(at)));
+        }
+    }
+
+    /// Draws the fields as rows and returns the remaining area. If the area is low, only some fields around the focus
+    /// are shown, so that the answer remains visible.
+    pub fn form(&mut self, form: &Form, typing: bool, area: Rect) -> Rect {
+        let count = form.fields.len() as u16;
+        let shown = count.min((area.height / 2).max(1));
+        let gap = u16::from(area.height > count + 4);
+        let [fields, _, rest] =
+            Layout::vertical([Constraint::Length(shown), Constraint::Length(gap), Constraint::Min(0)])
+                .areas(area);
+        self.form_rows(form, typing, fields);
+        rest
+    }
+
+    /// Draws the fields as rows of exactly this area, around the focus.
+    pub fn form_rows(&mut self, form: &Form, typing: bool, area: Rect) {
+        let first = (form.focus + 1).saturating_sub(usize::from(area.height));
+        for ((at, field), row) in form.fields.iter().enumerate().skip(first).zip(area.rows()) {
+            self.field(field, typing && at == form.focus, row);
+            self.regions.push((row, ClickTarget::Field(at)));
+        }
+    }
+
+    /// Draws a field, and the cursor if it is focused.
+    pub fn field(&mut self, field: &FormField, focused: bool, row: Rect) {
+        let [name, value] =
+            Layout::horizontal([Constraint::Length(NAME_WIDTH), Constraint::Min(0)]).areas(row);
+        let mark = if focused { MARK } else { "  " };
+        let style = if focused { self.theme.accent() } else { Style::new() };
+        self.draw(Line::styled(format!("{mark}{}", field.name), style), name);
+        if field.text().is_empty() && !focused {
+            self.draw(Line::styled(format!("({})", field.hint), self.theme.quiet()), value);
+            return;
+        }
+        let (shown, cursor) = visible_text(field, if focused { value.width } else { u16::MAX });
+        self.draw(Line::styled(shown, Modifier::UNDERLINED), value);
+        if focused && value.width > 0 && value.height > 0 {
+            self.frame.set_cursor_position(Position::new(value.x + cursor, value.y));
+        }
+    }
+
+    pub fn buffer(&mut self) -> &mut ratatui::buffer::Buffer {
+        self.frame.buffer_mut()
+    }
+}
+
+/// Returns the part of a text that is visible in so many columns if the cursor must be visible, and the column of the
+/// cursor. A character may have a width of 0, 1 or 2 columns.
+fn visible_text(field: &FormField, columns: u16) -> (&str, u16) {
+    let (before, _) = field.split_at_cursor();
+    let mut start = 0;
+    let mut width = before.width();
+    for (at, c) in before.char_indices() {
+        if width < usize::from(columns) {
+            break;
+        }
+        width -= c.width().unwrap_or(0);
+        start = at + c.len_utf8();
+    }
+    (&field.text()[start..], width as u16)
+}

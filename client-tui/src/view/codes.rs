@@ -1,0 +1,219 @@
+//! The screen of terminology operations: the operations, and form, question and answer of the visible one.
+
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::text::{Line, Span};
+
+use super::canvas::Canvas;
+use super::theme::Theme;
+use super::{clock, error_line};
+use crate::api::{
+    EXPANSION_PAGE, ExpandQuery, Expansion, LookupAnswer, LookupQuery, SubsumesAnswer, SubsumesQuery,
+    ValidateCode, ValidationAnswer,
+};
+use crate::model::{Answer, Model, Operation, OperationState, Question};
+
+pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let [operations, _, rest] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(u16::from(area.height > 12)),
+        Constraint::Min(0),
+    ])
+    .areas(area);
+    canvas.draw(operation_line(model, canvas.theme), operations);
+    match model.codes.operation {
+        Operation::ValidateCode => draw_operation(model, &model.codes.validate, canvas, rest),
+        Operation::Subsumes => draw_operation(model, &model.codes.subsumes, canvas, rest),
+        Operation::Lookup => draw_operation(model, &model.codes.lookup, canvas, rest),
+        Operation::Expand => draw_operation(model, &model.codes.expand, canvas, rest),
+    }
+}
+
+fn operation_line(model: &Model, theme: Theme) -> Line<'static> {
+    Line::from_iter(Operation::ALL.into_iter().map(|operation| {
+        if operation == model.codes.operation {
+            Span::styled(format!("›{} ", operation.name()), theme.accent())
+        } else {
+            Span::styled(format!(" {} ", operation.name()), theme.quiet())
+        }
+    }))
+}
+
+fn draw_operation<Q: ShownQuestion<A>, A>(
+    model: &Model,
+    state: &OperationState<Q, A>,
+    canvas: &mut Canvas,
+    area: Rect,
+) {
+    let fields = state.form.fields.len() as u16;
+    let shown = fields.min((area.height / 2).max(1));
+    let [left, right] = canvas.split(area, shown);
+    let left = canvas.pane("Question", model.typing, left);
+    let theme = canvas.theme;
+    let token = model.token_choice();
+    let head = Line::styled(format!("{} as {}", Q::REQUEST, token.name), theme.quiet());
+    let mut lines = Vec::new();
+    if canvas.is_wide() {
+        let rest = canvas.form(&state.form, model.typing, left);
+        canvas.text(vec![head], rest);
+    } else {
+        canvas.form_rows(&state.form, model.typing, left);
+        lines.extend([head, Line::default()]);
+    }
+    let right = canvas.pane("Answer", !model.typing, right);
+    match &state.sent {
+        None => lines.push(Line::raw(Q::PROMPT)),
+        Some(sent) => {
+            if state.is_stale(&token) {
+                lines.push(Line::styled(
+                    "The form or the token has changed since this question. Press Enter to ask again.",
+                    theme.warning(),
+                ));
+            }
+            match &sent.answer {
+                Answer::Done(found) => lines.extend(sent.question.answer(found, theme)),
+                Answer::Failed(reason) => lines.push(error_line(reason, theme)),
+                Answer::Waiting | Answer::None => lines.push(Line::raw("Waiting for the response …")),
+            }
+            lines.push(Line::default());
+            let asked = format!("{} UTC  {}", clock(sent.sent_at), sent.question.describe());
+            lines.push(Line::styled(asked, theme.quiet()));
+            lines.push(Line::styled(
+                format!("asked {} as {}", sent.token.server, sent.token.name),
+                theme.quiet(),
+            ));
+            let command = model.about.command(Q::COMMAND, &sent.question.options());
+            lines.push(Line::styled(format!("$ {command}"), theme.quiet()));
+        }
+    }
+    canvas.scrolled_text(lines, model.codes.scroll, right);
+}
+
+/// A question that the screen can show with its answer.
+trait ShownQuestion<A>: Question {
+    /// Method and operation.
+    const REQUEST: &'static str;
+    /// Text before the first question.
+    const PROMPT: &'static str;
+
+    /// Returns the question in a few words.
+    fn describe(&self) -> String;
+
+    /// Returns the answer as lines.
+    fn answer<'a>(&self, found: &'a A, theme: Theme) -> Vec<Line<'a>>;
+}
+
+impl ShownQuestion<ValidationAnswer> for ValidateCode {
+    const REQUEST: &'static str = "POST ValueSet/$validate-code";
+    const PROMPT: &'static str = "Is this code in that value set? Press Enter to ask.";
+
+    fn describe(&self) -> String {
+        let set = if self.id.is_empty() { &self.url } else { &self.id };
+        format!("{}#{} in {set}", self.system, self.code)
+    }
+
+    fn answer<'a>(&self, found: &'a ValidationAnswer, theme: Theme) -> Vec<Line<'a>> {
+        let code = &self.code;
+        let mut lines = vec![if found.result {
+            Line::styled(format!("Yes: {code} is in the value set (result = true)"), theme.good())
+        } else {
+            Line::styled(format!("No: {code} is not confirmed (result = false)"), theme.bad())
+        }];
+        lines.extend(facts([
+            ("display", &found.display),
+            ("code", &found.code),
+            ("system", &found.system),
+            ("version", &found.version),
+            ("message", &found.message),
+        ]));
+        for issue in &found.issues {
+            let style = if issue.severity == "error" { theme.bad() } else { theme.warning() };
+            lines.push(Line::styled(format!("  {}", issue.sentence()), style));
+        }
+        lines
+    }
+}
+
+impl ShownQuestion<SubsumesAnswer> for SubsumesQuery {
+    const REQUEST: &'static str = "GET CodeSystem/$subsumes";
+    const PROMPT: &'static str = "Does code A subsume code B? Press Enter to ask.";
+
+    fn describe(&self) -> String {
+        let system = if self.id.is_empty() { &self.system } else { &self.id };
+        format!("{} and {} in {system}", self.code_a, self.code_b)
+    }
+
+    fn answer<'a>(&self, found: &'a SubsumesAnswer, theme: Theme) -> Vec<Line<'a>> {
+        vec![
+            Line::styled(format!("outcome = {}", found.outcome), theme.good()),
+            Line::raw(format!("  {}", found.sentence(&self.code_a, &self.code_b))),
+        ]
+    }
+}
+
+impl ShownQuestion<LookupAnswer> for LookupQuery {
+    const REQUEST: &'static str = "GET CodeSystem/$lookup";
+    const PROMPT: &'static str = "Press Enter to look up this code.";
+
+    fn describe(&self) -> String {
+        format!("{}#{}", self.system, self.code)
+    }
+
+    fn answer<'a>(&self, found: &'a LookupAnswer, theme: Theme) -> Vec<Line<'a>> {
+        let title = found.display.as_deref().unwrap_or("(no display)");
+        let mut lines = vec![Line::styled(title, theme.good())];
+        lines.extend(facts([
+            ("system", &found.name),
+            ("version", &found.version),
+            ("defined", &found.definition),
+        ]));
+        for designation in &found.designations {
+            let language = designation.language.as_deref().unwrap_or("-");
+            let usage = designation.r#use.as_ref().map(|usage| format!(" ({usage})")).unwrap_or_default();
+            lines.push(Line::raw(format!("  {language:<8} {}{usage}", designation.value)));
+        }
+        for property in &found.properties {
+            let description =
+                property.description.as_ref().map(|text| format!("  {text}")).unwrap_or_default();
+            lines.push(Line::from(vec![
+                Span::styled(format!("  {:<16} ", property.code), theme.accent()),
+                Span::raw(format!("{}{description}", property.value)),
+            ]));
+        }
+        lines
+    }
+}
+
+impl ShownQuestion<Expansion> for ExpandQuery {
+    const REQUEST: &'static str = "GET ValueSet/$expand";
+    const PROMPT: &'static str = "Press Enter to list the codes of this value set.";
+
+    fn describe(&self) -> String {
+        format!("codes of {}", self.url)
+    }
+
+    fn answer<'a>(&self, found: &'a Expansion, theme: Theme) -> Vec<Line<'a>> {
+        let total = found.total.map_or_else(|| "an unknown number".to_owned(), |total| total.to_string());
+        let mut lines = vec![Line::styled(format!("{} of {total} codes", found.codes.len()), theme.good())];
+        let width = found.codes.iter().map(|code| code.code.len()).max().unwrap_or(0);
+        let shown = found.codes.iter().map(|code| {
+            let inactive = if code.inactive { " (inactive)" } else { "" };
+            let display = code.display.as_deref().unwrap_or_default();
+            Line::from(vec![
+                Span::styled(format!("  {:<width$}  ", code.code), theme.accent()),
+                Span::raw(format!("{display}{inactive}")),
+            ])
+        });
+        lines.extend(shown);
+        if found.codes.len() as u64 >= EXPANSION_PAGE {
+            lines.push(Line::styled("  Set offset for the next page.", theme.quiet()));
+        }
+        lines
+    }
+}
+
+/// Returns a line for each fact that is known.
+fn facts<'a, const N: usize>(
+    facts: [(&'static str, &'a Option<String>); N],
+) -> impl Iterator<Item = Line<'a>> {
+    facts.into_iter().filter_map(|(name, text)| Some(Line::raw(format!("  {name:<8} {}", text.as_ref()?))))
+}

@@ -1,0 +1,41 @@
+//! The command palette: all actions that match a text, with the reason if one is not possible now.
+
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::canvas::{Canvas, MARK};
+use crate::commands;
+use crate::model::{Model, Palette};
+
+pub(super) fn draw(model: &Model, palette: &Palette, canvas: &mut Canvas) {
+    let area = canvas.popup("Commands", 64, 18);
+    let [field, _, list] =
+        Layout::vertical([Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    canvas.field(&palette.field, true, field);
+    let rows = commands::matching(model, palette);
+    if rows.is_empty() {
+        canvas.text(vec![Line::raw("No command contains this text.")], list);
+        return;
+    }
+    let theme = canvas.theme;
+    canvas.list(rows.len(), palette.selected, list, |at| {
+        let row = rows[at];
+        let selected = at == palette.selected;
+        let reason = commands::unavailable(model, row.action);
+        let style = match (&reason, selected) {
+            (Some(_), _) => theme.quiet(),
+            (None, true) => theme.accent(),
+            (None, false) => Style::new(),
+        };
+        let mut line = Line::from(vec![
+            Span::styled(if selected { MARK } else { "  " }, theme.accent()),
+            Span::styled(format!("{:<10}", row.label), theme.accent()),
+            Span::styled(row.does, style),
+        ]);
+        if let Some(reason) = reason {
+            line.push_span(Span::styled(format!(" ({reason})"), theme.quiet()));
+        }
+        line
+    });
+}

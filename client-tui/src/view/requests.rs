@@ -1,0 +1,98 @@
+//! The Requests screen: one line for each exchange, and the details of the selected one.
+
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::Style;
+use ratatui::text::{Line, Span};
+
+use super::canvas::{Canvas, MARK};
+use super::json::json_line;
+use super::theme::Theme;
+use super::{clock, error_line};
+use crate::api::RecordedExchange;
+use crate::model::{Model, RequestLog};
+
+pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
+    let requests = &model.requests;
+    if requests.exchanges.is_empty() {
+        let text = "No requests yet. They are listed here, with masked secrets.";
+        canvas.draw(Line::raw(text), area);
+        return;
+    }
+    if canvas.is_wide() {
+        let [list, detail] = canvas.split(area, 0);
+        let list = canvas.pane("Requests", !requests.detail, list);
+        draw_list(requests, canvas, list);
+        let detail = canvas.pane("Request and response", requests.detail, detail);
+        draw_detail(requests, canvas, detail);
+    } else if requests.detail {
+        draw_detail(requests, canvas, area);
+    } else {
+        draw_list(requests, canvas, area);
+    }
+}
+
+fn draw_list(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
+    let [head, list] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(area);
+    let theme = canvas.theme;
+    canvas.draw(Line::styled("  time      took     status  request", theme.quiet()), head);
+    canvas.list(requests.exchanges.len(), requests.selected, list, |at| {
+        row(&requests.exchanges[at], at == requests.selected, theme)
+    });
+}
+
+fn draw_detail(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
+    if let Some(exchange) = requests.exchanges.get(requests.selected) {
+        let lines = detail(exchange, canvas.theme);
+        canvas.scrolled_text(lines, requests.scroll, area);
+    }
+}
+
+fn row(exchange: &RecordedExchange, marked: bool, theme: Theme) -> Line<'_> {
+    let (status, style) = match &exchange.outcome {
+        Ok(answered) if answered.status < 400 => (answered.status.to_string(), theme.good()),
+        Ok(answered) => (answered.status.to_string(), theme.bad()),
+        Err(_) => ("Error".to_owned(), theme.bad()),
+    };
+    let mark = if marked { MARK } else { "  " };
+    let place = url::Url::parse(&exchange.url).map_or_else(
+        |_| exchange.url.clone(),
+        |url| format!("{}{}", url.path(), url.query().map(|query| format!("?{query}")).unwrap_or_default()),
+    );
+    Line::from(vec![
+        Span::styled(mark, theme.accent()),
+        Span::raw(format!("{}  {:>5} ms ", clock(exchange.at), exchange.took_ms)),
+        Span::styled(format!("{status:>6}  "), style),
+        Span::styled(
+            format!("{} {place}", exchange.method),
+            if marked { theme.accent() } else { Style::new() },
+        ),
+    ])
+}
+
+fn detail(exchange: &RecordedExchange, theme: Theme) -> Vec<Line<'_>> {
+    fn headers<'a>(all: &'a [(String, String)], theme: Theme, lines: &mut Vec<Line<'a>>) {
+        lines.extend(all.iter().map(|(name, value)| {
+            Line::from(vec![Span::styled(format!("{name}: "), theme.quiet()), Span::raw(value.as_str())])
+        }));
+    }
+    fn body<'a>(text: &'a str, theme: Theme, lines: &mut Vec<Line<'a>>) {
+        if !text.is_empty() {
+            lines.push(Line::default());
+            lines.extend(text.lines().map(|line| json_line(line, theme)));
+        }
+    }
+    let mut lines = vec![Line::styled(format!("{} {}", exchange.method, exchange.url), theme.accent())];
+    headers(&exchange.request_headers, theme, &mut lines);
+    body(exchange.request_body.as_deref().unwrap_or_default(), theme, &mut lines);
+    lines.push(Line::default());
+    match &exchange.outcome {
+        Err(reason) => lines.push(error_line(reason, theme)),
+        Ok(answered) => {
+            let style = if answered.status < 400 { theme.good() } else { theme.bad() };
+            lines.push(Line::styled(format!("{} after {} ms", answered.status, exchange.took_ms), style));
+            headers(&answered.headers, theme, &mut lines);
+            body(&answered.body, theme, &mut lines);
+        }
+    }
+    lines
+}
