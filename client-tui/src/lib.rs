@@ -15,6 +15,7 @@ pub mod display;
 pub mod export;
 pub mod failure;
 pub mod form;
+pub mod har;
 pub mod headless;
 pub mod journey;
 pub mod key;
@@ -25,6 +26,7 @@ pub mod msg;
 pub mod output;
 pub mod profile;
 pub mod runtime;
+pub mod terminal;
 pub mod update;
 pub mod view;
 

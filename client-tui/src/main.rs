@@ -11,7 +11,7 @@ use trefoil_tui::failure::CommandFailure;
 use trefoil_tui::headless;
 use trefoil_tui::output::Output;
 use trefoil_tui::profile::Profile;
-use trefoil_tui::runtime;
+use trefoil_tui::{runtime, terminal};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -35,7 +35,7 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
     }
     let profile = Profile::read(&args.profile)?;
     let Some(command) = args.command else {
-        let display = DisplayOptions::from_environment(args.ascii, runtime::has_light_background);
+        let display = DisplayOptions::from_environment(args.ascii, terminal::has_light_background);
         return runtime::open(profile, display, ClientClock::SYSTEM).await;
     };
     let api = Api::new(profile, ClientClock::SYSTEM, Box::new(drop))?;

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
 use crate::api::{
-    Bearer, Claims, ExpandQuery, Expansion, LookupAnswer, LookupQuery, RecordedExchange, SignedInSession,
-    SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer,
+    Bearer, Claims, ExpandQuery, Expansion, LookupAnswer, LookupQuery, RawRequest, RecordedExchange,
+    SignedInSession, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer,
 };
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
@@ -39,6 +39,12 @@ pub enum Message {
     Terminate,
     /// An exchange with the server ended.
     Exchanged(RecordedExchange),
+    /// The text of a request after the user has edited it.
+    Edited(Answered<String>),
+    /// Status of the response to a request of the user.
+    Sent(Answered<u16>),
+    /// A file was saved; the value is the notice for the user.
+    Saved(Answered<String>),
     SignIn(Step),
     SignedIn(Answered<SignedInSession>),
     SignedOut(Answered<()>),
@@ -115,6 +121,15 @@ pub enum RuntimeEffect {
     DeleteExport {
         folder: PathBuf,
         bearer: Bearer,
+    },
+    /// Opens a text in the editor of the user.
+    EditRequest(String),
+    /// Sends a request of the user.
+    SendRaw(RawRequest, Bearer),
+    /// Writes a file that only the user may read.
+    Save {
+        path: PathBuf,
+        content: String,
     },
     /// Copies a text to the clipboard of the terminal.
     Copy(String),

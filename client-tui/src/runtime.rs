@@ -2,19 +2,13 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use ratatui::Terminal;
 use ratatui::backend::Backend;
-use ratatui::crossterm::event::{
-    self, DisableBracketedPaste, DisableMouseCapture, EnableBracketedPaste, EnableMouseCapture, Event,
-    MouseButton, MouseEvent, MouseEventKind,
-};
-use ratatui::crossterm::execute;
+use ratatui::crossterm::event::{MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
-use terminal_colorsaurus::{QueryOptions, ThemeMode, theme_mode};
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use tokio::task::JoinHandle;
 use tokio::time::{Duration, MissedTickBehavior};
@@ -23,17 +17,16 @@ use crate::api::{Api, ApiError, Bearer};
 use crate::args::USER_SCOPE;
 use crate::clock::ClientClock;
 use crate::display::DisplayOptions;
+use crate::export::folder::private_file;
 use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
 use crate::failure::CommandFailure;
 use crate::journey;
 use crate::model::{Model, Operation};
 use crate::msg::{CodeAnswer, CodeQuestion, Message, RuntimeEffect};
 use crate::profile::Profile;
+use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::view::{ClickRegion, view};
-
-/// Maximum time for the answer of the terminal about its colours.
-const BACKGROUND_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Opens the screens on this terminal until the user quits. The state of the terminal is restored in any case, even
 /// after a panic.
@@ -50,19 +43,14 @@ pub async fn open(
     let api = api(profile, clock, sender.clone())?;
     let registry = ExportRegistry::of_user()?;
     let ended_by = watch_signals(sender.clone())?;
-    let mut terminal = ratatui::try_init().map_err(CommandFailure::Terminal)?;
-    leave_no_trace_after_panic();
-    let pasting = execute!(io::stdout(), EnableBracketedPaste);
-    read_terminal(sender.clone());
+    let mut terminal = terminal::open().map_err(CommandFailure::Terminal)?;
+    let events = EventReader::start(sender.clone());
+    let edit = Box::new(move |text: &str| events.edit(text));
     let ticking = tokio::spawn(tick(sender.clone(), clock));
-    let ended = match pasting {
-        Ok(()) => run(&mut terminal, model, Services { api, registry, sender }, messages, |_| {}).await,
-        Err(error) => Err(error),
-    };
+    let services = Services { api, registry, sender, edit };
+    let ended = run(&mut terminal, model, services, messages, |_| {}).await;
     ticking.abort();
-    // An error is ignored, because the terminal no longer exists.
-    let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture);
-    ratatui::restore();
+    terminal::close();
     ended.map_err(CommandFailure::Terminal)?;
     match *ended_by.lock().unwrap_or_else(PoisonError::into_inner) {
         Some(signal) => Err(CommandFailure::Signal(signal)),
@@ -96,23 +84,6 @@ fn watch_signals(sender: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i3
 #[cfg(not(unix))]
 fn watch_signals(_: UnboundedSender<Message>) -> Result<Arc<Mutex<Option<i32>>>, CommandFailure> {
     Ok(Arc::default())
-}
-
-/// Asks the terminal for its background colour. A terminal that does not answer in time has a dark one.
-pub fn has_light_background() -> bool {
-    let mut options = QueryOptions::default();
-    options.timeout = BACKGROUND_TIMEOUT;
-    matches!(theme_mode(options), Ok(ThemeMode::Light))
-}
-
-/// Installs a panic hook that disables bracketed paste. The hook of ratatui restores everything else.
-fn leave_no_trace_after_panic() {
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        // An error is ignored, because the terminal no longer exists.
-        let _ = execute!(io::stdout(), DisableBracketedPaste, DisableMouseCapture);
-        hook(panic);
-    }));
 }
 
 /// Creates a client that sends each exchange as a message.
@@ -152,7 +123,13 @@ where
                 other => Some(other),
             };
             for effect in message.map(|message| update(&mut model, message)).unwrap_or_default() {
-                runtime.start(effect);
+                if let RuntimeEffect::EditRequest(text) = effect {
+                    let edited = (runtime.services.edit)(&text);
+                    terminal.clear().map_err(io::Error::other)?;
+                    let _ = runtime.services.sender.send(Message::Edited(edited));
+                } else {
+                    runtime.start(effect);
+                }
             }
             observe(&model);
             next = messages.try_recv().ok();
@@ -168,7 +145,11 @@ pub struct Services {
     pub registry: ExportRegistry,
     /// Receives the results of the effects.
     pub sender: UnboundedSender<Message>,
+    pub edit: TextEditor,
 }
+
+/// Lets the user edit a text. An error is a message for the user.
+pub type TextEditor = Box<dyn FnMut(&str) -> Result<String, String> + Send>;
 
 /// State that effects need.
 struct EffectRunner {
@@ -196,8 +177,14 @@ impl EffectRunner {
                     let _ = waiting.pasted.try_send(text);
                 }
             }
-            RuntimeEffect::Copy(text) => copy(&text),
-            RuntimeEffect::CaptureMouse(capture) => capture_mouse(capture),
+            RuntimeEffect::Copy(text) => terminal::copy(&text),
+            // `run` starts the editor, because the editor needs the terminal.
+            RuntimeEffect::EditRequest(_) => {}
+            RuntimeEffect::Save { path, content } => {
+                let saved = save_private(&path, &content).map(|()| format!("Saved {}.", path.display()));
+                let _ = self.services.sender.send(Message::Saved(in_words(saved)));
+            }
+            RuntimeEffect::CaptureMouse(capture) => terminal::capture_mouse(capture),
             RuntimeEffect::ListExports => {
                 let _ = self.services.sender.send(Message::Exports(self.services.registry.list()));
             }
@@ -219,11 +206,17 @@ impl EffectRunner {
                     let (operation, result) = ask_code(&api, question, &bearer).await;
                     Message::Code { id, operation, result: in_words(result) }
                 }
+                RuntimeEffect::SendRaw(request, bearer) => {
+                    let answer = api.send_raw(request, &bearer).await;
+                    Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
+                }
                 RuntimeEffect::SignIn
                 | RuntimeEffect::CancelSignIn
                 | RuntimeEffect::Pasted(_)
                 | RuntimeEffect::Copy(_)
                 | RuntimeEffect::CaptureMouse(_)
+                | RuntimeEffect::EditRequest(_)
+                | RuntimeEffect::Save { .. }
                 | RuntimeEffect::ListExports
                 | RuntimeEffect::StartExport { .. }
                 | RuntimeEffect::ResumeExport { .. }
@@ -254,7 +247,7 @@ impl EffectRunner {
 
     /// Runs an export to its end: a new one, or the one in the folder.
     fn run_export(&mut self, folder: PathBuf, new: Option<ExportJob>, bearer: Bearer) {
-        let Services { api, registry, sender } = &self.services;
+        let Services { api, registry, sender, .. } = &self.services;
         let (api, registry, sender) = (api.clone(), registry.clone(), sender.clone());
         let at = folder.clone();
         let task = tokio::spawn(async move {
@@ -316,19 +309,9 @@ fn in_words<T, E: std::error::Error>(result: Result<T, E>) -> Result<T, String> 
     result.map_err(|error| error.to_string())
 }
 
-/// Copies a text to the clipboard with OSC 52, which also works over SSH.
-fn copy(text: &str) {
-    let mut out = io::stdout();
-    // A terminal without support for OSC 52 ignores the sequence.
-    let _ = write!(out, "\x1b]52;c;{}\x07", STANDARD.encode(text)).and_then(|()| out.flush());
-}
-
-fn capture_mouse(capture: bool) {
-    // A terminal without a mouse ignores the sequences.
-    let _ = match capture {
-        true => execute!(io::stdout(), EnableMouseCapture),
-        false => execute!(io::stdout(), DisableMouseCapture),
-    };
+/// Writes a new file that only the user may read.
+fn save_private(path: &Path, content: &str) -> io::Result<()> {
+    private_file(path, true)?.write_all(content.as_bytes())
 }
 
 /// Translates an event of the mouse. The last region that contains the position was drawn on top.
@@ -343,24 +326,6 @@ fn on_mouse(event: MouseEvent, regions: &[ClickRegion]) -> Option<Message> {
         MouseEventKind::ScrollUp => Some(Message::Wheel(false)),
         _ => None,
     }
-}
-
-/// Reads terminal events on a separate thread, because reading blocks. The thread ends with the program.
-fn read_terminal(sender: UnboundedSender<Message>) {
-    std::thread::spawn(move || {
-        while let Ok(event) = event::read() {
-            let message = match event {
-                Event::Key(key) => Message::Key(key),
-                Event::Paste(text) => Message::Paste(text),
-                Event::Resize(..) => Message::Resized,
-                Event::Mouse(event) => Message::Mouse(event),
-                Event::FocusGained | Event::FocusLost => continue,
-            };
-            if sender.send(message).is_err() {
-                break;
-            }
-        }
-    });
 }
 
 /// Sends the current time once a second.

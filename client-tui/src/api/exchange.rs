@@ -32,6 +32,8 @@ const SECRET: [&str; 11] = [
 /// A recorded request with its response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordedExchange {
+    /// Number of the exchange in this process.
+    pub id: u64,
     /// Time at which the request was sent.
     pub at: Timestamp,
     /// HTTP method.
@@ -42,15 +44,15 @@ pub struct RecordedExchange {
     pub request_headers: Vec<(String, String)>,
     /// Body of the request, if it has one.
     pub request_body: Option<String>,
-    /// The response, or the reason why there is none.
-    pub outcome: Result<Answered, String>,
+    /// The response, or the reason why there is none; `None` until the response was read.
+    pub outcome: Option<Result<RecordedResponse, String>>,
     /// Time from sending the request to the end of reading the response, in milliseconds.
     pub took_ms: u64,
 }
 
 /// A response in the form in which it is displayed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answered {
+pub struct RecordedResponse {
     pub status: u16,
     /// Names and values of the headers.
     pub headers: Vec<(String, String)>,
@@ -60,16 +62,17 @@ pub struct Answered {
 
 impl RecordedExchange {
     /// Starts the record of a request.
-    pub(super) fn of(request: &Request, at: Timestamp) -> Self {
+    pub(super) fn of(request: &Request, id: u64, at: Timestamp) -> Self {
         let form = is_form(request.headers());
         let body = request.body().and_then(|body| body.as_bytes()).map(|body| show_body(body, form));
         Self {
+            id,
             at,
             method: request.method().to_string(),
             url: mask_url(request.url()),
             request_headers: show_headers(request.headers()),
             request_body: body.filter(|body| !body.is_empty()),
-            outcome: Err("no answer yet".to_owned()),
+            outcome: None,
             took_ms: 0,
         }
     }
@@ -96,7 +99,7 @@ impl RecordedExchange {
     }
 }
 
-impl Answered {
+impl RecordedResponse {
     pub(super) fn read(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Self {
         Self { body: show_body(body, false), ..Self::head(status, headers) }
     }
@@ -196,7 +199,7 @@ mod tests {
             .bearer_auth("very-secret")
             .header("content-type", "application/x-www-form-urlencoded")
             .body("grant_type=authorization_code&code=abc&code_verifier=xyz&client%5Fassertion=eyJ");
-        let shown = RecordedExchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
+        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
         assert_eq!(shown.url, "https://as.example/oauth2/token?code=•••&state=s");
         assert_eq!(
             shown.request_body.as_deref(),
@@ -205,7 +208,7 @@ mod tests {
         assert!(!format!("{shown:?}").contains("very-secret"), "{shown:?}");
         assert!(shown.curl(None).contains("Bearer $TOKEN"), "{}", shown.curl(None));
         let body = br#"{"access_token":"eyJ.a.b","scope":"openid"}"#;
-        let answered = Answered::read(StatusCode::OK, &HeaderMap::new(), body);
+        let answered = RecordedResponse::read(StatusCode::OK, &HeaderMap::new(), body);
         assert!(!answered.body.contains("eyJ") && answered.body.contains("openid"), "{}", answered.body);
     }
 
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn curl_commands_are_quoted_for_the_shell() {
         let request = client().get("https://as.example/a").header("x-note", "it's");
-        let shown = RecordedExchange::of(&request.build().unwrap(), Timestamp::UNIX_EPOCH);
+        let shown = RecordedExchange::of(&request.build().unwrap(), 1, Timestamp::UNIX_EPOCH);
         assert_eq!(shown.curl(None), r"curl -sS -X GET 'https://as.example/a' -H 'x-note: it'\''s'");
     }
 }

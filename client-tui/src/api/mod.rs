@@ -7,10 +7,12 @@ mod discovery;
 mod error;
 mod exchange;
 mod export;
+mod raw;
 mod sign_in;
 mod terminology;
 mod userinfo;
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,10 +29,11 @@ pub use backend::{BackendToken, client_assertion};
 pub(crate) use discovery::check_safe;
 pub use discovery::{OpenIdConfiguration, SmartConfiguration};
 pub use error::ApiError;
-pub use exchange::{Answered, RecordedExchange};
+pub use exchange::{RecordedExchange, RecordedResponse};
 pub use export::{
     ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile, percent,
 };
+pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
 pub use sign_in::{BadRedirect, PendingSignIn, SignedInSession, TokenAnswer, UserTokens};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,
@@ -38,8 +41,8 @@ pub use terminology::{
 };
 pub use userinfo::Claims;
 
-/// Called with every exchange after its response was read, or, for a downloaded file, after the headers of its
-/// response.
+/// Called with every exchange when its request is sent, and again when its response was read, or, for a downloaded
+/// file, when the headers of its response were read.
 pub type ExchangeWatcher = Box<dyn Fn(RecordedExchange) + Send + Sync>;
 
 /// The access token that a request sends.
@@ -62,6 +65,8 @@ struct ApiInner {
     http: reqwest::Client,
     clock: ClientClock,
     watcher: ExchangeWatcher,
+    /// Number of exchanges so far.
+    exchanges: AtomicU64,
     openid: OnceCell<OpenIdConfiguration>,
     smart: OnceCell<SmartConfiguration>,
     backend: Mutex<Option<BackendToken>>,
@@ -99,6 +104,7 @@ impl Api {
             http: http.build().map_err(ApiError::certificates)?,
             clock,
             watcher,
+            exchanges: AtomicU64::new(0),
             openid: OnceCell::new(),
             smart: OnceCell::new(),
             backend: Mutex::new(None),
@@ -157,10 +163,10 @@ impl Api {
         };
         let answer = read.await.map_err(|error| ApiError::unreachable(&exchange.url, &error));
         exchange.took_ms = started.elapsed().as_millis() as u64;
-        exchange.outcome = match &answer {
-            Ok(answer) => Ok(Answered::read(answer.status, &answer.headers, &answer.body)),
+        exchange.outcome = Some(match &answer {
+            Ok(answer) => Ok(RecordedResponse::read(answer.status, &answer.headers, &answer.body)),
             Err(error) => Err(error.to_string()),
-        };
+        });
         (self.0.watcher)(exchange);
         answer
     }
@@ -172,16 +178,19 @@ impl Api {
         let response = self.0.http.execute(request).await;
         let response = response.map_err(|error| ApiError::unreachable(&exchange.url, &error));
         exchange.took_ms = started.elapsed().as_millis() as u64;
-        exchange.outcome = match &response {
-            Ok(response) => Ok(Answered::head(response.status(), response.headers())),
+        exchange.outcome = Some(match &response {
+            Ok(response) => Ok(RecordedResponse::head(response.status(), response.headers())),
             Err(error) => Err(error.to_string()),
-        };
+        });
         (self.0.watcher)(exchange);
         response
     }
 
     fn begin(&self, request: &Request) -> (RecordedExchange, Instant) {
-        (RecordedExchange::of(request, self.now()), Instant::now())
+        let id = self.0.exchanges.fetch_add(1, Ordering::Relaxed);
+        let exchange = RecordedExchange::of(request, id, self.now());
+        (self.0.watcher)(exchange.clone());
+        (exchange, Instant::now())
     }
 }
 

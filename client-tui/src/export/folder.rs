@@ -156,7 +156,7 @@ pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Opens a file for writing that only the user may read.
-pub(super) fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
+pub fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
     let mut options = File::options();
     options.create(true).write(true).truncate(truncate);
     #[cfg(unix)]

@@ -3,15 +3,15 @@
 mod codes;
 mod export;
 mod palette;
+mod requests;
 mod sign_in;
 
 use jiff::Timestamp;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use crate::api::RecordedExchange;
 use crate::commands;
 use crate::keys::{self, Action};
-use crate::model::{ClickTarget, Confirmation, EXCHANGES_KEPT, Model, Operation, Screen};
+use crate::model::{ClickTarget, Confirmation, Model, Operation, Screen};
 use crate::msg::{Message, RuntimeEffect};
 
 /// Number of lines by which the keys for pages scroll.
@@ -29,7 +29,12 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::Resized | Message::Mouse(_) => {}
         Message::Tick(now) => on_tick(model, now),
         Message::Terminate => model.quit = true,
-        Message::Exchanged(exchange) => on_exchange(model, exchange),
+        Message::Exchanged(exchange) => requests::on_exchange(model, exchange),
+        Message::Edited(result) => return requests::on_edited(model, result),
+        Message::Sent(result) => requests::on_sent(model, result),
+        Message::Saved(result) => {
+            model.notice = Some(result.unwrap_or_else(|reason| format!("Error: {reason}")));
+        }
         Message::SignIn(step) => sign_in::on_step(model, step),
         Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
@@ -45,16 +50,6 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
 
 fn on_tick(model: &mut Model, now: Timestamp) {
     model.now = now;
-}
-
-fn on_exchange(model: &mut Model, exchange: RecordedExchange) {
-    let requests = &mut model.requests;
-    // The selected exchange remains selected when a newer one is inserted before it.
-    if requests.detail || requests.selected > 0 {
-        requests.selected = (requests.selected + 1).min(EXCHANGES_KEPT - 1);
-    }
-    requests.exchanges.push_front(exchange);
-    requests.exchanges.truncate(EXCHANGES_KEPT);
 }
 
 fn on_paste(model: &mut Model, text: &str) {
@@ -157,7 +152,10 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::NewExport => export::open_form(model),
         Action::ResumeExport => return export::resume(model),
         Action::DeleteExport => return export::delete(model, confirmed),
-        Action::CopyCurl => return copy_curl(model),
+        Action::CopyCurl => return requests::copy_curl(model),
+        Action::Replay => return requests::replay(model),
+        Action::EditRequest => return requests::edit(model),
+        Action::SaveRequests => return requests::save(model),
         Action::CopyAddress => return sign_in::copy_address(model),
     }
     Vec::new()
@@ -267,15 +265,4 @@ fn toggle_mouse(model: &mut Model) -> Vec<RuntimeEffect> {
         false => "The mouse belongs to the terminal.".to_owned(),
     });
     vec![RuntimeEffect::CaptureMouse(model.mouse)]
-}
-
-fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
-    match model.requests.exchanges.get(model.requests.selected) {
-        Some(exchange) => {
-            model.notice =
-                Some("Copied. The token is replaced by $TOKEN, and other secrets are masked.".to_owned());
-            vec![RuntimeEffect::Copy(exchange.curl(model.about.ca.as_deref()))]
-        }
-        None => Vec::new(),
-    }
 }

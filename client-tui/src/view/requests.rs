@@ -49,9 +49,10 @@ fn draw_detail(requests: &RequestLog, canvas: &mut Canvas, area: Rect) {
 
 fn row(exchange: &RecordedExchange, marked: bool, theme: Theme) -> Line<'_> {
     let (status, style) = match &exchange.outcome {
-        Ok(answered) if answered.status < 400 => (answered.status.to_string(), theme.good()),
-        Ok(answered) => (answered.status.to_string(), theme.bad()),
-        Err(_) => ("Error".to_owned(), theme.bad()),
+        None => ("…".to_owned(), theme.warning()),
+        Some(Ok(answered)) if answered.status < 400 => (answered.status.to_string(), theme.good()),
+        Some(Ok(answered)) => (answered.status.to_string(), theme.bad()),
+        Some(Err(_)) => ("Error".to_owned(), theme.bad()),
     };
     let mark = if marked { MARK } else { "  " };
     let place = url::Url::parse(&exchange.url).map_or_else(
@@ -86,8 +87,9 @@ fn detail(exchange: &RecordedExchange, theme: Theme) -> Vec<Line<'_>> {
     body(exchange.request_body.as_deref().unwrap_or_default(), theme, &mut lines);
     lines.push(Line::default());
     match &exchange.outcome {
-        Err(reason) => lines.push(error_line(reason, theme)),
-        Ok(answered) => {
+        None => lines.push(Line::raw("Waiting for the response …")),
+        Some(Err(reason)) => lines.push(error_line(reason, theme)),
+        Some(Ok(answered)) => {
             let style = if answered.status < 400 { theme.good() } else { theme.bad() };
             lines.push(Line::styled(format!("{} after {} ms", answered.status, exchange.took_ms), style));
             headers(&answered.headers, theme, &mut lines);

@@ -38,6 +38,15 @@ const SCRIPT: &[Step] = &[
     ),
     (
         |model| model.export.rows[0].job.phase == ExportPhase::Deleted,
+        &[KeyCode::Char('4'), KeyCode::Down, KeyCode::Char('e')],
+    ),
+    (
+        |model| {
+            model
+                .notice
+                .as_deref()
+                .is_some_and(|notice| notice.starts_with("The server answered with the status"))
+        },
         &[KeyCode::Char('1'), KeyCode::Char('o')],
     ),
     (|model| model.notice.as_deref() == Some("Signed out; the token is revoked."), &[KeyCode::Char('q')]),
@@ -89,6 +98,7 @@ async fn a_user_signs_in_sends_queries_exports_and_signs_out() {
         api: runtime::api(profile, ClientClock::SYSTEM, sender.clone()).unwrap(),
         registry: ExportRegistry::at(&server.data.path().join("client-exports")),
         sender: sender.clone(),
+        edit: Box::new(|text| Ok(text.replace("accept: ", "x-edited: "))),
     };
     let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
     let ticking = tokio::spawn(runtime::tick(sender.clone(), ClientClock::SYSTEM));

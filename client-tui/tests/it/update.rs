@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use trefoil_tui::api::{Bearer, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer};
+use trefoil_tui::api::{
+    Bearer, RecordedExchange, RecordedResponse, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer,
+};
 use trefoil_tui::export::registry::RegisteredExport;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
@@ -343,4 +345,76 @@ fn the_command_of_a_question_is_copied() {
     let command = "trefoil-tui validate-code --url https://t.example/ValueSet/aids \
         --system https://t.example/CodeSystem/aids --code cane";
     assert_eq!(press(&mut model, KeyCode::Char('y')), [RuntimeEffect::Copy(command.to_owned())]);
+}
+
+fn exchange(id: u64, outcome: Option<Result<RecordedResponse, String>>) -> RecordedExchange {
+    RecordedExchange {
+        id,
+        at: now(),
+        method: "GET".to_owned(),
+        url: "https://t.example/fhir/R4/metadata?a=b".to_owned(),
+        request_headers: vec![
+            ("accept".to_owned(), "x/y".to_owned()),
+            ("authorization".to_owned(), "Bearer •••".to_owned()),
+        ],
+        request_body: None,
+        outcome,
+        took_ms: 3,
+    }
+}
+
+fn answered(status: u16) -> Option<Result<RecordedResponse, String>> {
+    let headers = vec![("content-type".to_owned(), "application/json".to_owned())];
+    Some(Ok(RecordedResponse { status, headers, body: "{}".to_owned() }))
+}
+
+#[test]
+fn a_request_is_listed_while_it_is_in_flight() {
+    let mut model = model();
+    update(&mut model, Message::Exchanged(exchange(1, None)));
+    update(&mut model, Message::Exchanged(exchange(2, None)));
+    update(&mut model, Message::Exchanged(exchange(1, answered(200))));
+    let listed: Vec<_> =
+        model.requests.exchanges.iter().map(|exchange| (exchange.id, exchange.outcome.is_some())).collect();
+    assert_eq!(listed, [(2, false), (1, true)]);
+}
+
+#[test]
+fn a_request_is_sent_again_or_edited() {
+    let mut model = model();
+    update(&mut model, Message::Exchanged(exchange(1, answered(200))));
+    press(&mut model, KeyCode::Char('4'));
+    let effects = press(&mut model, KeyCode::Char('p'));
+    let [RuntimeEffect::SendRaw(request, Bearer::Backend)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(request.url.as_str(), "https://t.example/fhir/R4/metadata?a=b");
+    assert_eq!(request.headers["authorization"], "Bearer $TOKEN");
+    let effects = press(&mut model, KeyCode::Char('e'));
+    let [RuntimeEffect::EditRequest(text)] = &effects[..] else { panic!("{effects:?}") };
+    let effects = update(&mut model, Message::Edited(Ok(text.replace("a=b", "a=c"))));
+    let [RuntimeEffect::SendRaw(request, _)] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(request.url.query(), Some("a=c"));
+    assert_eq!(update(&mut model, Message::Edited(Ok("nonsense".to_owned()))), []);
+    assert!(model.notice.as_deref().is_some_and(|notice| notice.starts_with("Error:")));
+    let mut secret = exchange(2, answered(200));
+    secret.request_body = Some("code=•••".to_owned());
+    update(&mut model, Message::Exchanged(secret));
+    assert_eq!(press(&mut model, KeyCode::Char('p')), []);
+    assert!(model.notice.as_deref().is_some_and(|notice| notice.contains("masked")), "{:?}", model.notice);
+}
+
+#[test]
+fn requests_are_saved_as_an_http_archive() {
+    let mut model = model();
+    update(&mut model, Message::Exchanged(exchange(1, answered(404))));
+    update(&mut model, Message::Exchanged(exchange(2, None)));
+    press(&mut model, KeyCode::Char('4'));
+    let effects = press(&mut model, KeyCode::Char('s'));
+    let [RuntimeEffect::Save { path, content }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(path.to_str(), Some("trefoil-requests-20240501T120000Z.har"));
+    let archive: serde_json::Value = serde_json::from_str(content).unwrap();
+    let entries = archive["log"]["entries"].as_array().unwrap();
+    assert_eq!(entries.len(), 1, "an exchange without a response is left out");
+    assert_eq!(entries[0]["response"]["status"], 404);
+    assert_eq!(entries[0]["request"]["queryString"][0]["value"], "b");
+    assert!(content.contains("Bearer •••"));
 }

@@ -7,7 +7,7 @@ use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
 use serde_json::json;
 use trefoil_tui::api::{
-    Answered, ConceptProperty, Designation, ExpandedCode, Expansion, LookupAnswer, RecordedExchange,
+    ConceptProperty, Designation, ExpandedCode, Expansion, LookupAnswer, RecordedExchange, RecordedResponse,
     SubsumesAnswer, ValidationAnswer, ValidationIssue,
 };
 use trefoil_tui::display::ColourScheme;
@@ -193,30 +193,37 @@ fn exported() -> Model {
     model
 }
 
-fn exchange(method: &str, path: &str, status: Result<u16, &str>) -> RecordedExchange {
-    let answered = |status| Answered {
+fn exchange(id: u64, method: &str, path: &str, status: Result<u16, &str>) -> RecordedExchange {
+    let answered = |status| RecordedResponse {
         status,
         headers: vec![("content-type".to_owned(), "application/json".to_owned())],
         body: "{\n  \"access_token\": \"•••\"\n}".to_owned(),
     };
     RecordedExchange {
+        id,
         at: now(),
         method: method.to_owned(),
         url: format!("https://t.example{path}"),
         request_headers: vec![("authorization".to_owned(), "Bearer •••".to_owned())],
         request_body: (method == "POST").then(|| "code=•••".to_owned()),
-        outcome: status.map(answered).map_err(str::to_owned),
+        outcome: Some(status.map(answered).map_err(str::to_owned)),
         took_ms: 12,
     }
 }
 
 fn requests() -> Model {
     let mut model = model();
-    update(&mut model, Message::Exchanged(exchange("GET", "/.well-known/openid-configuration", Ok(200))));
-    update(&mut model, Message::Exchanged(exchange("POST", "/oauth2/token", Ok(200))));
-    update(&mut model, Message::Exchanged(exchange("GET", "/fhir/R4/CodeSystem/$subsumes?codeA=a", Ok(404))));
-    update(&mut model, Message::Exchanged(exchange("GET", "/oauth2/userinfo", Err("connection refused"))));
+    update(&mut model, Message::Exchanged(exchange(1, "GET", "/.well-known/openid-configuration", Ok(200))));
+    update(&mut model, Message::Exchanged(exchange(2, "POST", "/oauth2/token", Ok(200))));
+    update(
+        &mut model,
+        Message::Exchanged(exchange(3, "GET", "/fhir/R4/CodeSystem/$subsumes?codeA=a", Ok(404))),
+    );
+    update(&mut model, Message::Exchanged(exchange(4, "GET", "/oauth2/userinfo", Err("connection refused"))));
+    let pending = exchange(5, "GET", "/fhir/R4/metadata", Ok(200));
+    update(&mut model, Message::Exchanged(RecordedExchange { outcome: None, ..pending }));
     press(&mut model, KeyCode::Char('4'));
+    press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
     press(&mut model, KeyCode::Down);
     model

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use trefoil_tui::api::{
-    ApiError, Bearer, ExportStatus, KickOff, SubsumesQuery, ValidateCode, ValidationIssue,
+    ApiError, Bearer, ExportStatus, KickOff, RawRequest, SubsumesQuery, ValidateCode, ValidationIssue,
 };
 use wiremock::matchers::{body_json, body_string_contains, header, method, path, query_param};
 use wiremock::{Mock, MockServer, ResponseTemplate};
@@ -196,4 +196,26 @@ async fn a_kick_off_without_202_is_an_error() {
     answer(&server, "/fhir/R4/$export", ResponseTemplate::new(202)).await;
     let error = api.kick_off(&KickOff::default(), &given()).await.unwrap_err();
     assert!(error.to_string().contains("Content-Location"), "{error}");
+}
+
+#[tokio::test]
+async fn a_request_of_the_user_gets_a_token_only_for_its_own_server() {
+    let server = MockServer::start().await;
+    Mock::given(method("GET"))
+        .and(path("/a"))
+        .and(header("authorization", "Bearer tok"))
+        .respond_with(ResponseTemplate::new(204))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let api = api(&server.uri());
+    let send = async |url: &str| {
+        let text = format!("GET {url}\nauthorization: Bearer $TOKEN\n");
+        api.send_raw(RawRequest::parse(&text).unwrap(), &given()).await
+    };
+    assert_eq!(send(&format!("{}/a", server.uri())).await.unwrap().status, 204);
+    let other = MockServer::start().await;
+    let error = send(&format!("{}/a", other.uri())).await.unwrap_err();
+    assert!(error.to_string().contains("only sent to the server of the profile"), "{error}");
+    assert!(other.received_requests().await.unwrap().is_empty());
 }

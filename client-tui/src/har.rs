@@ -1,0 +1,69 @@
+//! Recorded exchanges as an HTTP Archive (HAR 1.2), which browsers and other tools can show. Secrets are masked.
+
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::api::RecordedExchange;
+
+/// Returns the archive, with the oldest exchange first. Exchanges without a response are left out.
+pub fn archive<'a>(exchanges: impl Iterator<Item = &'a RecordedExchange>) -> Value {
+    let mut entries: Vec<_> = exchanges.filter_map(entry).collect();
+    entries.sort_by_key(|(at, _)| *at);
+    let entries: Vec<_> = entries.into_iter().map(|(_, entry)| entry).collect();
+    json!({ "log": {
+        "version": "1.2",
+        "creator": { "name": "trefoil-tui", "version": env!("CARGO_PKG_VERSION") },
+        "entries": entries,
+    }})
+}
+
+fn entry(exchange: &RecordedExchange) -> Option<(Timestamp, Value)> {
+    let answered = exchange.outcome.as_ref()?.as_ref().ok()?;
+    let query: Vec<_> = url::Url::parse(&exchange.url)
+        .map(|url| url.query_pairs().map(|(name, value)| json!({ "name": name, "value": value })).collect())
+        .unwrap_or_default();
+    let mime = |headers: &[(String, String)]| {
+        let found = headers.iter().find(|(name, _)| name == "content-type");
+        found.map(|(_, value)| value.clone()).unwrap_or_default()
+    };
+    let mut request = json!({
+        "method": exchange.method,
+        "url": exchange.url,
+        "httpVersion": "HTTP",
+        "cookies": [],
+        "headers": pairs(&exchange.request_headers),
+        "queryString": query,
+        "headersSize": -1,
+        "bodySize": exchange.request_body.as_ref().map_or(0, String::len),
+    });
+    if let Some(body) = &exchange.request_body {
+        request["postData"] = json!({ "mimeType": mime(&exchange.request_headers), "text": body });
+    }
+    let value = json!({
+        "startedDateTime": exchange.at,
+        "time": exchange.took_ms,
+        "request": request,
+        "response": {
+            "status": answered.status,
+            "statusText": "",
+            "httpVersion": "HTTP",
+            "cookies": [],
+            "headers": pairs(&answered.headers),
+            "content": {
+                "size": answered.body.len(),
+                "mimeType": mime(&answered.headers),
+                "text": answered.body,
+            },
+            "redirectURL": "",
+            "headersSize": -1,
+            "bodySize": -1,
+        },
+        "cache": {},
+        "timings": { "send": 0, "wait": exchange.took_ms, "receive": 0 },
+    });
+    Some((exchange.at, value))
+}
+
+fn pairs(headers: &[(String, String)]) -> Vec<Value> {
+    headers.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect()
+}

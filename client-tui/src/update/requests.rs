@@ -1,0 +1,80 @@
+//! Updates of the Requests screen.
+
+use crate::api::{RawRequest, RecordedExchange};
+use crate::har;
+use crate::model::{EXCHANGES_KEPT, Model};
+use crate::msg::{Answered, RuntimeEffect};
+
+/// Adds an exchange, or completes the one with the same id.
+pub(super) fn on_exchange(model: &mut Model, exchange: RecordedExchange) {
+    let requests = &mut model.requests;
+    if let Some(known) = requests.exchanges.iter_mut().find(|known| known.id == exchange.id) {
+        *known = exchange;
+        return;
+    }
+    // The selected exchange remains selected when a newer one is inserted before it.
+    if requests.detail || requests.selected > 0 {
+        requests.selected = (requests.selected + 1).min(EXCHANGES_KEPT - 1);
+    }
+    requests.exchanges.push_front(exchange);
+    requests.exchanges.truncate(EXCHANGES_KEPT);
+}
+
+fn selected(model: &Model) -> Option<&RecordedExchange> {
+    model.requests.exchanges.get(model.requests.selected)
+}
+
+pub(super) fn copy_curl(model: &mut Model) -> Vec<RuntimeEffect> {
+    let Some(exchange) = selected(model) else { return Vec::new() };
+    let command = exchange.curl(model.about.ca.as_deref());
+    model.notice = Some("Copied. The token is replaced by $TOKEN, and other secrets are masked.".to_owned());
+    vec![RuntimeEffect::Copy(command)]
+}
+
+/// Sends the selected request again, with the current token.
+pub(super) fn replay(model: &mut Model) -> Vec<RuntimeEffect> {
+    let Some(exchange) = selected(model) else { return Vec::new() };
+    let parsed = RawRequest::parse(&exchange.request_text());
+    send(model, parsed)
+}
+
+/// Opens the selected request in the editor of the user.
+pub(super) fn edit(model: &mut Model) -> Vec<RuntimeEffect> {
+    let Some(exchange) = selected(model) else { return Vec::new() };
+    vec![RuntimeEffect::EditRequest(exchange.request_text())]
+}
+
+/// Sends the edited request.
+pub(super) fn on_edited(model: &mut Model, result: Answered<String>) -> Vec<RuntimeEffect> {
+    let parsed = result.and_then(|text| RawRequest::parse(&text));
+    send(model, parsed)
+}
+
+fn send(model: &mut Model, request: Answered<RawRequest>) -> Vec<RuntimeEffect> {
+    match request {
+        Ok(request) => {
+            // The response is shown as the newest exchange.
+            model.requests.selected = 0;
+            model.requests.detail = false;
+            vec![RuntimeEffect::SendRaw(request, model.bearer.clone())]
+        }
+        Err(reason) => {
+            model.notice = Some(format!("Error: {reason}"));
+            Vec::new()
+        }
+    }
+}
+
+pub(super) fn on_sent(model: &mut Model, result: Answered<u16>) {
+    model.notice = Some(match result {
+        Ok(status) => format!("The server answered with the status {status}."),
+        Err(reason) => format!("Error: {reason}"),
+    });
+}
+
+/// Saves all exchanges as an HTTP Archive in the current folder.
+pub(super) fn save(model: &mut Model) -> Vec<RuntimeEffect> {
+    let name = format!("trefoil-requests-{}.har", model.now.strftime("%Y%m%dT%H%M%SZ"));
+    let content = har::archive(model.requests.exchanges.iter()).to_string();
+    vec![RuntimeEffect::Save { path: name.into(), content }]
+}
