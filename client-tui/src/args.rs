@@ -37,6 +37,9 @@ pub struct ProfileArgs {
     /// Data folder of 'trefoil serve --demo', from which the server, clients and examples are read
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "base_url")]
     pub demo: Option<PathBuf>,
+    /// Profile in the profile file, instead of the default one; 'trefoil-tui setup' stores profiles
+    #[arg(long, global = true, value_name = "NAME", conflicts_with_all = ["demo", "base_url"])]
+    pub profile: Option<String>,
     /// Base address of the server, which is also its issuer
     #[arg(long, global = true, value_name = "URL")]
     pub base_url: Option<String>,
@@ -49,6 +52,15 @@ pub struct ProfileArgs {
     /// client_id for signing in users; must be registered with the redirect URI http://localhost/callback
     #[arg(long, global = true, value_name = "ID")]
     pub client_id: Option<String>,
+    /// File with the secret of that client, if it is confidential
+    #[arg(long, global = true, value_name = "FILE")]
+    pub client_secret_file: Option<PathBuf>,
+    /// Private key of that client, if it authenticates with private_key_jwt: JWK, JWK Set or PEM
+    #[arg(long, global = true, value_name = "FILE", conflicts_with = "client_secret_file")]
+    pub client_key: Option<PathBuf>,
+    /// Host of the redirect URI [default: localhost]
+    #[arg(long, global = true, value_name = "HOST", value_parser = ["localhost", "127.0.0.1"])]
+    pub redirect_host: Option<String>,
     /// client_id for requests without a user (SMART Backend Services)
     #[arg(long, global = true, value_name = "ID")]
     pub backend_client: Option<String>,
@@ -72,10 +84,14 @@ impl ProfileArgs {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let all = [
             ("demo", path(&self.demo)),
+            ("profile", self.profile.clone()),
             ("base-url", self.base_url.clone()),
             ("fhir-base", self.fhir_base.clone()),
             ("ca", path(&self.ca)),
             ("client-id", self.client_id.clone()),
+            ("client-secret-file", path(&self.client_secret_file)),
+            ("client-key", path(&self.client_key)),
+            ("redirect-host", self.redirect_host.clone()),
             ("backend-client", self.backend_client.clone()),
             ("backend-key", path(&self.backend_key)),
             ("backend-alg", self.backend_alg.clone()),
@@ -91,6 +107,9 @@ pub enum Command {
     /// Sign in a user with the browser and print the granted scope
     #[command(after_help = "Example:\n  trefoil-tui sign-in --demo ./demo --json | jq -r .access_token")]
     SignIn(SignInArgs),
+    /// Revoke the tokens of the signed-in user and delete them here
+    #[command(after_help = "Example:\n  trefoil-tui sign-out --demo ./demo")]
+    SignOut(SignOutArgs),
     /// Print the claims of the signed-in user
     #[command(after_help = "Example:\n  echo $TOKEN | trefoil-tui userinfo --demo ./demo --token - --json")]
     Userinfo(AskArgs),
@@ -130,10 +149,24 @@ pub enum Command {
 /// Options of `sign-in`, and of commands that may sign in a user.
 #[derive(Debug, ClapArgs)]
 pub struct SignInArgs {
-    /// Scopes to request, separated by spaces
-    #[arg(long, default_value = USER_SCOPE)]
-    pub scope: String,
+    /// Scopes to request, separated by spaces [default: those of the profile]
+    #[arg(long)]
+    pub scope: Option<String>,
+    /// Enter a code in a browser on any device, instead of signing in with the browser of this machine
+    #[arg(long)]
+    pub device: bool,
     /// Print the response as JSON; for sign-in, this is the token response, which contains the tokens
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `sign-out`.
+#[derive(Debug, ClapArgs)]
+pub struct SignOutArgs {
+    /// Also end the session of the browser at the server
+    #[arg(long)]
+    pub browser: bool,
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -306,9 +339,9 @@ pub struct CancelArgs {
 /// Options of `token`.
 #[derive(Debug, ClapArgs)]
 pub struct TokenArgs {
-    /// Scopes to request, separated by spaces
-    #[arg(long, default_value = BACKEND_SCOPE)]
-    pub scope: String,
+    /// Scopes to request, separated by spaces [default: those of the profile]
+    #[arg(long)]
+    pub scope: Option<String>,
     /// Print the complete token response as JSON
     #[arg(long)]
     pub json: bool,
@@ -319,6 +352,7 @@ impl Command {
     pub fn json(&self) -> bool {
         match self {
             Self::SignIn(args) => args.json,
+            Self::SignOut(args) => args.json,
             Self::Userinfo(args) => args.sign_in.json,
             Self::ValidateCode(args) => args.ask.ask.sign_in.json,
             Self::Subsumes(args) => args.ask.ask.sign_in.json,

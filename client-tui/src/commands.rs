@@ -20,9 +20,16 @@ pub fn unavailable(model: &Model, action: Action) -> Option<&'static str> {
     let signed_in = matches!(model.sign_in.state, SignInState::In(_));
     let export = model.export.selected();
     match action {
-        Action::SignOut | Action::Userinfo if !signed_in => Some("no user is signed in"),
+        Action::SignOut | Action::SignOutBrowser | Action::Userinfo if !signed_in => {
+            Some("no user is signed in")
+        }
+        Action::SignInOnDevice
+            if !matches!(model.sign_in.state, SignInState::Out | SignInState::Failed(_)) =>
+        {
+            Some("a sign-in is in progress, or a user is signed in")
+        }
         Action::SwitchBearer if model.other_bearer().is_none() => {
-            Some("there is only one token; sign in on screen 1")
+            Some("there is no token; sign in on screen 1")
         }
         Action::CopyAddress if !matches!(model.sign_in.state, SignInState::Waiting { .. }) => {
             Some("no sign-in is waiting for the browser")

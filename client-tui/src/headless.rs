@@ -8,11 +8,12 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use crate::api::{
-    Api, Bearer, ExpandQuery, ExpandedCode, KickOff, LookupQuery, SubsumesQuery, UserTokens, ValidateCode,
+    Api, ApiError, Bearer, ExpandQuery, ExpandedCode, KickOff, LookupQuery, SubsumesQuery, UserTokens,
+    ValidateCode,
 };
 use crate::args::{
-    AskArgs, CancelArgs, Command, ExpandArgs, ExportArgs, ExportsArgs, LookupArgs, SignInArgs, SubsumesArgs,
-    TerminologyArgs, TokenArgs, ValidateCodeArgs,
+    AskArgs, CancelArgs, Command, ExpandArgs, ExportArgs, ExportsArgs, LookupArgs, SignInArgs, SignOutArgs,
+    SubsumesArgs, TerminologyArgs, TokenArgs, ValidateCodeArgs,
 };
 use crate::export::run::output_totals;
 use crate::export::{
@@ -30,6 +31,7 @@ use crate::output::Output;
 pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
     match command {
         Command::SignIn(args) => sign_in(api, &args).await,
+        Command::SignOut(args) => sign_out(api, &args).await,
         Command::Userinfo(args) => userinfo(api, &args).await,
         Command::ValidateCode(args) => validate_code(api, args).await,
         Command::Subsumes(args) => subsumes(api, args).await,
@@ -43,7 +45,7 @@ pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
 }
 
 async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
-    let tokens = by_browser(api, args).await?;
+    let tokens = user_signs_in(api, args).await?;
     let session = &tokens.session;
     Output { json: args.json }.result(&tokens.answer, || {
         let who = session.subject.as_deref().unwrap_or("a user whose name is unknown (no openid scope)");
@@ -51,7 +53,14 @@ async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
     })
 }
 
-async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandFailure> {
+/// Signs in a user with the method of the options.
+async fn user_signs_in(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandFailure> {
+    let output = Output { json: args.json };
+    let tell = |step| report_step(api, output, step);
+    let scope = args.scope.as_deref().unwrap_or(&api.profile().scope);
+    if args.device {
+        return Ok(journey::sign_in_on_device(api, scope, tell).await?);
+    }
     let (sender, pasted) = mpsc::channel(1);
     if std::io::stdin().is_terminal() {
         // Uses a separate thread, because reading from a terminal cannot be cancelled when the browser responds first.
@@ -60,8 +69,11 @@ async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandF
             lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
         });
     }
-    let output = Output { json: args.json };
-    let tell = |step| match step {
+    Ok(journey::sign_in(api, scope, pasted, tell).await?)
+}
+
+fn report_step(api: &Api, output: Output, step: Step) {
+    match step {
         Step::GoTo { url, browser } => {
             let failure = browser.err().filter(|_| api.profile().open_browser);
             output.progress("open-browser", json!({ "url": url, "browserError": failure }), || {
@@ -75,17 +87,46 @@ async fn by_browser(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandF
         Step::PasteRefused(reason) => {
             output.progress("paste-rejected", json!({ "message": reason }), || format!("Error: {reason}"));
         }
-    };
-    Ok(journey::sign_in(api, &args.scope, pasted, tell).await?)
+        Step::Device(prompt) => {
+            let details = json!({
+                "userCode": prompt.user_code, "address": prompt.address,
+                "completeAddress": prompt.complete_address, "expiresAt": prompt.expires_at,
+            });
+            output.progress("enter-code", details, || {
+                format!("Open {} on any device and enter the code {}", prompt.address, prompt.user_code)
+            });
+        }
+    }
+}
+
+/// Returns the token of the user: that of an earlier run of the program, or that of a new sign-in.
+async fn user_bearer(api: &Api, args: &SignInArgs) -> Result<Bearer, CommandFailure> {
+    let restored = if args.scope.is_none() { api.restore_session().await } else { None };
+    if restored.is_none() {
+        user_signs_in(api, args).await?;
+    }
+    Ok(Bearer::User)
+}
+
+async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), CommandFailure> {
+    if api.restore_session().await.is_none() {
+        return Err(ApiError::NotSignedIn.into());
+    }
+    let end_session = api.sign_out().await?;
+    let output = Output { json: args.json };
+    if args.browser {
+        let url = end_session.ok_or_else(|| {
+            ApiError::SignIn("the server has no address that ends the session of the browser".to_owned())
+        })?;
+        crate::browser::open(&url).map_err(ApiError::SignIn)?;
+    }
+    output.result(&json!({ "signedOut": true }), || "signed out; the tokens are revoked".to_owned())
 }
 
 async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
     let bearer = match &args.token {
         Some(token) => given(token)?,
-        None => {
-            by_browser(api, &args.sign_in).await?;
-            Bearer::User
-        }
+        None => user_bearer(api, &args.sign_in).await?,
     };
     let claims = api.userinfo(&bearer).await?;
     Output { json: args.sign_in.json }.result(&claims, || {
@@ -103,11 +144,13 @@ async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
 async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
     match &args.ask.token {
         Some(token) => given(token),
-        None if api.profile().backend.is_some() && !args.sign_in_first => Ok(Bearer::Backend),
-        None => {
-            by_browser(api, &args.ask.sign_in).await?;
+        None if args.sign_in_first => {
+            user_signs_in(api, &args.ask.sign_in).await?;
             Ok(Bearer::User)
         }
+        None if api.profile().backend.is_some() => Ok(Bearer::Backend),
+        None if api.profile().is_anonymous() => Ok(Bearer::Anonymous),
+        None => user_bearer(api, &args.ask.sign_in).await,
     }
 }
 
@@ -203,12 +246,12 @@ impl TerminologyArgs {
 }
 
 async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFailure> {
-    let token = api.ask_backend_token(&args.scope).await?;
+    let token = api.ask_backend_token(args.scope.as_deref().unwrap_or(&api.profile().backend_scope)).await?;
     Output { json: args.json }.result(&token, || token.access_token.clone())
 }
 
 async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
-    let bearer = args.token.as_deref().map_or(Ok(Bearer::Backend), given)?;
+    let bearer = export_bearer(api, args.token.as_deref()).await?;
     let output = Output { json: args.json };
     let watch = move |event| report_export(output, event);
     let run = match (&args.resume, &args.out) {
@@ -257,6 +300,18 @@ async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
     output.result(&summary, || {
         format!("{resources} resources in {} files, {bytes} bytes, in {}", files.len(), folder.display())
     })
+}
+
+/// Returns the token for an export: the one on the command line, that of the backend client, that of the signed-in user,
+/// or none.
+async fn export_bearer(api: &Api, token: Option<&str>) -> Result<Bearer, CommandFailure> {
+    match token {
+        Some(token) => given(token),
+        None if api.profile().backend.is_some() => Ok(Bearer::Backend),
+        None if api.restore_session().await.is_some() => Ok(Bearer::User),
+        None if api.profile().is_anonymous() => Ok(Bearer::Anonymous),
+        None => Ok(Bearer::Backend),
+    }
 }
 
 /// Returns the record of the export that the command line describes.
@@ -351,7 +406,7 @@ pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
 
 /// Cancels an export, or deletes a complete one on the server.
 async fn cancel(api: &Api, args: &CancelArgs) -> Result<(), CommandFailure> {
-    let bearer = args.token.as_deref().map_or(Ok(Bearer::Backend), given)?;
+    let bearer = export_bearer(api, args.token.as_deref()).await?;
     let job = export_run::delete(api, &bearer, &args.folder).await?;
     let details = json!({ "status": job.status_url, "phase": job.phase });
     Output { json: args.json }.result(&details, || "the export was deleted on the server".to_owned())

@@ -2,7 +2,7 @@
 
 use tokio::sync::mpsc;
 
-use crate::api::{Api, ApiError, UserTokens};
+use crate::api::{Api, ApiError, DevicePrompt, UserTokens};
 use crate::browser;
 use crate::loopback::LoopbackListener;
 
@@ -18,6 +18,18 @@ pub enum Step {
     },
     /// The pasted text is not valid; the sign-in continues.
     PasteRefused(String),
+    /// The user must enter a code on any device.
+    Device(DevicePrompt),
+}
+
+/// Signs in a user on any device.
+///
+/// # Errors
+/// Returns the error of a request, or [`ApiError::SignIn`] if the user denied the sign-in or the code has expired.
+pub async fn sign_in_on_device(api: &Api, scope: &str, tell: impl Fn(Step)) -> Result<UserTokens, ApiError> {
+    let pending = api.begin_device_sign_in(scope).await?;
+    tell(Step::Device(pending.prompt.clone()));
+    api.finish_device_sign_in(&pending).await
 }
 
 /// Signs in a user. The response arrives by the redirect of the browser to this machine, or as a text from `pasted`.
@@ -31,7 +43,8 @@ pub async fn sign_in(
     tell: impl Fn(Step),
 ) -> Result<UserTokens, ApiError> {
     let refused = |error: &dyn std::error::Error| ApiError::SignIn(error.to_string());
-    let loopback = LoopbackListener::bind().await.map_err(|error| refused(&error))?;
+    let loopback =
+        LoopbackListener::bind(&api.profile().redirect_host).await.map_err(|error| refused(&error))?;
     let pending = api.begin_sign_in(&loopback.redirect_uri(), scope).await?;
     let url = pending.url.to_string();
     let no_browser = || Err("--no-browser is set".to_owned());

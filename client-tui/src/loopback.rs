@@ -24,24 +24,26 @@ pub struct LoopbackListener {
     v4: TcpListener,
     v6: Option<TcpListener>,
     port: u16,
+    /// Host of the redirect URI.
+    host: String,
 }
 
 impl LoopbackListener {
-    /// Listens on a free port.
+    /// Listens on a free port. `host` is the host of the redirect URI, `localhost` or `127.0.0.1`.
     ///
     /// # Errors
     /// Returns the error of the operating system.
-    pub async fn bind() -> io::Result<Self> {
+    pub async fn bind(host: &str) -> io::Result<Self> {
         let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = v4.local_addr()?.port();
         // If the port is in use on `::1`, browsers fall back to 127.0.0.1.
         let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, port)).await.ok();
-        Ok(Self { v4, v6, port })
+        Ok(Self { v4, v6, port, host: host.to_owned() })
     }
 
     /// Returns the redirect URI of this sign-in.
     pub fn redirect_uri(&self) -> String {
-        format!("http://localhost:{}{PATH}", self.port)
+        format!("http://{}:{}{PATH}", self.host, self.port)
     }
 
     /// Waits for a response of the browser that completes or ends the sign-in, and shows the result in the browser.

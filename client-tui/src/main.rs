@@ -33,7 +33,7 @@ async fn run(args: Args) -> Result<(), CommandFailure> {
     if let Some(Command::Exports(args)) = args.command {
         return headless::exports(&args);
     }
-    let profile = Profile::read(&args.profile)?;
+    let profile = Profile::read(&args.profile)?.with_token_file();
     let Some(command) = args.command else {
         let display = DisplayOptions::from_environment(args.ascii, terminal::has_light_background);
         return runtime::open(profile, display, ClientClock::SYSTEM).await;

@@ -13,6 +13,7 @@ use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
 use crate::journey::Step;
 use crate::model::{ClickTarget, Operation};
+use crate::sign_in_method::SignInMethod;
 
 /// A response, or the message of its error.
 pub type Answered<T> = Result<T, String>;
@@ -47,6 +48,10 @@ pub enum Message {
     Saved(Answered<String>),
     SignIn(Step),
     SignedIn(Answered<SignedInSession>),
+    /// Session of an earlier run of the program, if there is one.
+    Restored(Option<SignedInSession>),
+    /// Current session of the user.
+    Session(Option<SignedInSession>),
     SignedOut(Answered<()>),
     Userinfo(Answered<Claims>),
     /// Answer to a question.
@@ -97,12 +102,17 @@ pub enum CodeAnswer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the types describe the requests")]
 pub enum RuntimeEffect {
-    SignIn,
+    SignIn(SignInMethod),
+    /// Continues the session of an earlier run of the program.
+    RestoreSession,
     /// Ends the sign-in that waits for the browser.
     CancelSignIn,
     /// Passes a pasted text to the sign-in that waits for the browser.
     Pasted(String),
-    SignOut,
+    SignOut {
+        /// Whether the session of the browser is ended, too.
+        browser: bool,
+    },
     Userinfo,
     /// Sends the question with this id.
     Code(u64, CodeQuestion, Bearer),

@@ -14,16 +14,17 @@ use tokio::task::JoinHandle;
 use tokio::time::{Duration, MissedTickBehavior};
 
 use crate::api::{Api, ApiError, Bearer};
-use crate::args::USER_SCOPE;
+use crate::browser;
 use crate::clock::ClientClock;
 use crate::display::DisplayOptions;
-use crate::export::folder::private_file;
 use crate::export::{ExportError, ExportEvent, ExportJob, ExportRegistry, ExportRun, run as export_run};
 use crate::failure::CommandFailure;
 use crate::journey;
 use crate::model::{Model, Operation};
 use crate::msg::{CodeAnswer, CodeQuestion, Message, RuntimeEffect};
+use crate::private_files::private_file;
 use crate::profile::Profile;
+use crate::sign_in_method::SignInMethod;
 use crate::terminal::{self, EventReader};
 use crate::update::update;
 use crate::view::{ClickRegion, view};
@@ -111,6 +112,7 @@ where
 {
     let mut runtime = EffectRunner { services, sign_in: None, exports: HashMap::new() };
     runtime.start(RuntimeEffect::ListExports);
+    runtime.start(RuntimeEffect::RestoreSession);
     while !model.quit {
         let mut regions = Vec::new();
         terminal.draw(|frame| regions = view(&model, frame)).map_err(io::Error::other)?;
@@ -169,7 +171,7 @@ impl EffectRunner {
     /// Starts an effect, which sends its answer as a message.
     fn start(&mut self, effect: RuntimeEffect) {
         match effect {
-            RuntimeEffect::SignIn => self.start_sign_in(),
+            RuntimeEffect::SignIn(method) => self.start_sign_in(method),
             RuntimeEffect::CancelSignIn => self.stop_sign_in(),
             RuntimeEffect::Pasted(text) => {
                 if let Some(waiting) = &self.sign_in {
@@ -200,7 +202,10 @@ impl EffectRunner {
         let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
         tokio::spawn(async move {
             let message = match effect {
-                RuntimeEffect::SignOut => Message::SignedOut(in_words(api.sign_out().await)),
+                RuntimeEffect::SignOut { browser } => {
+                    Message::SignedOut(in_words(sign_out(&api, browser).await))
+                }
+                RuntimeEffect::RestoreSession => Message::Restored(api.restore_session().await),
                 RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
                 RuntimeEffect::Code(id, question, bearer) => {
                     let (operation, result) = ask_code(&api, question, &bearer).await;
@@ -210,7 +215,7 @@ impl EffectRunner {
                     let answer = api.send_raw(request, &bearer).await;
                     Message::Sent(in_words(answer.map(|answer| answer.status.as_u16())))
                 }
-                RuntimeEffect::SignIn
+                RuntimeEffect::SignIn(_)
                 | RuntimeEffect::CancelSignIn
                 | RuntimeEffect::Pasted(_)
                 | RuntimeEffect::Copy(_)
@@ -224,16 +229,21 @@ impl EffectRunner {
             };
             // Sending this message, or one of those below, fails if the screens are closed.
             let _ = sender.send(message);
+            let _ = sender.send(Message::Session(api.session().await));
         });
     }
 
-    fn start_sign_in(&mut self) {
+    fn start_sign_in(&mut self, method: SignInMethod) {
         self.stop_sign_in();
         let (api, sender) = (self.services.api.clone(), self.services.sender.clone());
         let (pasted, receiver) = mpsc::channel(1);
         let task = tokio::spawn(async move {
             let tell = |step| drop(sender.send(Message::SignIn(step)));
-            let tokens = journey::sign_in(&api, USER_SCOPE, receiver, tell).await;
+            let scope = &api.profile().scope;
+            let tokens = match method {
+                SignInMethod::Browser => journey::sign_in(&api, scope, receiver, tell).await,
+                SignInMethod::Device => journey::sign_in_on_device(&api, scope, tell).await,
+            };
             let _ = sender.send(Message::SignedIn(in_words(tokens.map(|tokens| tokens.session))));
         });
         self.sign_in = Some(WaitingSignIn { task, pasted });
@@ -280,6 +290,18 @@ impl EffectRunner {
             let result = in_words::<ExportJob, ExportError>(export_run::delete(&api, &bearer, &folder).await);
             let _ = sender.send(Message::ExportDeleted { folder, result });
         });
+    }
+}
+
+/// Revokes the tokens of the user, and ends the session of the browser if that is asked for.
+async fn sign_out(api: &Api, in_browser: bool) -> Result<(), ApiError> {
+    let end_session = api.sign_out().await?;
+    match end_session.filter(|_| in_browser) {
+        Some(url) => browser::open(&url).map_err(ApiError::SignIn),
+        None if in_browser => {
+            Err(ApiError::SignIn("the server has no address that ends the session of the browser".to_owned()))
+        }
+        None => Ok(()),
     }
 }
 

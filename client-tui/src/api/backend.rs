@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::{Api, ApiError, Bearer};
-use crate::args::BACKEND_SCOPE;
-use crate::profile::BackendProfile;
+use crate::key::SigningKey;
 
+/// Type of client assertions (RFC 7523 2.2).
+pub(super) const ASSERTION_TYPE: &str = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
 /// Lifetime of a client assertion, in seconds. The server allows at most five minutes.
 const ASSERTION_LIFE_S: i64 = 120;
 /// Time before the expiry of a token at which it is renewed, in seconds.
@@ -44,23 +45,34 @@ impl BackendToken {
 /// # Errors
 /// Returns [`ApiError::Request`] if the key cannot sign.
 pub fn client_assertion(
-    backend: &BackendProfile,
-    token_endpoint: &str,
+    client_id: &str,
+    key: &SigningKey,
+    audience: &str,
     now: Timestamp,
     jti: &str,
 ) -> Result<String, ApiError> {
-    let mut header = Header::new(backend.key.alg);
-    header.kid.clone_from(&backend.key.kid);
+    let mut header = Header::new(key.alg);
+    header.kid.clone_from(&key.kid);
     let claims = json!({
-        "iss": backend.client_id,
-        "sub": backend.client_id,
-        "aud": token_endpoint,
+        "iss": client_id,
+        "sub": client_id,
+        "aud": audience,
         "iat": now.as_second(),
         "exp": now.as_second() + ASSERTION_LIFE_S,
         "jti": jti,
     });
-    jsonwebtoken::encode(&header, &claims, &backend.key.encoding)
-        .map_err(|error| ApiError::Request(format!("the backend key cannot sign: {error}")))
+    jsonwebtoken::encode(&header, &claims, &key.encoding)
+        .map_err(|error| ApiError::Request(format!("the key of the client cannot sign: {error}")))
+}
+
+/// Returns a random identifier for a `jti`.
+///
+/// # Errors
+/// Returns [`ApiError::Request`] if the operating system has no randomness.
+pub(super) fn random_id() -> Result<String, ApiError> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| ApiError::Request(error.to_string()))?;
+    Ok(URL_SAFE_NO_PAD.encode(random))
 }
 
 impl Api {
@@ -69,18 +81,15 @@ impl Api {
     /// # Errors
     /// Returns the error of the request, or [`ApiError::Profile`] if the profile has no backend client.
     pub async fn ask_backend_token(&self, scope: &str) -> Result<BackendToken, ApiError> {
-        const NO_BACKEND: &str =
-            "a backend client is required: use --backend-client ID and --backend-key FILE, or --demo DIR";
+        const NO_BACKEND: &str = "a backend client is required: use --backend-client ID and --backend-key FILE, a profile with them, or --demo DIR";
         let backend = self.profile().backend.as_ref().ok_or(ApiError::Profile(NO_BACKEND))?;
         let url = &self.smart().await?.token_endpoint;
-        let mut random = [0; 16];
-        getrandom::fill(&mut random).map_err(|error| ApiError::Request(error.to_string()))?;
         let asked_at = self.now();
-        let assertion = client_assertion(backend, url, asked_at, &URL_SAFE_NO_PAD.encode(random))?;
+        let assertion = client_assertion(&backend.client_id, &backend.key, url, asked_at, &random_id()?)?;
         let form = [
             ("grant_type", "client_credentials"),
             ("scope", scope),
-            ("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"),
+            ("client_assertion_type", ASSERTION_TYPE),
             ("client_assertion", &assertion),
         ];
         let token: BackendToken = self.call(self.http().post(url).form(&form)).await?.json(url)?;
@@ -104,7 +113,7 @@ impl Api {
         if let Some(token) = held.as_ref().filter(|token| token.is_fresh(self.now())) {
             return Ok(token.access_token.clone());
         }
-        let token = self.ask_backend_token(BACKEND_SCOPE).await?;
+        let token = self.ask_backend_token(&self.profile().backend_scope).await?;
         Ok(held.insert(token).access_token.clone())
     }
 }

@@ -14,6 +14,17 @@ pub struct OpenIdConfiguration {
     pub userinfo_endpoint: String,
     /// Revocation endpoint (RFC 7009).
     pub revocation_endpoint: Option<String>,
+    /// Device authorization endpoint (RFC 8628).
+    pub device_authorization_endpoint: Option<String>,
+    /// Introspection endpoint (RFC 7662).
+    pub introspection_endpoint: Option<String>,
+    /// Registration endpoint (RFC 7591).
+    pub registration_endpoint: Option<String>,
+    /// Address that ends the session of the browser (OpenID Connect RP-Initiated Logout).
+    pub end_session_endpoint: Option<String>,
+    /// Address of the key set.
+    #[serde(default)]
+    pub jwks_uri: String,
     /// Whether each authorization response contains `iss` (RFC 9207).
     #[serde(default)]
     pub authorization_response_iss_parameter_supported: bool,

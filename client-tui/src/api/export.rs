@@ -125,7 +125,6 @@ impl Api {
     /// # Errors
     /// Returns an error for any status except 202. In that case, no export was started.
     pub async fn kick_off(&self, query: &KickOff, bearer: &Bearer) -> Result<String, ApiError> {
-        let token = self.token(bearer).await?;
         let base = &self.profile().fhir_base;
         let url = match query.group.as_str() {
             "" => format!("{base}/$export"),
@@ -133,7 +132,7 @@ impl Api {
         };
         let all = [("_outputFormat", "ndjson"), ("_type", &query.types), ("_since", &query.since)];
         let query: Vec<_> = all.into_iter().filter(|(_, value)| !value.is_empty()).collect();
-        let request = self.http().get(&url).query(&query).bearer_auth(token);
+        let request = self.authorize(self.http().get(&url).query(&query), bearer).await?;
         let request = request.header("accept", "application/fhir+json").header("prefer", "respond-async");
         let answer = self.call(request).await?;
         if answer.status != StatusCode::ACCEPTED {
@@ -174,8 +173,8 @@ impl Api {
 
     async fn get_with_token(&self, url: &str, bearer: &Bearer) -> Result<Answer, ApiError> {
         check_safe(url)?;
-        let token = self.token(bearer).await?;
-        self.call(self.http().get(url).bearer_auth(token).header("accept", "application/json")).await
+        let request = self.http().get(url).header("accept", "application/json");
+        self.call(self.authorize(request, bearer).await?).await
     }
 
     /// Requests a file of an export, or the rest of it. The body of the response is not read.
@@ -199,7 +198,7 @@ impl Api {
         }
         if let Some(bearer) = bearer {
             check_safe(url)?;
-            request = request.bearer_auth(self.token(bearer).await?);
+            request = self.authorize(request, bearer).await?;
         }
         let response = self.stream(request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
@@ -215,8 +214,7 @@ impl Api {
     /// # Errors
     /// Returns the error of the request.
     pub async fn delete_export(&self, status_url: &str, bearer: &Bearer) -> Result<(), ApiError> {
-        let token = self.token(bearer).await?;
-        let answer = self.call(self.http().delete(status_url).bearer_auth(token)).await?;
+        let answer = self.call(self.authorize(self.http().delete(status_url), bearer).await?).await?;
         if answer.status.is_success() { Ok(()) } else { Err(ApiError::refused(status_url, &answer)) }
     }
 }

@@ -1,31 +1,33 @@
 //! Requests to the server, without screens and output. Every exchange is reported to a watcher.
 //!
-//! This module holds the tokens, in memory only: neither the model of the screens nor any file contains a token.
+//! This module holds the tokens, in memory and in the token file of the profile: the model of the screens contains no token.
 
 mod backend;
+mod device;
 mod discovery;
 mod error;
 mod exchange;
 mod export;
 mod raw;
+mod session;
 mod sign_in;
 mod terminology;
 mod userinfo;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
-use oauth2::TokenResponse as _;
 use reqwest::{Request, RequestBuilder};
-use tokio::sync::{Mutex, OnceCell};
+use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
 use crate::clock::ClientClock;
 use crate::profile::Profile;
 pub use backend::{BackendToken, client_assertion};
+pub use device::{DevicePrompt, PendingDeviceSignIn};
 pub(crate) use discovery::check_safe;
 pub use discovery::{OpenIdConfiguration, SmartConfiguration};
 pub use error::ApiError;
@@ -34,7 +36,8 @@ pub use export::{
     ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile, percent,
 };
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
-pub use sign_in::{BadRedirect, PendingSignIn, SignedInSession, TokenAnswer, UserTokens};
+pub use session::{SignedInSession, UserTokens};
+pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
 pub use terminology::{
     ConceptProperty, Designation, EXPANSION_PAGE, ExpandQuery, ExpandedCode, Expansion, LookupAnswer,
     LookupQuery, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer, ValidationIssue,
@@ -54,6 +57,8 @@ pub enum Bearer {
     Backend,
     /// A token that the user supplied.
     Given(String),
+    /// No token, for servers that need none.
+    Anonymous,
 }
 
 /// A client for one server. Clones share connections and tokens.
@@ -70,7 +75,8 @@ struct ApiInner {
     openid: OnceCell<OpenIdConfiguration>,
     smart: OnceCell<SmartConfiguration>,
     backend: Mutex<Option<BackendToken>>,
-    user: std::sync::Mutex<Option<UserTokens>>,
+    user: Mutex<Option<UserTokens>>,
+    renewal: Mutex<()>,
 }
 
 /// A response with its complete body.
@@ -108,7 +114,8 @@ impl Api {
             openid: OnceCell::new(),
             smart: OnceCell::new(),
             backend: Mutex::new(None),
-            user: std::sync::Mutex::new(None),
+            user: Mutex::new(None),
+            renewal: Mutex::new(()),
         })))
     }
 
@@ -116,25 +123,34 @@ impl Api {
         &self.0.profile
     }
 
-    /// Returns a token to send.
+    /// Adds the token to a request.
     ///
     /// # Errors
-    /// Returns [`ApiError::NotSignedIn`], or the error of the request for a backend token.
-    async fn token(&self, bearer: &Bearer) -> Result<String, ApiError> {
+    /// Returns [`ApiError::NotSignedIn`], or the error of the request for a token.
+    async fn authorize(&self, request: RequestBuilder, bearer: &Bearer) -> Result<RequestBuilder, ApiError> {
+        Ok(match self.token(bearer).await? {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        })
+    }
+
+    /// Returns a token to send, or `None` for [`Bearer::Anonymous`].
+    async fn token(&self, bearer: &Bearer) -> Result<Option<String>, ApiError> {
         match bearer {
-            Bearer::Given(token) => Ok(token.clone()),
-            Bearer::Backend => self.backend_token().await,
-            Bearer::User => {
-                let tokens = self.user_slot();
-                let tokens = tokens.as_ref().ok_or(ApiError::NotSignedIn)?;
-                Ok(tokens.answer.access_token().secret().clone())
-            }
+            Bearer::Anonymous => Ok(None),
+            Bearer::Given(token) => Ok(Some(token.clone())),
+            Bearer::Backend => self.backend_token().await.map(Some),
+            Bearer::User => self.user_token().await.map(Some),
         }
     }
 
-    fn user_slot(&self) -> MutexGuard<'_, Option<UserTokens>> {
-        // The value is always replaced as a whole, so it is valid even after a panic that poisoned the lock.
-        self.0.user.lock().unwrap_or_else(PoisonError::into_inner)
+    async fn user_tokens(&self) -> MutexGuard<'_, Option<UserTokens>> {
+        self.0.user.lock().await
+    }
+
+    /// Returns the lock of the renewal of the user's tokens.
+    fn renewal(&self) -> &Mutex<()> {
+        &self.0.renewal
     }
 
     /// Returns the current time.

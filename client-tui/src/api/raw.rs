@@ -82,10 +82,9 @@ impl Api {
             |value: &HeaderValue| value.to_str().is_ok_and(|text| text.contains(TOKEN_PLACEHOLDER));
         if headers.get("authorization").is_some_and(names_token) {
             self.check_own_server(&url)?;
-            let token = format!("Bearer {}", self.token(bearer).await?);
-            let value =
-                HeaderValue::from_str(&token).map_err(|error| ApiError::Request(error.to_string()))?;
-            headers.insert("authorization", value);
+            headers.remove("authorization");
+            let request = self.http().request(method, url).headers(headers).body(body);
+            return self.call(self.authorize(request, bearer).await?).await;
         }
         self.call(self.http().request(method, url).headers(headers).body(body)).await
     }

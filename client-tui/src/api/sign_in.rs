@@ -4,6 +4,7 @@
 //! The `oauth2` crate implements the protocol; its requests are sent with the HTTP client of this program.
 
 use std::borrow::Cow;
+use std::pin::Pin;
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use jiff::Timestamp;
@@ -11,15 +12,22 @@ use oauth2::basic::{
     BasicErrorResponse, BasicRevocationErrorResponse, BasicTokenIntrospectionResponse, BasicTokenType,
 };
 use oauth2::{
-    AuthUrl, AuthorizationCode, Client, ClientId, CsrfToken, ExtraTokenFields, HttpRequest, HttpResponse,
-    PkceCodeChallenge, PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, StandardRevocableToken,
-    StandardTokenResponse, TokenResponse as _, TokenUrl,
+    AuthType, AuthUrl, AuthorizationCode, Client, ClientId, ClientSecret, CsrfToken, EndpointNotSet,
+    EndpointSet, ErrorResponseType, ExtraTokenFields, HttpRequest, HttpResponse, PkceCodeChallenge,
+    PkceCodeVerifier, RedirectUrl, RequestTokenError, Scope, StandardErrorResponse, StandardRevocableToken,
+    StandardTokenResponse, TokenUrl,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use url::{Url, form_urlencoded};
 
+use super::backend::{ASSERTION_TYPE, client_assertion, random_id};
+use super::session::UserTokens;
 use super::{Api, ApiError};
+use crate::profile::ClientCredential;
+
+/// A request of the `oauth2` crate in progress.
+pub(super) type OAuthCall = Pin<Box<dyn Future<Output = Result<HttpResponse, ApiError>> + Send>>;
 
 type OAuthClient = Client<
     BasicErrorResponse,
@@ -28,11 +36,24 @@ type OAuthClient = Client<
     StandardRevocableToken,
     BasicRevocationErrorResponse,
 >;
+/// An [`OAuthClient`] with a token endpoint.
+pub(super) type TokenClient = Client<
+    BasicErrorResponse,
+    TokenAnswer,
+    BasicTokenIntrospectionResponse,
+    StandardRevocableToken,
+    BasicRevocationErrorResponse,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointNotSet,
+    EndpointSet,
+>;
 /// Response of the token endpoint.
 pub type TokenAnswer = StandardTokenResponse<IdTokenField, BasicTokenType>;
 
 /// Members that OpenID Connect adds to a token response.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct IdTokenField {
     /// ID token, present if `openid` was granted.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,26 +103,6 @@ impl BadRedirect {
     pub fn ends_sign_in(&self) -> bool {
         matches!(self, Self::Refused(_))
     }
-}
-
-/// Tokens of a signed-in user. They are kept in memory only.
-#[derive(Clone, Debug)]
-pub struct UserTokens {
-    /// Response of the token endpoint.
-    pub answer: TokenAnswer,
-    /// Description of the session, without secrets.
-    pub session: SignedInSession,
-}
-
-/// A sign-in without its secrets.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct SignedInSession {
-    /// `sub` of the ID token.
-    pub subject: Option<String>,
-    /// Granted scopes, separated by spaces.
-    pub scope: String,
-    /// Time at which the access token expires.
-    pub expires_at: Timestamp,
 }
 
 impl PendingSignIn {
@@ -155,7 +156,8 @@ impl Api {
     /// # Errors
     /// Returns the error of the server, or [`ApiError::Profile`] if the profile has no client_id.
     pub async fn begin_sign_in(&self, redirect_uri: &str, scope: &str) -> Result<PendingSignIn, ApiError> {
-        const NO_CLIENT: &str = "sign-in requires a client: use --client-id ID, or --demo DIR";
+        const NO_CLIENT: &str =
+            "sign-in requires a client: use --client-id ID, a profile with client_id, or --demo DIR";
         let client_id = self.profile().client_id.clone().ok_or(ApiError::Profile(NO_CLIENT))?;
         let openid = self.openid().await?;
         let address = |error: url::ParseError| ApiError::Request(error.to_string());
@@ -188,68 +190,62 @@ impl Api {
     /// # Errors
     /// Returns the error of the request, or [`ApiError::SignIn`] if the ID token does not belong to this sign-in.
     pub async fn redeem(&self, pending: PendingSignIn, code: String) -> Result<UserTokens, ApiError> {
-        let client_id = self.profile().client_id.clone().unwrap_or_default();
-        let token_url = &self.openid().await?.token_endpoint;
-        let address =
-            TokenUrl::new(token_url.clone()).map_err(|error| ApiError::Request(error.to_string()))?;
-        let client = OAuthClient::new(ClientId::new(client_id.clone())).set_token_uri(address);
+        let openid = self.openid().await?;
+        let client = self.oauth_client(&openid.token_endpoint)?;
         let asked_at = self.now();
-        // The closure owns its data, because a future that borrows from the environment of a closure is not `Send` for
-        // all lifetimes.
-        let send = |request| {
-            let api = self.clone();
-            async move { api.for_oauth2(request).await }
-        };
-        let answer = client
+        let mut request = client
             .exchange_code(AuthorizationCode::new(code))
             .set_pkce_verifier(pending.verifier)
-            .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri))
-            .request_async(&send)
+            .set_redirect_uri(Cow::Borrowed(&pending.redirect_uri));
+        for (name, value) in self.client_authentication(&openid.token_endpoint)? {
+            request = request.add_extra_param(name, value);
+        }
+        let answer = request
+            .request_async(&self.oauth2_sender())
             .await
-            .map_err(|error| token_error(token_url, error))?;
-        let id_token = answer.extra_fields().id_token.as_deref();
-        let subject = id_token
-            .map(|token| check_id_token(token, &pending.issuer, &client_id, &pending.nonce, asked_at))
-            .transpose()
-            .map_err(|reason| {
-                ApiError::SignIn(format!("the ID token does not belong to this sign-in: {reason}"))
-            })?;
-        // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
-        let granted =
-            answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
-        let life = answer.expires_in().unwrap_or(std::time::Duration::from_secs(300));
-        let session = SignedInSession {
-            subject,
-            scope: granted.unwrap_or(pending.scope),
-            expires_at: asked_at
-                .saturating_add(jiff::SignedDuration::try_from(life).unwrap_or_default())
-                .unwrap_or(asked_at),
-        };
-        let tokens = UserTokens { answer, session };
-        *self.user_slot() = Some(tokens.clone());
-        Ok(tokens)
+            .map_err(|error| token_error(&openid.token_endpoint, error))?;
+        self.store_session(answer, &pending.scope, Some(&pending.nonce), asked_at).await
     }
 
-    /// Revokes the access token and deletes all tokens from memory, even if the server cannot be reached.
-    ///
-    /// # Errors
-    /// Returns the error of the request.
-    pub async fn sign_out(&self) -> Result<(), ApiError> {
-        let Some(tokens) = self.user_slot().take() else { return Err(ApiError::NotSignedIn) };
-        let Some(url) = &self.openid().await?.revocation_endpoint else { return Ok(()) };
-        super::discovery::check_safe(url)?;
+    /// Returns the client of the `oauth2` crate for the token endpoint.
+    pub(super) fn oauth_client(&self, token_endpoint: &str) -> Result<TokenClient, ApiError> {
+        let address = |error: url::ParseError| ApiError::Request(error.to_string());
         let client_id = self.profile().client_id.clone().unwrap_or_default();
-        let refresh = tokens.answer.refresh_token().map(|token| ("refresh_token", token.secret()));
-        for (hint, token) in
-            refresh.into_iter().chain([("access_token", tokens.answer.access_token().secret())])
-        {
-            let form = [("token", token.as_str()), ("token_type_hint", hint), ("client_id", &client_id)];
-            let answer = self.call(self.http().post(url).form(&form)).await?;
-            if !answer.status.is_success() {
-                return Err(ApiError::refused(url, &answer));
-            }
+        let token_url = TokenUrl::new(token_endpoint.to_owned()).map_err(address)?;
+        let mut client = OAuthClient::new(ClientId::new(client_id)).set_token_uri(token_url);
+        if let Some(ClientCredential::Secret(secret)) = &self.profile().client_credential {
+            client = client.set_client_secret(ClientSecret::new(secret.clone()));
+        } else {
+            client = client.set_auth_type(AuthType::RequestBody);
         }
-        Ok(())
+        Ok(client)
+    }
+
+    /// Returns the parameters that authenticate a client with a private key (RFC 7523 2.2).
+    pub(super) fn client_authentication(
+        &self,
+        audience: &str,
+    ) -> Result<Vec<(&'static str, String)>, ApiError> {
+        let profile = self.profile();
+        let (Some(ClientCredential::Key(key)), Some(client_id)) =
+            (&profile.client_credential, &profile.client_id)
+        else {
+            return Ok(Vec::new());
+        };
+        let assertion = client_assertion(client_id, key, audience, self.now(), &random_id()?)?;
+        Ok(vec![("client_assertion_type", ASSERTION_TYPE.to_owned()), ("client_assertion", assertion)])
+    }
+
+    /// Returns a function with which the `oauth2` crate sends its requests.
+    ///
+    /// The function owns its data, because a future that borrows from the environment of a closure is not `Send` for all
+    /// lifetimes.
+    pub(super) fn oauth2_sender(&self) -> impl Fn(HttpRequest) -> OAuthCall + use<> {
+        let api = self.clone();
+        move |request| {
+            let api = api.clone();
+            Box::pin(async move { api.for_oauth2(request).await })
+        }
     }
 
     /// Sends a request of the `oauth2` crate with the HTTP client of this program.
@@ -265,16 +261,17 @@ impl Api {
     }
 }
 
-fn token_error(url: &str, error: RequestTokenError<ApiError, BasicErrorResponse>) -> ApiError {
+/// Converts an error of the `oauth2` crate.
+pub(super) fn token_error<E: ErrorResponseType + std::fmt::Display + 'static>(
+    url: &str,
+    error: RequestTokenError<ApiError, StandardErrorResponse<E>>,
+) -> ApiError {
     match error {
         RequestTokenError::Request(error) => error,
         RequestTokenError::ServerResponse(response) => {
             let description =
                 response.error_description().map(|text| format!(" ({text})")).unwrap_or_default();
-            ApiError::SignIn(format!(
-                "the token endpoint rejected the request: {}{description}",
-                response.error().as_ref()
-            ))
+            ApiError::SignIn(format!("{}{description}", explain(&response.error().to_string())))
         }
         RequestTokenError::Parse(error, _) => {
             ApiError::Unexpected { url: url.to_owned(), reason: error.to_string() }
@@ -283,13 +280,29 @@ fn token_error(url: &str, error: RequestTokenError<ApiError, BasicErrorResponse>
     }
 }
 
+/// Returns the meaning of an error of the token endpoint, and what the user can do.
+fn explain(error: &str) -> String {
+    let hint = match error {
+        "invalid_client" => "the client is not registered, or its secret or key is wrong; check the profile",
+        "invalid_grant" => "the code or the session is no longer valid; sign in again",
+        "unauthorized_client" => "the client may not use this kind of sign-in; use another client or kind",
+        "invalid_scope" => {
+            "a scope is not allowed for this client; set scopes in the profile or with --scope"
+        }
+        "access_denied" => "the user denied the sign-in",
+        "expired_token" => "the code has expired; start again",
+        _ => return format!("the token endpoint rejected the request: {error}"),
+    };
+    format!("{hint} ({error})")
+}
+
 /// Checks the claims of an ID token and returns its subject. Because the token came over TLS from the token endpoint,
 /// its signature need not be checked (Core 3.1.3.7, point 6).
-fn check_id_token(
+pub(super) fn check_id_token(
     token: &str,
     issuer: &str,
     client_id: &str,
-    nonce: &str,
+    nonce: Option<&str>,
     now: Timestamp,
 ) -> Result<String, String> {
     let payload = token.split('.').nth(1).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
@@ -306,7 +319,7 @@ fn check_id_token(
     if !for_us {
         return Err(format!("aud is {}", claims["aud"]));
     }
-    if claims["nonce"] != nonce {
+    if nonce.is_some_and(|nonce| claims["nonce"] != nonce) {
         return Err("nonce differs".to_owned());
     }
     // Allows clocks that differ by a minute.
@@ -377,7 +390,7 @@ mod tests {
     fn check_claims(claims: Value, expected: Result<&str, &str>) {
         let token = format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()));
         let now = Timestamp::from_second(1_000).unwrap();
-        let found = check_id_token(&token, "https://as.example", "app", "n", now);
+        let found = check_id_token(&token, "https://as.example", "app", Some("n"), now);
         assert_eq!(found.as_deref().map_err(String::as_str), expected);
     }
 
@@ -399,7 +412,7 @@ mod tests {
         check_claims(with("exp", 939.into()), Err("exp is 939"));
         check_claims(with("sub", Value::Null), Err("sub is missing"));
         assert_eq!(
-            check_id_token("x", "i", "c", "n", Timestamp::UNIX_EPOCH),
+            check_id_token("x", "i", "c", Some("n"), Timestamp::UNIX_EPOCH),
             Err("it is not a JWT".to_owned())
         );
     }

@@ -310,8 +310,8 @@ impl Api {
         url: &str,
         bearer: &Bearer,
     ) -> Result<Value, ApiError> {
-        let token = self.token(bearer).await?;
-        self.call(request.bearer_auth(token).header("accept", "application/fhir+json")).await?.json(url)
+        let request = self.authorize(request, bearer).await?;
+        self.call(request.header("accept", "application/fhir+json")).await?.json(url)
     }
 }
 

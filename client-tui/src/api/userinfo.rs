@@ -13,8 +13,7 @@ impl Api {
     /// # Errors
     /// Returns the error of the request, or [`ApiError::NotSignedIn`].
     pub async fn userinfo(&self, bearer: &Bearer) -> Result<Claims, ApiError> {
-        let token = self.token(bearer).await?;
         let url = &self.openid().await?.userinfo_endpoint;
-        self.call(self.http().get(url).bearer_auth(token)).await?.json(url)
+        self.call(self.authorize(self.http().get(url), bearer).await?).await?.json(url)
     }
 }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use futures_util::StreamExt as _;
 use http::{StatusCode, header};
 
-use super::folder::{create_private_folder, private_file};
 use super::job::{ExportFile, FileProgress, FileStatus};
 use super::retry::RetryCounter;
 use crate::api::{Api, ApiError, Bearer, FileRange};
+use crate::private_files::{create_private_folder, private_file};
 
 /// Number of bytes between two progress reports.
 const REPORT_INTERVAL: u64 = 1 << 20;

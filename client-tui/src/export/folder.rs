@@ -1,10 +1,11 @@
 //! The folder of one export. Only the user may read it, because it contains patient data.
 
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use super::job::ExportJob;
+use crate::private_files::{create_private_folder, private_file, replace_private_file};
 
 /// Name of the record of the export.
 const RECORD: &str = "job.json";
@@ -105,14 +106,7 @@ impl ExportFolder {
     /// Returns [`FolderError::Write`].
     pub fn write(&self, name: &str, content: &[u8]) -> Result<(), FolderError> {
         let path = self.path.join(name);
-        let part = self.path.join(format!("{name}.part"));
-        let write = || {
-            let mut file = private_file(&part, true)?;
-            file.write_all(content)?;
-            file.sync_all()?;
-            fs::rename(&part, &path)
-        };
-        write().map_err(|error| FolderError::Write { path: path.clone(), error })
+        replace_private_file(&path, content).map_err(|error| FolderError::Write { path: path.clone(), error })
     }
 
     /// Removes the record, and the folder if it contains nothing else.
@@ -136,30 +130,4 @@ impl ExportFolder {
         }
         Ok(path)
     }
-}
-
-/// Creates a folder that only the user may read, and its parents. An existing folder keeps its permissions.
-pub(super) fn create_private_folder(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        fs::create_dir_all(parent)?;
-    }
-    let mut builder = fs::DirBuilder::new();
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        created => created,
-    }
-}
-
-/// Opens a file for writing that only the user may read.
-pub fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
-    let mut options = File::options();
-    options.create(true).write(true).truncate(truncate);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }

@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy as _;
 
-use super::folder::{ExportFolder, FolderError, create_private_folder};
+use super::folder::{ExportFolder, FolderError};
 use super::job::ExportJob;
+use crate::private_files::create_private_folder;
 
 /// The file that contains the list.
 #[derive(Clone, Debug)]

@@ -8,10 +8,11 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 
-use crate::api::{Bearer, Claims, RecordedExchange, SignedInSession};
+use crate::api::{Bearer, Claims, DevicePrompt, RecordedExchange, SignedInSession};
 use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
 use crate::profile::Profile;
+use crate::sign_in_method::SignInMethod;
 pub use codes::{CodesScreen, Operation, OperationState, Question, SentQuestion, TokenChoice};
 pub use export::{Activity, ExportRow, ExportScreen, Waiting};
 
@@ -128,6 +129,8 @@ pub struct ServerFacts {
     /// User who can sign in on a demo server, and the file with the password.
     pub demo_user: Option<(String, String)>,
     pub display: DisplayOptions,
+    /// Kind of sign-in that Enter starts.
+    pub sign_in_method: SignInMethod,
     /// Options of the command line that select this server and these credentials: names without `--`, and values.
     pub profile_options: Vec<(String, String)>,
 }
@@ -179,6 +182,8 @@ pub enum SignInState {
         /// Reason why no browser could be opened, if none was.
         browser: Result<(), String>,
     },
+    /// The program waits for the user at another device.
+    Device(DevicePrompt),
     /// A user is signed in.
     In(SignedInSession),
     /// The sign-in failed; the value is the message.
@@ -205,7 +210,11 @@ impl Model {
         let backend_id = profile.backend.as_ref().map(|backend| backend.client_id.clone());
         let demo_user = (!examples.username.is_empty())
             .then(|| (examples.username.clone(), examples.password_file.clone()));
-        let bearer = if backend_id.is_some() { Bearer::Backend } else { Bearer::User };
+        let bearer = match &backend_id {
+            Some(_) => Bearer::Backend,
+            None if profile.is_anonymous() => Bearer::Anonymous,
+            None => Bearer::User,
+        };
         Self {
             about: ServerFacts {
                 base_url: profile.base_url.clone(),
@@ -215,6 +224,7 @@ impl Model {
                 backend_id,
                 demo_user,
                 display,
+                sign_in_method: profile.sign_in_method,
                 profile_options: profile.options.clone(),
             },
             now,
@@ -256,6 +266,7 @@ impl Model {
                 format!("backend {}", self.about.backend_id.as_deref().unwrap_or("without a client"))
             }
             Bearer::User | Bearer::Given(_) => "the signed-in user".to_owned(),
+            Bearer::Anonymous => "nobody, without a token".to_owned(),
         };
         TokenChoice { bearer: self.bearer.clone(), name, server: self.about.base_url.clone() }
     }
@@ -263,10 +274,16 @@ impl Model {
     /// Returns the token to which the user can switch.
     pub fn other_bearer(&self) -> Option<Bearer> {
         match self.bearer {
-            Bearer::Backend if matches!(self.sign_in.state, SignInState::In(_)) => Some(Bearer::User),
-            Bearer::User if self.about.backend_id.is_some() => Some(Bearer::Backend),
-            _ => None,
+            Bearer::Backend if self.is_signed_in() => Some(Bearer::User),
+            Bearer::Backend | Bearer::User => Some(Bearer::Anonymous),
+            Bearer::Anonymous | Bearer::Given(_) if self.about.backend_id.is_some() => Some(Bearer::Backend),
+            Bearer::Anonymous | Bearer::Given(_) if self.is_signed_in() => Some(Bearer::User),
+            Bearer::Anonymous | Bearer::Given(_) => None,
         }
+    }
+
+    pub fn is_signed_in(&self) -> bool {
+        matches!(self.sign_in.state, SignInState::In(_))
     }
 
     /// Returns whether the visible screen has a form.
@@ -279,9 +296,15 @@ impl Model {
         }
     }
 
-    /// Returns the token for exports: that of the backend client, or else that of the signed-in user.
+    /// Returns the token for exports: that of the backend client, or else that of the signed-in user, or none.
     pub fn export_bearer(&self) -> Bearer {
-        if self.about.backend_id.is_some() { Bearer::Backend } else { Bearer::User }
+        if self.about.backend_id.is_some() {
+            Bearer::Backend
+        } else if self.is_signed_in() || self.about.client_id.is_some() {
+            Bearer::User
+        } else {
+            Bearer::Anonymous
+        }
     }
 
     /// Returns the form of the visible screen. The sign-in screen has a form only while it waits for the browser.

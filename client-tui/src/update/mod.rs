@@ -13,6 +13,7 @@ use crate::commands;
 use crate::keys::{self, Action};
 use crate::model::{ClickTarget, Confirmation, Model, Operation, Screen};
 use crate::msg::{Message, RuntimeEffect};
+use crate::sign_in_method::SignInMethod;
 
 /// Number of lines by which the keys for pages scroll.
 const PAGE: usize = 10;
@@ -37,6 +38,8 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         }
         Message::SignIn(step) => sign_in::on_step(model, step),
         Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
+        Message::Restored(session) => return sign_in::on_restored(model, session),
+        Message::Session(session) => sign_in::on_session(model, session),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
         Message::Userinfo(result) => model.sign_in.claims = result.into(),
         Message::Code { id, operation, result } => codes::on_answer(model, id, operation, result),
@@ -141,7 +144,9 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Down => scroll(model, true, 1),
         Action::PageUp => scroll(model, false, PAGE),
         Action::PageDown => scroll(model, true, PAGE),
-        Action::SignOut => return sign_in::sign_out(model),
+        Action::SignInOnDevice => return sign_in::start(model, SignInMethod::Device),
+        Action::SignOut => return sign_in::sign_out(model, false),
+        Action::SignOutBrowser => return sign_in::sign_out(model, true),
         Action::Userinfo => return sign_in::userinfo(model),
         Action::SwitchBearer => model.bearer = model.other_bearer().unwrap_or(model.bearer.clone()),
         Action::NextOperation => codes::step_operation(model, 1),

@@ -4,9 +4,11 @@ use crate::api::{Bearer, SignedInSession};
 use crate::journey::Step;
 use crate::model::{Answer, Model, Screen, SignInState};
 use crate::msg::{Answered, RuntimeEffect};
+use crate::sign_in_method::SignInMethod;
 
 pub(super) fn on_step(model: &mut Model, step: Step) {
     match step {
+        Step::Device(prompt) => model.sign_in.state = SignInState::Device(prompt),
         Step::GoTo { url, browser } => model.sign_in.state = SignInState::Waiting { url, browser },
         Step::PasteRefused(reason) => model.sign_in.paste_error = Some(reason),
     }
@@ -38,12 +40,7 @@ pub(super) fn on_signed_out(model: &mut Model, result: Answered<()>) {
 /// Starts a sign-in, or sends the pasted text of one that is waiting.
 pub(super) fn sign_in(model: &mut Model) -> Vec<RuntimeEffect> {
     match model.sign_in.state {
-        SignInState::Out | SignInState::Failed(_) => {
-            model.sign_in.state = SignInState::Starting;
-            model.sign_in.paste_error = None;
-            model.sign_in.form.focused().clear();
-            vec![RuntimeEffect::SignIn]
-        }
+        SignInState::Out | SignInState::Failed(_) => start(model, model.about.sign_in_method),
         SignInState::Waiting { .. } => {
             let pasted = model.sign_in.form.value("paste");
             model.sign_in.paste_error = None;
@@ -53,26 +50,60 @@ pub(super) fn sign_in(model: &mut Model) -> Vec<RuntimeEffect> {
             model.notice = Some("A user is signed in already; press o to sign out.".to_owned());
             Vec::new()
         }
-        SignInState::Starting => Vec::new(),
+        SignInState::Starting | SignInState::Device(_) => Vec::new(),
+    }
+}
+
+/// Starts a sign-in.
+pub(super) fn start(model: &mut Model, method: SignInMethod) -> Vec<RuntimeEffect> {
+    model.sign_in.state = SignInState::Starting;
+    model.sign_in.paste_error = None;
+    model.sign_in.form.focused().clear();
+    vec![RuntimeEffect::SignIn(method)]
+}
+
+/// Continues the session of an earlier run of the program.
+pub(super) fn on_restored(model: &mut Model, session: Option<SignedInSession>) -> Vec<RuntimeEffect> {
+    match (session, &model.sign_in.state) {
+        (Some(session), SignInState::Out) => {
+            model.sign_in.state = SignInState::In(session);
+            model.sign_in.claims = Answer::Waiting;
+            if model.bearer == Bearer::Anonymous {
+                model.bearer = Bearer::User;
+            }
+            vec![RuntimeEffect::Userinfo]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Takes over the session after its token may have been renewed.
+pub(super) fn on_session(model: &mut Model, session: Option<SignedInSession>) {
+    if let (Some(session), SignInState::In(known)) = (session, &mut model.sign_in.state) {
+        *known = session;
     }
 }
 
 /// Cancels a sign-in that waits for the browser.
 pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
-    if !matches!(model.sign_in.state, SignInState::Starting | SignInState::Waiting { .. }) {
+    if !matches!(
+        model.sign_in.state,
+        SignInState::Starting | SignInState::Waiting { .. } | SignInState::Device(_)
+    ) {
         return Vec::new();
     }
     model.sign_in.state = SignInState::Out;
     vec![RuntimeEffect::CancelSignIn]
 }
 
-pub(super) fn sign_out(model: &mut Model) -> Vec<RuntimeEffect> {
+/// Signs out. `browser` also ends the session of the browser at the server.
+pub(super) fn sign_out(model: &mut Model, browser: bool) -> Vec<RuntimeEffect> {
     model.sign_in.state = SignInState::Out;
     model.sign_in.claims = Answer::None;
-    if model.about.backend_id.is_some() {
+    if model.bearer == Bearer::User && model.about.backend_id.is_some() {
         model.bearer = Bearer::Backend;
     }
-    vec![RuntimeEffect::SignOut]
+    vec![RuntimeEffect::SignOut { browser }]
 }
 
 pub(super) fn userinfo(model: &mut Model) -> Vec<RuntimeEffect> {

@@ -1,11 +1,14 @@
 //! The sign-in screen: the signed-in user, or the state of the sign-in.
 
-use ratatui::layout::Rect;
+use qrcode::QrCode;
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::text::Line;
+use ratatui::widgets::Paragraph;
 
 use super::canvas::Canvas;
 use super::theme::Theme;
 use super::{clock, error_line};
+use crate::api::{DevicePrompt, SignedInSession};
 use crate::model::{Answer, Model, SignInState};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
@@ -25,9 +28,18 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
         SignInState::In(session) => {
             lines.push(Line::styled("Signed in", theme.good()));
             lines.push(Line::raw(format!("  scope    {}", session.scope)));
-            lines.push(Line::raw(format!("  expires  {}", expiry(model, session.expires_at))));
+            let refused = session.refused_scopes();
+            if !refused.is_empty() {
+                let text = format!("  refused  {} (not allowed for this client or user)", refused.join(" "));
+                lines.push(Line::styled(text, theme.warning()));
+            }
+            lines.push(Line::raw(format!("  expires  {}", expiry(model, session))));
             lines.push(Line::default());
             claims(model, theme, &mut lines);
+        }
+        SignInState::Device(prompt) => {
+            draw_device(model, prompt, canvas, area);
+            return;
         }
         SignInState::Waiting { url, browser } => {
             match browser {
@@ -57,6 +69,57 @@ pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
     canvas.text(lines, area);
 }
 
+/// Draws the code, the address, the time left, and a QR code if there is space.
+fn draw_device(model: &Model, prompt: &DevicePrompt, canvas: &mut Canvas, area: Rect) {
+    let theme = canvas.theme;
+    let left_s = (prompt.expires_at.as_second() - model.now.as_second()).max(0);
+    let mut lines = vec![
+        Line::raw("Open this address on any device:"),
+        Line::styled(prompt.address.as_str(), theme.accent()),
+        Line::default(),
+        Line::raw("and enter this code:"),
+        Line::styled(prompt.user_code.as_str(), theme.good()),
+        Line::default(),
+        Line::raw(format!("The code expires in {} min {:02} s. Esc cancels.", left_s / 60, left_s % 60)),
+    ];
+    demo_hint(model, &mut lines);
+    let address = prompt.complete_address.as_deref().filter(|_| !model.about.display.ascii);
+    let code = address.and_then(|address| QrCode::new(address).ok());
+    let Some(code) = code else {
+        canvas.text(lines, area);
+        return;
+    };
+    let rows = qr_lines(&code, theme);
+    let (width, height) = (rows[0].width() as u16, rows.len() as u16);
+    if area.width < width + 36 || area.height < height {
+        canvas.text(lines, area);
+        return;
+    }
+    let [text, qr] =
+        Layout::horizontal([Constraint::Min(0), Constraint::Length(width)]).spacing(2).areas(area);
+    canvas.text(lines, text);
+    canvas.draw(Paragraph::new(rows), qr);
+}
+
+/// Returns a QR code with two modules in each character, one above the other. Its colours are set, because a scanner
+/// expects dark modules on a light ground.
+fn qr_lines(code: &QrCode, theme: Theme) -> Vec<Line<'static>> {
+    let width = code.width();
+    let dark = |x: usize, y: usize| x < width && y < width && code[(x, y)] == qrcode::Color::Dark;
+    let row = |y: usize| {
+        let text: String = (0..width)
+            .map(|x| match (dark(x, y), dark(x, y + 1)) {
+                (true, true) => '█',
+                (true, false) => '▀',
+                (false, true) => '▄',
+                (false, false) => ' ',
+            })
+            .collect();
+        Line::styled(format!(" {text} "), theme.qr())
+    };
+    (0..width).step_by(2).map(row).collect()
+}
+
 fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
     if let Some((user, file)) = &model.about.demo_user {
         lines.push(Line::default());
@@ -65,12 +128,17 @@ fn demo_hint(model: &Model, lines: &mut Vec<Line<'_>>) {
     }
 }
 
-fn expiry(model: &Model, at: jiff::Timestamp) -> String {
+fn expiry(model: &Model, session: &SignedInSession) -> String {
+    let at = session.expires_at;
     let left_s = at.as_second() - model.now.as_second();
+    let renewal = if session.renewable { "; it is renewed when it is needed" } else { "" };
+    if left_s <= 0 && session.renewable {
+        return format!("expired at {}{renewal}", clock(at));
+    }
     if left_s <= 0 {
         return format!("at {}: it has expired, sign out and in again", clock(at));
     }
-    format!("at {} UTC, in {} min {:02} s", clock(at), left_s / 60, left_s % 60)
+    format!("at {} UTC, in {} min {:02} s{renewal}", clock(at), left_s / 60, left_s % 60)
 }
 
 fn claims<'a>(model: &'a Model, theme: Theme, lines: &mut Vec<Line<'a>>) {

@@ -54,6 +54,14 @@ impl Theme {
         self.accent().add_modifier(Modifier::REVERSED)
     }
 
+    /// A QR code.
+    pub fn qr(self) -> Style {
+        match self.scheme {
+            ColourScheme::None => Style::new().add_modifier(Modifier::REVERSED),
+            _ => Style::new().fg(Color::Black).bg(Color::White),
+        }
+    }
+
     /// Names of JSON members.
     pub fn json_name(self) -> Style {
         self.of(Color::Cyan, Color::Blue)

@@ -12,6 +12,9 @@ use crate::server::{Server, browse};
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_trefoil-tui"));
     command.stdin(Stdio::null());
+    // Tokens and profiles of these tests are kept apart from those of the user.
+    let state = concat!(env!("CARGO_TARGET_TMPDIR"), "/client-state");
+    command.env("XDG_STATE_HOME", state).env("XDG_CONFIG_HOME", state);
     command
 }
 

@@ -21,7 +21,7 @@ fn jwk(at: usize) -> Value {
 #[track_caller]
 fn check(key: SigningKey, public: &DecodingKey, alg: Algorithm, kid: Option<&str>) {
     let backend = BackendProfile { client_id: "backend".to_owned(), key };
-    let assertion = client_assertion(&backend, TOKEN_URL, now(), "j1").unwrap();
+    let assertion = client_assertion(&backend.client_id, &backend.key, TOKEN_URL, now(), "j1").unwrap();
     let mut validation = Validation::new(alg);
     validation.set_audience(&[TOKEN_URL]);
     validation.set_issuer(&["backend"]);

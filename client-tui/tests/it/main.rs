@@ -9,6 +9,7 @@ mod headless;
 mod journey;
 mod key;
 mod server;
+mod session;
 #[cfg(unix)]
 mod signals;
 mod support;

@@ -71,8 +71,10 @@ pub fn type_text(model: &mut Model, text: &str) {
 pub fn session() -> SignedInSession {
     SignedInSession {
         subject: Some("s1".to_owned()),
+        requested_scope: "openid profile user/Secret.rs".to_owned(),
         scope: "openid profile".to_owned(),
         expires_at: "2024-05-01T13:00:00Z".parse().unwrap(),
+        renewable: true,
     }
 }
 

@@ -4,13 +4,15 @@ use std::path::{Path, PathBuf};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use trefoil_tui::api::{
-    Bearer, RecordedExchange, RecordedResponse, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer,
+    Bearer, RecordedExchange, RecordedResponse, SignedInSession, SubsumesAnswer, SubsumesQuery, ValidateCode,
+    ValidationAnswer,
 };
 use trefoil_tui::export::registry::RegisteredExport;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
 use trefoil_tui::journey::Step;
 use trefoil_tui::model::{Activity, Answer, ClickTarget, Model, Operation, Screen, SignInState};
 use trefoil_tui::msg::{Answered, CodeAnswer, CodeQuestion, Message, RuntimeEffect};
+use trefoil_tui::sign_in_method::SignInMethod;
 use trefoil_tui::update::update;
 
 use crate::support::{job, manifest, model, now, press, session, type_text};
@@ -79,7 +81,7 @@ fn requests_contain_the_values_of_the_forms() {
 #[test]
 fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     let mut model = model();
-    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::SignIn]);
+    assert_eq!(press(&mut model, KeyCode::Enter), [RuntimeEffect::SignIn(SignInMethod::Browser)]);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "one sign-in at a time");
     go_to(&mut model);
     assert_eq!(press(&mut model, KeyCode::Enter), [], "nothing was pasted");
@@ -89,7 +91,7 @@ fn a_sign_in_waits_accepts_a_pasted_text_and_reads_userinfo() {
     assert_eq!(model.sign_in.paste_error.as_deref(), Some("not this one"));
     assert_eq!(update(&mut model, Message::SignedIn(Ok(session()))), [RuntimeEffect::Userinfo]);
     assert_eq!((model.bearer.clone(), model.typing), (Bearer::User, false));
-    assert_eq!(press(&mut model, KeyCode::Char('o')), [RuntimeEffect::SignOut]);
+    assert_eq!(press(&mut model, KeyCode::Char('o')), [RuntimeEffect::SignOut { browser: false }]);
     assert_eq!((model.sign_in.state, model.bearer), (SignInState::Out, Bearer::Backend));
 }
 
@@ -106,17 +108,30 @@ fn esc_cancels_a_sign_in() {
 }
 
 #[test]
-fn the_token_is_switched_only_if_there_are_two() {
+fn the_token_is_switched_among_those_that_exist() {
     let mut model = model();
     press(&mut model, KeyCode::Char('2'));
-    press(&mut model, KeyCode::Char('t'));
-    assert_eq!(model.bearer, Bearer::Backend);
-    assert!(model.notice.is_some());
+    let next = |model: &mut Model| {
+        press(model, KeyCode::Char('t'));
+        model.bearer.clone()
+    };
+    assert_eq!([next(&mut model), next(&mut model)], [Bearer::Anonymous, Bearer::Backend]);
     update(&mut model, Message::SignedIn(Ok(session())));
-    press(&mut model, KeyCode::Char('t'));
-    assert_eq!(model.bearer, Bearer::Backend);
-    press(&mut model, KeyCode::Char('t'));
     assert_eq!(model.bearer, Bearer::User);
+    assert_eq!([next(&mut model), next(&mut model)], [Bearer::Anonymous, Bearer::Backend]);
+    assert_eq!(next(&mut model), Bearer::User);
+}
+
+#[test]
+fn a_session_of_an_earlier_run_is_continued() {
+    let mut model = model();
+    assert_eq!(update(&mut model, Message::Restored(None)), []);
+    assert_eq!(update(&mut model, Message::Restored(Some(session()))), [RuntimeEffect::Userinfo]);
+    assert_eq!(model.sign_in.state, SignInState::In(session()));
+    assert_eq!(model.bearer, Bearer::Backend, "the token for requests is not switched");
+    let renewed = SignedInSession { expires_at: "2024-05-01T15:00:00Z".parse().unwrap(), ..session() };
+    update(&mut model, Message::Session(Some(renewed.clone())));
+    assert_eq!(model.sign_in.state, SignInState::In(renewed));
 }
 
 /// Returns the message of an answer to `$validate-code`.
@@ -151,7 +166,8 @@ fn an_answer_is_stale_after_the_form_or_the_token_changed() {
     let is_stale = |model: &Model| model.codes.subsumes.is_stale(&model.token_choice());
     assert!(!is_stale(&model));
     press(&mut model, KeyCode::Char('t'));
-    assert!(is_stale(&model), "the answer was asked for with the other token");
+    assert!(is_stale(&model), "the answer was asked for with another token");
+    press(&mut model, KeyCode::Char('t'));
     let sent = model.codes.subsumes.sent.clone().unwrap();
     assert_eq!((sent.token.bearer, sent.token.server.as_str()), (Bearer::User, "https://t.example"));
     press(&mut model, KeyCode::Char('t'));

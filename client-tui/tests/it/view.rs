@@ -7,8 +7,8 @@ use ratatui::crossterm::event::KeyCode;
 use ratatui::style::Color;
 use serde_json::json;
 use trefoil_tui::api::{
-    ConceptProperty, Designation, ExpandedCode, Expansion, LookupAnswer, RecordedExchange, RecordedResponse,
-    SubsumesAnswer, ValidationAnswer, ValidationIssue,
+    ConceptProperty, Designation, DevicePrompt, ExpandedCode, Expansion, LookupAnswer, RecordedExchange,
+    RecordedResponse, SubsumesAnswer, ValidationAnswer, ValidationIssue,
 };
 use trefoil_tui::display::ColourScheme;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
@@ -49,6 +49,19 @@ fn waiting() -> Model {
     update(&mut model, Message::Paste("http://localhost:1/callback?code=c&state=other".to_owned()));
     let refused = "the response does not belong to this sign-in: its state differs".to_owned();
     update(&mut model, Message::SignIn(Step::PasteRefused(refused)));
+    model
+}
+
+fn on_a_device() -> Model {
+    let mut model = model();
+    press(&mut model, KeyCode::Char('v'));
+    let prompt = DevicePrompt {
+        user_code: "WDJB-MJHT".to_owned(),
+        address: "https://t.example/device".to_owned(),
+        complete_address: Some("https://t.example/device?user_code=WDJB-MJHT".to_owned()),
+        expires_at: now() + SignedDuration::from_secs(599),
+    };
+    update(&mut model, Message::SignIn(Step::Device(prompt)));
     model
 }
 
@@ -259,6 +272,7 @@ fn all() -> Vec<(&'static str, Model)> {
     vec![
         ("start", model()),
         ("sign_in_waiting", waiting()),
+        ("sign_in_on_a_device", on_a_device()),
         ("signed_in", signed_in()),
         ("validate_code", validated(Ok(found))),
         ("validate_code_refused", validated(Err(missing.to_owned()))),

@@ -1,0 +1,233 @@
+//! The session of the signed-in user: its tokens, their renewal, and its end.
+//!
+//! Tokens are stored in a file that only the user may read, so that a later run of the program continues the session.
+
+use std::path::Path;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use oauth2::{RefreshToken, TokenResponse as _};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::sign_in::{TokenAnswer, check_id_token, token_error};
+use super::{Api, ApiError};
+use crate::private_files::{create_private_folder, replace_private_file};
+use crate::profile::ClientCredential;
+
+/// Time before the expiry of an access token at which it is renewed.
+const RENEW_AHEAD: SignedDuration = SignedDuration::from_secs(20);
+/// Lifetime of an access token if the server does not state it.
+const DEFAULT_LIFE: Duration = Duration::from_secs(300);
+
+/// Tokens of a signed-in user.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct UserTokens {
+    /// Response of the token endpoint.
+    pub answer: TokenAnswer,
+    /// Description of the session, without secrets.
+    pub session: SignedInSession,
+}
+
+/// A sign-in without its secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub struct SignedInSession {
+    /// `sub` of the ID token.
+    pub subject: Option<String>,
+    /// Requested scopes, separated by spaces.
+    pub requested_scope: String,
+    /// Granted scopes, separated by spaces.
+    pub scope: String,
+    /// Time at which the access token expires.
+    pub expires_at: Timestamp,
+    /// Whether the access token is renewed without the user.
+    pub renewable: bool,
+}
+
+impl SignedInSession {
+    /// Returns the requested scopes that were not granted.
+    pub fn refused_scopes(&self) -> Vec<&str> {
+        let granted: Vec<_> = self.scope.split_whitespace().collect();
+        self.requested_scope.split_whitespace().filter(|scope| !granted.contains(scope)).collect()
+    }
+
+    /// Returns whether the session can be used at this time.
+    pub fn is_usable(&self, now: Timestamp) -> bool {
+        self.renewable || self.expires_at > now
+    }
+}
+
+/// Returns the time at which the access token of a response expires.
+fn expiry(answer: &TokenAnswer, asked_at: Timestamp) -> Timestamp {
+    let life = SignedDuration::try_from(answer.expires_in().unwrap_or(DEFAULT_LIFE)).unwrap_or_default();
+    asked_at.saturating_add(life).unwrap_or(asked_at)
+}
+
+/// Reads the tokens of an earlier run of the program, if the file contains valid ones.
+fn read_tokens(path: &Path) -> Option<UserTokens> {
+    serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+}
+
+fn write_tokens(path: &Path, tokens: &UserTokens) -> Result<(), ApiError> {
+    let text = serde_json::to_vec(tokens).expect("all keys of a token response are strings");
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let written = create_private_folder(folder).and_then(|()| replace_private_file(path, &text));
+    written.map_err(|error| file_error(path, &error))
+}
+
+fn file_error(path: &Path, error: &std::io::Error) -> ApiError {
+    ApiError::File { path: path.display().to_string(), reason: error.to_string() }
+}
+
+impl Api {
+    /// Returns the session of an earlier run of the program, if it can still be used.
+    pub async fn restore_session(&self) -> Option<SignedInSession> {
+        let tokens = read_tokens(self.profile().token_file.as_ref()?)?;
+        let session = tokens.session.clone();
+        if !session.is_usable(self.now()) {
+            return None;
+        }
+        *self.user_tokens().await = Some(tokens);
+        Some(session)
+    }
+
+    /// Returns the session of the signed-in user.
+    pub async fn session(&self) -> Option<SignedInSession> {
+        self.user_tokens().await.as_ref().map(|tokens| tokens.session.clone())
+    }
+
+    /// Checks the ID token of a response and stores the tokens.
+    pub(super) async fn store_session(
+        &self,
+        answer: TokenAnswer,
+        requested_scope: &str,
+        nonce: Option<&str>,
+        asked_at: Timestamp,
+    ) -> Result<UserTokens, ApiError> {
+        let client_id = self.profile().client_id.clone().unwrap_or_default();
+        let issuer = &self.openid().await?.issuer;
+        let id_token = answer.extra_fields().id_token.as_deref();
+        let subject = id_token
+            .map(|token| check_id_token(token, issuer, &client_id, nonce, asked_at))
+            .transpose()
+            .map_err(|reason| {
+                ApiError::SignIn(format!("the ID token does not belong to this sign-in: {reason}"))
+            })?;
+        // RFC 6749 5.1: a response without `scope` means that all requested scopes were granted.
+        let granted =
+            answer.scopes().map(|all| all.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(" "));
+        let session = SignedInSession {
+            subject,
+            requested_scope: requested_scope.to_owned(),
+            scope: granted.unwrap_or_else(|| requested_scope.to_owned()),
+            expires_at: expiry(&answer, asked_at),
+            renewable: answer.refresh_token().is_some(),
+        };
+        let tokens = UserTokens { answer, session };
+        self.keep(&tokens).await?;
+        Ok(tokens)
+    }
+
+    /// Keeps the tokens in memory and in the file of the profile.
+    async fn keep(&self, tokens: &UserTokens) -> Result<(), ApiError> {
+        *self.user_tokens().await = Some(tokens.clone());
+        match &self.profile().token_file {
+            Some(path) => write_tokens(path, tokens),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the access token of the user. It is renewed shortly before it expires.
+    ///
+    /// # Errors
+    /// Returns [`ApiError::NotSignedIn`], or the error of the renewal.
+    pub(super) async fn user_token(&self) -> Result<String, ApiError> {
+        // Held during the renewal, so that concurrent requests renew the token once: with rotating refresh tokens, a
+        // second renewal would end the session.
+        let _renewing = self.renewal().lock().await;
+        let tokens = self.user_tokens().await.clone().ok_or(ApiError::NotSignedIn)?;
+        let due =
+            tokens.session.expires_at.saturating_sub(RENEW_AHEAD).unwrap_or(Timestamp::MIN) <= self.now();
+        let refresh_token = tokens.answer.refresh_token().filter(|_| due);
+        let Some(refresh_token) = refresh_token else {
+            return Ok(tokens.answer.access_token().secret().clone());
+        };
+        let renewed = self.renew(&tokens, refresh_token).await?;
+        Ok(renewed.answer.access_token().secret().clone())
+    }
+
+    /// Renews the tokens (RFC 6749 6). The subject and the ID token of the sign-in are kept if the response has none.
+    async fn renew(&self, tokens: &UserTokens, refresh_token: &RefreshToken) -> Result<UserTokens, ApiError> {
+        let openid = self.openid().await?;
+        let client = self.oauth_client(&openid.token_endpoint)?;
+        let asked_at = self.now();
+        let mut request = client.exchange_refresh_token(refresh_token);
+        for (name, value) in self.client_authentication(&openid.token_endpoint)? {
+            request = request.add_extra_param(name, value);
+        }
+        let renewed = request.request_async(&self.oauth2_sender()).await;
+        let mut answer = renewed.map_err(|error| token_error(&openid.token_endpoint, error))?;
+        if answer.refresh_token().is_none() {
+            answer.set_refresh_token(Some(refresh_token.clone()));
+        }
+        if answer.scopes().is_none() {
+            answer.set_scopes(tokens.answer.scopes().cloned());
+        }
+        if answer.extra_fields().id_token.is_none() {
+            answer.set_extra_fields(tokens.answer.extra_fields().clone());
+            // The ID token of the sign-in may have expired, and was checked then.
+            let session = SignedInSession { expires_at: expiry(&answer, asked_at), ..tokens.session.clone() };
+            let tokens = UserTokens { answer, session };
+            self.keep(&tokens).await?;
+            return Ok(tokens);
+        }
+        self.store_session(answer, &tokens.session.requested_scope, None, asked_at).await
+    }
+
+    /// Revokes the tokens and deletes them here, even if the server cannot be reached. Returns the address that ends the
+    /// session of the browser (OpenID Connect RP-Initiated Logout), if the server has one.
+    ///
+    /// # Errors
+    /// Returns the error of the request.
+    pub async fn sign_out(&self) -> Result<Option<String>, ApiError> {
+        let Some(tokens) = self.user_tokens().await.take() else { return Err(ApiError::NotSignedIn) };
+        if let Some(path) = &self.profile().token_file
+            && let Err(error) = std::fs::remove_file(path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            return Err(file_error(path, &error));
+        }
+        let openid = self.openid().await?;
+        let end_session = openid.end_session_endpoint.as_ref().and_then(|url| {
+            let mut url = Url::parse(url).ok()?;
+            if let Some(id_token) = &tokens.answer.extra_fields().id_token {
+                url.query_pairs_mut().append_pair("id_token_hint", id_token);
+            }
+            Some(url.to_string())
+        });
+        let Some(url) = &openid.revocation_endpoint else { return Ok(end_session) };
+        super::discovery::check_safe(url)?;
+        let refresh = tokens.answer.refresh_token().map(|token| ("refresh_token", token.secret()));
+        for (hint, token) in
+            refresh.into_iter().chain([("access_token", tokens.answer.access_token().secret())])
+        {
+            let mut form = vec![("token", token.clone()), ("token_type_hint", hint.to_owned())];
+            let mut request = self.http().post(url);
+            match &self.profile().client_credential {
+                Some(ClientCredential::Secret(secret)) => {
+                    request = request
+                        .basic_auth(self.profile().client_id.clone().unwrap_or_default(), Some(secret));
+                }
+                _ => {
+                    form.push(("client_id", self.profile().client_id.clone().unwrap_or_default()));
+                    form.extend(self.client_authentication(url)?);
+                }
+            }
+            let answer = self.call(request.form(&form)).await?;
+            if !answer.status.is_success() {
+                return Err(ApiError::refused(url, &answer));
+            }
+        }
+        Ok(end_session)
+    }
+}

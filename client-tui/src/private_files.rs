@@ -1,0 +1,50 @@
+//! Files and folders that only the user may read: exported data, tokens, keys, profiles.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write as _};
+use std::path::Path;
+
+/// Creates a folder that only the user may read, and its parents. An existing folder keeps its permissions.
+///
+/// # Errors
+/// Returns the error of the operating system.
+pub fn create_private_folder(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+/// Opens a file for writing that only the user may read.
+///
+/// # Errors
+/// Returns the error of the operating system.
+pub fn private_file(path: &Path, truncate: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.create(true).write(true).truncate(truncate);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Replaces the content of a file that only the user may read. A crash leaves the old or the new content.
+///
+/// # Errors
+/// Returns the error of the operating system.
+pub fn replace_private_file(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let mut file = private_file(part.as_ref(), true)?;
+    file.write_all(content)?;
+    file.sync_all()?;
+    fs::rename(&part, path)
+}

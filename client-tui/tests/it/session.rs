@@ -1,0 +1,228 @@
+//! The session of the user against mock servers: device sign-in, renewal of tokens, the token file, and sign-out.
+
+use std::path::{Path, PathBuf};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Value, json};
+use trefoil_tui::api::{Api, ApiError, Bearer, ValidateCode};
+use trefoil_tui::profile::{ClientCredential, Profile};
+use wiremock::matchers::{body_string_contains, header, method, path};
+use wiremock::{Mock, MockServer, ResponseTemplate};
+
+use crate::support::{CLOCK, now, profile};
+
+/// Starts a server with a discovery document.
+async fn server() -> MockServer {
+    let server = MockServer::start().await;
+    let at = |path: &str| format!("{}{path}", server.uri());
+    let configuration = json!({
+        "issuer": server.uri(),
+        "authorization_endpoint": at("/authorize"),
+        "token_endpoint": at("/token"),
+        "userinfo_endpoint": at("/userinfo"),
+        "revocation_endpoint": at("/revoke"),
+        "device_authorization_endpoint": at("/device"),
+        "end_session_endpoint": at("/logout"),
+    });
+    Mock::given(path("/.well-known/openid-configuration"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(configuration))
+        .mount(&server)
+        .await;
+    let prompt = json!({
+        "device_code": "d1", "user_code": "WDJB-MJHT", "verification_uri": at("/go"),
+        "verification_uri_complete": at("/go?code=WDJB-MJHT"), "expires_in": 600, "interval": 5,
+    });
+    Mock::given(path("/device"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(prompt))
+        .mount(&server)
+        .await;
+    server
+}
+
+fn id_token(server: &MockServer) -> String {
+    let claims = json!({ "iss": server.uri(), "aud": "native", "exp": now().as_second() + 300, "sub": "s1" });
+    format!("e30.{}.sig", URL_SAFE_NO_PAD.encode(claims.to_string()))
+}
+
+/// Returns a response of the token endpoint.
+fn tokens(server: &MockServer, access: &str, refresh: &str, expires_in: u32) -> Value {
+    json!({
+        "access_token": access, "token_type": "Bearer", "expires_in": expires_in,
+        "refresh_token": refresh, "scope": "openid", "id_token": id_token(server),
+    })
+}
+
+/// Answers requests to the token endpoint that contain a text, up to `times`.
+async fn answer_token(server: &MockServer, contains: &str, response: ResponseTemplate, times: u64) {
+    Mock::given(path("/token"))
+        .and(body_string_contains(contains))
+        .respond_with(response)
+        .up_to_n_times(times)
+        .expect(times)
+        .mount(server)
+        .await;
+}
+
+fn api(server: &MockServer, token_file: Option<PathBuf>) -> Api {
+    trefoil_tui::install_crypto();
+    let profile = Profile { token_file, ..profile(&server.uri()) };
+    Api::new(profile, CLOCK, Box::new(drop)).unwrap()
+}
+
+/// Signs in on a device with the demo tokens.
+async fn sign_in(server: &MockServer, api: &Api, response: Value) {
+    answer_token(server, "device_code=d1", ResponseTemplate::new(200).set_body_json(response), 1).await;
+    let pending = api.begin_device_sign_in("openid user/Secret.rs").await.unwrap();
+    api.finish_device_sign_in(&pending).await.unwrap();
+}
+
+/// Sends a request as the user to an endpoint that accepts only this token.
+async fn request_with(server: &MockServer, api: &Api, token: &str) {
+    Mock::given(path("/userinfo"))
+        .and(header("authorization", format!("Bearer {token}").as_str()))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "sub": "s1" })))
+        .expect(1)
+        .mount(server)
+        .await;
+    api.userinfo(&Bearer::User).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_user_signs_in_on_another_device() {
+    let server = server().await;
+    let api = api(&server, None);
+    let pending = |code: &str| ResponseTemplate::new(400).set_body_json(json!({ "error": code }));
+    answer_token(&server, "device_code=d1", pending("authorization_pending"), 2).await;
+    answer_token(&server, "device_code=d1", pending("slow_down"), 1).await;
+    let response = ResponseTemplate::new(200).set_body_json(tokens(&server, "a1", "r1", 3600));
+    answer_token(&server, "device_code=d1", response, 1).await;
+    let pending = api.begin_device_sign_in("openid user/Secret.rs").await.unwrap();
+    assert_eq!(pending.prompt.user_code, "WDJB-MJHT");
+    assert_eq!(pending.prompt.expires_at.as_second() - now().as_second(), 600);
+    let session = api.finish_device_sign_in(&pending).await.unwrap().session;
+    assert_eq!((session.subject.as_deref(), session.renewable), (Some("s1"), true));
+    assert_eq!(session.refused_scopes(), ["user/Secret.rs"]);
+    request_with(&server, &api, "a1").await;
+}
+
+#[tokio::test]
+async fn a_denied_sign_in_says_what_to_do() {
+    for (code, says) in [("access_denied", "denied the sign-in"), ("expired_token", "start again")] {
+        let server = server().await;
+        let api = api(&server, None);
+        let response = ResponseTemplate::new(400).set_body_json(json!({ "error": code }));
+        answer_token(&server, "device_code=d1", response, 1).await;
+        let pending = api.begin_device_sign_in("openid").await.unwrap();
+        let error = api.finish_device_sign_in(&pending).await.unwrap_err();
+        assert!(error.to_string().contains(says), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn concurrent_requests_renew_the_token_once() {
+    let server = server().await;
+    let api = api(&server, None);
+    // The token expires within the time at which it is renewed.
+    sign_in(&server, &api, tokens(&server, "a1", "r1", 10)).await;
+    let renewed =
+        json!({ "access_token": "a2", "token_type": "Bearer", "expires_in": 3600, "refresh_token": "r2" });
+    answer_token(&server, "refresh_token=r1", ResponseTemplate::new(200).set_body_json(renewed), 1).await;
+    Mock::given(path("/userinfo"))
+        .and(header("authorization", "Bearer a2"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "sub": "s1" })))
+        .expect(2)
+        .mount(&server)
+        .await;
+    let (one, two) = tokio::join!(api.userinfo(&Bearer::User), api.userinfo(&Bearer::User));
+    assert!(one.is_ok() && two.is_ok(), "{one:?} {two:?}");
+    let session = api.session().await.unwrap();
+    assert_eq!(session.subject.as_deref(), Some("s1"), "the response had no ID token");
+    assert_eq!(session.expires_at.as_second() - now().as_second(), 3600);
+}
+
+#[tokio::test]
+async fn an_ended_session_asks_for_a_new_sign_in() {
+    let server = server().await;
+    let api = api(&server, None);
+    sign_in(&server, &api, tokens(&server, "a1", "r1", 10)).await;
+    let refused = ResponseTemplate::new(400).set_body_json(json!({ "error": "invalid_grant" }));
+    answer_token(&server, "refresh_token=r1", refused, 1).await;
+    let error = api.userinfo(&Bearer::User).await.unwrap_err();
+    assert!(error.to_string().contains("sign in again"), "{error}");
+}
+
+#[cfg(unix)]
+fn mode(path: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_later_process_continues_the_session() {
+    let server = server().await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tokens/t.json");
+    sign_in(&server, &api(&server, Some(file.clone())), tokens(&server, "a1", "r1", 10)).await;
+    assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
+    let later = api(&server, Some(file.clone()));
+    assert_eq!(later.restore_session().await.unwrap().subject.as_deref(), Some("s1"));
+    // The refresh token is used once: the file must contain its successor afterwards.
+    let response = ResponseTemplate::new(200).set_body_json(tokens(&server, "a2", "r2", 3600));
+    answer_token(&server, "refresh_token=r1", response, 1).await;
+    request_with(&server, &later, "a2").await;
+    assert!(std::fs::read_to_string(&file).unwrap().contains("\"r2\""));
+    let refused = ResponseTemplate::new(200);
+    Mock::given(path("/revoke")).respond_with(refused).expect(2).mount(&server).await;
+    let end_session = later.sign_out().await.unwrap().unwrap();
+    assert!(end_session.starts_with(&format!("{}/logout?id_token_hint=", server.uri())), "{end_session}");
+    assert!(!file.exists());
+    assert!(matches!(later.userinfo(&Bearer::User).await, Err(ApiError::NotSignedIn)));
+}
+
+#[tokio::test]
+async fn confidential_clients_authenticate() {
+    let server = server().await;
+    trefoil_tui::install_crypto();
+    let with = |credential: ClientCredential| {
+        let profile = Profile { client_credential: Some(credential), ..profile(&server.uri()) };
+        Api::new(profile, CLOCK, Box::new(drop)).unwrap()
+    };
+    let basic = with(ClientCredential::Secret("s3cret".to_owned()));
+    // native:s3cret
+    Mock::given(path("/token"))
+        .and(header("authorization", "Basic bmF0aXZlOnMzY3JldA=="))
+        .respond_with(ResponseTemplate::new(200).set_body_json(tokens(&server, "a1", "r1", 3600)))
+        .expect(1)
+        .up_to_n_times(1)
+        .mount(&server)
+        .await;
+    let pending = basic.begin_device_sign_in("openid").await.unwrap();
+    basic.finish_device_sign_in(&pending).await.unwrap();
+    let key = profile(&server.uri()).backend.unwrap().key;
+    let signed = with(ClientCredential::Key(key));
+    answer_token(
+        &server,
+        "client_assertion=ey",
+        ResponseTemplate::new(200).set_body_json(tokens(&server, "a1", "r1", 9)),
+        1,
+    )
+    .await;
+    let pending = signed.begin_device_sign_in("openid").await.unwrap();
+    signed.finish_device_sign_in(&pending).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_anonymous_request_has_no_token() {
+    let server = server().await;
+    Mock::given(method("POST"))
+        .respond_with(ResponseTemplate::new(200).set_body_json(json!({ "parameter": [
+            { "name": "result", "valueBoolean": true },
+        ]})))
+        .mount(&server)
+        .await;
+    let api = api(&server, None);
+    api.validate_code(&ValidateCode::default(), &Bearer::Anonymous).await.unwrap();
+    let sent = server.received_requests().await.unwrap();
+    assert!(!sent[0].headers.contains_key("authorization"));
+}
