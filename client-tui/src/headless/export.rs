@@ -1,0 +1,177 @@
+//! Subcommands of exports.
+
+use serde_json::json;
+
+use super::given;
+use crate::api::{Api, Bearer, KickOff};
+use crate::args::{CancelArgs, ExportArgs, ExportsArgs};
+use crate::export::registry::RegisteredExport;
+use crate::export::run::output_totals;
+use crate::export::{
+    ExportEvent, ExportFolder, ExportJob, ExportPhase, ExportRegistry, ExportRun, FileStatus,
+    run as export_run,
+};
+use crate::failure::CommandFailure;
+use crate::output::Output;
+
+pub(super) async fn export(api: &Api, args: ExportArgs) -> Result<(), CommandFailure> {
+    let bearer = export_bearer(api, args.token.as_deref()).await?;
+    let output = Output { json: args.json };
+    let watch = move |event| report_export(output, event);
+    let run = match (&args.resume, &args.out) {
+        (Some(folder), _) => ExportRun::resume(api, bearer.clone(), folder, watch)?,
+        (None, Some(folder)) => {
+            let registry = ExportRegistry::of_user()?;
+            ExportRun::start(api, bearer.clone(), new_job(api, &args)?, folder, &registry, watch)?
+        }
+        (None, None) => {
+            return Err(CommandFailure::Usage("--out DIR or --resume DIR is required".to_owned()));
+        }
+    };
+    let folder = run.folder().to_owned();
+    let (mut job, files) = match run.with_parallel_downloads(args.parallel).to_completion().await {
+        Ok(complete) => complete,
+        Err(error) => {
+            if ExportFolder::read(&folder).is_ok_and(|job| job.can_resume()) {
+                let command = format!("trefoil-tui export --resume {}", folder.display());
+                output.progress("resumable", json!({ "command": command }), || {
+                    format!("Resume with: {command}")
+                });
+            }
+            return Err(error.into());
+        }
+    };
+    if args.delete {
+        job = export_run::delete(api, &bearer, &folder).await?;
+        output.progress("deleted", json!({}), || "the export was deleted on the server".to_owned());
+    }
+    let (resources, bytes) = output_totals(&job, &files);
+    let each = job.files.iter().zip(&files).map(|(file, progress)| {
+        json!({
+            "list": file.list, "type": file.kind, "name": file.name,
+            "resources": progress.resources, "bytes": progress.bytes,
+        })
+    });
+    let summary = json!({
+        "transactionTime": job.transaction_time,
+        "status": job.status_url,
+        "deleted": job.phase == ExportPhase::Deleted,
+        "folder": folder,
+        "resources": resources,
+        "bytes": bytes,
+        "files": each.collect::<Vec<_>>(),
+    });
+    output.result(&summary, || {
+        format!("{resources} resources in {} files, {bytes} bytes, in {}", files.len(), folder.display())
+    })
+}
+
+/// Returns the token for an export: the one on the command line, that of the backend client, that of the signed-in user,
+/// or none.
+async fn export_bearer(api: &Api, token: Option<&str>) -> Result<Bearer, CommandFailure> {
+    match token {
+        Some(token) => given(token),
+        None if api.profile().backend.is_some() => Ok(Bearer::Backend),
+        None if api.restore_session().await.is_some() => Ok(Bearer::User),
+        None if api.profile().is_anonymous() => Ok(Bearer::Anonymous),
+        None => Ok(Bearer::Backend),
+    }
+}
+
+/// Returns the record of the export that the command line describes.
+fn new_job(api: &Api, args: &ExportArgs) -> Result<ExportJob, CommandFailure> {
+    let base = &api.profile().fhir_base;
+    if let Some(status_url) = &args.attach {
+        return Ok(ExportJob::started_elsewhere(base, status_url, api.now()));
+    }
+    let request = KickOff {
+        group: args.group.clone().unwrap_or_default(),
+        types: args.types.clone().unwrap_or_default(),
+        since: args.since.clone().unwrap_or_default(),
+    };
+    request.check().map_err(CommandFailure::Usage)?;
+    Ok(ExportJob::new(base, request, api.now()))
+}
+
+/// Prints the progress of an export. Bytes on the way are not printed, only complete files.
+fn report_export(output: Output, event: ExportEvent) {
+    match event {
+        ExportEvent::Record(job) => match &job.phase {
+            ExportPhase::Running => {
+                let status = job.status_url.as_deref().unwrap_or_default();
+                output.progress("running", json!({ "status": status }), || {
+                    format!("export started, its status is at {status}")
+                });
+            }
+            ExportPhase::Downloading => {
+                let (time, files) = (job.transaction_time.as_deref().unwrap_or_default(), job.files.len());
+                output.progress("downloading", json!({ "transactionTime": time, "files": files }), || {
+                    format!("complete as of {time}: {files} files")
+                });
+            }
+            _ => {}
+        },
+        ExportEvent::Polled { progress, next_poll } => {
+            output.progress("progress", json!({ "progress": progress, "nextPoll": next_poll }), || {
+                format!("{}; next poll at {next_poll}", progress.as_deref().unwrap_or("running"))
+            });
+        }
+        ExportEvent::Retrying { reason, next_attempt } => {
+            output.progress("retrying", json!({ "message": reason, "nextAttempt": next_attempt }), || {
+                format!("{reason}; next attempt at {next_attempt}")
+            });
+        }
+        ExportEvent::File { index, progress } => match &progress.status {
+            FileStatus::Done => output.progress(
+                "file",
+                json!({ "index": index, "resources": progress.resources, "bytes": progress.bytes }),
+                || format!("file {}: {} resources, {} bytes", index + 1, progress.resources, progress.bytes),
+            ),
+            FileStatus::Retrying(reason) | FileStatus::Failed(reason) => {
+                output.progress("file-error", json!({ "index": index, "message": reason }), || {
+                    format!("file {}: {reason}", index + 1)
+                });
+            }
+            FileStatus::Waiting | FileStatus::Downloading => {}
+        },
+    }
+}
+
+/// Lists the exports of this user.
+///
+/// # Errors
+/// Returns [`CommandFailure`] if the list cannot be printed.
+pub fn exports(args: &ExportsArgs) -> Result<(), CommandFailure> {
+    let exports = ExportRegistry::of_user()?.list();
+    let row = |export: &RegisteredExport| {
+        let job = &export.job;
+        json!({
+            "folder": export.folder, "scope": job.scope(), "server": job.fhir_base, "startedAt": job.started_at,
+            "phase": job.phase, "status": job.status_url, "files": job.files.len(),
+        })
+    };
+    Output { json: args.json }.result(&exports.iter().map(row).collect::<Vec<_>>(), || {
+        if exports.is_empty() {
+            return "no exports".to_owned();
+        }
+        let line = |export: &RegisteredExport| {
+            let job = &export.job;
+            format!(
+                "{}  {:<12}  {:<24}  {}",
+                job.started_at,
+                job.phase.name(),
+                job.scope(),
+                export.folder.display()
+            )
+        };
+        exports.iter().map(line).collect::<Vec<_>>().join("\n")
+    })
+}
+
+/// Cancels an export, or deletes a complete one on the server.
+pub(super) async fn cancel(api: &Api, args: &CancelArgs) -> Result<(), CommandFailure> {
+    let bearer = export_bearer(api, args.token.as_deref()).await?;
+    let job = export_run::delete(api, &bearer, &args.folder).await?;
+    let details = json!({ "status": job.status_url, "phase": job.phase });
+    Output { json: args.json }.result(&details, || "the export was deleted on the server".to_owned())
+}

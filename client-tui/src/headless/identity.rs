@@ -1,0 +1,113 @@
+//! Subcommands of sign-in and tokens.
+
+use std::io::IsTerminal as _;
+
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::given;
+use crate::api::{Api, ApiError, Bearer, UserTokens};
+use crate::args::{AskArgs, SignInArgs, SignOutArgs, TokenArgs};
+use crate::browser;
+use crate::failure::CommandFailure;
+use crate::journey::{self, Step};
+use crate::output::Output;
+
+pub(super) async fn sign_in(api: &Api, args: &SignInArgs) -> Result<(), CommandFailure> {
+    let tokens = user_signs_in(api, args).await?;
+    let session = &tokens.session;
+    Output { json: args.json }.result(&tokens.answer, || {
+        let who = session.subject.as_deref().unwrap_or("a user whose name is unknown (no openid scope)");
+        format!("signed in as {who}\nscope   {}\nexpires {}", session.scope, session.expires_at)
+    })
+}
+
+/// Signs in a user with the method of the options.
+pub(super) async fn user_signs_in(api: &Api, args: &SignInArgs) -> Result<UserTokens, CommandFailure> {
+    let output = Output { json: args.json };
+    let tell = |step| report_step(api, output, step);
+    let scope = args.scope.as_deref().unwrap_or(&api.profile().scope);
+    if args.device {
+        return Ok(journey::sign_in_on_device(api, scope, tell).await?);
+    }
+    let (sender, pasted) = mpsc::channel(1);
+    if std::io::stdin().is_terminal() {
+        // Uses a separate thread, because reading from a terminal cannot be cancelled when the browser responds first.
+        std::thread::spawn(move || {
+            let lines = std::io::stdin().lines().map_while(Result::ok);
+            lines.take_while(|line| sender.blocking_send(line.clone()).is_ok()).for_each(drop);
+        });
+    }
+    Ok(journey::sign_in(api, scope, pasted, tell).await?)
+}
+
+fn report_step(api: &Api, output: Output, step: Step) {
+    match step {
+        Step::GoTo { url, browser } => {
+            let failure = browser.err().filter(|_| api.profile().open_browser);
+            output.progress("open-browser", json!({ "url": url, "browserError": failure }), || {
+                let failure = failure.as_ref().map(|reason| format!("No browser was opened: {reason}\n"));
+                format!(
+                    "{}Sign in at this address:\n{url}\nIf the browser does not return here, paste its last address.",
+                    failure.unwrap_or_default()
+                )
+            });
+        }
+        Step::PasteRefused(reason) => {
+            output.progress("paste-rejected", json!({ "message": reason }), || format!("Error: {reason}"));
+        }
+        Step::Device(prompt) => {
+            let details = json!({
+                "userCode": prompt.user_code, "address": prompt.address,
+                "completeAddress": prompt.complete_address, "expiresAt": prompt.expires_at,
+            });
+            output.progress("enter-code", details, || {
+                format!("Open {} on any device and enter the code {}", prompt.address, prompt.user_code)
+            });
+        }
+    }
+}
+
+/// Returns the token of the user: that of an earlier run of the program, or that of a new sign-in.
+pub(super) async fn user_bearer(api: &Api, args: &SignInArgs) -> Result<Bearer, CommandFailure> {
+    let restored = if args.scope.is_none() { api.restore_session().await } else { None };
+    if restored.is_none() {
+        user_signs_in(api, args).await?;
+    }
+    Ok(Bearer::User)
+}
+
+pub(super) async fn sign_out(api: &Api, args: &SignOutArgs) -> Result<(), CommandFailure> {
+    if api.restore_session().await.is_none() {
+        return Err(ApiError::NotSignedIn.into());
+    }
+    let end_session = api.sign_out().await?;
+    let output = Output { json: args.json };
+    if args.browser {
+        let url = end_session.ok_or_else(|| {
+            ApiError::SignIn("the server has no address that ends the session of the browser".to_owned())
+        })?;
+        browser::open(&url).map_err(ApiError::SignIn)?;
+    }
+    output.result(&json!({ "signedOut": true }), || "signed out; the tokens are revoked".to_owned())
+}
+
+pub(super) async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFailure> {
+    let bearer = match &args.token {
+        Some(token) => given(token)?,
+        None => user_bearer(api, &args.sign_in).await?,
+    };
+    let claims = api.userinfo(&bearer).await?;
+    Output { json: args.sign_in.json }.result(&claims, || {
+        let width = claims.keys().map(String::len).max().unwrap_or(0);
+        let line = |(name, value): (&String, &serde_json::Value)| match value.as_str() {
+            Some(text) => format!("{name:width$}  {text}"),
+            None => format!("{name:width$}  {value}"),
+        };
+        claims.iter().map(line).collect::<Vec<_>>().join("\n")
+    })
+}
+pub(super) async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFailure> {
+    let token = api.ask_backend_token(args.scope.as_deref().unwrap_or(&api.profile().backend_scope)).await?;
+    Output { json: args.json }.result(&token, || token.access_token.clone())
+}

@@ -1,0 +1,42 @@
+//! The subcommands: each one performs one operation, prints the result and ends with a documented exit code.
+//!
+//! Results are printed to stdout and everything else to stderr, so that a script can process the results.
+
+mod export;
+mod identity;
+mod terminology;
+
+pub use self::export::exports;
+use crate::api::{Api, Bearer};
+use crate::args::Command;
+use crate::failure::CommandFailure;
+
+/// Runs a subcommand.
+///
+/// # Errors
+/// Returns the failure, from which [`CommandFailure::exit_code`] derives the exit code.
+pub async fn run(api: &Api, command: Command) -> Result<(), CommandFailure> {
+    match command {
+        Command::SignIn(args) => identity::sign_in(api, &args).await,
+        Command::SignOut(args) => identity::sign_out(api, &args).await,
+        Command::Userinfo(args) => identity::userinfo(api, &args).await,
+        Command::ValidateCode(args) => terminology::validate_code(api, args).await,
+        Command::Subsumes(args) => terminology::subsumes(api, args).await,
+        Command::Lookup(args) => terminology::lookup(api, args).await,
+        Command::Expand(args) => terminology::expand(api, args).await,
+        Command::Export(args) => export::export(api, args).await,
+        Command::Exports(args) => exports(&args),
+        Command::Cancel(args) => export::cancel(api, &args).await,
+        Command::Token(args) => identity::token(api, &args).await,
+    }
+}
+
+/// Returns the token of the command line. `-` reads it from the first line of stdin.
+fn given(token: &str) -> Result<Bearer, CommandFailure> {
+    if token != "-" {
+        return Ok(Bearer::Given(token.to_owned()));
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).map_err(CommandFailure::Stdin)?;
+    Ok(Bearer::Given(line.trim().to_owned()))
+}

@@ -1,0 +1,114 @@
+//! Subcommands of terminology operations.
+
+use super::given;
+use super::identity::{user_bearer, user_signs_in};
+use crate::api::{Api, Bearer, ExpandQuery, ExpandedCode, LookupQuery, SubsumesQuery, ValidateCode};
+use crate::args::{ExpandArgs, LookupArgs, SubsumesArgs, TerminologyArgs, ValidateCodeArgs};
+use crate::failure::CommandFailure;
+use crate::output::Output;
+
+/// Returns the token for a terminology operation: the one on the command line, the one of the backend client, or the
+/// one of a user who signs in.
+async fn terminology_bearer(api: &Api, args: &TerminologyArgs) -> Result<Bearer, CommandFailure> {
+    match &args.ask.token {
+        Some(token) => given(token),
+        None if args.sign_in_first => {
+            user_signs_in(api, &args.ask.sign_in).await?;
+            Ok(Bearer::User)
+        }
+        None if api.profile().backend.is_some() => Ok(Bearer::Backend),
+        None if api.profile().is_anonymous() => Ok(Bearer::Anonymous),
+        None => user_bearer(api, &args.ask.sign_in).await,
+    }
+}
+
+pub(super) async fn validate_code(api: &Api, args: ValidateCodeArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let query = ValidateCode {
+        url: args.url.unwrap_or_default(),
+        id: args.id.unwrap_or_default(),
+        system: args.system,
+        code: args.code,
+        display: args.display.unwrap_or_default(),
+    };
+    let found = api.validate_code(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+        let mut text = found.result.to_string();
+        for more in [&found.display, &found.message].into_iter().flatten() {
+            text.push_str(&format!("\n{more}"));
+        }
+        for issue in &found.issues {
+            text.push_str(&format!("\n{}", issue.sentence()));
+        }
+        text
+    })?;
+    args.ask.verdict(found.result)
+}
+
+pub(super) async fn subsumes(api: &Api, args: SubsumesArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let query = SubsumesQuery {
+        system: args.system.unwrap_or_default(),
+        id: args.id.unwrap_or_default(),
+        version: args.version.unwrap_or_default(),
+        code_a: args.code_a,
+        code_b: args.code_b,
+    };
+    let found = api.subsumes(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }
+        .result(&found, || format!("{}\n{}", found.outcome, found.sentence(&query.code_a, &query.code_b)))?;
+    args.ask.verdict(matches!(found.outcome.as_str(), "subsumes" | "equivalent"))
+}
+
+pub(super) async fn lookup(api: &Api, args: LookupArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let query = LookupQuery {
+        system: args.system,
+        version: args.version.unwrap_or_default(),
+        code: args.code,
+        properties: args.properties,
+    };
+    let found = api.lookup(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+        let mut text = found.display.clone().unwrap_or_default();
+        let facts = [("system", &found.name), ("version", &found.version), ("definition", &found.definition)];
+        for (name, value) in facts {
+            if let Some(value) = value {
+                text.push_str(&format!("\n{name}  {value}"));
+            }
+        }
+        for designation in &found.designations {
+            let language = designation.language.as_deref().unwrap_or("-");
+            text.push_str(&format!("\ndesignation  {language}  {}", designation.value));
+        }
+        for property in &found.properties {
+            let description = property.description.as_deref().unwrap_or_default();
+            text.push_str(&format!("\n{}  {}  {description}", property.code, property.value));
+        }
+        text
+    })
+}
+
+pub(super) async fn expand(api: &Api, args: ExpandArgs) -> Result<(), CommandFailure> {
+    let bearer = terminology_bearer(api, &args.ask).await?;
+    let query = ExpandQuery {
+        url: args.url,
+        filter: args.filter.unwrap_or_default(),
+        offset: args.offset.map(|offset| offset.to_string()).unwrap_or_default(),
+    };
+    let found = api.expand(&query, &bearer).await?;
+    Output { json: args.ask.ask.sign_in.json }.result(&found, || {
+        let line = |code: &ExpandedCode| {
+            let system = code.system.as_deref().unwrap_or_default();
+            format!("{}\t{}\t{system}", code.code, code.display.as_deref().unwrap_or_default())
+        };
+        found.codes.iter().map(line).collect::<Vec<_>>().join("\n")
+    })
+}
+
+impl TerminologyArgs {
+    /// Turns a negative result into a failure if `--exit-status` is set.
+    fn verdict(&self, positive: bool) -> Result<(), CommandFailure> {
+        if self.exit_status && !positive { Err(CommandFailure::NegativeResult) } else { Ok(()) }
+    }
+}
