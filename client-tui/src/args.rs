@@ -104,6 +104,21 @@ impl ProfileArgs {
 /// Subcommands, which run without the screens.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Store a profile: find the addresses of a server, register clients, make a key
+    #[command(after_help = "Example:\n  trefoil-tui setup https://id.example --client-id my-app\n  \
+        trefoil-tui setup --data ./data        # registers clients with the command line of the server")]
+    Setup(SetupArgs),
+    /// Check a server from the point of view of a client
+    #[command(after_help = "Example:\n  trefoil-tui doctor https://id.example")]
+    Doctor(DoctorArgs),
+    /// Print a completion script for a shell
+    #[command(
+        after_help = "Example:\n  trefoil-tui completions bash > ~/.local/share/bash-completion/completions/trefoil-tui"
+    )]
+    Completions(CompletionsArgs),
+    /// Write man pages into a folder
+    #[command(after_help = "Example:\n  trefoil-tui man --out ~/.local/share/man/man1")]
+    Man(ManArgs),
     /// Sign in a user with the browser and print the granted scope
     #[command(after_help = "Example:\n  trefoil-tui sign-in --demo ./demo --json | jq -r .access_token")]
     SignIn(SignInArgs),
@@ -144,6 +159,59 @@ pub enum Command {
     /// Print an access token of the backend client
     #[command(after_help = "Example:\n  TOKEN=$(trefoil-tui token --demo ./demo)")]
     Token(TokenArgs),
+}
+
+/// Options of `setup`. Some are also options of a profile, but have another effect here.
+#[derive(Debug, ClapArgs)]
+pub struct SetupArgs {
+    /// Base address of the server, or of FHIR
+    #[arg(value_name = "URL", required_unless_present = "data")]
+    pub url: Option<String>,
+    /// Data folder of a Trefoil server on this machine
+    #[arg(long, value_name = "DIR", conflicts_with = "url")]
+    pub data: Option<PathBuf>,
+    /// Name of the profile [default: host of the server]
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
+    /// Print the profile as JSON
+    #[arg(long)]
+    pub json: bool,
+    #[arg(skip)]
+    pub ca: Option<PathBuf>,
+    #[arg(skip)]
+    pub fhir_base: Option<String>,
+    #[arg(skip)]
+    pub client_id: Option<String>,
+    #[arg(skip)]
+    pub backend_client: Option<String>,
+    #[arg(skip)]
+    pub backend_key: Option<PathBuf>,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, ClapArgs)]
+pub struct DoctorArgs {
+    /// Base address of the server [default: that of the profile]
+    #[arg(value_name = "URL")]
+    pub url: Option<String>,
+    /// Print the findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `completions`.
+#[derive(Debug, ClapArgs)]
+pub struct CompletionsArgs {
+    /// Shell
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, ClapArgs)]
+pub struct ManArgs {
+    /// Folder for the pages
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// Options of `sign-in`, and of commands that may sign in a user.
@@ -338,7 +406,11 @@ pub struct CancelArgs {
 
 /// Options of `token`.
 #[derive(Debug, ClapArgs)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct TokenArgs {
+    /// Subcommand to run instead of printing a token.
+    #[command(subcommand)]
+    pub action: Option<TokenAction>,
     /// Scopes to request, separated by spaces [default: those of the profile]
     #[arg(long)]
     pub scope: Option<String>,
@@ -351,6 +423,9 @@ impl Command {
     /// Returns whether the output is JSON.
     pub fn json(&self) -> bool {
         match self {
+            Self::Setup(args) => args.json,
+            Self::Doctor(args) => args.json,
+            Self::Completions(_) | Self::Man(_) => false,
             Self::SignIn(args) => args.json,
             Self::SignOut(args) => args.json,
             Self::Userinfo(args) => args.sign_in.json,
@@ -361,9 +436,34 @@ impl Command {
             Self::Export(args) => args.json,
             Self::Exports(args) => args.json,
             Self::Cancel(args) => args.json,
+            Self::Token(TokenArgs { action: Some(TokenAction::Inspect(args)), .. }) => args.json,
             Self::Token(args) => args.json,
         }
     }
+}
+
+/// Subcommands of `token`.
+#[derive(Debug, Subcommand)]
+pub enum TokenAction {
+    /// Print header and claims of a token, and check its signature
+    #[command(
+        after_help = "Example:\n  trefoil-tui token --demo ./demo | trefoil-tui token inspect --demo ./demo -"
+    )]
+    Inspect(InspectArgs),
+}
+
+/// Options of `token inspect`.
+#[derive(Debug, ClapArgs)]
+pub struct InspectArgs {
+    /// Token to inspect; - reads it from stdin [default: the access token of the signed-in user]
+    #[arg(value_name = "TOKEN|-")]
+    pub token: Option<String>,
+    /// Inspect the ID token of the signed-in user
+    #[arg(long, conflicts_with = "token")]
+    pub id_token: bool,
+    /// Print the content as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use trefoil_tui::api::Api;
-use trefoil_tui::args::{Args, Command};
+use trefoil_tui::args::{Args, Command, ProfileArgs};
 use trefoil_tui::clock::ClientClock;
 use trefoil_tui::display::DisplayOptions;
 use trefoil_tui::failure::CommandFailure;
@@ -30,9 +30,18 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), CommandFailure> {
-    if let Some(Command::Exports(args)) = args.command {
-        return headless::exports(&args);
-    }
+    // These commands need no profile, or make one.
+    let args = match args.command {
+        Some(Command::Exports(args)) => return headless::exports(&args),
+        Some(Command::Setup(setup)) => return headless::setup(&args.profile, setup).await,
+        Some(Command::Completions(args)) => return headless::completions(&args),
+        Some(Command::Man(args)) => return headless::man(&args),
+        Some(Command::Doctor(ref doctor)) if doctor.url.is_some() => {
+            let profile = ProfileArgs { base_url: doctor.url.clone(), ..args.profile };
+            Args { profile, ..args }
+        }
+        _ => args,
+    };
     let profile = Profile::read(&args.profile)?.with_token_file();
     let Some(command) = args.command else {
         let display = DisplayOptions::from_environment(args.ascii, terminal::has_light_background);

@@ -7,7 +7,8 @@ use ratatui::crossterm::event::{KeyEvent, MouseEvent};
 
 use crate::api::{
     Bearer, Claims, ExpandQuery, Expansion, LookupAnswer, LookupQuery, RawRequest, RecordedExchange,
-    SignedInSession, SubsumesAnswer, SubsumesQuery, ValidateCode, ValidationAnswer,
+    SignedInSession, SubsumesAnswer, SubsumesQuery, TokenInspection, TokenKind, ValidateCode,
+    ValidationAnswer,
 };
 use crate::export::registry::RegisteredExport;
 use crate::export::{ExportEvent, ExportJob};
@@ -50,6 +51,8 @@ pub enum Message {
     SignedIn(Answered<SignedInSession>),
     /// Session of an earlier run of the program, if there is one.
     Restored(Option<SignedInSession>),
+    /// A token was inspected.
+    Inspected(TokenKind, Answered<TokenInspection>),
     /// Current session of the user.
     Session(Option<SignedInSession>),
     SignedOut(Answered<()>),
@@ -103,6 +106,7 @@ pub enum CodeAnswer {
 #[expect(missing_docs, reason = "the types describe the requests")]
 pub enum RuntimeEffect {
     SignIn(SignInMethod),
+    Inspect(TokenKind),
     /// Continues the session of an earlier run of the program.
     RestoreSession,
     /// Ends the sign-in that waits for the browser.

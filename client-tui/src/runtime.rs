@@ -39,7 +39,8 @@ pub async fn open(
     display: DisplayOptions,
     clock: ClientClock,
 ) -> Result<(), CommandFailure> {
-    let model = Model::new(&profile, display, (clock.now)());
+    let mut model = Model::new(&profile, display, (clock.now)());
+    model.about.zone = jiff::tz::TimeZone::system();
     let (sender, messages) = mpsc::unbounded_channel();
     let api = api(profile, clock, sender.clone())?;
     let registry = ExportRegistry::of_user()?;
@@ -205,6 +206,7 @@ impl EffectRunner {
                 RuntimeEffect::SignOut { browser } => {
                     Message::SignedOut(in_words(sign_out(&api, browser).await))
                 }
+                RuntimeEffect::Inspect(kind) => Message::Inspected(kind, in_words(api.inspect(kind).await)),
                 RuntimeEffect::RestoreSession => Message::Restored(api.restore_session().await),
                 RuntimeEffect::Userinfo => Message::Userinfo(in_words(api.userinfo(&Bearer::User).await)),
                 RuntimeEffect::Code(id, question, bearer) => {

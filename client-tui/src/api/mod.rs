@@ -8,6 +8,7 @@ mod discovery;
 mod error;
 mod exchange;
 mod export;
+mod inspect;
 mod raw;
 mod session;
 mod sign_in;
@@ -19,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode};
 use jiff::Timestamp;
 use reqwest::{Request, RequestBuilder};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
@@ -35,6 +36,7 @@ pub use exchange::{RecordedExchange, RecordedResponse};
 pub use export::{
     ExportManifest, ExportStatus, FileRange, KickOff, ManifestLink, ManifestPage, OutputFile, percent,
 };
+pub use inspect::{SignatureStatus, TokenContent, TokenInspection, TokenKind, meaning, scope_meaning};
 pub use raw::{RawRequest, TOKEN_PLACEHOLDER};
 pub use session::{SignedInSession, UserTokens};
 pub use sign_in::{BadRedirect, PendingSignIn, TokenAnswer};
@@ -165,6 +167,28 @@ impl Api {
 
     fn http(&self) -> &reqwest::Client {
         &self.0.http
+    }
+
+    /// Sends a GET without a token to any address.
+    ///
+    /// # Errors
+    /// Returns [`ApiError::Unreachable`]; any status of the response is a success.
+    pub async fn fetch(&self, method: Method, url: &str, headers: HeaderMap) -> Result<Answer, ApiError> {
+        self.call(self.http().request(method, url).headers(headers)).await
+    }
+
+    /// Sends a request with a body, without a token, to any address.
+    ///
+    /// # Errors
+    /// Returns [`ApiError::Unreachable`]; any status of the response is a success.
+    pub async fn send(
+        &self,
+        method: Method,
+        url: &str,
+        headers: HeaderMap,
+        body: String,
+    ) -> Result<Answer, ApiError> {
+        self.call(self.http().request(method, url).headers(headers).body(body)).await
     }
 
     /// Sends a request and reads the complete response, for any status.

@@ -6,8 +6,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 use super::given;
-use crate::api::{Api, ApiError, Bearer, UserTokens};
-use crate::args::{AskArgs, SignInArgs, SignOutArgs, TokenArgs};
+use crate::api::{Api, ApiError, Bearer, SignatureStatus, TokenKind, UserTokens, meaning};
+use crate::args::{AskArgs, InspectArgs, SignInArgs, SignOutArgs, TokenAction, TokenArgs};
 use crate::browser;
 use crate::failure::CommandFailure;
 use crate::journey::{self, Step};
@@ -108,6 +108,36 @@ pub(super) async fn userinfo(api: &Api, args: &AskArgs) -> Result<(), CommandFai
     })
 }
 pub(super) async fn token(api: &Api, args: &TokenArgs) -> Result<(), CommandFailure> {
+    if let Some(TokenAction::Inspect(args)) = &args.action {
+        return inspect(api, args).await;
+    }
     let token = api.ask_backend_token(args.scope.as_deref().unwrap_or(&api.profile().backend_scope)).await?;
     Output { json: args.json }.result(&token, || token.access_token.clone())
+}
+
+async fn inspect(api: &Api, args: &InspectArgs) -> Result<(), CommandFailure> {
+    let inspection = match &args.token {
+        Some(token) => match given(token)? {
+            Bearer::Given(token) => api.inspect_given(&token).await,
+            Bearer::User | Bearer::Backend | Bearer::Anonymous => return Err(ApiError::NotSignedIn.into()),
+        },
+        None => {
+            api.restore_session().await;
+            api.inspect(if args.id_token { TokenKind::Id } else { TokenKind::UserAccess }).await?
+        }
+    };
+    Output { json: args.json }.result(&inspection, || {
+        let mut text = match &inspection.signature {
+            SignatureStatus::Valid => "signature  valid".to_owned(),
+            SignatureStatus::Invalid(reason) => format!("signature  INVALID: {reason}"),
+            SignatureStatus::Unknown(reason) => format!("signature  not checked: {reason}"),
+        };
+        for (name, value) in
+            inspection.content.iter().flat_map(|content| content.header.iter().chain(&content.claims))
+        {
+            let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            text.push_str(&format!("\n{name:<18} {value}  {}", meaning(name)));
+        }
+        text
+    })
 }

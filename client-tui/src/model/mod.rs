@@ -7,8 +7,11 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use jiff::Timestamp;
+use jiff::tz::TimeZone;
 
-use crate::api::{Bearer, Claims, DevicePrompt, RecordedExchange, SignedInSession};
+use crate::api::{
+    Bearer, Claims, DevicePrompt, RecordedExchange, SignedInSession, TokenInspection, TokenKind,
+};
 use crate::display::DisplayOptions;
 use crate::form::{Form, FormField};
 use crate::profile::Profile;
@@ -129,6 +132,8 @@ pub struct ServerFacts {
     /// User who can sign in on a demo server, and the file with the password.
     pub demo_user: Option<(String, String)>,
     pub display: DisplayOptions,
+    /// Time zone of the user.
+    pub zone: TimeZone,
     /// Kind of sign-in that Enter starts.
     pub sign_in_method: SignInMethod,
     /// Options of the command line that select this server and these credentials: names without `--`, and values.
@@ -166,6 +171,17 @@ pub struct SignIn {
     pub paste_error: Option<String>,
     /// Claims of the signed-in user.
     pub claims: Answer<Claims>,
+    /// The token inspector, if it is open.
+    pub inspector: Option<Inspector>,
+}
+
+/// The open token inspector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inspector {
+    pub kind: TokenKind,
+    pub answer: Answer<TokenInspection>,
+    /// Number of lines by which the text is scrolled.
+    pub scroll: u16,
 }
 
 /// States of a sign-in.
@@ -224,6 +240,7 @@ impl Model {
                 backend_id,
                 demo_user,
                 display,
+                zone: TimeZone::UTC,
                 sign_in_method: profile.sign_in_method,
                 profile_options: profile.options.clone(),
             },
@@ -246,6 +263,7 @@ impl Model {
                 )]),
                 paste_error: None,
                 claims: Answer::None,
+                inspector: None,
             },
             codes: CodesScreen::new(examples),
             export: ExportScreen::new(vec![
@@ -284,6 +302,12 @@ impl Model {
 
     pub fn is_signed_in(&self) -> bool {
         matches!(self.sign_in.state, SignInState::In(_))
+    }
+
+    /// Returns the tokens that exist.
+    pub fn inspectable_tokens(&self) -> Vec<TokenKind> {
+        let user = [TokenKind::UserAccess, TokenKind::Id].into_iter().filter(|_| self.is_signed_in());
+        user.chain(self.about.backend_id.as_ref().map(|_| TokenKind::BackendAccess)).collect()
     }
 
     /// Returns whether the visible screen has a form.

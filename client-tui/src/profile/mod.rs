@@ -3,7 +3,7 @@
 //! It is read once at the start: from the flags, from the profile file of the user, or, with `--demo DIR`, from the two
 //! files that `trefoil serve --demo --data DIR` writes.
 
-mod demo;
+pub(crate) mod demo;
 pub mod file;
 
 use std::path::{Path, PathBuf};
@@ -281,6 +281,15 @@ impl Profile {
         let name = utf8_percent_encode(&key, NON_ALPHANUMERIC).to_string();
         self.token_file = Some(folder.join(format!("{name}.json")));
         self
+    }
+
+    /// Returns the profile with the certificates of a file.
+    ///
+    /// # Errors
+    /// Returns [`ProfileError::File`] if the file cannot be read.
+    pub fn with_certificates(mut self, path: Option<&Path>) -> Result<Self, ProfileError> {
+        self.ca = path.map(read_certificates).transpose()?;
+        Ok(self)
     }
 
     /// Returns whether the profile has neither a client for users nor a backend client.

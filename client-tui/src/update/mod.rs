@@ -39,6 +39,7 @@ pub fn update(model: &mut Model, msg: Message) -> Vec<RuntimeEffect> {
         Message::SignIn(step) => sign_in::on_step(model, step),
         Message::SignedIn(result) => return sign_in::on_signed_in(model, result),
         Message::Restored(session) => return sign_in::on_restored(model, session),
+        Message::Inspected(kind, result) => sign_in::on_inspected(model, kind, result),
         Message::Session(session) => sign_in::on_session(model, session),
         Message::SignedOut(result) => sign_in::on_signed_out(model, result),
         Message::Userinfo(result) => model.sign_in.claims = result.into(),
@@ -144,6 +145,7 @@ fn act(model: &mut Model, action: Action, confirmed: Option<Confirmation>) -> Ve
         Action::Down => scroll(model, true, 1),
         Action::PageUp => scroll(model, false, PAGE),
         Action::PageDown => scroll(model, true, PAGE),
+        Action::InspectToken => return sign_in::inspect(model),
         Action::SignInOnDevice => return sign_in::start(model, SignInMethod::Device),
         Action::SignOut => return sign_in::sign_out(model, false),
         Action::SignOutBrowser => return sign_in::sign_out(model, true),
@@ -244,7 +246,11 @@ fn scroll(model: &mut Model, down: bool, by: usize) {
         Screen::Codes => {
             model.codes.scroll = step(model.codes.scroll.into(), usize::from(u16::MAX)) as u16;
         }
-        Screen::SignIn => {}
+        Screen::SignIn => {
+            if let Some(inspector) = &mut model.sign_in.inspector {
+                inspector.scroll = step(inspector.scroll.into(), usize::from(u16::MAX)) as u16;
+            }
+        }
     }
 }
 

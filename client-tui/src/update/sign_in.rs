@@ -1,8 +1,8 @@
 //! Updates of the sign-in screen.
 
-use crate::api::{Bearer, SignedInSession};
+use crate::api::{Bearer, SignedInSession, TokenInspection, TokenKind};
 use crate::journey::Step;
-use crate::model::{Answer, Model, Screen, SignInState};
+use crate::model::{Answer, Inspector, Model, Screen, SignInState};
 use crate::msg::{Answered, RuntimeEffect};
 use crate::sign_in_method::SignInMethod;
 
@@ -84,8 +84,27 @@ pub(super) fn on_session(model: &mut Model, session: Option<SignedInSession>) {
     }
 }
 
-/// Cancels a sign-in that waits for the browser.
+/// Opens the token inspector, or shows the next token in it.
+pub(super) fn inspect(model: &mut Model) -> Vec<RuntimeEffect> {
+    let kinds = model.inspectable_tokens();
+    let shown = model.sign_in.inspector.as_ref().map(|inspector| inspector.kind);
+    let at = shown.and_then(|shown| kinds.iter().position(|kind| *kind == shown));
+    let kind = kinds[at.map_or(0, |at| (at + 1) % kinds.len())];
+    model.sign_in.inspector = Some(Inspector { kind, answer: Answer::Waiting, scroll: 0 });
+    vec![RuntimeEffect::Inspect(kind)]
+}
+
+pub(super) fn on_inspected(model: &mut Model, kind: TokenKind, result: Answered<TokenInspection>) {
+    if let Some(inspector) = model.sign_in.inspector.as_mut().filter(|inspector| inspector.kind == kind) {
+        inspector.answer = result.into();
+    }
+}
+
+/// Closes the token inspector, or cancels a sign-in that waits for the browser.
 pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
+    if model.sign_in.inspector.take().is_some() {
+        return Vec::new();
+    }
     if !matches!(
         model.sign_in.state,
         SignInState::Starting | SignInState::Waiting { .. } | SignInState::Device(_)
@@ -100,6 +119,7 @@ pub(super) fn cancel(model: &mut Model) -> Vec<RuntimeEffect> {
 pub(super) fn sign_out(model: &mut Model, browser: bool) -> Vec<RuntimeEffect> {
     model.sign_in.state = SignInState::Out;
     model.sign_in.claims = Answer::None;
+    model.sign_in.inspector = None;
     if model.bearer == Bearer::User && model.about.backend_id.is_some() {
         model.bearer = Bearer::Backend;
     }

@@ -12,6 +12,7 @@ mod palette;
 mod requests;
 mod sign_in;
 pub mod theme;
+mod token;
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

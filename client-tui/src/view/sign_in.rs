@@ -7,11 +7,15 @@ use ratatui::widgets::Paragraph;
 
 use super::canvas::Canvas;
 use super::theme::Theme;
-use super::{clock, error_line};
+use super::{clock, error_line, token};
 use crate::api::{DevicePrompt, SignedInSession};
 use crate::model::{Answer, Model, SignInState};
 
 pub(super) fn draw(model: &Model, canvas: &mut Canvas, area: Rect) {
+    if let Some(inspector) = &model.sign_in.inspector {
+        token::draw(model, inspector, canvas, area);
+        return;
+    }
     let area = canvas.pane("Sign-in", true, area);
     let theme = canvas.theme;
     let mut lines = Vec::new();

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use wiremock::matchers::method;
+use wiremock::matchers::{method, path};
 use wiremock::{Mock, MockServer, ResponseTemplate};
 
 use crate::server::{Server, browse};
@@ -231,4 +231,82 @@ async fn a_closed_stdout_is_not_an_error() {
     let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), text.as_ref()), (Some(0), ""));
+}
+
+/// Runs a command whose profiles and tokens are in this folder.
+fn run_in(folder: &std::path::Path, args: &[&str]) -> Output {
+    let mut command = program();
+    command.env("XDG_CONFIG_HOME", folder).env("XDG_STATE_HOME", folder);
+    command.args(args).output().unwrap()
+}
+
+#[test]
+fn a_profile_is_set_up_from_a_data_folder() {
+    let server = Server::start();
+    let (data, folder) = (server.data.path().to_str().unwrap(), tempfile::tempdir().unwrap());
+    let stored = result(&run_in(folder.path(), &["setup", "--data", data, "--name", "mine", "--json"]));
+    assert_eq!(stored["name"], "mine");
+    assert!(stored["profile"]["client_id"].as_str().unwrap().starts_with("trefoil-tui-"), "{stored}");
+    // The only profile is the default one; its backend client was registered with a new key.
+    let output = run_in(folder.path(), &["token"]);
+    let token = String::from_utf8(output.stdout).unwrap();
+    let inspection = result(&run_in(folder.path(), &["token", "inspect", token.trim(), "--json"]));
+    assert_eq!(inspection["signature"]["status"], "valid", "{inspection}");
+    assert_eq!(inspection["content"]["claims"]["scope"], "system/*.read");
+    let forged = token.trim().rsplit_once('.').unwrap().0.to_owned() + ".AAAA";
+    let inspection = result(&run_in(folder.path(), &["token", "inspect", &forged, "--json"]));
+    assert_eq!(inspection["signature"]["status"], "invalid", "{inspection}");
+    let findings = result(&run_in(folder.path(), &["doctor", "--json"]));
+    let bad: Vec<_> =
+        findings.as_array().unwrap().iter().filter(|finding| finding["status"] != "ok").collect();
+    assert!(bad.is_empty(), "{bad:?}");
+    check_code(&run_in(folder.path(), &["token", "--profile", "yours"]), 2, "there is no profile 'yours'");
+    let script = run_in(folder.path(), &["completions", "bash"]);
+    assert!(String::from_utf8_lossy(&script.stdout).contains("validate-code"));
+    let pages = folder.path().join("man");
+    run_in(folder.path(), &["man", "--out", pages.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(pages.join("trefoil-tui-export.1")).unwrap().contains("resume"));
+}
+
+#[tokio::test]
+async fn setup_registers_a_client_where_the_server_offers_it() {
+    let server = MockServer::start().await;
+    let at = |path: &str| format!("{}{path}", server.uri());
+    let configuration = json!({
+        "issuer": server.uri(), "authorization_endpoint": at("/a"), "token_endpoint": at("/t"),
+        "userinfo_endpoint": at("/u"), "registration_endpoint": at("/register"),
+    });
+    let respond = |body: Value| ResponseTemplate::new(200).set_body_json(body);
+    Mock::given(path("/.well-known/openid-configuration"))
+        .respond_with(respond(configuration))
+        .mount(&server)
+        .await;
+    let smart = json!({ "issuer": server.uri(), "token_endpoint": at("/t") });
+    Mock::given(path("/fhir/.well-known/smart-configuration"))
+        .respond_with(respond(smart))
+        .mount(&server)
+        .await;
+    Mock::given(method("POST"))
+        .and(path("/register"))
+        .respond_with(ResponseTemplate::new(201).set_body_json(json!({ "client_id": "c42" })))
+        .expect(1)
+        .mount(&server)
+        .await;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = program();
+    command.env("XDG_CONFIG_HOME", folder.path()).args(["setup", &at("/fhir"), "--json"]);
+    let stored = result(&output(command).await);
+    let profile = &stored["profile"];
+    assert_eq!((&profile["base_url"], &profile["client_id"]), (&server.uri().into(), &"c42".into()));
+    assert_eq!(profile["fhir_base"], at("/fhir"));
+    // A server without sign-in becomes a profile without a token.
+    let plain = MockServer::start().await;
+    let metadata = json!({ "resourceType": "CapabilityStatement", "fhirVersion": "4.0.1" });
+    Mock::given(path("/r4/metadata")).respond_with(respond(metadata)).mount(&plain).await;
+    let mut command = program();
+    let url = format!("{}/r4", plain.uri());
+    command.env("XDG_CONFIG_HOME", folder.path()).args(["setup", &url, "--name", "plain", "--json"]);
+    let stored = result(&output(command).await);
+    assert!(stored["profile"]["client_id"].is_null(), "{stored}");
+    assert!(stored["actions"].to_string().contains("without a token"), "{stored}");
 }

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use trefoil_tui::api::{
-    Bearer, RecordedExchange, RecordedResponse, SignedInSession, SubsumesAnswer, SubsumesQuery, ValidateCode,
-    ValidationAnswer,
+    Bearer, RecordedExchange, RecordedResponse, SignedInSession, SubsumesAnswer, SubsumesQuery, TokenKind,
+    ValidateCode, ValidationAnswer,
 };
 use trefoil_tui::export::registry::RegisteredExport;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
@@ -433,4 +433,21 @@ fn requests_are_saved_as_an_http_archive() {
     assert_eq!(entries[0]["response"]["status"], 404);
     assert_eq!(entries[0]["request"]["queryString"][0]["value"], "b");
     assert!(content.contains("Bearer •••"));
+}
+
+#[test]
+fn the_inspector_shows_one_token_after_the_other() {
+    let mut model = model();
+    let inspect = |model: &mut Model| match &press(model, KeyCode::Char('i'))[..] {
+        [RuntimeEffect::Inspect(kind)] => *kind,
+        effects => panic!("{effects:?}"),
+    };
+    assert_eq!(inspect(&mut model), TokenKind::BackendAccess);
+    update(&mut model, Message::SignedIn(Ok(session())));
+    let shown = [inspect(&mut model), inspect(&mut model), inspect(&mut model)];
+    assert_eq!(shown, [TokenKind::UserAccess, TokenKind::Id, TokenKind::BackendAccess]);
+    update(&mut model, Message::Inspected(TokenKind::Id, Err("late".to_owned())));
+    assert_eq!(model.sign_in.inspector.as_ref().unwrap().answer, Answer::Waiting, "another token is shown");
+    press(&mut model, KeyCode::Esc);
+    assert!(model.sign_in.inspector.is_none() && model.is_signed_in());
 }

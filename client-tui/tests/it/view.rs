@@ -8,7 +8,8 @@ use ratatui::style::Color;
 use serde_json::json;
 use trefoil_tui::api::{
     ConceptProperty, Designation, DevicePrompt, ExpandedCode, Expansion, LookupAnswer, RecordedExchange,
-    RecordedResponse, SubsumesAnswer, ValidationAnswer, ValidationIssue,
+    RecordedResponse, SignatureStatus, SubsumesAnswer, TokenContent, TokenInspection, TokenKind,
+    ValidationAnswer, ValidationIssue,
 };
 use trefoil_tui::display::ColourScheme;
 use trefoil_tui::export::{ExportEvent, ExportJob, ExportPhase, FileProgress, FileStatus};
@@ -71,6 +72,26 @@ fn signed_in() -> Model {
     let claims =
         json!({ "sub": "s1", "name": "Willow Reed", "email": "w@t.example", "email_verified": true });
     update(&mut model, Message::Userinfo(Ok(claims.as_object().unwrap().clone())));
+    model
+}
+
+fn inspected() -> Model {
+    let mut model = signed_in();
+    press(&mut model, KeyCode::Char('i'));
+    let object = |value: serde_json::Value| value.as_object().unwrap().clone();
+    let content = TokenContent {
+        header: object(json!({ "alg": "ES256", "kid": "k1", "typ": "at+jwt" })),
+        claims: object(json!({
+            "iss": "https://t.example", "sub": "s1", "exp": now().as_second() + 90, "scope": "openid user/ValueSet.rs",
+        })),
+    };
+    let inspection = TokenInspection {
+        kind: TokenKind::UserAccess,
+        content: Some(content),
+        signature: SignatureStatus::Valid,
+        requested_scope: Some("openid user/ValueSet.rs user/Secret.rs".to_owned()),
+    };
+    update(&mut model, Message::Inspected(TokenKind::UserAccess, Ok(inspection)));
     model
 }
 
@@ -274,6 +295,7 @@ fn all() -> Vec<(&'static str, Model)> {
         ("sign_in_waiting", waiting()),
         ("sign_in_on_a_device", on_a_device()),
         ("signed_in", signed_in()),
+        ("token", inspected()),
         ("validate_code", validated(Ok(found))),
         ("validate_code_refused", validated(Err(missing.to_owned()))),
         ("subsumes", subsumed()),

@@ -1,0 +1,272 @@
+//! Inspection of tokens: header, claims, and whether the signature matches a key of the server.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use jsonwebtoken::jwk::{Jwk, JwkSet};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use oauth2::TokenResponse as _;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Api, ApiError};
+
+/// Tokens that the user can inspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenKind {
+    /// Access token of the signed-in user.
+    UserAccess,
+    /// ID token of the signed-in user.
+    Id,
+    /// Access token of the backend client.
+    BackendAccess,
+    /// A token that the user supplied.
+    Given,
+}
+
+/// A token without its signature, so that it is not a secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenInspection {
+    pub kind: TokenKind,
+    /// Header and claims; `None` if the token is not a JWT.
+    pub content: Option<TokenContent>,
+    pub signature: SignatureStatus,
+    /// Requested scopes, separated by spaces, if they are known.
+    pub requested_scope: Option<String>,
+}
+
+/// Content of a JWT.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TokenContent {
+    pub header: Map<String, Value>,
+    pub claims: Map<String, Value>,
+}
+
+/// Result of the check of a signature.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "status", content = "reason")]
+pub enum SignatureStatus {
+    /// The signature matches a key in the key set of the server.
+    Valid,
+    /// The signature does not match; the value is the reason.
+    Invalid(String),
+    /// The signature could not be checked; the value is the reason.
+    Unknown(String),
+}
+
+impl TokenKind {
+    /// Returns the name of the token for the user.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::UserAccess => "access token of the user",
+            Self::Id => "ID token of the user",
+            Self::BackendAccess => "access token of the backend client",
+            Self::Given => "token",
+        }
+    }
+}
+
+impl Api {
+    /// Inspects a token of this process.
+    ///
+    /// # Errors
+    /// Returns the error of the request for the token, or [`ApiError::NotSignedIn`].
+    pub async fn inspect(&self, kind: TokenKind) -> Result<TokenInspection, ApiError> {
+        let user = self.user_tokens().await.clone();
+        let (token, requested_scope) = match (kind, user) {
+            (TokenKind::BackendAccess, _) => {
+                (self.backend_token().await?, Some(self.profile().backend_scope.clone()))
+            }
+            (TokenKind::UserAccess, Some(user)) => {
+                (user.answer.access_token().secret().clone(), Some(user.session.requested_scope))
+            }
+            (TokenKind::Id, Some(user)) => {
+                let id_token = user.answer.extra_fields().id_token.clone();
+                let missing =
+                    || ApiError::SignIn("there is no ID token: the scope openid was not granted".to_owned());
+                (id_token.ok_or_else(missing)?, None)
+            }
+            (TokenKind::UserAccess | TokenKind::Id | TokenKind::Given, _) => {
+                return Err(ApiError::NotSignedIn);
+            }
+        };
+        Ok(self.inspect_token(kind, &token, requested_scope).await)
+    }
+
+    /// Inspects a token that the user supplied.
+    pub async fn inspect_given(&self, token: &str) -> TokenInspection {
+        self.inspect_token(TokenKind::Given, token, None).await
+    }
+
+    async fn inspect_token(
+        &self,
+        kind: TokenKind,
+        token: &str,
+        requested_scope: Option<String>,
+    ) -> TokenInspection {
+        let content = parse(token);
+        let signature = match &content {
+            None => {
+                SignatureStatus::Unknown("the token is not a JWT; only the server can read it".to_owned())
+            }
+            Some(content) => match self.key_set().await {
+                Ok(keys) => check_signature(token, &content.header, &keys),
+                Err(error) => SignatureStatus::Unknown(format!("the key set is not available: {error}")),
+            },
+        };
+        TokenInspection { kind, content, signature, requested_scope }
+    }
+
+    /// Reads the key set of the server (RFC 7517).
+    ///
+    /// # Errors
+    /// Returns the error of the request.
+    pub async fn key_set(&self) -> Result<JwkSet, ApiError> {
+        let url = &self.openid().await?.jwks_uri;
+        if url.is_empty() {
+            let reason = "the discovery document has no jwks_uri".to_owned();
+            return Err(ApiError::Unexpected { url: self.profile().base_url.clone(), reason });
+        }
+        self.call(self.http().get(url)).await?.json(url)
+    }
+}
+
+/// Decodes header and claims of a JWT.
+fn parse(token: &str) -> Option<TokenContent> {
+    let mut parts = token.split('.');
+    let mut object = || serde_json::from_slice(&URL_SAFE_NO_PAD.decode(parts.next()?).ok()?).ok();
+    Some(TokenContent { header: object()?, claims: object()? })
+}
+
+fn check_signature(token: &str, header: &Map<String, Value>, keys: &JwkSet) -> SignatureStatus {
+    let text = |name: &str| header.get(name).and_then(Value::as_str).unwrap_or_default();
+    let Ok(algorithm) = text("alg").parse::<Algorithm>() else {
+        return SignatureStatus::Unknown(format!("the algorithm '{}' is not supported here", text("alg")));
+    };
+    let kid = header.get("kid").and_then(Value::as_str);
+    let matches_kid = |key: &&Jwk| kid.is_none() || key.common.key_id.as_deref() == kid;
+    let candidates: Vec<_> = keys.keys.iter().filter(matches_kid).collect();
+    if candidates.is_empty() {
+        let kid = kid.unwrap_or_default();
+        return SignatureStatus::Invalid(format!("the key set of the server has no key '{kid}'"));
+    }
+    let mut validation = Validation::new(algorithm);
+    // Only the signature is checked here; the claims are shown.
+    validation.validate_exp = false;
+    validation.validate_aud = false;
+    validation.required_spec_claims.clear();
+    let verifies = |key: &Jwk| {
+        let key = DecodingKey::from_jwk(key).ok()?;
+        jsonwebtoken::decode::<Map<String, Value>>(token, &key, &validation).ok()
+    };
+    if candidates.into_iter().any(|key| verifies(key).is_some()) {
+        SignatureStatus::Valid
+    } else {
+        SignatureStatus::Invalid("the signature does not match the key".to_owned())
+    }
+}
+
+/// Returns the meaning of a claim or of a member of the header.
+pub fn meaning(name: &str) -> &'static str {
+    match name {
+        "alg" => "signature algorithm",
+        "kid" => "id of the key in the key set",
+        "typ" => "type of the token",
+        "iss" => "server that issued the token",
+        "sub" => "user or client",
+        "aud" => "recipient of the token",
+        "exp" => "time at which it expires",
+        "iat" => "time at which it was issued",
+        "nbf" => "time before which it is not valid",
+        "jti" => "id of the token",
+        "auth_time" => "time of the sign-in",
+        "acr" => "strength of the sign-in",
+        "amr" => "methods of the sign-in",
+        "nonce" => "value that binds it to the sign-in",
+        "azp" | "client_id" => "client that received the token",
+        "scope" => "granted scopes",
+        "sid" => "session of the browser",
+        "at_hash" => "hash of the access token",
+        "c_hash" => "hash of the authorization code",
+        "cnf" => "key to which the token is bound",
+        "patient" => "patient in context",
+        "encounter" => "encounter in context",
+        "fhirUser" => "resource of the user",
+        "name" => "full name",
+        "preferred_username" => "user name",
+        "email" => "e-mail address",
+        "email_verified" => "whether the address is verified",
+        _ => "",
+    }
+}
+
+/// Returns what a scope permits.
+pub fn scope_meaning(scope: &str) -> String {
+    let fixed = match scope {
+        "openid" => "sign-in with an ID token",
+        "profile" => "name and other facts about the user",
+        "email" => "e-mail address",
+        "phone" => "telephone number",
+        "address" => "postal address",
+        "offline_access" => "access while the user is away",
+        "online_access" => "access while the user is signed in",
+        "fhirUser" => "resource of the user",
+        "launch" => "context of the launching application",
+        "launch/patient" => "a patient in context",
+        "launch/encounter" => "an encounter in context",
+        _ => "",
+    };
+    if !fixed.is_empty() {
+        return fixed.to_owned();
+    }
+    let Some((context, rest)) = scope.split_once('/') else { return String::new() };
+    let Some((kind, permissions)) = rest.split('?').next().and_then(|rest| rest.split_once('.')) else {
+        return String::new();
+    };
+    let who = match context {
+        "patient" => "of the patient in context",
+        "user" => "that the user may access",
+        "system" => "of the server",
+        _ => return String::new(),
+    };
+    let kind = if kind == "*" { "all resources" } else { kind };
+    let does: Vec<_> = match permissions {
+        "read" => vec!["read", "search"],
+        "write" => vec!["create", "update", "delete"],
+        "*" => vec!["read", "search", "create", "update", "delete"],
+        letters => letters
+            .chars()
+            .filter_map(|letter| match letter {
+                'c' => Some("create"),
+                'r' => Some("read"),
+                'u' => Some("update"),
+                'd' => Some("delete"),
+                's' => Some("search"),
+                _ => None,
+            })
+            .collect(),
+    };
+    format!("{} {kind} {who}", does.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_explained() {
+        assert_eq!(scope_meaning("user/ValueSet.rs"), "read, search ValueSet that the user may access");
+        assert_eq!(scope_meaning("system/*.read"), "read, search all resources of the server");
+        assert_eq!(
+            scope_meaning("patient/Observation.rs?category=x"),
+            "read, search Observation of the patient in context"
+        );
+        assert_eq!(scope_meaning("garden.notes"), "");
+    }
+
+    #[test]
+    fn an_opaque_token_has_no_content() {
+        assert_eq!(parse("abc"), None);
+        assert_eq!(parse("a.b.c"), None);
+        assert!(parse("e30.e30.").is_some());
+    }
+}

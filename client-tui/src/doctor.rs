@@ -1,0 +1,224 @@
+//! Checks of a server from the point of view of a client: addresses, keys, clock, browsers, capabilities.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::api::{Answer, Api, ApiError};
+
+/// Maximum difference between the clocks that servers usually tolerate, in seconds.
+const CLOCK_TOLERANCE_S: i64 = 60;
+/// Origin of the imaginary browser application.
+const ORIGIN: &str = "https://app.example";
+
+/// Result of one check.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Subject of the check.
+    pub subject: &'static str,
+    pub status: FindingStatus,
+    pub detail: String,
+}
+
+/// Status of one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FindingStatus {
+    Ok,
+    /// Works, or does not matter for some clients.
+    Warning,
+    Failed,
+}
+
+/// Runs all checks.
+pub async fn examine(api: &Api) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let base_url = api.profile().base_url.clone();
+    let fhir_base = api.profile().fhir_base.clone();
+    let discovery = get(api, &format!("{base_url}/.well-known/openid-configuration"), false).await;
+    findings.push(transport(&base_url, &discovery));
+    if discovery.is_err() {
+        return findings;
+    }
+    findings.push(clock_skew(&discovery, api.now()));
+    findings.push(discovery_document(api).await);
+    findings.push(key_set(api).await);
+    let smart = get(api, &format!("{fhir_base}/.well-known/smart-configuration"), true).await;
+    findings.push(smart_configuration(&smart));
+    findings.push(browsers(&smart));
+    let metadata = get(api, &format!("{fhir_base}/metadata"), true).await;
+    findings.push(capabilities(&metadata));
+    findings.push(operations(&metadata));
+    findings
+}
+
+/// Sends a GET, as a browser application does if `browser` is set.
+async fn get(api: &Api, url: &str, browser: bool) -> Result<Answer, ApiError> {
+    let mut headers = HeaderMap::new();
+    if browser {
+        headers.insert(HeaderName::from_static("origin"), HeaderValue::from_static(ORIGIN));
+    }
+    headers.insert(
+        HeaderName::from_static("accept"),
+        HeaderValue::from_static("application/fhir+json, application/json"),
+    );
+    api.fetch(Method::GET, url, headers).await
+}
+
+fn finding(subject: &'static str, status: FindingStatus, detail: impl Into<String>) -> Finding {
+    Finding { subject, status, detail: detail.into() }
+}
+
+fn transport(base_url: &str, answer: &Result<Answer, ApiError>) -> Finding {
+    const SUBJECT: &str = "connection";
+    match answer {
+        Err(error) => {
+            let hint = match error.to_string().contains("certificate") {
+                true => "; name the certificate of the server with --ca",
+                false => "",
+            };
+            finding(SUBJECT, FindingStatus::Failed, format!("{error}{hint}"))
+        }
+        Ok(_) if base_url.starts_with("http://") => {
+            finding(SUBJECT, FindingStatus::Warning, "without TLS: tokens are sent only to this machine")
+        }
+        Ok(_) => finding(SUBJECT, FindingStatus::Ok, "TLS, and the certificate is trusted"),
+    }
+}
+
+fn clock_skew(answer: &Result<Answer, ApiError>, now: Timestamp) -> Finding {
+    const SUBJECT: &str = "clock";
+    let date = answer.as_ref().ok().and_then(|answer| answer.header("date"));
+    let date = date.and_then(|text| rfc2822::parse(text).ok()).map(|date| date.timestamp());
+    let Some(date) = date else {
+        return finding(SUBJECT, FindingStatus::Warning, "the server sends no Date header");
+    };
+    let skew_s = now.as_second() - date.as_second();
+    if skew_s.abs() > CLOCK_TOLERANCE_S {
+        let direction = if skew_s > 0 { "ahead of" } else { "behind" };
+        let detail = format!(
+            "this machine is {} s {direction} the server; tokens and client assertions may be rejected",
+            skew_s.abs()
+        );
+        return finding(SUBJECT, FindingStatus::Failed, detail);
+    }
+    finding(SUBJECT, FindingStatus::Ok, format!("the clocks differ by {} s", skew_s.abs()))
+}
+
+async fn discovery_document(api: &Api) -> Finding {
+    const SUBJECT: &str = "openid-configuration";
+    match api.openid().await {
+        Err(error) => {
+            finding(SUBJECT, FindingStatus::Warning, format!("no sign-in with OpenID Connect: {error}"))
+        }
+        Ok(openid) => {
+            let optional = [
+                ("device sign-in", openid.device_authorization_endpoint.is_some()),
+                ("revocation", openid.revocation_endpoint.is_some()),
+                ("introspection", openid.introspection_endpoint.is_some()),
+                ("registration", openid.registration_endpoint.is_some()),
+                ("sign-out in the browser", openid.end_session_endpoint.is_some()),
+            ];
+            let offers: Vec<_> =
+                optional.iter().filter(|(_, offered)| *offered).map(|(name, _)| *name).collect();
+            finding(
+                SUBJECT,
+                FindingStatus::Ok,
+                format!("issuer {}; offers {}", openid.issuer, offers.join(", ")),
+            )
+        }
+    }
+}
+
+async fn key_set(api: &Api) -> Finding {
+    const SUBJECT: &str = "key set";
+    match api.key_set().await {
+        Err(error) => finding(SUBJECT, FindingStatus::Warning, error.to_string()),
+        Ok(keys) if keys.keys.is_empty() => {
+            finding(SUBJECT, FindingStatus::Failed, "the key set is empty: no token can be verified")
+        }
+        Ok(keys) => {
+            let ids: Vec<_> = keys.keys.iter().filter_map(|key| key.common.key_id.as_deref()).collect();
+            finding(SUBJECT, FindingStatus::Ok, format!("{} keys: {}", keys.keys.len(), ids.join(", ")))
+        }
+    }
+}
+
+fn smart_configuration(answer: &Result<Answer, ApiError>) -> Finding {
+    const SUBJECT: &str = "smart-configuration";
+    let json = match json(answer) {
+        Ok(json) => json,
+        Err(reason) => return finding(SUBJECT, FindingStatus::Warning, format!("no SMART launch: {reason}")),
+    };
+    let list = |name: &str| {
+        let values = json[name].as_array().into_iter().flatten().filter_map(Value::as_str);
+        values.map(str::to_owned).collect::<Vec<_>>()
+    };
+    if json["token_endpoint"].as_str().is_none() {
+        return finding(SUBJECT, FindingStatus::Failed, "token_endpoint is missing");
+    }
+    if !list("code_challenge_methods_supported").iter().any(|method| method == "S256") {
+        return finding(SUBJECT, FindingStatus::Failed, "code_challenge_methods_supported lacks S256 (PKCE)");
+    }
+    finding(SUBJECT, FindingStatus::Ok, format!("capabilities {}", list("capabilities").join(", ")))
+}
+
+fn browsers(answer: &Result<Answer, ApiError>) -> Finding {
+    const SUBJECT: &str = "browser apps (CORS)";
+    match answer.as_ref().ok().and_then(|answer| answer.header("access-control-allow-origin")) {
+        Some(origin) if origin == "*" || origin == ORIGIN => {
+            finding(SUBJECT, FindingStatus::Ok, "scripts of any origin can read the configuration")
+        }
+        Some(origin) => finding(SUBJECT, FindingStatus::Warning, format!("only scripts of {origin}")),
+        None => finding(
+            SUBJECT,
+            FindingStatus::Warning,
+            "scripts of other origins cannot read the configuration (no Access-Control-Allow-Origin)",
+        ),
+    }
+}
+
+fn capabilities(answer: &Result<Answer, ApiError>) -> Finding {
+    const SUBJECT: &str = "metadata";
+    let json = match json(answer) {
+        Ok(json) => json,
+        Err(reason) => return finding(SUBJECT, FindingStatus::Failed, reason),
+    };
+    let version = json["fhirVersion"].as_str().unwrap_or("unknown");
+    let software = json["software"]["name"].as_str().unwrap_or("unnamed software");
+    let release = json["software"]["version"].as_str().unwrap_or_default();
+    let status = if version.starts_with("4.0") { FindingStatus::Ok } else { FindingStatus::Warning };
+    finding(SUBJECT, status, format!("FHIR {version}, {software} {release}"))
+}
+
+fn operations(answer: &Result<Answer, ApiError>) -> Finding {
+    const SUBJECT: &str = "operations";
+    let Ok(json) = json(answer) else {
+        return finding(SUBJECT, FindingStatus::Warning, "unknown, because metadata is missing");
+    };
+    let text = json["rest"].to_string();
+    let known = ["validate-code", "subsumes", "lookup", "expand", "export"];
+    let (found, missing): (Vec<_>, Vec<_>) =
+        known.iter().partition(|name| text.contains(&format!("\"{name}\"")));
+    let join = |names: &[&&str]| names.iter().map(|name| format!("${name}")).collect::<Vec<_>>().join(", ");
+    match (found.is_empty(), missing.is_empty()) {
+        (_, true) => finding(SUBJECT, FindingStatus::Ok, join(&found)),
+        (true, _) => finding(SUBJECT, FindingStatus::Warning, "none of those that this client sends"),
+        _ => finding(
+            SUBJECT,
+            FindingStatus::Warning,
+            format!("{}; not listed: {}", join(&found), join(&missing)),
+        ),
+    }
+}
+
+/// Returns the JSON of a successful response, or the reason why there is none.
+fn json(answer: &Result<Answer, ApiError>) -> Result<Value, String> {
+    let answer = answer.as_ref().map_err(ToString::to_string)?;
+    if !answer.status.is_success() {
+        return Err(format!("status {}", answer.status));
+    }
+    serde_json::from_slice(&answer.body).map_err(|error| format!("the response is not JSON: {error}"))
+}

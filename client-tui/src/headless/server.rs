@@ -1,0 +1,78 @@
+//! Subcommands about servers and about this program: setup, doctor, completions and man pages.
+
+use std::io::Write as _;
+
+use clap::CommandFactory as _;
+use serde_json::json;
+
+use crate::api::Api;
+use crate::args::{Args, CompletionsArgs, DoctorArgs, ManArgs, ProfileArgs, SetupArgs};
+use crate::doctor::{self, Finding, FindingStatus};
+use crate::failure::CommandFailure;
+use crate::output::Output;
+use crate::profile::file::ProfileFile;
+use crate::setup;
+
+/// Stores a profile.
+///
+/// # Errors
+/// Returns [`CommandFailure`] if the server does not answer, or if the profile cannot be stored.
+pub async fn setup(profile: &ProfileArgs, args: SetupArgs) -> Result<(), CommandFailure> {
+    let args = SetupArgs {
+        ca: profile.ca.clone(),
+        fhir_base: profile.fhir_base.clone(),
+        client_id: profile.client_id.clone(),
+        backend_client: profile.backend_client.clone(),
+        backend_key: profile.backend_key.clone(),
+        ..args
+    };
+    let stored = setup::run(&args, ProfileFile::of_user()?).await?;
+    let details = json!({ "name": stored.name, "profile": stored.settings, "actions": stored.actions });
+    Output { json: args.json }.result(&details, || {
+        let mut text = stored.actions.join("\n");
+        text.push_str(&format!(
+            "\nstored the profile {0}; use it with: trefoil-tui --profile {0}",
+            stored.name
+        ));
+        text
+    })
+}
+
+pub(super) async fn doctor(api: &Api, args: &DoctorArgs) -> Result<(), CommandFailure> {
+    let findings = doctor::examine(api).await;
+    Output { json: args.json }.result(&findings, || {
+        let line = |finding: &Finding| {
+            let status = match finding.status {
+                FindingStatus::Ok => "ok     ",
+                FindingStatus::Warning => "warning",
+                FindingStatus::Failed => "FAILED ",
+            };
+            format!("{status}  {:<20}  {}", finding.subject, finding.detail)
+        };
+        findings.iter().map(line).collect::<Vec<_>>().join("\n")
+    })?;
+    match findings.iter().any(|finding| finding.status == FindingStatus::Failed) {
+        true => Err(CommandFailure::NegativeResult),
+        false => Ok(()),
+    }
+}
+
+/// Prints a completion script.
+///
+/// # Errors
+/// Returns [`CommandFailure::Output`] if stdout cannot be written.
+pub fn completions(args: &CompletionsArgs) -> Result<(), CommandFailure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Args::command(), "trefoil-tui", &mut script);
+    std::io::stdout().write_all(&script).map_err(CommandFailure::Output)
+}
+
+/// Writes the man pages of the program and its subcommands.
+///
+/// # Errors
+/// Returns [`CommandFailure::Output`] if a page cannot be written.
+pub fn man(args: &ManArgs) -> Result<(), CommandFailure> {
+    std::fs::create_dir_all(&args.out)
+        .and_then(|()| clap_mangen::generate_to(Args::command(), &args.out))
+        .map_err(CommandFailure::Output)
+}
