@@ -7,7 +7,7 @@
 //! | [`soak`] | the long checks: fuzz targets with millions of runs, kills, hostile traffic |
 //! | [`test`] | all checks, with the totals in the last line |
 //! | [`tidy`] | boundaries between the crates, prose, links, commits |
-//! | [`vocabularies`] | tables that are generated from the registries of languages and currencies |
+//! | [`vocabularies`] | tables of the built-in code systems that are generated from their registries |
 //!
 //! xtask runs the other crates as programs and does not depend on them, so that it builds quickly.
 
@@ -59,7 +59,7 @@ enum XtaskCommand {
         #[arg(long)]
         check: bool,
     },
-    /// Generate the tables of languages and currencies from the registries of IANA and ISO, which .ci/run installs.
+    /// Generate the tables of the built-in code systems from the registries of IANA, ISO and UCUM, which .ci/run installs.
     GenVocabularies {
         /// Compare the tables instead of writing them.
         #[arg(long)]

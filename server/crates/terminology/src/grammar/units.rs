@@ -6,29 +6,13 @@
 //! FHIR).
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use super::{ParsedCode, table_rows};
 
 /// Properties of a unit.
 pub(crate) const PROPERTIES: &[&str] = &[CANONICAL, "property"];
 pub(super) const CANONICAL: &str = "canonical";
-
-/// Quantity that each base unit measures.
-const MEASURED: [(&str, &str); 7] = [
-    ("C", "electric charge"),
-    ("K", "temperature"),
-    ("cd", "luminous intensity"),
-    ("g", "mass"),
-    ("m", "length"),
-    ("rad", "plane angle"),
-    ("s", "time"),
-];
-
-const PREFIXES: &[&str] = &[
-    "da", "Ki", "Mi", "Gi", "Ti", "Y", "Z", "E", "P", "T", "G", "M", "k", "h", "d", "c", "m", "u", "n", "p",
-    "f", "a", "z", "y",
-];
 
 /// Maximum depth of parentheses.
 const DEPTH: usize = 32;
@@ -38,45 +22,87 @@ const DEPTH: usize = 32;
 struct UnitAtom {
     metric: bool,
     special: bool,
-    dimension: UnitDimension,
+    definition: UnitDefinition,
+    /// The dimension of the definition, computed at the first use.
+    dimension: OnceLock<UnitDimension>,
+}
+
+enum UnitDefinition {
+    /// A base unit, with the quantity that it measures.
+    Base(&'static str),
+    /// An arbitrary unit, which is comparable only to itself.
+    Arbitrary,
+    /// A unit that is comparable to another unit.
+    Derived(&'static str),
 }
 
 /// Exponents of the base units.
 type UnitDimension = BTreeMap<String, i32>;
 
-static ATOMS: LazyLock<HashMap<&'static str, UnitAtom>> = LazyLock::new(|| {
-    let mut atoms = HashMap::new();
+/// The atoms and prefixes of UCUM.
+struct UnitTable {
+    atoms: HashMap<&'static str, UnitAtom>,
+    /// The longest first: `da` precedes `d`.
+    prefixes: Vec<&'static str>,
+}
+
+static TABLE: LazyLock<UnitTable> = LazyLock::new(|| {
+    let mut table = UnitTable { atoms: HashMap::new(), prefixes: Vec::new() };
     for row in table_rows(include_str!("../../data/units.tsv")) {
-        for code in row[2].split(' ') {
-            let dimension = match row[1] {
-                "1" => UnitDimension::new(),
-                "!" => UnitDimension::from([(code.to_owned(), 1)]),
-                text => text.split('.').map(parse_factor).collect(),
-            };
-            let has = |flag| row[0].contains(flag);
-            atoms.insert(code, UnitAtom { metric: has('m'), special: has('s'), dimension });
-        }
+        let (code, flags, definition) = match row[..] {
+            ["prefix", prefix] => {
+                table.prefixes.push(prefix);
+                continue;
+            }
+            ["base", code, property] => (code, "m", UnitDefinition::Base(property)),
+            ["unit", code, flags, _] if flags.contains('a') => (code, flags, UnitDefinition::Arbitrary),
+            ["unit", code, flags, definition] => (code, flags, UnitDefinition::Derived(definition)),
+            _ => unreachable!("the table has three kinds of rows"),
+        };
+        let [metric, special] = ['m', 's'].map(|flag| flags.contains(flag));
+        table.atoms.insert(code, UnitAtom { metric, special, definition, dimension: OnceLock::new() });
     }
-    atoms
+    table.prefixes.sort_by_key(|prefix| std::cmp::Reverse(prefix.len()));
+    table
 });
 
-/// Parses a factor of a dimension in the table, such as `s-2`.
-fn parse_factor(factor: &str) -> (String, i32) {
-    let at = factor.find(|c: char| c == '-' || c.is_ascii_digit()).unwrap_or(factor.len());
-    (factor[..at].to_owned(), factor[at..].parse().unwrap_or(1))
+impl UnitAtom {
+    /// Returns the dimension of the atom with this code.
+    fn dimension(&self, code: &str) -> &UnitDimension {
+        self.dimension.get_or_init(|| match self.definition {
+            UnitDefinition::Base(_) | UnitDefinition::Arbitrary => {
+                UnitDimension::from([(code.to_owned(), 1)])
+            }
+            UnitDefinition::Derived(definition) => {
+                parse_dimension(definition).expect("a definition of the table is a unit")
+            }
+        })
+    }
 }
 
 /// Parses a unit.
 pub(super) fn parse_unit(code: &str) -> Result<ParsedCode, String> {
     let canonical = canonical(code)?;
-    let measured = MEASURED.iter().find(|(base, _)| *base == canonical);
-    let measured = measured.map(|(_, property)| ("property", (*property).to_owned()));
+    let measured = TABLE.atoms.get(&*canonical).and_then(|atom| match atom.definition {
+        UnitDefinition::Base(property) => Some(("property", property.to_owned())),
+        _ => None,
+    });
     let properties = std::iter::once((CANONICAL, canonical)).chain(measured).collect();
     Ok(ParsedCode { code: code.to_owned(), display: None, properties })
 }
 
 /// Returns the dimension of a unit, which all comparable units share.
 pub(super) fn canonical(code: &str) -> Result<String, String> {
+    let dimension = parse_dimension(code)?;
+    let factor = |(base, exponent): (&String, &i32)| match exponent {
+        1 => base.clone(),
+        other => format!("{base}{other}"),
+    };
+    let factors: Vec<_> = dimension.iter().map(factor).collect();
+    Ok(if factors.is_empty() { "1".to_owned() } else { factors.join(".") })
+}
+
+fn parse_dimension(code: &str) -> Result<UnitDimension, String> {
     if code.is_empty() {
         return Err("it is empty".to_owned());
     }
@@ -85,12 +111,7 @@ pub(super) fn canonical(code: &str) -> Result<String, String> {
     if !reader.rest.is_empty() {
         return Err(format!("'{}' is not allowed here", reader.rest));
     }
-    let factor = |(base, exponent): (&String, &i32)| match exponent {
-        1 => base.clone(),
-        other => format!("{base}{other}"),
-    };
-    let factors: Vec<_> = dimension.iter().map(factor).collect();
-    Ok(if factors.is_empty() { "1".to_owned() } else { factors.join(".") })
+    Ok(dimension)
 }
 
 struct UnitParser<'a> {
@@ -193,30 +214,34 @@ impl<'a> UnitParser<'a> {
 /// Parses a unit with an optional exponent.
 fn parse_symbol(symbol: &str) -> Result<UnitDimension, String> {
     // Some atoms end in digits, so the whole symbol is tried first.
-    if let Some((atom, _)) = find_atom(symbol) {
-        return Ok(atom.dimension.clone());
+    if let Some(found) = find_atom(symbol) {
+        return Ok(found.atom.dimension(found.code).clone());
     }
     let unknown = || format!("'{symbol}' is not a unit");
     let name = symbol.trim_end_matches(|c: char| c.is_ascii_digit());
     let name = if name.len() < symbol.len() { name.strip_suffix(['+', '-']).unwrap_or(name) } else { name };
     let exponent: i32 = symbol[name.len()..].parse().map_err(|_| unknown())?;
-    let (atom, _) = find_atom(name).ok_or_else(unknown)?;
-    if atom.special {
+    let found = find_atom(name).ok_or_else(unknown)?;
+    if found.atom.special {
         return Err(format!("'{name}' takes no exponent"));
     }
     let mut out = UnitDimension::new();
-    multiply(&mut out, atom.dimension.clone(), exponent)?;
+    multiply(&mut out, found.atom.dimension(found.code).clone(), exponent)?;
     Ok(out)
 }
 
-/// Returns an atom, with its prefix if it is metric and has one.
-fn find_atom(symbol: &str) -> Option<(&'static UnitAtom, Option<&'static str>)> {
-    if let Some(atom) = ATOMS.get(symbol) {
-        return Some((atom, None));
-    }
-    PREFIXES.iter().find_map(|prefix| {
-        let atom = ATOMS.get(symbol.strip_prefix(prefix)?)?;
-        atom.metric.then_some((atom, Some(*prefix)))
+/// An atom without its prefix.
+struct FoundAtom {
+    code: &'static str,
+    atom: &'static UnitAtom,
+}
+
+/// Returns the atom of a symbol, which begins with a prefix if the atom is metric.
+fn find_atom(symbol: &str) -> Option<FoundAtom> {
+    let find = |code: &str| TABLE.atoms.get_key_value(code).map(|(code, atom)| FoundAtom { code, atom });
+    find(symbol).or_else(|| {
+        let mut atoms = TABLE.prefixes.iter().filter_map(|prefix| find(symbol.strip_prefix(prefix)?));
+        atoms.find(|found| found.atom.metric)
     })
 }
 
@@ -277,10 +302,25 @@ mod tests {
             ("mrad", "rad"),
             ("[m/s2/Hz^(1/2)]", "m2.s-3"),
             ("[NTU]", "1"),
+            ("[MET]", "g-1.m3.s-1"),
+            ("[car_Au]", "1"),
+            ("B[SPL]", "g.m-1.s-2"),
+            ("mol", "1"),
+            ("[ppth]", "1"),
+            ("bit_s", "1"),
             ("mL/kg/h", "g-1.m3.s-1"),
         ] {
             let word = parse_unit(code).unwrap_or_else(|why| panic!("{code}: {why}"));
             assert_eq!(word.properties[0].1, canonical, "{code}");
+        }
+    }
+
+    #[test]
+    fn each_definition_is_a_unit() {
+        assert_eq!((TABLE.atoms.len(), TABLE.prefixes.len()), (312, 24));
+        for (code, atom) in &TABLE.atoms {
+            let bases = atom.dimension(code).keys();
+            assert!(bases.into_iter().all(|base| find_atom(base).unwrap().code == base), "{code}");
         }
     }
 
@@ -320,9 +360,7 @@ mod tests {
     fn atoms_are_not_split_into_prefix_and_atom() {
         // A symbol that is in the table is not split into prefix and atom.
         for code in ["cd", "Pa", "min", "mo", "ar", "d", "h", "pc", "kat", "dyn", "att", "a_t"] {
-            if let Some((_, prefix)) = find_atom(code) {
-                assert_eq!(prefix, None, "{code}");
-            }
+            assert_eq!(find_atom(code).unwrap().code, code);
         }
     }
 }

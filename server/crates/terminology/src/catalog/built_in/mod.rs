@@ -6,19 +6,19 @@
 //! [`GrammarCodeCache`] caches these. A stored complete code system with the same URL takes precedence over a built-in
 //! one, and a built-in one over a stored fragment.
 //!
-//! The tables contain only codes and names of the registries:
+//! The tables contain only codes and names of the registries. Their first lines contain source, version and date;
+//! `cargo xtask gen-vocabularies` generates and compares them:
 //!
 //! | file | registry |
 //! |---|---|
 //! | `data/countries.tsv` | ISO 3166-1 |
-//! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR 48.2 (`data/LICENSE-UNICODE`) |
-//! | `data/currencies.tsv` | ISO 4217; its first line contains the date |
-//! | `data/language-subtags.tsv` | IANA's Language Subtag Registry; its first line contains the date |
+//! | `data/subdivisions.tsv` | ISO 3166-2, with English names of Unicode's CLDR (`data/LICENSE-UNICODE`) |
+//! | `data/currencies.tsv` | ISO 4217 |
+//! | `data/language-subtags.tsv` | IANA's Language Subtag Registry |
 //! | `data/long-codes.tsv` | alpha-3 codes of ISO 639 that language tags replace with alpha-2 codes |
-//! | `data/units.tsv` | UCUM; its first line contains version and date |
+//! | `data/units.tsv` | UCUM |
 //!
-//! `cargo xtask gen-vocabularies` generates the tables of languages and currencies. Top-level media types are constants
-//! in their module of `grammar`, from IANA's registry.
+//! Top-level media types are constants in their module of `grammar`, from IANA's registry.
 
 mod fhir;
 mod iso;

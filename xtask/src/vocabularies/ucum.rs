@@ -1,0 +1,75 @@
+//! The table of units, from the definitions of UCUM (`ucum-essence.xml`).
+
+use anyhow::{Context as _, Result};
+use quick_xml::events::{BytesStart, Event};
+
+use super::{python_file, table};
+
+/// Returns the table of prefixes, base units with the quantity that they measure, and units with their flags (`m`
+/// metric, `s` special, `a` arbitrary) and the unit that defines them.
+pub(super) fn units() -> Result<String> {
+    let text = std::fs::read_to_string(python_file("ucumvert/vendor/ucum-essence.xml"))?;
+    let mut reader = quick_xml::Reader::from_str(&text);
+    let (mut source, mut rows, mut element) = (String::new(), Vec::new(), String::new());
+    let (mut code, mut flags, mut definition) = (String::new(), String::new(), String::new());
+    loop {
+        let (event, is_empty) = match reader.read_event()? {
+            Event::Eof => break,
+            Event::Empty(start) => (Event::Start(start), true),
+            event => (event, false),
+        };
+        match event {
+            Event::Start(start) => {
+                element = start.name().as_ref().to_owned();
+                match &*element {
+                    "root" => {
+                        let [version, date] =
+                            [attribute(&start, "version")?, attribute(&start, "revision-date")?];
+                        source = format!("UCUM {version} of {date} (ucum-essence.xml)");
+                    }
+                    "prefix" => rows.push(format!("prefix\t{}", attribute(&start, "Code")?)),
+                    "base-unit" => code = attribute(&start, "Code")?,
+                    "unit" => {
+                        code = attribute(&start, "Code")?;
+                        flags.clear();
+                        for (flag, name) in [('m', "isMetric"), ('s', "isSpecial"), ('a', "isArbitrary")] {
+                            if start.try_get_attribute(name)?.is_some_and(|value| &*value.value == "yes") {
+                                flags.push(flag);
+                            }
+                        }
+                    }
+                    // The function of a special unit follows the value, and has the unit without its scale.
+                    "value" | "function" if start.try_get_attribute("Unit")?.is_some() => {
+                        definition = attribute(&start, "Unit")?;
+                    }
+                    _ => {}
+                }
+                if is_empty {
+                    element.clear();
+                }
+            }
+            // Among the base units, the element `property` precedes the value.
+            Event::Text(text) if element == "property" && definition.is_empty() => {
+                definition.push_str(&text.xml10_content());
+            }
+            Event::End(end) => {
+                match end.name().as_ref() {
+                    "base-unit" => rows.push(["base", &code, &definition].join("\t")),
+                    "unit" => rows.push(["unit", &code, &flags, &definition].join("\t")),
+                    _ => {}
+                }
+                if matches!(end.name().as_ref(), "base-unit" | "unit") {
+                    definition.clear();
+                }
+                element.clear();
+            }
+            _ => {}
+        }
+    }
+    Ok(table(&source, &rows))
+}
+
+fn attribute(element: &BytesStart, name: &str) -> Result<String> {
+    let found = element.try_get_attribute(name)?;
+    Ok(found.with_context(|| format!("an element has no attribute '{name}'"))?.value.into_owned())
+}
